@@ -1,0 +1,77 @@
+"""Window arithmetic of convolutions and pools: output sizes, automatic padding, divisors of averages.
+
+Formulas are those of the ONNX operator specifications (Conv, MaxPool, AveragePool).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .graph import Pads, Pair
+
+
+def window_extent(kernel: int, dilation: int) -> int:
+    """Input positions that one window spans."""
+    return dilation * (kernel - 1) + 1
+
+
+def output_size(size: int, kernel: int, stride: int, dilation: int, pad_begin: int, pad_end: int) -> int:
+    """Number of whole windows along one axis; 0 or less where not one fits."""
+    return (size + pad_begin + pad_end - window_extent(kernel, dilation)) // stride + 1
+
+
+def output_plane(plane: Pair, kernel: Pair, strides: Pair, dilations: Pair, pads: Pads) -> Pair:
+    """`output_size` of both axes of an (H, W) plane; `pads` are (top, left, bottom, right)."""
+    top, left, bottom, right = pads
+    return (
+        output_size(plane[0], kernel[0], strides[0], dilations[0], top, bottom),
+        output_size(plane[1], kernel[1], strides[1], dilations[1], left, right),
+    )
+
+
+def automatic_pads(mode: str, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair) -> Pads:
+    """Pads of auto_pad SAME_UPPER, SAME_LOWER or VALID: ceil(size / stride) outputs along each axis."""
+    if mode == "VALID":
+        return (0, 0, 0, 0)
+    begins: list[int] = []
+    ends: list[int] = []
+    for size, window, stride, dilation in zip(plane, kernel, strides, dilations, strict=True):
+        outputs = -(-size // stride)
+        total = max(0, (outputs - 1) * stride + window_extent(window, dilation) - size)
+        small, large = total // 2, total - total // 2
+        begins.append(small if mode == "SAME_UPPER" else large)
+        ends.append(large if mode == "SAME_UPPER" else small)
+    return (begins[0], begins[1], ends[0], ends[1])
+
+
+def ceiling_pads(plane: Pair, kernel: Pair, strides: Pair, pads: Pads) -> Pads:
+    """The pads that give with whole windows what `ceil_mode` gives with `pads`.
+
+    A last window that would start in the pad at the end is dropped, as ONNX has required since opset 19 and
+    as ONNX Runtime does at every opset.
+    """
+    ends: list[int] = []
+    for axis in range(2):
+        size, window, stride, begin, end = plane[axis], kernel[axis], strides[axis], pads[axis], pads[axis + 2]
+        outputs = -(-(size + begin + end - window) // stride) + 1
+        if (outputs - 1) * stride >= size + begin:
+            outputs -= 1
+        ends.append(max(0, (outputs - 1) * stride + window - size - begin))
+    return (pads[0], pads[1], ends[0], ends[1])
+
+
+def average_divisors(
+    plane: Pair, kernel: Pair, strides: Pair, declared: Pads, effective: Pads, count_include_pad: bool
+) -> np.ndarray:
+    """How many positions each window of an average counts: int32 (OH, OW).
+
+    With `count_include_pad` the declared pads count; the further pads that ceil_mode brought never do.
+    """
+    counts: list[np.ndarray] = []
+    outputs = output_plane(plane, kernel, strides, (1, 1), effective)
+    for axis in range(2):
+        starts = np.arange(outputs[axis]) * strides[axis] - effective[axis]
+        low = -declared[axis] if count_include_pad else 0
+        high = plane[axis] + (declared[axis + 2] if count_include_pad else 0)
+        counts.append(np.minimum(starts + kernel[axis], high) - np.maximum(starts, low))
+    return (counts[0][:, None] * counts[1][None, :]).astype(np.int32)

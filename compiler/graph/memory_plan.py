@@ -1,0 +1,86 @@
+"""Static memory planning: buffers with lifetimes become offsets in one arena.
+
+Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit); ties go to
+the earlier birth and then to the name, so equal input gives equal output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .graph import Graph, reads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """`size` bytes that hold data from step `first` to step `last`, both inclusive."""
+
+    name: str
+    size: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlan:
+    """Byte offset of every buffer and the bytes that the arena needs."""
+
+    offsets: Mapping[str, int]
+    size: int
+
+
+def lifetimes(graph: Graph) -> dict[str, tuple[int, int]]:
+    """First and last step of every tensor that is not a constant; node i is step i.
+
+    Graph inputs live from step -1 on, graph outputs to step len(nodes). A node's inputs and outputs overlap, since
+    it reads while it writes.
+    """
+    lives = {graph_input.tensor: (-1, -1) for graph_input in graph.inputs}
+    for step, node in enumerate(graph.nodes):
+        for name in reads(node):
+            if name not in graph.constants:
+                lives[name] = (lives[name][0], step)
+        lives[node.output] = (step, step)
+    for output in graph.outputs:
+        if output.tensor not in graph.constants:
+            lives[output.tensor] = (lives[output.tensor][0], len(graph.nodes))
+    return lives
+
+
+def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
+    """Places buffers so that two that live at a common step never overlap; offsets are multiples of `alignment`.
+
+    Raises ValueError for two buffers of one name, a negative size, a life that ends before it starts, or an
+    alignment below 1.
+    """
+    if alignment < 1:
+        raise ValueError(f"alignment {alignment} is below 1")
+    pending = sorted(buffers, key=lambda buffer: (-buffer.size, buffer.first, buffer.name))
+    if len({buffer.name for buffer in pending}) != len(pending):
+        raise ValueError("two buffers have one name")
+    placed: list[tuple[int, Buffer]] = []
+    offsets: dict[str, int] = {}
+    for buffer in pending:
+        if buffer.size < 0 or buffer.last < buffer.first:
+            raise ValueError(f"buffer '{buffer.name}' has size {buffer.size}, life {buffer.first}..{buffer.last}")
+        offset = _best_fit(buffer, placed, alignment)
+        offsets[buffer.name] = offset
+        placed.append((offset, buffer))
+    return MemoryPlan(offsets=offsets, size=max((at + buffer.size for at, buffer in placed), default=0))
+
+
+def _best_fit(buffer: Buffer, placed: list[tuple[int, Buffer]], alignment: int) -> int:
+    """The smallest sufficient gap between buffers alive together with `buffer`, or the end of them all."""
+    neighbours = sorted(
+        (offset, offset + other.size)
+        for offset, other in placed
+        if other.size and other.first <= buffer.last and buffer.first <= other.last
+    )
+    best: tuple[int, int] | None = None
+    end = 0
+    for low, high in neighbours:
+        if low - end >= buffer.size and (best is None or low - end < best[0]):
+            best = (low - end, end)
+        end = max(end, -(-high // alignment) * alignment)
+    return end if best is None else best[1]

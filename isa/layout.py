@@ -1,0 +1,437 @@
+"""Instruction and micro-op fields as tables derived from a configuration; encoder and decoder read the tables.
+
+The base instructions are bit-compatible with VTA's (its public `hw_spec.h`); the extensions use its free
+opcodes, memory types and bits. isa/README.md gives the semantics of each. An instruction is 128 bits, held as
+a row of two little-endian uint64 words; no field straddles bit 64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+
+from .config import Config
+from .errors import EncodingError
+
+INSTRUCTION_BYTES = 16
+UOP_BYTES = 4
+
+
+class Opcode(IntEnum):
+    """Bits 0..2 of every instruction. CONFIG and DEPTHWISE are ours."""
+
+    LOAD = 0
+    STORE = 1
+    GEMM = 2
+    FINISH = 3
+    ALU = 4
+    CONFIG = 5
+    DEPTHWISE = 6
+
+
+class MemoryType(IntEnum):
+    """Bits 7..9 of LOAD and STORE. 6 and 7 are ours: a LOAD of 6 is PAR, a STORE to 6 is POST."""
+
+    UOP = 0
+    WGT = 1
+    INP = 2
+    ACC = 3
+    OUT = 4
+    ACC8 = 5
+    PAR = 6
+    PATCH = 7
+
+
+POST = 6
+"""Memory type of the post-processing STORE (the same bits as PAR, which only a LOAD can name)."""
+
+
+class AluOpcode(IntEnum):
+    """Bits 108..110 of ALU."""
+
+    MIN = 0
+    MAX = 1
+    ADD = 2
+    SHR = 3
+    MUL = 4
+
+
+class Unit(IntEnum):
+    """The units that execute instructions, in the order used by every array of per-unit results."""
+
+    LOAD = 0
+    COMPUTE = 1
+    STORE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`width` bits from bit `low` of the instruction (or micro-op), two's complement if `signed`."""
+
+    name: str
+    low: int
+    width: int
+    signed: bool = False
+
+    @property
+    def high(self) -> int:
+        """The last bit, inclusive."""
+        return self.low + self.width - 1
+
+    @property
+    def minimum(self) -> int:
+        """The smallest value the field holds."""
+        return -(1 << (self.width - 1)) if self.signed else 0
+
+    @property
+    def maximum(self) -> int:
+        """The largest value the field holds."""
+        return (1 << (self.width - 1)) - 1 if self.signed else (1 << self.width) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One instruction format: its assembler name, opcode, memory type (or None) and fields in bit order."""
+
+    name: str
+    opcode: Opcode
+    memory_type: int | None
+    fields: tuple[Field, ...]
+
+    def field(self, name: str) -> Field:
+        """The field called `name`. Raises EncodingError when there is none."""
+        for item in self.fields:
+            if item.name == name:
+                return item
+        raise EncodingError(f"{self.name} has no field {name!r}; it has {', '.join(f.name for f in self.fields)}")
+
+
+def _pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
+    fields, low = [], start
+    for name, width in items:
+        fields.append(Field(name, low, width))
+        low += width
+    return tuple(fields)
+
+
+FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
+_COMMON = (Field("opcode", 0, 3), *_pack(3, *((name, 1) for name in FLAGS)))
+_MEMORY = (*_COMMON, Field("memory_type", 7, 3), *_pack(10, ("sram_base", 16), ("dram_base", 32)))
+_SIZES = _pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
+_PADS = _pack(112, ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4))
+_POST = _pack(112, ("combine", 1), ("operand", 1), ("multiply", 1))
+
+LOAD_FORMATS = tuple(f"LOAD.{kind.name}" for kind in MemoryType if kind is not MemoryType.OUT)
+"""Assembler names of the loads."""
+
+
+def _loops(config: Config) -> tuple[Field, ...]:
+    uop = config.uop_index_bits
+    return _pack(8, ("uop_bgn", uop), ("uop_end", uop + 1), ("iter_out", 14), ("iter_in", 14))
+
+
+@lru_cache(maxsize=64)
+def formats(config: Config) -> dict[str, Format]:
+    """Every instruction format of `config` by assembler name: LOAD.INP, STORE.OUT, STORE.POST, GEMM, ..."""
+    acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
+    loops = _loops(config)
+    overwrite = Field("overwrite", loops[-1].high + 1, 1)
+    matrix = (
+        *_COMMON,
+        Field("reset", 7, 1),
+        *loops,
+        overwrite,
+        *_pack(
+            64,
+            ("dst_factor_out", acc),
+            ("dst_factor_in", acc),
+            ("src_factor_out", inp),
+            ("src_factor_in", inp),
+            ("wgt_factor_out", wgt),
+            ("wgt_factor_in", wgt),
+        ),
+    )
+    vector = (
+        *_COMMON,
+        Field("reset", 7, 1),
+        *loops,
+        *_pack(
+            64, ("dst_factor_out", acc), ("dst_factor_in", acc), ("src_factor_out", inp), ("src_factor_in", inp)
+        ),
+        *_pack(108, ("alu_opcode", 3), ("use_imm", 1)),
+        Field("imm", 112, 16, signed=True),
+    )
+    config_register = (
+        *_COMMON,
+        Field("unit", 7, 2),
+        Field("register", 9, 7),
+        Field("value", 64, 64),
+    )
+    table = [
+        Format(f"LOAD.{kind.name}", Opcode.LOAD, kind, (*_MEMORY, *_SIZES, *_PADS))
+        for kind in MemoryType
+        if kind is not MemoryType.OUT
+    ]
+    table += [
+        Format("STORE.OUT", Opcode.STORE, MemoryType.OUT, (*_MEMORY, *_SIZES, *_PADS)),
+        Format("STORE.POST", Opcode.STORE, POST, (*_MEMORY, Field("par_index", 58, 6), *_SIZES, *_POST)),
+        Format("GEMM", Opcode.GEMM, None, matrix),
+        Format("FINISH", Opcode.FINISH, None, _COMMON),
+        Format("ALU", Opcode.ALU, None, vector),
+        Format("CONFIG", Opcode.CONFIG, None, config_register),
+        Format("DEPTHWISE", Opcode.DEPTHWISE, None, matrix),
+    ]
+    return {item.name: item for item in table}
+
+
+def uop_fields(config: Config) -> tuple[Field, ...]:
+    """The micro-op's fields: dst (accumulator), src (input, or accumulator for ALU), wgt."""
+    return _pack(
+        0, ("dst", config.acc_index_bits), ("src", config.inp_index_bits), ("wgt", config.wgt_index_bits)
+    )
+
+
+# --- configuration registers: 64-bit values written by CONFIG -------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """One configuration register of a unit; all are zero at launch."""
+
+    name: str
+    unit: Unit
+    index: int
+    fields: tuple[Field, ...]
+
+
+def _register(name: str, unit: Unit, index: int, *fields: Field) -> Register:
+    return Register(name, unit, index, fields)
+
+
+REGISTERS = (
+    _register("LOAD_PAD", Unit.LOAD, 0, Field("pad_value", 0, 8, True)),
+    _register(
+        "PATCH",
+        Unit.LOAD,
+        1,
+        Field("run", 0, 8),
+        Field("step", 8, 8),
+        Field("pitch", 16, 8),
+        Field("pad_left", 24, 8),
+        Field("row_bytes", 32, 16),
+        Field("batch_row", 48, 2),
+    ),
+    _register(
+        "BASE", Unit.COMPUTE, 0, Field("acc_base", 0, 16), Field("inp_base", 16, 16), Field("wgt_base", 32, 16)
+    ),
+    _register("COMPUTE_PAD", Unit.COMPUTE, 1, Field("pad_value", 0, 32, True)),
+    _register("ADDRESS", Unit.STORE, 0, Field("y_stride", 0, 16), Field("x_stride", 16, 16)),
+    _register(
+        "WINDOW",
+        Unit.STORE,
+        1,
+        Field("rows_minus_1", 0, 8),
+        Field("columns_minus_1", 8, 8),
+        Field("row_stride", 16, 16),
+        Field("column_stride", 32, 16),
+        Field("sum", 48, 1),
+    ),
+    _register(
+        "REQUANTIZE",
+        Unit.STORE,
+        2,
+        Field("zero_point", 0, 16, True),
+        Field("low", 16, 8, True),
+        Field("high", 24, 8, True),
+    ),
+    _register("RATIO", Unit.STORE, 3, Field("ratio_self", 0, 32), Field("ratio_operand", 32, 32)),
+    _register(
+        "COMBINE",
+        Unit.STORE,
+        4,
+        Field("offset", 0, 32),
+        Field("low", 32, 8, True),
+        Field("high", 40, 8, True),
+        Field("zero_point", 48, 16, True),
+    ),
+    _register("OPERAND", Unit.STORE, 5, Field("delta", 0, 32, True)),
+)
+"""The configuration registers; `ratio_self`, `ratio_operand` and `offset` hold the bits of a float32."""
+
+
+def register(name: str) -> Register:
+    """The configuration register called `name`. Raises EncodingError when there is none."""
+    for item in REGISTERS:
+        if item.name == name:
+            return item
+    raise EncodingError(f"no configuration register {name!r}; there are {', '.join(r.name for r in REGISTERS)}")
+
+
+def pack_fields(where: str, fields: tuple[Field, ...], values: Mapping[str, int]) -> int:
+    """The integer whose `fields` hold `values` (fields not named are zero). Raises EncodingError."""
+    left, word = dict(values), 0
+    for item in fields:
+        value = left.pop(item.name, 0)
+        if not item.minimum <= value <= item.maximum:
+            raise EncodingError(
+                f"{where}: {item.name} = {value} does not fit {item.width} bits ({item.minimum}..{item.maximum})"
+            )
+        word |= (value & ((1 << item.width) - 1)) << item.low
+    if left:
+        raise EncodingError(f"{where} has no field {next(iter(left))!r}")
+    return word
+
+
+def unpack_fields(fields: tuple[Field, ...], word: int) -> dict[str, int]:
+    """The value of each field of the integer `word`."""
+    values = {}
+    for item in fields:
+        value = word >> item.low & ((1 << item.width) - 1)
+        if item.signed and value >> (item.width - 1):
+            value -= 1 << item.width
+        values[item.name] = value
+    return values
+
+
+def register_value(name: str, **values: int) -> int:
+    """The 64-bit value of configuration register `name` with the given fields. Raises EncodingError."""
+    return pack_fields(name, register(name).fields, values)
+
+
+# --- encoding -------------------------------------------------------------------------------------------
+
+
+def encode(config: Config, name: str, **values: int) -> tuple[int, int]:
+    """The two 64-bit words of one instruction of format `name`. Raises EncodingError, naming the field."""
+    layout = formats(config).get(name)
+    if layout is None:
+        raise EncodingError(f"no instruction {name!r}; there are {', '.join(formats(config))}")
+    fixed = {"opcode": int(layout.opcode)}
+    if layout.memory_type is not None:
+        fixed["memory_type"] = int(layout.memory_type)
+    word = pack_fields(name, layout.fields, {**values, **fixed})
+    return word & (1 << 64) - 1, word >> 64
+
+
+def encode_many(config: Config, name: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """(n, 2) uint64 words of n instructions of format `name`; each column is n integers. Raises EncodingError."""
+    layout = formats(config)[name]
+    count = len(next(iter(columns.values())))
+    words = np.zeros((count, 2), dtype=np.uint64)
+    words[:, 0] |= np.uint64(layout.opcode)
+    if layout.memory_type is not None:
+        words[:, 0] |= np.uint64(layout.memory_type << 7)
+    for key, column in columns.items():
+        item = layout.field(key)
+        values = np.asarray(column)
+        if values.dtype != np.uint64:
+            wrong = np.flatnonzero((values < item.minimum) | (values > item.maximum))
+            if wrong.size:
+                raise EncodingError(
+                    f"{name} number {wrong[0]}: {key} = {values[wrong[0]]} does not fit {item.width} bits "
+                    f"({item.minimum}..{item.maximum})"
+                )
+            values = values.astype(np.int64).view(np.uint64)
+        mask = np.uint64((1 << item.width) - 1)
+        words[:, item.low // 64] |= (values & mask) << np.uint64(item.low % 64)
+    return words
+
+
+def extract(words: np.ndarray, item: Field) -> np.ndarray:
+    """Field `item` of every row of (n, 2) uint64 `words`, as int64 (uint64 for a full 64-bit field)."""
+    mask = np.uint64((1 << item.width) - 1)
+    raw = words[:, item.low // 64] >> np.uint64(item.low % 64) & mask
+    if item.width == 64:
+        return raw
+    values = raw.astype(np.int64)
+    if item.signed:
+        values -= (values >> (item.width - 1)) << item.width
+    return values
+
+
+def format_names(words: np.ndarray) -> list[str]:
+    """The format name of every row of (n, 2) uint64 `words`; raises EncodingError for bits that are none."""
+    opcodes = (words[:, 0] & np.uint64(7)).astype(np.int64)
+    types = (words[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)
+    names = []
+    for index, (opcode, kind) in enumerate(zip(opcodes.tolist(), types.tolist(), strict=True)):
+        match opcode:
+            case Opcode.LOAD if kind != MemoryType.OUT:
+                names.append(f"LOAD.{MemoryType(kind).name}")
+            case Opcode.STORE if kind == MemoryType.OUT:
+                names.append("STORE.OUT")
+            case Opcode.STORE if kind == POST:
+                names.append("STORE.POST")
+            case Opcode.LOAD | Opcode.STORE:
+                raise EncodingError(f"instruction {index}: {Opcode(opcode).name} cannot name memory type {kind}")
+            case 7:
+                raise EncodingError(f"instruction {index}: opcode 7 is unknown (bits {words[index, 0]:#018x})")
+            case _:
+                names.append(Opcode(opcode).name)
+    return names
+
+
+def decode_one(config: Config, low: int, high: int) -> tuple[str, dict[str, int]]:
+    """Format name and field values of one instruction. Raises EncodingError for bits that are none."""
+    words = np.array([[low, high]], dtype=np.uint64)
+    name = format_names(words)[0]
+    return name, unpack_fields(formats(config)[name].fields, low | high << 64)
+
+
+def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarray) -> np.ndarray:
+    """uint32 micro-ops from index arrays of equal shape. Raises EncodingError when an index does not fit."""
+    words = np.zeros(np.shape(dst), dtype=np.uint32)
+    for item, column in zip(uop_fields(config), (dst, src, wgt), strict=True):
+        values = np.asarray(column, dtype=np.int64)
+        if values.size and (values.min() < 0 or values.max() > item.maximum):
+            raise EncodingError(f"micro-op: {item.name} index {values.max()} does not fit {item.width} bits")
+        words |= values.astype(np.uint32) << np.uint32(item.low)
+    return words
+
+
+def decode_uops(config: Config, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(dst, src, wgt) int64 index arrays of uint32 micro-ops."""
+    raw = np.asarray(words, dtype=np.uint32)
+    columns = [
+        (raw >> np.uint32(item.low) & np.uint32((1 << item.width) - 1)).astype(np.int64) for item in uop_fields(config)
+    ]
+    return columns[0], columns[1], columns[2]
+
+
+def unit_of(name: str, values: Mapping[str, int]) -> Unit:
+    """The unit whose command queue an instruction of format `name` enters."""
+    match name:
+        case "LOAD.INP" | "LOAD.WGT" | "LOAD.PATCH":
+            return Unit.LOAD
+        case "LOAD.PAR" | "STORE.OUT" | "STORE.POST":
+            return Unit.STORE
+        case "CONFIG":
+            return Unit(values["unit"])
+        case _:
+            return Unit.COMPUTE
+
+
+@dataclass(frozen=True, slots=True)
+class TokenQueue:
+    """A dependence-token queue from one unit to another."""
+
+    name: str
+    producer: Unit
+    consumer: Unit
+    push_flag: str
+    pop_flag: str
+
+
+TOKEN_QUEUES = (
+    TokenQueue("load->compute", Unit.LOAD, Unit.COMPUTE, "push_next", "pop_prev"),
+    TokenQueue("compute->load", Unit.COMPUTE, Unit.LOAD, "push_prev", "pop_next"),
+    TokenQueue("compute->store", Unit.COMPUTE, Unit.STORE, "push_next", "pop_prev"),
+    TokenQueue("store->compute", Unit.STORE, Unit.COMPUTE, "push_prev", "pop_next"),
+    TokenQueue("store->load", Unit.STORE, Unit.LOAD, "push_next", "pop_prev"),
+    TokenQueue("load->store", Unit.LOAD, Unit.STORE, "push_prev", "pop_next"),
+)
+"""VTA's four queues, then ours between store and load (free flag bits in VTA)."""

@@ -1,0 +1,1 @@
+"""The named configurations that ship with the package, one TOML file each."""
