@@ -1,0 +1,260 @@
+"""The one definition of quantized arithmetic: every engine, interpreter and back end mirrors these functions.
+
+**Stored domain.** Activations are held as int8. An int8 tensor is held as it is. A uint8 tensor is held as
+``value - 128`` and its zero point as ``zero_point - 128``; a parameter ``unsigned`` says so where it matters.
+It matters only where a float operation sees the value itself instead of its distance from the zero point:
+float32 sums round differently after a shift by 128.
+
+**The store pipeline** of the accelerator has two stages; nothing else turns accumulators into
+activations:
+
+* stage A, `requantize`: ``clamp(rne(float32(acc) * scale) + zero_point)``;
+* stage B, optional, on the int8 result of stage A: `combine_add` or `combine_multiply` with a second int8
+  tensor, or `rescale` without one.
+
+``rne`` rounds half to even. Every float operation is IEEE-754 binary32 with one rounding; `combine_add` uses
+fused multiply-add because ONNX Runtime's kernels do, and no other form gives its bits.
+
+**Source of the formulas.** Measured on ONNX Runtime 1.31 (CPU, x86-64): QLinearConv, QGemm, QLinearMatMul and
+QLinearGlobalAveragePool equal stage A; QLinearAdd equals `combine_add` with `add_constants`; QLinearMul
+equals `combine_multiply` with `multiply_ratio`, bit for bit (tests/isa/test_arithmetic.py).
+QLinearAveragePool sums floats and adds the zero point before rounding; stage A is within one step of it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import UserError
+
+Int8Array = NDArray[np.int8]
+Int32Array = NDArray[np.int32]
+Float32Array = NDArray[np.float32]
+
+INT8_LOW = -128
+INT8_HIGH = 127
+UNSIGNED_OFFSET = 128
+
+# A ratio of two activation scales outside this range makes every output a constant or saturates all of them,
+# and could overflow the float32 terms of `combine_add`.
+SMALLEST_RATIO = 2.0**-64
+LARGEST_RATIO = 2.0**24
+
+
+class ScaleError(UserError):
+    """A scale, ratio or zero point that the arithmetic cannot use."""
+
+
+def wrap_int32(values: NDArray[np.int64]) -> Int32Array:
+    """Reduce int64 sums to the 32-bit two's complement accumulator, as the hardware's adders do."""
+    return values.astype(np.int32)
+
+
+def fused_multiply_add(integers: ArrayLike, factor: ArrayLike, addend: ArrayLike) -> Float32Array:
+    """Compute ``integers * factor + addend`` in float32 with a single rounding (IEEE-754 fusedMultiplyAdd).
+
+    `integers` hold at most 29 significant bits, so the product with a float32 is exact in float64. The sum is
+    taken in float64, rounded to odd (its exact error, by Knuth's two-sum, decides the last bit), which makes
+    the final conversion to float32 the only rounding that counts (Boldo and Melquiond, 2008).
+    """
+    product = np.asarray(integers, np.float64) * np.asarray(factor, np.float32).astype(np.float64)
+    term = np.asarray(addend, np.float32).astype(np.float64)
+    total = product + term
+    carried = total - product
+    error = (product - (total - carried)) + (term - carried)
+    even = (total.view(np.int64) & 1) == 0
+    step = np.where((error > 0) == (total > 0), 1, -1)
+    odd = (total.view(np.int64) + np.where((error != 0) & even, step, 0)).view(np.float64)
+    return np.asarray(odd.astype(np.float32))
+
+
+def _saturate(values: Float32Array, zero_point: ArrayLike, low: int, high: int) -> Int8Array:
+    """Round half to even, add `zero_point` (an integer), clamp to ``[low, high]``.
+
+    The sum is exact: float64 holds any rounded float32 of interest, and infinities saturate.
+    """
+    shifted = np.rint(values).astype(np.float64) + np.asarray(zero_point, np.float64)
+    return np.asarray(np.clip(shifted, low, high).astype(np.int8))
+
+
+def requantize(
+    accumulator: NDArray[Any],
+    scale: ArrayLike,
+    zero_point: ArrayLike,
+    low: int = INT8_LOW,
+    high: int = INT8_HIGH,
+) -> Int8Array:
+    """Stage A: ``clamp(rne(float32(accumulator) * scale) + zero_point, low, high)``.
+
+    `accumulator` is int32 of any shape, bias already added; `scale` is float32 and broadcasts against it (the
+    caller gives a per-channel scale the shape of its channel axis); `zero_point`, `low` and `high` are in the
+    stored domain. A ReLU whose output shares this quantization is ``low = zero_point``.
+    """
+    with np.errstate(over="ignore"):
+        scaled = accumulator.astype(np.float32) * np.asarray(scale, np.float32)
+    return _saturate(scaled, zero_point, low, high)
+
+
+def rescale(
+    values: NDArray[np.int8],
+    zero_point_in: int,
+    ratio: ArrayLike,
+    zero_point: int,
+    low: int = INT8_LOW,
+    high: int = INT8_HIGH,
+) -> Int8Array:
+    """Stage B without operand: move `values` (int8) to another scale; `ratio` = old scale / new scale.
+
+    It is stage A applied to ``values - zero_point_in``. A ReLU kept between two quantizations is
+    ``low = zero_point``.
+    """
+    return requantize(values.astype(np.int32) - zero_point_in, ratio, zero_point, low, high)
+
+
+def combine_add(
+    first: NDArray[np.int8],
+    second: NDArray[np.int8],
+    constants: "AddConstants",
+    low: int = INT8_LOW,
+    high: int = INT8_HIGH,
+) -> Int8Array:
+    """Stage B, ADD: ``clamp(rne(fma(a, ratio_a, fma(b, ratio_b, offset))), low, high)``.
+
+    `first` and `second` are int8 in the stored domain, in the order of the ONNX node's inputs (the order
+    of the two fused multiply-adds decides last bits). For uint8 models a and b are the values plus 128 and
+    the rounded result loses 128 again; `low` and `high` are in the stored domain.
+    """
+    shift = UNSIGNED_OFFSET if constants.unsigned else 0
+    a = first.astype(np.int32) + shift
+    b = second.astype(np.int32) + shift
+    inner = fused_multiply_add(b, constants.ratio_b, constants.offset)
+    return _saturate(fused_multiply_add(a, constants.ratio_a, inner), -shift, low, high)
+
+
+def combine_multiply(
+    first: NDArray[np.int8],
+    second: NDArray[np.int8],
+    zero_point_a: int,
+    zero_point_b: int,
+    ratio: ArrayLike,
+    zero_point: int,
+    unsigned: bool,
+    low: int = INT8_LOW,
+    high: int = INT8_HIGH,
+) -> Int8Array:
+    """Stage B, MULTIPLY: ``clamp(rne(float32((a - zero_a) * (b - zero_b)) * ratio + zero_c), low, high)``.
+
+    Operands and zero points are in the stored domain. The product of the differences is an exact integer; the
+    multiplication by `ratio` and the addition of the output's zero point (in the model's own dtype, before
+    rounding, as ONNX Runtime does) round to float32 one after the other.
+    """
+    shift = UNSIGNED_OFFSET if unsigned else 0
+    product = (first.astype(np.int32) - zero_point_a) * (second.astype(np.int32) - zero_point_b)
+    scaled = product.astype(np.float32) * np.asarray(ratio, np.float32) + np.float32(zero_point + shift)
+    return _saturate(scaled, -shift, low, high)
+
+
+def quantize(values: Float32Array, scale: ArrayLike, zero_point: ArrayLike) -> Int8Array:
+    """ONNX QuantizeLinear into the stored domain: ``clamp(rne(values / scale) + zero_point)``.
+
+    `values` is float32 of any shape; the division rounds to float32 once.
+    Raises `UserError` when a value is not a number; infinities saturate.
+    """
+    if np.isnan(values).any():
+        raise ScaleError("an input holds NaN, which has no quantized value; clean the input data first")
+    with np.errstate(over="ignore"):
+        return _saturate(values / np.asarray(scale, np.float32), zero_point, INT8_LOW, INT8_HIGH)
+
+
+def dequantize(values: NDArray[np.int8], scale: ArrayLike, zero_point: ArrayLike) -> Float32Array:
+    """ONNX DequantizeLinear from the stored domain: ``float32(values - zero_point) * scale``."""
+    difference = values.astype(np.int32) - np.asarray(zero_point, np.int32)
+    return np.asarray(difference.astype(np.float32) * np.asarray(scale, np.float32))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddConstants:
+    """What `combine_add` needs: two float32 ratios, one float32 offset, and the model's signedness."""
+
+    ratio_a: np.float32
+    ratio_b: np.float32
+    offset: np.float32
+    unsigned: bool
+
+
+def add_constants(
+    scale_a: float | np.float32,
+    zero_point_a: int,
+    scale_b: float | np.float32,
+    zero_point_b: int,
+    scale: float | np.float32,
+    zero_point: int,
+    unsigned: bool,
+) -> AddConstants:
+    """Fold two input quantizations and the output's into the constants of `combine_add`.
+
+    Zero points are in the stored domain. With zero points in the model's own dtype,
+    ``offset = zero_c - fma(ratio_a, zero_a, ratio_b * zero_b)``: ONNX Runtime's build contracts it so.
+    Raises `UserError` when a scale is unusable.
+    """
+    shift = UNSIGNED_OFFSET if unsigned else 0
+    ratio_a = rescale_ratio(scale_a, scale)
+    ratio_b = rescale_ratio(scale_b, scale)
+    zeros = fused_multiply_add(zero_point_a + shift, ratio_a, ratio_b * np.float32(zero_point_b + shift))
+    offset = np.float32(zero_point + shift) - np.float32(zeros)
+    return AddConstants(ratio_a=ratio_a, ratio_b=ratio_b, offset=np.float32(offset), unsigned=unsigned)
+
+
+def multiply_ratio(
+    scale_a: float | np.float32, scale_b: float | np.float32, scale: float | np.float32
+) -> np.float32:
+    """Return float32 ``(scale_a * scale_b) / scale``, the ratio of `combine_multiply`."""
+    product = checked_scale(scale_a) * checked_scale(scale_b)
+    return _checked_ratio(product / checked_scale(scale))
+
+
+def requantize_scale(
+    input_scale: float | np.float32, weight_scale: ArrayLike, output_scale: float | np.float32
+) -> Float32Array:
+    """Return float32 ``(input_scale * weight_scale) / output_scale``, the scale of `requantize`."""
+    product = checked_scale(input_scale) * checked_scales(weight_scale)
+    return checked_scales(product / checked_scale(output_scale))
+
+
+def average_pool_scale(
+    input_scale: float | np.float32, output_scale: float | np.float32, count: int
+) -> np.float32:
+    """Return float32 ``input_scale / (output_scale * count)``: stage A on a sum of `count` differences."""
+    if count < 1:
+        raise ScaleError(f"an average over {count} values is undefined; the window must hold at least one")
+    return checked_scale(checked_scale(input_scale) / (checked_scale(output_scale) * np.float32(count)))
+
+
+def rescale_ratio(input_scale: float | np.float32, output_scale: float | np.float32) -> np.float32:
+    """Return float32 ``input_scale / output_scale``, the ratio of `rescale` and `combine_add`."""
+    return _checked_ratio(checked_scale(input_scale) / checked_scale(output_scale))
+
+
+def checked_scale(scale: float | np.float32) -> np.float32:
+    """Return the scale as float32; raise `UserError` unless it is finite, positive and not subnormal."""
+    return np.float32(checked_scales(np.float32(scale)))
+
+
+def checked_scales(scales: ArrayLike) -> Float32Array:
+    """Return the scales as float32; raise `UserError` unless all are finite, positive and not subnormal."""
+    result = np.asarray(scales, np.float32)
+    bad = ~(np.isfinite(result) & (result >= np.finfo(np.float32).smallest_normal))
+    if bad.any():
+        first = result[bad].flat[0] if result.ndim else result
+        raise ScaleError(f"scale {first} is not a positive normal float32 number; recalibrate the model")
+    return result
+
+
+def _checked_ratio(ratio: np.float32) -> np.float32:
+    if not SMALLEST_RATIO <= ratio <= LARGEST_RATIO:
+        raise ScaleError(
+            f"connected tensors have the scale ratio {ratio}, outside 2**-64 .. 2**24; recalibrate"
+        )
+    return ratio
