@@ -123,7 +123,7 @@ _COMMON = (Field("opcode", 0, 3), *_pack(3, *((name, 1) for name in FLAGS)))
 _MEMORY = (*_COMMON, Field("memory_type", 7, 3), *_pack(10, ("sram_base", 16), ("dram_base", 32)))
 _SIZES = _pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 _PADS = _pack(112, ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4))
-_POST = _pack(112, ("combine", 1), ("operand", 1), ("multiply", 1))
+_POST = _pack(112, ("combine", 1), ("operand", 1), ("multiply", 1), ("swap", 1), ("unsigned", 1))
 
 LOAD_FORMATS = tuple(f"LOAD.{kind.name}" for kind in MemoryType if kind is not MemoryType.OUT)
 """Assembler names of the loads."""
@@ -247,6 +247,7 @@ REGISTERS = (
         Field("zero_point", 0, 16, True),
         Field("low", 16, 8, True),
         Field("high", 24, 8, True),
+        Field("operand_zero_point", 32, 16, True),
     ),
     _register("RATIO", Unit.STORE, 3, Field("ratio_self", 0, 32), Field("ratio_operand", 32, 32)),
     _register(
