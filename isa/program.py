@@ -1,0 +1,286 @@
+"""A program: instructions, the initial DRAM image and what its parts are called; its binary file form.
+
+The text form is in `program_text.py`. Both forms hold everything, so each round-trips: saving what was loaded
+gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .config import Config, Memory
+from .errors import ConfigError, ProgramError
+
+INSTRUCTION_ALIGNMENT = 4096
+"""Instructions start at a multiple of this many bytes (measures.md, placement)."""
+
+FORMAT_NAME = "vdla-program"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A named part of the DRAM image: `kind` is a word such as input, output, constant, uop or activation.
+
+    `address` and `size` are in bytes from the start of the image.
+    """
+
+    name: str
+    kind: str
+    address: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Program:
+    """Everything one launch needs.
+
+    `instructions` is (n, 2) uint64, low word first; `image` is the initial DRAM contents, uint8, whose length
+    is the whole memory the program may touch (constants and micro-ops in place, zeros elsewhere); `group_of`
+    is (n,) int32, the index into `groups` (layer names, unique) of the layer each instruction works for, or
+    -1. The arrays are made read-only. Raises ProgramError when the parts contradict each other.
+    """
+
+    config: Config
+    instructions: NDArray[np.uint64]
+    image: NDArray[np.uint8]
+    segments: tuple[Segment, ...] = ()
+    groups: tuple[str, ...] = ()
+    group_of: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        count = len(self.instructions)
+        for name, dtype, shape in (
+            ("instructions", np.uint64, (count, 2)),
+            ("image", np.uint8, (len(self.image),)),
+            ("group_of", np.int32, (count,)),
+        ):
+            array = getattr(self, name)
+            if array.dtype != dtype or array.shape != shape:
+                raise ProgramError(
+                    f"program: {name} is {array.dtype} of shape {array.shape}, expected "
+                    f"{np.dtype(dtype)} of {shape}"
+                )
+            view = np.ascontiguousarray(array).view()
+            view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        if len(set(self.groups)) != len(self.groups):
+            raise ProgramError("program: two groups have the same name")
+        if count and not -1 <= int(self.group_of.min()) <= int(self.group_of.max()) < len(self.groups):
+            raise ProgramError(f"program: group_of names a group outside -1..{len(self.groups) - 1}")
+        names = [item.name for item in self.segments]
+        if len(set(names)) != len(names):
+            raise ProgramError("program: two segments have the same name")
+        for item in self.segments:
+            if item.address < 0 or item.size < 0 or item.address + item.size > len(self.image):
+                raise ProgramError(
+                    f"program: segment {item.name!r} covers bytes {item.address}..{item.address + item.size} of "
+                    f"an image of {len(self.image)}"
+                )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Program):
+            return NotImplemented
+        return (
+            self.config == other.config
+            and self.segments == other.segments
+            and self.groups == other.groups
+            and np.array_equal(self.instructions, other.instructions)
+            and np.array_equal(self.group_of, other.group_of)
+            and np.array_equal(self.image, other.image)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def segment(self, name: str) -> Segment:
+        """The segment called `name`. Raises ProgramError when there is none."""
+        for item in self.segments:
+            if item.name == name:
+                return item
+        known = ", ".join(item.name for item in self.segments) or "none"
+        raise ProgramError(f"program: no segment {name!r}; there are {known}")
+
+
+def bare_program(
+    config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8] | None = None
+) -> Program:
+    """A program without names: instructions and an image (empty by default) alone."""
+    return Program(
+        config=config,
+        instructions=instructions,
+        image=np.zeros(0, np.uint8) if image is None else image,
+        group_of=np.full(len(instructions), -1, np.int32),
+    )
+
+
+def instruction_address(image_size: int) -> int:
+    """Byte address of the first instruction: the first multiple of 4096 at or above the image's end."""
+    return -(-image_size // INSTRUCTION_ALIGNMENT) * INSTRUCTION_ALIGNMENT
+
+
+# --- the binary form ------------------------------------------------------------------------------------
+
+
+def _metadata(program: Program) -> dict[str, Any]:
+    return {
+        "format": FORMAT_NAME,
+        "version": FORMAT_VERSION,
+        "config": program.config.to_dict(),
+        "segments": [[item.name, item.kind, item.address, item.size] for item in program.segments],
+        "groups": list(program.groups),
+    }
+
+
+def config_from_dict(values: dict[str, Any]) -> Config:
+    """The configuration whose `to_dict` gave `values`. Raises ConfigError."""
+    try:
+        return Config(
+            **{
+                **values,
+                "extensions": tuple(values["extensions"]),
+                "memory": Memory(**values["memory"]),
+            }
+        )
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"the configuration's fields are not those of this version: {error}") from None
+
+
+def to_bytes(program: Program) -> bytes:
+    """The binary form: an npz archive of plain arrays and JSON, byte-identical for equal programs."""
+    metadata = json.dumps(_metadata(program), sort_keys=True, separators=(",", ":")).encode()
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        allow_pickle=False,
+        metadata=np.frombuffer(metadata, np.uint8),
+        instructions=program.instructions.astype("<u8"),
+        group_of=program.group_of.astype("<i4"),
+        image=program.image,
+    )
+    return buffer.getvalue()
+
+
+def write_whole(path: str | Path, data: bytes) -> None:
+    """Write `data` to `path`, whole or not at all: a temporary file beside it is renamed over it at the end.
+
+    Raises ProgramError, naming the file, when the system refuses.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            temporary = file.name
+            file.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ProgramError(f"{path}: cannot be written: {error.strerror}") from None
+    finally:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def save_program(program: Program, path: str | Path) -> None:
+    """Write the binary form to `path`, whole or not at all. Raises ProgramError."""
+    write_whole(path, to_bytes(program))
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The contents of a file. Raises ProgramError, naming it, when it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ProgramError(f"{path}: {error.strerror}") from None
+
+
+def load_program(path: str | Path) -> Program:
+    """The program in binary file `path`. Raises ProgramError, naming it, for a truncated or foreign file."""
+    return from_bytes(read_bytes(path), str(path))
+
+
+def from_bytes(data: bytes, where: str) -> Program:
+    """The program whose binary form is `data`; `where` names it in messages. Raises ProgramError."""
+    hint = "give a file that `vdla asm` or `vdla run` wrote"
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in ("metadata", "instructions", "group_of", "image")}
+        metadata = json.loads(arrays["metadata"].tobytes())
+        if metadata["format"] != FORMAT_NAME:
+            raise ProgramError(f"{where}: not a program file; {hint}")
+        if metadata["version"] != FORMAT_VERSION:
+            raise ProgramError(
+                f"{where}: program file of version {metadata['version']}, this is version {FORMAT_VERSION}; "
+                "compile the model again"
+            )
+        return Program(
+            config=config_from_dict(metadata["config"]),
+            instructions=arrays["instructions"].astype(np.uint64),
+            image=arrays["image"],
+            segments=tuple(
+                Segment(name=name, kind=kind, address=address, size=size)
+                for name, kind, address, size in metadata["segments"]
+            ),
+            groups=tuple(metadata["groups"]),
+            group_of=arrays["group_of"].astype(np.int32),
+        )
+    except (ProgramError, ConfigError) as error:
+        message = str(error)
+        raise ProgramError(message if message.startswith(where) else f"{where}: {message}") from None
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        OSError,
+        EOFError,
+        IndexError,
+        MemoryError,
+        RuntimeError,
+        zipfile.BadZipFile,
+    ):
+        raise ProgramError(f"{where}: truncated, damaged or not a program file; {hint}") from None
+
+
+# --- bare instruction words -----------------------------------------------------------------------------
+
+
+def read_hex(path: str | Path) -> NDArray[np.uint64]:
+    """(n, 2) uint64 instructions from a text file, one of 128 bits a line in 32 hexadecimal digits.
+
+    The most significant digit comes first; blank lines and `#` comments are allowed. Raises ProgramError
+    naming file and line.
+    """
+    try:
+        text = read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError:
+        raise ProgramError(
+            f"{path}: not a text file; expected one instruction a line in 32 hexadecimal digits"
+        ) from None
+    words = []
+    for number, line in enumerate(text.splitlines(), 1):
+        digits = line.partition("#")[0].strip()
+        if not digits:
+            continue
+        if len(digits) != 32 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+            raise ProgramError(
+                f"{path}:{number}: {digits[:40]!r} is no instruction; expected 32 hexadecimal digits, the "
+                "most significant first"
+            )
+        words.append((int(digits[16:], 16), int(digits[:16], 16)))
+    return np.array(words, dtype=np.uint64).reshape(-1, 2)
+
+
+def hex_lines(instructions: NDArray[np.uint64]) -> str:
+    """The text that `read_hex` reads: one line of 32 hexadecimal digits an instruction."""
+    return "".join(f"{high:016x}{low:016x}\n" for low, high in instructions.tolist())
