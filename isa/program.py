@@ -84,8 +84,8 @@ class Program:
         for item in self.segments:
             if item.address < 0 or item.size < 0 or item.address + item.size > len(self.image):
                 raise ProgramError(
-                    f"program: segment {item.name!r} covers bytes {item.address}..{item.address + item.size} of "
-                    f"an image of {len(self.image)}"
+                    f"program: segment {item.name!r} covers bytes {item.address}..{item.address + item.size} "
+                    f"of an image of {len(self.image)}"
                 )
 
     def __eq__(self, other: object) -> bool:

@@ -1,0 +1,372 @@
+"""The semantics of every instruction in plain Python and numpy: slow, obviously right, everyone's oracle.
+
+Instructions execute one after the other in program order; tokens and timing play no part. A race-free
+program gives the same memory on any engine, so this is the only statement of what a program computes. The
+formulas are those of isa/README.md, element by element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
+from .config import Config
+from .errors import ProgramError
+from .layout import (
+    REGISTERS,
+    AluOpcode,
+    Opcode,
+    decode_uops,
+    format_names,
+    formats,
+    unpack_fields,
+)
+
+Values = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceResult:
+    """What a program leaves behind.
+
+    `memory` uint8 (size,); `uop` uint32 (uop_depth,); `inp` int8 (inp_depth, batch, block_in); `wgt` int8
+    (wgt_depth, block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2,
+    block_out): int32 biases, then float32 scales, as bits. `executed` counts instructions, FINISH included.
+    """
+
+    memory: NDArray[np.uint8]
+    uop: NDArray[np.uint32]
+    inp: NDArray[np.int8]
+    wgt: NDArray[np.int8]
+    acc: NDArray[np.int32]
+    par: NDArray[np.uint32]
+    executed: int
+
+
+@dataclass(slots=True, kw_only=True)
+class _Machine:
+    config: Config
+    memory: NDArray[np.uint8]
+    uop: NDArray[np.uint32]
+    inp: NDArray[np.int8]
+    wgt: NDArray[np.int8]
+    acc: NDArray[np.int32]
+    par: NDArray[np.uint32]
+    registers: dict[str, dict[str, int]]
+    where: str = ""
+
+    def fail(self, message: str) -> NoReturn:
+        raise ProgramError(f"{self.where}: {message}")
+
+    def check(self, field: str, value: int, limit: int, of: str) -> int:
+        """`value`, which `field` led to, if it is an index below `limit`; else an error naming the field."""
+        if not 0 <= value < limit:
+            self.fail(f"{field} leads to {of} {value}, outside 0..{limit - 1}")
+        return value
+
+    def read(self, field: str, address: int, size: int) -> NDArray[np.uint8]:
+        if address < 0 or address + size > len(self.memory):
+            self.fail(
+                f"{field} reads DRAM bytes {address}..{address + size} of a memory of {len(self.memory)}"
+            )
+        return self.memory[address : address + size]
+
+    def write(self, field: str, address: int, data: NDArray[np.int8]) -> None:
+        if address < 0 or address + data.size > len(self.memory):
+            end = address + data.size
+            self.fail(f"{field} writes DRAM bytes {address}..{end} of a memory of {len(self.memory)}")
+        self.memory[address : address + data.size] = data.reshape(-1).view(np.uint8)
+
+
+def run_reference(
+    config: Config, instructions: NDArray[np.uint64], memory: NDArray[np.uint8]
+) -> ReferenceResult:
+    """Execute (n, 2) uint64 `instructions` up to FINISH on a copy of `memory` (uint8, the whole DRAM image).
+
+    Raises ProgramError, naming the instruction's index and field, for an access outside a memory or
+    scratchpad, a missing extension, an unknown encoding or a program without FINISH.
+    """
+    finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
+    if not finish.size:
+        raise ProgramError("the program has no FINISH; end it with one")
+    executed = int(finish[0]) + 1
+    machine = _Machine(
+        config=config,
+        memory=np.array(memory, dtype=np.uint8),
+        uop=np.zeros(config.uop_depth, np.uint32),
+        inp=np.zeros((config.inp_depth, config.batch, config.block_in), np.int8),
+        wgt=np.zeros((config.wgt_depth, config.block_out, config.block_in), np.int8),
+        acc=np.zeros((config.acc_depth, config.batch, config.block_out), np.int32),
+        par=np.zeros((config.par_depth, 2, config.block_out), np.uint32),
+        registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
+    )
+    names = format_names(instructions[:executed])
+    for index, (name, (low, high)) in enumerate(zip(names, instructions[:executed].tolist(), strict=True)):
+        machine.where = f"instruction {index} ({name})"
+        _execute(machine, name, unpack_fields(formats(config)[name].fields, low | high << 64))
+    return ReferenceResult(
+        memory=machine.memory,
+        uop=machine.uop,
+        inp=machine.inp,
+        wgt=machine.wgt,
+        acc=machine.acc,
+        par=machine.par,
+        executed=executed,
+    )
+
+
+def _execute(machine: _Machine, name: str, values: Values) -> None:
+    match name:
+        case "FINISH":
+            pass
+        case "CONFIG":
+            _set_register(machine, values)
+        case "GEMM":
+            _gemm(machine, values)
+        case "DEPTHWISE":
+            _require(machine, "depthwise")
+            _depthwise(machine, values)
+        case "ALU":
+            _alu(machine, values)
+        case "STORE.OUT":
+            _store_out(machine, values)
+        case "STORE.POST":
+            _require(machine, "post")
+            _store_post(machine, values)
+        case "LOAD.PATCH":
+            _require(machine, "patch")
+            _load_patch(machine, values)
+        case "LOAD.PAR":
+            _require(machine, "post")
+            _load(machine, "par", values)
+        case _:
+            _load(machine, name.removeprefix("LOAD.").lower(), values)
+
+
+def _require(machine: _Machine, extension: str) -> None:
+    if not machine.config.has(extension):
+        machine.fail(f"needs the extension {extension!r}, which configuration {machine.config.name!r} lacks")
+
+
+def _set_register(machine: _Machine, values: Values) -> None:
+    for item in REGISTERS:
+        if (item.unit, item.index) == (values["unit"], values["register"]):
+            machine.registers[item.name] = unpack_fields(item.fields, values["value"])
+            return
+    machine.fail(f"unit {values['unit']} has no register {values['register']}")
+
+
+# --- loads ----------------------------------------------------------------------------------------------
+
+
+def _load(machine: _Machine, kind: str, values: Values) -> None:
+    config = machine.config
+    size = config.element_bytes(kind)
+    scratchpad = machine.acc if kind == "acc8" else getattr(machine, kind)
+    match kind:
+        case "inp":
+            pad = machine.registers["LOAD_PAD"]["pad_value"]
+        case "acc" | "acc8":
+            pad = machine.registers["COMPUTE_PAD"]["pad_value"]
+        case _:
+            pad = 0
+    if values["x_size"] == 0:
+        return
+    rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
+    columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
+    for row in range(rows):
+        for column in range(columns):
+            index = values["sram_base"] + row * columns + column
+            machine.check("sram_base", index, len(scratchpad), f"{kind} element")
+            y, x = row - values["y_pad_0"], column - values["x_pad_0"]
+            if 0 <= y < values["y_size"] and 0 <= x < values["x_size"]:
+                element = values["dram_base"] + y * values["x_stride"] + x
+                data = machine.read("dram_base", element * size, size)
+                dtype = np.int8 if kind == "acc8" else scratchpad.dtype
+                scratchpad[index] = data.view(dtype).reshape(scratchpad.shape[1:])
+            else:
+                scratchpad[index] = pad
+
+
+def _load_patch(machine: _Machine, values: Values) -> None:
+    config, patch = machine.config, machine.registers["PATCH"]
+    if values["x_pad_0"] or values["x_pad_1"]:
+        machine.fail(
+            "x_pad_0 and x_pad_1 of a patch load must be 0; the row's ends are padded by register PATCH"
+        )
+    machine.check("register PATCH.batch_row", patch["batch_row"], config.batch, "row")
+    for y in range(values["y_pad_0"] + values["y_size"] + values["y_pad_1"]):
+        row = y - values["y_pad_0"]
+        for w in range(values["x_size"]):
+            for i in range(patch["run"]):
+                c = w * patch["step"] + i - patch["pad_left"]
+                if 0 <= row < values["y_size"] and 0 <= c < patch["row_bytes"]:
+                    address = values["dram_base"] + row * values["x_stride"] + c
+                    byte = machine.read("dram_base", address, 1).view(np.int8)[0]
+                else:
+                    byte = machine.registers["LOAD_PAD"]["pad_value"]
+                k = y * patch["run"] + i
+                vector = values["sram_base"] + w * patch["pitch"] + k // config.block_in
+                machine.check("sram_base", vector, config.inp_depth, "input vector")
+                machine.inp[vector, patch["batch_row"], k % config.block_in] = byte
+
+
+# --- compute --------------------------------------------------------------------------------------------
+
+
+def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, int, int, int]]:
+    """(y, x, dst, src, wgt) of every operation in order, the last three as the micro-op gives them."""
+    begin, end = values["uop_bgn"], values["uop_end"]
+    if values["iter_out"] and values["iter_in"] and end > begin:
+        machine.check("uop_end", end - 1, machine.config.uop_depth, "micro-op")
+    for y in range(values["iter_out"]):
+        for x in range(values["iter_in"]):
+            dst, src, wgt = decode_uops(machine.config, machine.uop[begin:end])
+            for indices in zip(dst.tolist(), src.tolist(), wgt.tolist(), strict=True):
+                yield y, x, *indices
+
+
+def _factor(values: Values, name: str, y: int, x: int) -> int:
+    return y * values[f"{name}_factor_out"] + x * values[f"{name}_factor_in"]
+
+
+def _accumulate(machine: _Machine, values: Values, d: int, total: NDArray[np.int64]) -> None:
+    before = np.zeros_like(total) if values["overwrite"] else machine.acc[d].astype(np.int64)
+    machine.acc[d] = wrap_int32(before + total)
+
+
+def _gemm(machine: _Machine, values: Values) -> None:
+    config, base = machine.config, machine.registers["BASE"]
+    for y, x, dst, src, wgt in _operations(machine, values):
+        d = base["acc_base"] + dst + _factor(values, "dst", y, x)
+        machine.check("dst", d, config.acc_depth, "accumulator")
+        if values["reset"]:
+            machine.acc[d] = 0
+            continue
+        s = base["inp_base"] + src + _factor(values, "src", y, x)
+        w = base["wgt_base"] + wgt + _factor(values, "wgt", y, x)
+        machine.check("src", s, config.inp_depth, "input vector")
+        machine.check("wgt", w, config.wgt_depth, "weight tile")
+        product = machine.inp[s].astype(np.int64) @ machine.wgt[w].astype(np.int64).T
+        _accumulate(machine, values, d, product)
+
+
+def _depthwise(machine: _Machine, values: Values) -> None:
+    config, base = machine.config, machine.registers["BASE"]
+    for y, x, dst, src, wgt in _operations(machine, values):
+        d = base["acc_base"] + dst + _factor(values, "dst", y, x)
+        machine.check("dst", d, config.acc_depth, "accumulator")
+        if values["reset"]:
+            machine.acc[d] = 0
+            continue
+        s = base["inp_base"] + src + _factor(values, "src", y, x)
+        row = base["wgt_base"] * config.block_out + wgt + _factor(values, "wgt", y, x)
+        machine.check("src", s, config.inp_depth, "input vector")
+        machine.check("wgt", row, config.wgt_depth * config.block_out, "weight row")
+        weights = machine.wgt[row // config.block_out, row % config.block_out]
+        _accumulate(machine, values, d, machine.inp[s].astype(np.int64) * weights.astype(np.int64))
+
+
+def _shift_right(value: int, amount: int) -> int:
+    return value >> min(amount, 31) if amount >= 0 else value << min(-amount, 32)
+
+
+def _alu(machine: _Machine, values: Values) -> None:
+    config, base = machine.config, machine.registers["BASE"]
+    if values["alu_opcode"] > max(AluOpcode):
+        machine.fail(f"alu_opcode {values['alu_opcode']} is unknown")
+    for y, x, dst, src, _ in _operations(machine, values):
+        d = base["acc_base"] + dst + _factor(values, "dst", y, x)
+        machine.check("dst", d, config.acc_depth, "accumulator")
+        left = machine.acc[d].astype(np.int64)
+        if values["use_imm"]:
+            right = np.full_like(left, values["imm"])
+        else:
+            s = base["acc_base"] + src + _factor(values, "src", y, x)
+            machine.check("src", s, config.acc_depth, "accumulator")
+            right = machine.acc[s].astype(np.int64)
+        match AluOpcode(values["alu_opcode"]):
+            case AluOpcode.MIN:
+                result = np.minimum(left, right)
+            case AluOpcode.MAX:
+                result = np.maximum(left, right)
+            case AluOpcode.ADD:
+                result = left + right
+            case AluOpcode.MUL:
+                result = left * right
+            case AluOpcode.SHR:
+                pairs = zip(left.reshape(-1).tolist(), right.reshape(-1).tolist(), strict=True)
+                # A 32-bit value shifted left by at most 32 fits int64; the wrap keeps its low 32 bits.
+                result = np.array([_shift_right(a, b) for a, b in pairs], np.int64).reshape(left.shape)
+        machine.acc[d] = wrap_int32(result)
+
+
+# --- stores ---------------------------------------------------------------------------------------------
+
+
+def _store_out(machine: _Machine, values: Values) -> None:
+    config = machine.config
+    if any(values[pad] for pad in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")):
+        machine.fail("the pads of a store must be 0")
+    for y in range(values["y_size"]):
+        for x in range(values["x_size"]):
+            index = values["sram_base"] + y * values["x_size"] + x
+            machine.check("sram_base", index, config.acc_depth, "accumulator")
+            element = values["dram_base"] + y * values["x_stride"] + x
+            machine.write("dram_base", element * config.out_bytes, machine.acc[index].astype(np.int8))
+
+
+def _store_post(machine: _Machine, values: Values) -> None:
+    config, registers = machine.config, machine.registers
+    address, window, first = registers["ADDRESS"], registers["WINDOW"], registers["REQUANTIZE"]
+    if values["y_size"] and values["x_size"]:
+        machine.check("par_index", values["par_index"], config.par_depth, "parameter entry")
+    for y in range(values["y_size"]):
+        for x in range(values["x_size"]):
+            corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
+            vectors = []
+            for r in range(window["rows_minus_1"] + 1):
+                for c in range(window["columns_minus_1"] + 1):
+                    index = corner + r * window["row_stride"] + c * window["column_stride"]
+                    machine.check("sram_base", index, config.acc_depth, "accumulator")
+                    vectors.append(machine.acc[index].astype(np.int64))
+            reduced = np.sum(vectors, axis=0) if window["sum"] else np.max(vectors, axis=0)
+            bias = machine.par[values["par_index"], 0].view(np.int32).astype(np.int64)
+            scale = machine.par[values["par_index"], 1].view(np.float32)
+            total = wrap_int32(wrap_int32(reduced) + bias)
+            q = requantize(total, scale, first["zero_point"], first["low"], first["high"])
+            out = (values["dram_base"] + y * values["x_stride"] + x) * config.out_bytes
+            machine.write("dram_base", out, _combine(machine, values, q, out))
+
+
+def _combine(machine: _Machine, values: Values, q: NDArray[np.int8], out: int) -> NDArray[np.int8]:
+    config, registers = machine.config, machine.registers
+    first, last = registers["REQUANTIZE"], registers["COMBINE"]
+    if not values["combine"]:
+        return q
+    ratio_self, ratio_operand, offset = (
+        np.uint32(bits).view(np.float32)
+        for bits in (registers["RATIO"]["ratio_self"], registers["RATIO"]["ratio_operand"], last["offset"])
+    )
+    low, high = last["low"], last["high"]
+    if not values["operand"]:
+        return rescale(q, first["zero_point"], ratio_self, last["zero_point"], low, high)
+    delta = registers["OPERAND"]["delta"] * config.out_bytes
+    operand = machine.read("register OPERAND.delta", out + delta, config.out_bytes)
+    pairs = [
+        (q, ratio_self, first["zero_point"]),
+        (operand.view(np.int8).reshape(q.shape), ratio_operand, first["operand_zero_point"]),
+    ]
+    if values["swap"]:
+        pairs.reverse()
+    (a, ratio_a, zero_a), (b, ratio_b, zero_b) = pairs
+    unsigned = bool(values["unsigned"])
+    if values["multiply"]:
+        return combine_multiply(a, b, zero_a, zero_b, ratio_self, last["zero_point"], unsigned, low, high)
+    constants = AddConstants(ratio_a=ratio_a, ratio_b=ratio_b, offset=offset, unsigned=unsigned)
+    return combine_add(a, b, constants, low, high)
