@@ -52,7 +52,13 @@ def ceiling_pads(plane: Pair, kernel: Pair, strides: Pair, pads: Pads) -> Pads:
     """
     ends: list[int] = []
     for axis in range(2):
-        size, window, stride, begin, end = plane[axis], kernel[axis], strides[axis], pads[axis], pads[axis + 2]
+        size, window, stride, begin, end = (
+            plane[axis],
+            kernel[axis],
+            strides[axis],
+            pads[axis],
+            pads[axis + 2],
+        )
         outputs = -(-(size + begin + end - window) // stride) + 1
         if (outputs - 1) * stride >= size + begin:
             outputs -= 1

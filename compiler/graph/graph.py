@@ -1,10 +1,10 @@
 """The integer graph: every activation an int8 tensor, every node one step of integer arithmetic.
 
-A tensor of the model that is uint8 is stored as `value - 128`, so that the whole graph has one activation type;
-zero points move with it. `Quantization.offset` leads back to the model's own integers.
+A tensor of the model that is uint8 is stored as `value - 128`, so that the whole graph has one activation
+type; zero points move with it. `Quantization.offset` leads back to the model's own integers.
 
-Layout is logical: (N, C, H, W), or (N, K), which every node reads as (N, K, 1, 1). How a tensor lies in memory is
-decided later. A fully connected layer is a `Convolution` whose kernel covers its whole input.
+Layout is logical: (N, C, H, W), or (N, K), which every node reads as (N, K, 1, 1). How a tensor lies in
+memory is decided later. A fully connected layer is a `Convolution` whose kernel covers its whole input.
 
 Arithmetic is that of `vdla.isa.arithmetic`; the dataclasses here carry its constants and nothing else.
 """
@@ -22,6 +22,7 @@ HostType = Literal["float32", "int8", "uint8"]
 CombineKind = Literal["add", "multiply", "rescale"]
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
+NOTHING = np.float32(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +71,48 @@ class Tensor:
 class Requantize:
     """Stage A of the store pipeline: `vdla.isa.arithmetic.requantize(acc, scale, zero_point, low, high)`.
 
-    `scale` is float32 of one value per output channel, finite and positive; `zero_point`, `low` and `high` are in
-    the stored int8 domain.
+    `scale` is float32 of one value per output channel, finite and positive; `zero_point`, `low` and `high`
+    are in the stored int8 domain.
     """
 
     scale: np.ndarray
     zero_point: int
     low: int = -128
     high: int = 127
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combine:
+    """Stage B of the store pipeline, applied to an int8 value q ("self") and, but for rescale, to `operand`.
+
+    add       `combine_add(q, operand, AddConstants(ratio_self, ratio_operand, offset, unsigned), low, high)`
+    multiply  `combine_multiply(q, operand, zero_point_self, zero_point_operand, ratio_self, zero_point,
+              unsigned, low, high)`
+    rescale   `rescale(q, zero_point_self, ratio_self, zero_point, low, high)`; ratio 1 with equal zero
+              points is a clamp and nothing else
+
+    all of `vdla.isa.arithmetic`. With `swap` the operand is the first input of add and multiply, with its
+    ratio or zero point, and q the second: the order decides last bits. Ratio_self always belongs to q.
+    Fields that a kind does not use are 0. Zero points, `low` and `high` are stored ones.
+    """
+
+    kind: CombineKind
+    operand: str | None
+    ratio_self: np.float32
+    ratio_operand: np.float32 = NOTHING
+    offset: np.float32 = NOTHING
+    zero_point_self: int = 0
+    zero_point_operand: int = 0
+    zero_point: int = 0
+    unsigned: bool = False
+    swap: bool = False
+    low: int = -128
+    high: int = 127
+
+    @property
+    def only_clamps(self) -> bool:
+        """Whether it changes no value inside low..high."""
+        return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +129,9 @@ class Convolution:
     """out[n, o] = requantize(bias[o] + sum over window of weight[o] * data), then `combine` where present.
 
     `weight` is int8 (O, C / groups, kh, kw); `bias` is int32 (O,) and already holds the correction
-    `-zero_point * sum(weight[o])` for the input's zero point; positions outside the input read as `pad_value` (the
-    input's zero point), never 0. With `pool` the maximum of the sums over its windows comes before stage A.
-    `pads` are (top, left, bottom, right).
+    `-zero_point * sum(weight[o])` for the input's zero point; positions outside the input read as
+    `pad_value` (the input's zero point), never 0. With `pool` the maximum of the sums over its windows
+    comes before stage A. `pads` are (top, left, bottom, right).
     """
 
     name: str
@@ -117,7 +152,8 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MaxPool:
-    """The maximum of stored values over windows; positions outside the input never win (they read as -128)."""
+    """The maximum of stored values over windows; positions outside the input never win (they read as
+    -128)."""
 
     name: str
     members: tuple[str, ...]
@@ -133,9 +169,10 @@ class AveragePool:
     """out = requantize(bias + sum over window, scale of that window's divisor).
 
     Positions outside the input read as `pad_value` (the input's zero point) and `bias` is
-    `-kernel area * pad_value`, so pads add nothing. `divisors` is int32 (OH, OW): how many positions each window
-    counts; where all are equal, as in a global pool, `requantize` alone holds the scale. `scale_by_divisor` has the
-    float32 scale for each distinct divisor, of which `requantize.scale` (one value) is that of the largest.
+    `-kernel area * pad_value`, so pads add nothing. `divisors` is int32 (OH, OW): how many positions each
+    window counts; where all are equal, as in a global pool, `requantize` alone holds the scale.
+    `scale_by_divisor` has the float32 scale for each distinct divisor, of which `requantize.scale` (one
+    value) is that of the largest.
     """
 
     name: str
@@ -160,7 +197,8 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Elementwise:
-    """out = stage B of stored tensor `a`, with `combine.operand` (`b`, of the same shape) where the kind has one."""
+    """out = stage B of stored tensor `a`, with `combine.operand` (`b`, of the same shape) where the kind
+    has one."""
 
     name: str
     members: tuple[str, ...]
@@ -177,8 +215,8 @@ Node = Convolution | MaxPool | AveragePool | Elementwise
 class GraphInput:
     """What the host hands over as `name`: `shape` and `dtype` as the model declares them.
 
-    The host transposes by `permutation` (None: not at all), quantizes where `dtype` is float32, reshapes to the
-    tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`.
+    The host transposes by `permutation` (None: not at all), quantizes where `dtype` is float32, reshapes to
+    the tensor's shape and subtracts the offset: `vdla.compiler.graph.host.store_input`.
     """
 
     name: str
@@ -201,7 +239,8 @@ class GraphOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Graph:
-    """A whole model: nodes in topological order, `tensors` by name, `constants` (int8, stored) by tensor name.
+    """A whole model: nodes in topological order, `tensors` by name, `constants` (int8, stored) by tensor
+    name.
 
     Constants are operands of `Elementwise` that do not depend on the input; they too are listed in `tensors`.
     """

@@ -1,7 +1,7 @@
 """Static memory planning: buffers with lifetimes become offsets in one arena.
 
-Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit); ties go to
-the earlier birth and then to the name, so equal input gives equal output.
+Buffers are placed largest first, each into the smallest gap that is free for its whole life (best fit);
+ties go to the earlier birth and then to the name, so equal input gives equal output.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class MemoryPlan:
 def lifetimes(graph: Graph) -> dict[str, tuple[int, int]]:
     """First and last step of every tensor that is not a constant; node i is step i.
 
-    Graph inputs live from step -1 on, graph outputs to step len(nodes). A node's inputs and outputs overlap, since
-    it reads while it writes.
+    Graph inputs live from step -1 on, graph outputs to step len(nodes). A node's inputs and outputs
+    overlap, since it reads while it writes.
     """
     lives = {graph_input.tensor: (-1, -1) for graph_input in graph.inputs}
     for step, node in enumerate(graph.nodes):
@@ -49,7 +49,8 @@ def lifetimes(graph: Graph) -> dict[str, tuple[int, int]]:
 
 
 def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
-    """Places buffers so that two that live at a common step never overlap; offsets are multiples of `alignment`.
+    """Places buffers so that two that live at a common step never overlap; offsets are multiples of
+    `alignment`.
 
     Raises ValueError for two buffers of one name, a negative size, a life that ends before it starts, or an
     alignment below 1.
@@ -63,7 +64,9 @@ def plan_memory(buffers: Iterable[Buffer], *, alignment: int = 1) -> MemoryPlan:
     offsets: dict[str, int] = {}
     for buffer in pending:
         if buffer.size < 0 or buffer.last < buffer.first:
-            raise ValueError(f"buffer '{buffer.name}' has size {buffer.size}, life {buffer.first}..{buffer.last}")
+            raise ValueError(
+                f"buffer '{buffer.name}' has size {buffer.size}, life {buffer.first}..{buffer.last}"
+            )
         offset = _best_fit(buffer, placed, alignment)
         offsets[buffer.name] = offset
         placed.append((offset, buffer))

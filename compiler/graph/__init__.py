@@ -1,0 +1,1 @@
+"""Quantized ONNX models as integer graphs: import, fusion, interpretation, memory planning and cost."""
