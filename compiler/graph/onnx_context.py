@@ -1,0 +1,211 @@
+"""The state of one import: names bound so far, nodes emitted so far, and how a mistake is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import onnx
+
+from .errors import ModelError, node_error
+from .graph import ActivationType, GraphInput, Node, Quantization, Tensor
+from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
+
+QUANTIZE = (
+    "quantize the model, for example with onnxruntime.quantization.quantize_static "
+    "(static quantization, QDQ or QOperator format)"
+)
+MERGE_PATTERN = (
+    "put a QuantizeLinear/DequantizeLinear pair there, as onnxruntime.quantization.quantize_static does"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OnnxNode:
+    """One node of the file with its attributes as Python values and a name that is never empty."""
+
+    name: str
+    op_type: str
+    domain: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    proto: onnx.NodeProto
+
+    def integer(self, attribute: str, default: int) -> int:
+        """An integer attribute, or the default of the operator's specification."""
+        return int(self.attributes.get(attribute, default))
+
+    def integers(self, attribute: str, default: Sequence[int]) -> tuple[int, ...]:
+        """A list attribute, or the default of the operator's specification."""
+        return tuple(int(value) for value in self.attributes.get(attribute, default))
+
+    def text(self, attribute: str, default: str) -> str:
+        """A string attribute, or the default of the operator's specification."""
+        value = self.attributes.get(attribute, default)
+        return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
+    """Unpacks a NodeProto; a node without a name is called by its type and position."""
+    return OnnxNode(
+        name=proto.name or f"{proto.op_type}_{index}",
+        op_type=proto.op_type,
+        domain=proto.domain,
+        inputs=tuple(proto.input),
+        outputs=tuple(proto.output),
+        attributes={entry.name: onnx.helper.get_attribute_value(entry) for entry in proto.attribute},
+        proto=proto,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportContext:
+    """Collects the graph; used by one call of `import_model` and then dropped."""
+
+    source: str
+    opset: int
+    static_shapes: dict[str, tuple[int, ...]]
+    values: dict[str, Value] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    inputs: list[GraphInput] = field(default_factory=list)
+    unscaled: set[str] = field(default_factory=set)
+
+    def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the ModelError of a node."""
+        raise node_error(self.source, node.name, node.op_type, problem, way_out)
+
+    def value(self, node: OnnxNode, index: int) -> Value | None:
+        """What input `index` stands for; None where an optional input is left out."""
+        if index >= len(node.inputs) or not node.inputs[index]:
+            return None
+        name = node.inputs[index]
+        if name not in self.values:
+            self.fail(node, f"its input '{name}' is produced by no node before it", "export the model again")
+        return self.values[name]
+
+    def bind(self, node: OnnxNode, value: Value) -> None:
+        """Names the node's first output, after comparing its shape with the one that ONNX inferred."""
+        name = node.outputs[0]
+        expected = self.static_shapes.get(name)
+        if expected is not None and expected != value.shape:
+            self.fail(
+                node,
+                f"its output '{name}' is declared {expected} but computes {value.shape}",
+                "export it again",
+            )
+        self.values[name] = value
+
+    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+        """A constant input as an array (None where left out); fails where it depends on the model's input."""
+        value = self.value(node, index)
+        match value:
+            case None:
+                return None
+            case Constant(array=array):
+                return array
+            case QuantizedConstant():
+                return value.real()
+            case _:
+                return self.fail(
+                    node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+                )
+
+    def quantization(self, node: OnnxNode, scale_index: int, zero_point_index: int) -> Quantization:
+        """The per-tensor scale and zero point of an activation, checked."""
+        scale = self.array(node, scale_index, "scale")
+        zero_point = self.array(node, zero_point_index, "zero point")
+        if scale is None:
+            self.fail(node, "has no scale", "give scale and zero point as initializers")
+        if scale.size != 1:
+            self.fail(
+                node,
+                f"activation '{node.inputs[0]}' has {scale.size} scales, one per channel",
+                "quantize activations per tensor; only weights may have a scale per channel",
+            )
+        dtype = "uint8" if zero_point is None else zero_point.dtype.name
+        return Quantization(
+            scale=np.float32(self.checked_scale(node, scale).reshape(-1)[0]),
+            zero_point=0 if zero_point is None else int(zero_point.reshape(-1)[0]),
+            dtype=self.activation_type(node, dtype),
+        )
+
+    def checked_scale(self, node: OnnxNode, scale: np.ndarray) -> np.ndarray:
+        """The scale as float32; fails unless finite and positive."""
+        if scale.dtype not in (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.float64)):
+            self.fail(node, f"its scale has type {scale.dtype}", "give float32 scales")
+        narrow = scale.astype(np.float32)
+        if not (np.isfinite(narrow).all() and (narrow > 0).all()):
+            self.fail(node, "its scale is not a positive finite number", "calibrate the model again")
+        return narrow
+
+    def activation_type(self, node: OnnxNode, dtype: str) -> ActivationType:
+        """int8 or uint8; fails on anything else."""
+        if dtype == "int8":
+            return "int8"
+        if dtype == "uint8":
+            return "uint8"
+        return self.fail(node, f"quantizes to {dtype}", "quantize activations to int8 or uint8")
+
+    def declare(self, name: str, shape: tuple[int, ...], quantization: Quantization) -> str:
+        """Adds a tensor; returns its name, with a suffix where the name is taken."""
+        unique, suffix = name, 1
+        while unique in self.tensors:
+            suffix += 1
+            unique = f"{name}#{suffix}"
+        self.tensors[unique] = Tensor(name=unique, shape=shape, quantization=quantization)
+        return unique
+
+    def node_name(self, name: str) -> str:
+        """The name for a new node, with a suffix where it is taken."""
+        taken = {node.name for node in self.nodes}
+        unique, suffix = name, 1
+        while unique in taken:
+            suffix += 1
+            unique = f"{name}#{suffix}"
+        return unique
+
+    def seen_as(self, value: Integer, quantization: Quantization) -> Real:
+        """An integer tensor behind a scale. The first scale seen becomes that of an integer model input."""
+        tensor = self.tensors[value.tensor]
+        if value.tensor in self.unscaled:
+            self.unscaled.remove(value.tensor)
+            self.tensors[value.tensor] = Tensor(
+                name=tensor.name, shape=tensor.shape, quantization=quantization
+            )
+        return Real(tensor=value.tensor, shape=value.shape, quantization=quantization)
+
+    def store_constant(self, name: str, stored: np.ndarray, quantization: Quantization) -> str:
+        """Adds a constant tensor of stored int8 values; returns its name."""
+        unique = self.declare(name, stored.shape, quantization)
+        self.constants[unique] = np.ascontiguousarray(stored, dtype=np.int8)
+        return unique
+
+    def refuse_float(self, node: OnnxNode, index: int, value: Value | None) -> NoReturn:
+        """Fails on an operand that is not a quantized tensor, saying what it is instead."""
+        name = node.inputs[index] if index < len(node.inputs) else str(index)
+        match value:
+            case FloatInput():
+                self.fail(node, f"its input '{name}' is a float tensor that is never quantized", QUANTIZE)
+            case Pending():
+                self.fail(
+                    node,
+                    f"its input '{name}' (from '{value.name}') is float: no QuantizeLinear follows",
+                    QUANTIZE,
+                )
+            case Constant() | QuantizedConstant():
+                self.fail(
+                    node, f"its input '{name}' is a constant", "fold the operation when exporting the model"
+                )
+            case Integer():
+                self.fail(node, f"its input '{name}' is integer", "dequantize it first (DequantizeLinear)")
+            case None:
+                self.fail(node, f"its input {index} is missing", "export the model again")
+            case Real():
+                raise ModelError(
+                    f"{self.source}: node '{node.name}' ({node.op_type}): input '{name}' is refused"
+                )

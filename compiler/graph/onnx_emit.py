@@ -1,0 +1,312 @@
+"""From a pending float operation and the quantization of its result to a node of the integer graph."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.arithmetic import (
+    ScaleError,
+    add_constants,
+    average_pool_scale,
+    multiply_ratio,
+    quantize,
+    requantize_scale,
+)
+
+from .geometry import average_divisors
+from .graph import AveragePool, Combine, Convolution, Elementwise, MaxPool, Quantization, Requantize
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_values import Average, Bias, Constant, Maximum, Pairwise, Pending, Product, Real, Same
+from .rescaling import fitted_ratio
+
+Clamp = tuple[int, int]
+
+
+def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, result: Quantization) -> Real:
+    """Adds the node that computes `pending` into a tensor called `output`, quantized as `result`.
+
+    A pending value that equals its input bit for bit adds nothing. `node` is the one that errors name.
+    """
+    try:
+        low, high = clamp_of(pending, result)
+        match pending.operation:
+            case Product() as product:
+                tensor = _emit_product(context, pending, product, output, result, (low, high))
+            case Average() as average:
+                tensor = _emit_average(context, pending, average, output, result, (low, high))
+            case Pairwise() as pairwise:
+                tensor = _emit_pairwise(context, pending, pairwise, output, result, (low, high))
+            case Maximum() as maximum:
+                tensor = _emit_maximum(context, pending, maximum, output, result, (low, high))
+            case Same(data=data):
+                tensor = emit_rescale(context, pending, data, output, result, (low, high))
+    except ScaleError as error:
+        context.fail(node, str(error), "calibrate the model again")
+    return Real(tensor=tensor, shape=pending.shape, quantization=result)
+
+
+def on_input_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
+    """The pending value as a quantized tensor, where it needs no new rounding: maxima and ReLUs of one
+    tensor."""
+    operation = pending.operation
+    if not isinstance(operation, Maximum | Same):
+        return None
+    if {pending.low, pending.high} - {-np.inf, 0.0, np.inf}:
+        return None
+    return emit(context, node, pending, pending.name, operation.data.quantization)
+
+
+def clamp_of(pending: Pending, result: Quantization) -> Clamp:
+    """The clamp in stored integers: quantization is monotone, so clamping before or after it is the same."""
+    bounds = quantize(
+        np.array([pending.low, pending.high], np.float32), result.scale, result.stored_zero_point
+    )
+    return int(bounds[0]), int(bounds[1])
+
+
+def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
+    """The bias as int64 multiples of `step` (float32, input scale x weight scale per channel).
+
+    Integers stand as they are. A dequantized bias stands as it is when its scale is `step`, as the quantizer
+    writes it; any other is rounded half to even and saturated at 32 bits.
+    """
+    match bias:
+        case None:
+            return np.zeros(step.shape, np.int64)
+        case Constant(array=array) if array.dtype.kind in "iu":
+            return array.astype(np.int64).reshape(-1)
+        case Constant(array=array):
+            real = array
+        case _:
+            centred = bias.centred().reshape(-1)
+            if np.allclose(np.broadcast_to(bias.scale, step.shape), step, rtol=1e-4, atol=0.0):
+                return centred
+            real = centred * np.broadcast_to(bias.scale.astype(np.float64), step.shape)
+    rounded = np.rint(
+        np.broadcast_to(real.reshape(-1), step.shape).astype(np.float64) / step.astype(np.float64)
+    )
+    return np.clip(rounded, -(2**31), 2**31 - 1).astype(np.int64)
+
+
+def _emit_product(
+    context: ImportContext,
+    pending: Pending,
+    product: Product,
+    output: str,
+    result: Quantization,
+    clamp: Clamp,
+) -> str:
+    source = product.data.quantization
+    step = (source.scale * product.weight_scale).astype(np.float32)
+    sums = product.weight.astype(np.int64).sum(axis=(1, 2, 3))
+    # Accumulators wrap at 32 bits, so a correction that overflows still ends at the right sum.
+    bias = (bias_of(product.bias, step) - source.stored_zero_point * sums).astype(np.int32)
+    requantize = Requantize(
+        scale=requantize_scale(source.scale, product.weight_scale, result.scale),
+        zero_point=result.stored_zero_point,
+        low=clamp[0],
+        high=clamp[1],
+    )
+    tensor = context.declare(output, pending.natural, result)
+    context.nodes.append(
+        Convolution(
+            name=context.node_name(pending.members[0]),
+            members=pending.members,
+            data=product.data.tensor,
+            output=tensor,
+            weight=product.weight,
+            bias=bias,
+            strides=product.strides,
+            pads=product.pads,
+            dilations=product.dilations,
+            groups=product.groups,
+            pad_value=source.stored_zero_point,
+            requantize=requantize,
+        )
+    )
+    return tensor
+
+
+def _emit_average(
+    context: ImportContext,
+    pending: Pending,
+    average: Average,
+    output: str,
+    result: Quantization,
+    clamp: Clamp,
+) -> str:
+    source = average.data.quantization
+    plane = context.tensors[average.data.tensor].nchw[2:]
+    divisors = average_divisors(
+        plane,
+        average.kernel,
+        average.strides,
+        average.pads,
+        average.effective_pads,
+        average.count_include_pad,
+    )
+    scales = tuple(
+        (int(count), average_pool_scale(source.scale, result.scale, int(count)))
+        for count in np.unique(divisors)
+    )
+    tensor = context.declare(output, pending.natural, result)
+    context.nodes.append(
+        AveragePool(
+            name=context.node_name(pending.members[0]),
+            members=pending.members,
+            data=average.data.tensor,
+            output=tensor,
+            kernel=average.kernel,
+            strides=average.strides,
+            pads=average.effective_pads,
+            count_include_pad=average.count_include_pad,
+            pad_value=source.stored_zero_point,
+            bias=-average.kernel[0] * average.kernel[1] * source.stored_zero_point,
+            divisors=divisors,
+            scale_by_divisor=scales,
+            requantize=Requantize(
+                scale=np.array([scales[-1][1]], np.float32),
+                zero_point=result.stored_zero_point,
+                low=clamp[0],
+                high=clamp[1],
+            ),
+        )
+    )
+    return tensor
+
+
+def _emit_pairwise(
+    context: ImportContext,
+    pending: Pending,
+    pairwise: Pairwise,
+    output: str,
+    result: Quantization,
+    clamp: Clamp,
+) -> str:
+    a, b = pairwise.a.quantization, pairwise.b.quantization
+    unsigned = result.dtype == "uint8"
+    if pairwise.kind == "add":
+        constants = add_constants(
+            a.scale,
+            a.stored_zero_point,
+            b.scale,
+            b.stored_zero_point,
+            result.scale,
+            result.stored_zero_point,
+            unsigned,
+        )
+        combine = Combine(
+            kind="add",
+            operand=pairwise.b.tensor,
+            ratio_self=constants.ratio_a,
+            ratio_operand=constants.ratio_b,
+            offset=constants.offset,
+            unsigned=unsigned,
+            low=clamp[0],
+            high=clamp[1],
+        )
+    else:
+        combine = Combine(
+            kind="multiply",
+            operand=pairwise.b.tensor,
+            ratio_self=multiply_ratio(a.scale, b.scale, result.scale),
+            zero_point_self=a.stored_zero_point,
+            zero_point_operand=b.stored_zero_point,
+            zero_point=result.stored_zero_point,
+            unsigned=unsigned,
+            low=clamp[0],
+            high=clamp[1],
+        )
+    return _append_elementwise(context, pending, pairwise.a.tensor, combine, output, result)
+
+
+def _emit_maximum(
+    context: ImportContext,
+    pending: Pending,
+    maximum: Maximum,
+    output: str,
+    result: Quantization,
+    clamp: Clamp,
+) -> str:
+    source = maximum.data.quantization
+    same = _same_integers(source, result)
+    tensor = context.declare(output if same else f"{output}.max", pending.natural, source)
+    context.nodes.append(
+        MaxPool(
+            name=context.node_name(pending.members[0]),
+            members=pending.members[:1],
+            data=maximum.data.tensor,
+            output=tensor,
+            kernel=maximum.kernel,
+            strides=maximum.strides,
+            pads=maximum.pads,
+        )
+    )
+    data = Real(tensor=tensor, shape=pending.shape, quantization=source)
+    return emit_rescale(context, pending, data, output, result, clamp)
+
+
+def emit_rescale(
+    context: ImportContext, pending: Pending, data: Real, output: str, result: Quantization, clamp: Clamp
+) -> str:
+    """Moves `data` to the quantization `result` and clamps it; adds no node where no value can change."""
+    source = data.quantization
+    if _same_integers(source, result):
+        if clamp == (-128, 127):
+            return data.tensor
+        ratio = np.float32(1)
+    else:
+        ratio = fitted_ratio(source, result)
+    combine = Combine(
+        kind="rescale",
+        operand=None,
+        ratio_self=ratio,
+        zero_point_self=source.stored_zero_point,
+        zero_point=result.stored_zero_point,
+        low=clamp[0],
+        high=clamp[1],
+    )
+    return _append_elementwise(context, pending, data.tensor, combine, output, result)
+
+
+def _same_integers(a: Quantization, b: Quantization) -> bool:
+    return a.scale == b.scale and a.stored_zero_point == b.stored_zero_point
+
+
+def _append_elementwise(
+    context: ImportContext, pending: Pending, a: str, combine: Combine, output: str, result: Quantization
+) -> str:
+    tensor = context.declare(output, context.tensors[a].shape, result)
+    name = context.node_name(pending.members[-1])
+    context.nodes.append(
+        Elementwise(
+            name=name, members=pending.members, a=a, b=combine.operand, output=tensor, combine=combine
+        )
+    )
+    return tensor
+
+
+def real_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
+    """Input `index` as a quantized tensor; fails with what it is instead."""
+    value = context.value(node, index)
+    if isinstance(value, Real):
+        return value
+    if isinstance(value, Pending):
+        real = on_input_grid(context, node, value)
+        if real is not None:
+            context.values[node.inputs[index]] = real
+            return real
+    return context.refuse_float(node, index, value)
+
+
+def plane_operand(context: ImportContext, node: OnnxNode, data: Real) -> tuple[int, int]:
+    """The (H, W) of a 4-D operand of a window operator; fails on 1-D, 3-D or reshaped operands."""
+    if len(data.shape) != 4:
+        context.fail(
+            node, f"its input has shape {data.shape}", "only 2-D windows over (N, C, H, W) are supported"
+        )
+    if data.shape != context.tensors[data.tensor].nchw:
+        stored = context.tensors[data.tensor].shape
+        context.fail(
+            node, f"its input is {stored} reshaped to {data.shape}", "make it 4-D where it enters the model"
+        )
+    return data.shape[2], data.shape[3]

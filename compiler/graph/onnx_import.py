@@ -1,0 +1,306 @@
+"""ONNX import: a quantized model in QDQ or QOperator form becomes an integer graph.
+
+One walk over the nodes binds every name to what it stands for (`onnx_values`). DequantizeLinear turns an
+integer tensor into a real one, an operation of real tensors waits as pending, and QuantizeLinear makes it a
+node of the graph. So the pairs vanish, and nothing is decided by matching patterns.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from .errors import ModelError
+from .graph import Graph, GraphInput, GraphOutput, HostType, Quantization, Tensor
+from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
+from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
+from .onnx_emit import emit, on_input_grid
+from .onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
+from .onnx_products import (
+    import_conv,
+    import_gemm,
+    import_matmul,
+    import_qgemm,
+    import_qlinear_conv,
+    import_qlinear_matmul,
+    quantized_constant,
+)
+from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Same
+from .onnx_views import import_identity, import_reshape, import_transpose
+from .onnx_windows import (
+    import_average_pool,
+    import_global_average_pool,
+    import_max_pool,
+    import_qlinear_average_pool,
+    import_qlinear_global_average_pool,
+)
+
+SUPPORTED = (
+    "Conv, Gemm, MatMul, MaxPool, AveragePool, GlobalAveragePool, Add, Mul, Relu, Clip, Flatten, Reshape, "
+    "Squeeze, Unsqueeze, Transpose, Identity, Dropout, QuantizeLinear, DequantizeLinear and their QLinear forms"
+)
+
+
+def import_model(source: str | Path | bytes) -> Graph:
+    """Imports a quantized ONNX model from a path or from the bytes of a file.
+
+    Returns the unfused graph: one node per quantized ONNX operation, tensors named like the ONNX outputs
+    that hold their integers. Raises ModelError, which names file, node and operator, for everything that is
+    not supported.
+    """
+    label, model = load_model(source)
+    context = ImportContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
+    for initializer in model.graph.initializer:
+        context.values[initializer.name] = Constant(array=numpy_helper.to_array(initializer))
+    for info in model.graph.input:
+        if info.name not in context.values:
+            _bind_input(context, info)
+    nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
+    for node in nodes:
+        _import_node(context, node)
+    producers = {output: node for node in nodes for output in node.outputs}
+    outputs = tuple(_output(context, info, producers.get(info.name)) for info in model.graph.output)
+    return Graph(
+        name=model.graph.name or "graph",
+        inputs=tuple(context.inputs),
+        outputs=outputs,
+        nodes=tuple(context.nodes),
+        tensors=context.tensors,
+        constants=context.constants,
+    )
+
+
+def _bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
+    shape = input_shape(context.source, info)
+    dtype = type_name(info.type.tensor_type.elem_type)
+    if dtype == "float":
+        context.values[info.name] = FloatInput(name=info.name, declared=shape, permutation=None, shape=shape)
+    elif dtype == "int8" or dtype == "uint8":
+        # Its scale is known only at the first DequantizeLinear or QLinear node that reads it.
+        unknown = Quantization(scale=np.float32(1), zero_point=0, dtype=dtype)
+        _check_rank(context, info.name, shape)
+        context.tensors[info.name] = Tensor(name=info.name, shape=shape, quantization=unknown)
+        context.unscaled.add(info.name)
+        context.inputs.append(GraphInput(name=info.name, tensor=info.name, shape=shape, dtype=dtype))
+        context.values[info.name] = Integer(tensor=info.name, shape=shape, dtype=dtype)
+    else:
+        raise ModelError(
+            f"{context.source}: input '{info.name}' has type {dtype}; "
+            "give the model a float32, int8 or uint8 input"
+        )
+
+
+def _check_rank(context: ImportContext, name: str, shape: tuple[int, ...]) -> None:
+    if len(shape) not in (2, 4):
+        raise ModelError(
+            f"{context.source}: input '{name}' has shape {shape}; "
+            "only (N, C, H, W) and (N, K) are supported: reshape it in the model before it is quantized"
+        )
+
+
+def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | None) -> GraphOutput:
+    value = context.values.get(info.name)
+    if node is None or value is None:
+        raise ModelError(
+            f"{context.source}: output '{info.name}' is computed by no node; "
+            "remove it from the model's outputs"
+        )
+    if isinstance(value, Pending):
+        value = on_input_grid(context, node, value) or value
+    match value:
+        case Real(tensor=tensor, shape=shape, quantization=quantization):
+            dtype: HostType = "float32"
+        case Integer(tensor=tensor, shape=shape, dtype=dtype):
+            quantization = context.tensors[tensor].quantization
+        case Pending() | FloatInput():
+            context.fail(node, f"the model's output '{info.name}' is float and never quantized", QUANTIZE)
+        case _:
+            context.fail(
+                node, f"the model's output '{info.name}' does not depend on its input", "remove the output"
+            )
+    return GraphOutput(name=info.name, tensor=tensor, shape=shape, dtype=dtype, quantization=quantization)
+
+
+def _import_node(context: ImportContext, node: OnnxNode) -> None:
+    """Binds the outputs of one node."""
+    if node.domain not in ("", "ai.onnx", "com.microsoft"):
+        context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
+    if _foldable(context, node):
+        _fold(context, node)
+        return
+    match node.op_type:
+        case "QuantizeLinear":
+            _import_quantize(context, node)
+        case "DequantizeLinear":
+            _import_dequantize(context, node)
+        case "Conv":
+            import_conv(context, node)
+        case "Gemm":
+            import_gemm(context, node)
+        case "MatMul":
+            import_matmul(context, node)
+        case "QLinearConv":
+            import_qlinear_conv(context, node)
+        case "QLinearMatMul":
+            import_qlinear_matmul(context, node)
+        case "QGemm":
+            import_qgemm(context, node)
+        case "MaxPool":
+            import_max_pool(context, node)
+        case "AveragePool":
+            import_average_pool(context, node)
+        case "GlobalAveragePool":
+            import_global_average_pool(context, node)
+        case "QLinearAveragePool":
+            import_qlinear_average_pool(context, node)
+        case "QLinearGlobalAveragePool":
+            import_qlinear_global_average_pool(context, node)
+        case "Add":
+            import_pairwise(context, node, "add")
+        case "Mul":
+            import_pairwise(context, node, "multiply")
+        case "QLinearAdd":
+            import_qlinear_pairwise(context, node, "add")
+        case "QLinearMul":
+            import_qlinear_pairwise(context, node, "multiply")
+        case "Relu" | "Clip":
+            import_clamp(context, node)
+        case "Identity" | "Dropout":
+            import_identity(context, node)
+        case "Flatten" | "Reshape" | "Squeeze" | "Unsqueeze":
+            import_reshape(context, node)
+        case "Transpose":
+            import_transpose(context, node)
+        case "Shape":
+            _import_shape(context, node)
+        case _:
+            context.fail(
+                node,
+                "this operator is not supported",
+                f"supported are {SUPPORTED}; move it out of the model or replace it",
+            )
+
+
+def _foldable(context: ImportContext, node: OnnxNode) -> bool:
+    """Whether a node has only constant inputs; those that quantization handles symbolically do not count."""
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        return False
+    values = [context.value(node, index) for index, name in enumerate(node.inputs) if name]
+    if not all(isinstance(value, Constant | QuantizedConstant) for value in values):
+        return False
+    return not (
+        values and isinstance(values[0], QuantizedConstant) and node.op_type in ("Transpose", "Identity")
+    )
+
+
+def _fold(context: ImportContext, node: OnnxNode) -> None:
+    """Evaluates a node of constants with ONNX's reference implementation."""
+    names = [name for name in node.inputs if name]
+    feeds = {name: context.array(node, index, "operand") for index, name in enumerate(node.inputs) if name}
+    info = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
+        for name in dict.fromkeys(names)
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
+    graph = onnx.helper.make_graph([node.proto], "constant", info, outputs)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", context.opset)])
+    try:
+        results = ReferenceEvaluator(model).run(None, feeds)
+    except Exception as error:
+        # The evaluator runs any operator of the standard and raises whatever its numpy code does.
+        context.fail(
+            node, f"its constant result cannot be computed: {error}", "fold it when exporting the model"
+        )
+    for output, result in zip(outputs, results if isinstance(results, list) else [results], strict=True):
+        context.values[output.name] = Constant(array=np.asarray(result))
+
+
+def _import_shape(context: ImportContext, node: OnnxNode) -> None:
+    """Shape: all shapes are static, so its result is a constant."""
+    value = context.value(node, 0)
+    if value is None:
+        context.fail(node, "has no input", "export the model again")
+    start, end = node.integer("start", 0), node.attributes.get("end")
+    context.bind(node, Constant(array=np.array(value.shape[start:end], np.int64)))
+
+
+def _import_quantize(context: ImportContext, node: OnnxNode) -> None:
+    """QuantizeLinear: rounds a pending result, the model's input, another scale, or a constant."""
+    value = context.value(node, 0)
+    if node.integer("block_size", 0):
+        context.fail(node, "quantizes in blocks", "quantize per tensor or per channel")
+    match value:
+        case Constant() | QuantizedConstant():
+            _quantize_constant(context, node, value)
+            return
+        case FloatInput() | Real() | Pending():
+            quantization = context.quantization(node, 1, 2)
+        case _:
+            context.refuse_float(node, 0, value)
+    output = node.outputs[0]
+    match value:
+        case FloatInput(name=name, declared=declared, permutation=permutation, shape=shape):
+            _check_rank(context, name, shape)
+            tensor = context.declare(output, shape, quantization)
+            context.inputs.append(
+                GraphInput(name=name, tensor=tensor, shape=declared, dtype="float32", permutation=permutation)
+            )
+        case Real(tensor=stored, shape=shape):
+            natural = context.tensors[stored].shape
+            same = Pending(
+                name=output, members=(node.name,), operation=Same(data=value), natural=natural, shape=shape
+            )
+            tensor = emit(context, node, same, output, quantization).tensor
+        case Pending(shape=shape):
+            tensor = emit(context, node, value, output, quantization).tensor
+    context.bind(node, Integer(tensor=tensor, shape=shape, dtype=quantization.dtype))
+
+
+def _quantize_constant(context: ImportContext, node: OnnxNode, value: Constant | QuantizedConstant) -> None:
+    real = value.real() if isinstance(value, QuantizedConstant) else value.array
+    scale = context.array(node, 1, "scale")
+    zero_point = context.array(node, 2, "zero point")
+    if scale is None or real.dtype.kind != "f":
+        context.fail(node, f"quantizes a constant of {real.dtype}", "give float constants and a scale")
+    dtype = np.dtype(np.uint8) if zero_point is None else zero_point.dtype
+    if dtype.name not in ("int8", "uint8", "int32"):
+        context.fail(node, f"quantizes a constant to {dtype}", "quantize weights to 8 bits and biases to 32")
+    empty = np.zeros(real.shape, dtype)
+    grid = quantized_constant(context, node, empty, scale, zero_point, node.integer("axis", 1))
+    limits = np.iinfo(dtype)
+    rounded = np.rint(real.astype(np.float32) / grid.along_axis(grid.scale)).astype(
+        np.float64
+    ) + grid.along_axis(grid.zero_point)
+    context.bind(node, Constant(array=np.clip(rounded, limits.min, limits.max).astype(dtype)))
+
+
+def _import_dequantize(context: ImportContext, node: OnnxNode) -> None:
+    """DequantizeLinear: sees an integer tensor or constant through its scale."""
+    value = context.value(node, 0)
+    if node.integer("block_size", 0):
+        context.fail(node, "dequantizes in blocks", "quantize per tensor or per channel")
+    match value:
+        case Integer():
+            quantization = context.quantization(node, 1, 2)
+            if len(node.inputs) > 2 and node.inputs[2] and quantization.dtype != value.dtype:
+                context.fail(
+                    node, f"reads {value.dtype} with a {quantization.dtype} zero point", "export it again"
+                )
+            own = Quantization(
+                scale=quantization.scale, zero_point=quantization.zero_point, dtype=value.dtype
+            )
+            context.bind(node, context.seen_as(value, own))
+        case Constant(array=array):
+            scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
+            if scale is None or array.dtype.name not in ("int8", "uint8", "int32"):
+                context.fail(
+                    node, f"dequantizes a constant of {array.dtype}", "use int8, uint8 or int32 constants"
+                )
+            axis = node.integer("axis", 1)
+            context.bind(node, quantized_constant(context, node, array, scale, zero_point, axis))
+        case _:
+            context.fail(node, f"its input '{node.inputs[0]}' is already float", "remove it")

@@ -1,0 +1,120 @@
+"""Reading an ONNX file: bytes to a checked model of static shapes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, checker, shape_inference
+
+from .errors import ModelError
+
+OLDEST_OPSET = 13
+SHAPES_FIXED_BY = (
+    "write a fixed shape into the file, for example with "
+    "`python -m onnxruntime.tools.make_dynamic_shape_fixed "
+    "--dim_param {symbol} --dim_value 1 in.onnx out.onnx`"
+)
+
+
+def load_model(source: str | Path | bytes) -> tuple[str, onnx.ModelProto]:
+    """Reads a path or the bytes of a file; returns what messages call it and the model with shapes inferred.
+
+    Raises ModelError for a file that is missing, damaged, invalid, older than opset 13 or inconsistent in
+    shapes.
+    """
+    label, model = _read(source)
+    if not model.HasField("graph") or not model.graph.node:
+        raise ModelError(f"{label}: holds no ONNX graph; give the .onnx file of a quantized model")
+    opset = opset_of(model)
+    if opset < OLDEST_OPSET:
+        raise ModelError(
+            f"{label}: is of opset {opset}, older than {OLDEST_OPSET}; convert it with "
+            f"onnx.version_converter.convert_version(model, {OLDEST_OPSET}) or export it again"
+        )
+    try:
+        checker.check_model(model)
+    except (checker.ValidationError, ValueError) as error:
+        raise ModelError(
+            f"{label}: is not a valid ONNX model: {_first_line(error)}; export it again"
+        ) from None
+    initialized = {initializer.name for initializer in model.graph.initializer}
+    for info in model.graph.input:
+        if info.name not in initialized:
+            input_shape(label, info)
+    try:
+        return label, shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except (shape_inference.InferenceError, ValueError) as error:
+        reason = _first_line(error)
+        raise ModelError(
+            f"{label}: its shapes or types contradict each other: {reason}; export it again"
+        ) from None
+
+
+def _read(source: str | Path | bytes) -> tuple[str, onnx.ModelProto]:
+    label = "model" if isinstance(source, bytes) else str(source)
+    try:
+        if isinstance(source, bytes):
+            return label, onnx.load_model_from_string(source)
+        return label, onnx.load_model(str(source), format="protobuf")
+    except FileNotFoundError as error:
+        missing = str(error.filename or source)
+        raise ModelError(f"{label}: no such file: '{missing}'; check the path") from None
+    except OSError as error:
+        raise ModelError(f"{label}: cannot be read: {error.strerror or error}; check the path") from None
+    except checker.ValidationError as error:
+        reason = _first_line(error)
+        raise ModelError(
+            f"{label}: its external data cannot be read: {reason}; keep them beside it"
+        ) from None
+    except (DecodeError, ValueError):
+        raise ModelError(f"{label}: is no ONNX file or is damaged; export or copy it again") from None
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def opset_of(model: onnx.ModelProto) -> int:
+    """Version of the default operator set that the model imports; 0 where it imports none."""
+    return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+
+
+def input_shape(label: str, info: onnx.ValueInfoProto) -> tuple[int, ...]:
+    """The static shape of a model input. Raises ModelError that names the dimension that is not a number."""
+    tensor = info.type.tensor_type
+    if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
+        raise ModelError(
+            f"{label}: input '{info.name}' has no tensor shape; export the model with fixed shapes"
+        )
+    shape: list[int] = []
+    for axis, dimension in enumerate(tensor.shape.dim):
+        if not dimension.HasField("dim_value") or dimension.dim_value < 1:
+            symbol = dimension.dim_param or (
+                str(dimension.dim_value) if dimension.HasField("dim_value") else "?"
+            )
+            raise ModelError(
+                f"{label}: input '{info.name}' has a dynamic shape: dimension {axis} is '{symbol}'; "
+                + SHAPES_FIXED_BY.format(symbol=symbol)
+            )
+        shape.append(dimension.dim_value)
+    return tuple(shape)
+
+
+def static_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """All shapes that ONNX inferred completely, by name."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for info in (*model.graph.value_info, *model.graph.output):
+        tensor = info.type.tensor_type
+        if tensor.HasField("shape") and all(
+            dimension.HasField("dim_value") for dimension in tensor.shape.dim
+        ):
+            shapes[info.name] = tuple(dimension.dim_value for dimension in tensor.shape.dim)
+    return shapes
+
+
+def type_name(element_type: int) -> str:
+    """ONNX's name of an element type, in lower case."""
+    return TensorProto.DataType.Name(element_type).lower()

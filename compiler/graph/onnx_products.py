@@ -1,0 +1,319 @@
+"""Conv, Gemm and MatMul, in QDQ and QOperator form, as pending products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .geometry import automatic_pads, output_plane
+from .graph import Pads
+from .onnx_context import QUANTIZE, ImportContext, OnnxNode
+from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real
+
+CENTRE_WEIGHTS = "quantize weights to int8 with zero point 0 (symmetric)"
+
+
+def import_conv(context: ImportContext, node: OnnxNode) -> None:
+    """Conv between DequantizeLinear and QuantizeLinear."""
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0)
+    context.bind(
+        node,
+        convolution(context, node, real_operand(context, node, 0), weight, scale, _bias(context, node, 2)),
+    )
+
+
+def import_qlinear_conv(context: ImportContext, node: OnnxNode) -> None:
+    """QLinearConv: x, scale, zero point; w, scale, zero point; y scale, zero point; bias."""
+    data = integer_operand(context, node, 0)
+    weight, scale = weight_operand(context, node, _dequantized(context, node, 3, axis=0), channel_axis=0)
+    pending = convolution(context, node, data, weight, scale, _bias(context, node, 8))
+    finish_integer(context, node, pending, scale_index=6)
+
+
+def import_matmul(context: ImportContext, node: OnnxNode) -> None:
+    """MatMul of an activation (N, K) with constant weights (K, M)."""
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
+    context.bind(node, dense(context, node, real_operand(context, node, 0), weight.T, scale, None))
+
+
+def import_qlinear_matmul(context: ImportContext, node: OnnxNode) -> None:
+    """QLinearMatMul: a, scale, zero point; b, scale, zero point; y scale, zero point."""
+    weight, scale = weight_operand(context, node, _dequantized(context, node, 3, axis=1), channel_axis=1)
+    pending = dense(context, node, integer_operand(context, node, 0), weight.T, scale, None)
+    finish_integer(context, node, pending, scale_index=6)
+
+
+def import_gemm(context: ImportContext, node: OnnxNode) -> None:
+    """Gemm with constant B and C, alpha = beta = 1, A not transposed."""
+    transposed = _check_gemm(context, node)
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0 if transposed else 1)
+    rows = weight if transposed else weight.T
+    context.bind(
+        node, dense(context, node, real_operand(context, node, 0), rows, scale, _bias(context, node, 2))
+    )
+
+
+def import_qgemm(context: ImportContext, node: OnnxNode) -> None:
+    """com.microsoft QGemm: A, scale, zero point; B, scale, zero point; C (int32); y scale, zero point."""
+    transposed = _check_gemm(context, node)
+    axis = 0 if transposed else 1
+    weight, scale = weight_operand(
+        context, node, _dequantized(context, node, 3, axis=axis), channel_axis=axis
+    )
+    rows = weight if transposed else weight.T
+    pending = dense(context, node, integer_operand(context, node, 0), rows, scale, _bias(context, node, 6))
+    if len(node.inputs) < 8 or not node.inputs[7]:
+        context.fail(node, "gives a float result", QUANTIZE)
+    finish_integer(context, node, pending, scale_index=7)
+
+
+def convolution(
+    context: ImportContext, node: OnnxNode, data: Real, weight: np.ndarray, scale: np.ndarray, bias: Bias
+) -> Pending:
+    """The pending product of a Conv node; checks every attribute against the operands."""
+    plane = plane_operand(context, node, data)
+    if weight.ndim != 4:
+        context.fail(node, f"its weights have shape {weight.shape}", "only 2-D convolutions are supported")
+    kernel = (weight.shape[2], weight.shape[3])
+    declared = node.integers("kernel_shape", kernel)
+    groups = node.integer("group", 1)
+    if declared != kernel:
+        context.fail(
+            node, f"kernel_shape {declared} contradicts weights {weight.shape}", "export the model again"
+        )
+    if groups < 1 or weight.shape[1] * groups != data.shape[1] or weight.shape[0] % groups:
+        context.fail(
+            node,
+            f"weights {weight.shape} in {groups} groups do not fit an input of {data.shape[1]} channels",
+            "export the model again",
+        )
+    strides = (node.integers("strides", (1, 1))[0], node.integers("strides", (1, 1))[1])
+    dilations = (node.integers("dilations", (1, 1))[0], node.integers("dilations", (1, 1))[1])
+    pads = declared_pads(context, node, plane, kernel, strides, dilations)
+    height, width = output_plane(plane, kernel, strides, dilations, pads)
+    if height < 1 or width < 1:
+        context.fail(node, f"kernel {kernel} is larger than its padded input {plane}", "use a larger input")
+    _check_bias(context, node, bias, weight.shape[0])
+    shape = (data.shape[0], weight.shape[0], height, width)
+    product = Product(
+        data=data,
+        weight=weight,
+        weight_scale=scale,
+        bias=bias,
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        groups=groups,
+    )
+    return Pending(name=node.outputs[0], members=(node.name,), operation=product, natural=shape, shape=shape)
+
+
+def dense(
+    context: ImportContext, node: OnnxNode, data: Real, rows: np.ndarray, scale: np.ndarray, bias: Bias
+) -> Pending:
+    """The pending product of (N, K) with `rows` (M, K): a convolution whose kernel covers the stored
+    tensor."""
+    if len(data.shape) != 2 or rows.ndim != 2 or data.shape[1] != rows.shape[1]:
+        context.fail(
+            node,
+            f"multiplies {data.shape} with weights of {rows.shape[::-1]}",
+            "only (N, K) x (K, M) is supported: flatten the activation to two dimensions first",
+        )
+    batch, channels, height, width = context.tensors[data.tensor].nchw
+    if batch != data.shape[0]:
+        context.fail(
+            node, f"its input joins a batch of {batch} into {data.shape}", "flatten from dimension 1 on"
+        )
+    _check_bias(context, node, bias, rows.shape[0])
+    product = Product(
+        data=data,
+        weight=np.ascontiguousarray(rows.reshape(rows.shape[0], channels, height, width)),
+        weight_scale=scale,
+        bias=bias,
+        strides=(1, 1),
+        pads=(0, 0, 0, 0),
+        dilations=(1, 1),
+        groups=1,
+    )
+    shape = (batch, rows.shape[0])
+    return Pending(name=node.outputs[0], members=(node.name,), operation=product, natural=shape, shape=shape)
+
+
+def weight_operand(
+    context: ImportContext, node: OnnxNode, value: object, *, channel_axis: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Constant weights as int8 around zero and one float32 scale per output channel."""
+    if isinstance(value, Constant):
+        context.fail(node, "its weights are float", QUANTIZE)
+    if not isinstance(value, QuantizedConstant):
+        context.fail(
+            node, "its weights are not constant", "only products with constant weights are supported"
+        )
+    if value.integers.dtype.name not in ("int8", "uint8"):
+        context.fail(node, f"its weights are {value.integers.dtype}", "quantize weights to 8 bits")
+    if value.axis is not None and value.axis != channel_axis:
+        context.fail(
+            node,
+            f"its weights have a scale along axis {value.axis}, which is not that of output channels",
+            f"quantize them along axis {channel_axis}, or per tensor",
+        )
+    centred = value.centred()
+    if centred.size == 0 or centred.ndim <= channel_axis:
+        context.fail(node, f"its weights have shape {centred.shape}", "export the model again")
+    if centred.min() < -128 or centred.max() > 127:
+        context.fail(node, "its weights minus their zero point do not fit int8", CENTRE_WEIGHTS)
+    scale = np.broadcast_to(value.scale, (centred.shape[channel_axis],)).astype(np.float32)
+    return centred.astype(np.int8), scale
+
+
+def integer_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
+    """Activation `index` of a QOperator node with its scale and zero point in the two inputs that follow."""
+    value = context.value(node, index)
+    if not isinstance(value, Integer):
+        return context.refuse_float(node, index, value)
+    quantization = context.quantization(node, index + 1, index + 2)
+    if quantization.dtype != value.dtype:
+        context.fail(
+            node,
+            f"its input '{node.inputs[index]}' is {value.dtype} but its zero point {quantization.dtype}",
+            "export the model again",
+        )
+    return context.seen_as(value, quantization)
+
+
+def finish_integer(context: ImportContext, node: OnnxNode, pending: Pending, *, scale_index: int) -> None:
+    """Rounds the result of a QOperator node with the scale and zero point at `scale_index`."""
+    quantization = context.quantization(node, scale_index, scale_index + 1)
+    real = emit(context, node, pending, node.outputs[0], quantization)
+    context.bind(node, Integer(tensor=real.tensor, shape=real.shape, dtype=quantization.dtype))
+
+
+def declared_pads(
+    context: ImportContext,
+    node: OnnxNode,
+    plane: tuple[int, int],
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+) -> Pads:
+    """Pads (top, left, bottom, right) from `pads` or `auto_pad`."""
+    automatic = node.text("auto_pad", "NOTSET")
+    if automatic in ("SAME_UPPER", "SAME_LOWER", "VALID"):
+        return automatic_pads(automatic, plane, kernel, strides, dilations)
+    pads = node.integers("pads", (0, 0, 0, 0))
+    if len(pads) != 4 or min(pads) < 0:
+        context.fail(node, f"has pads {pads}", "only four pads of 0 or more are supported")
+    return (pads[0], pads[1], pads[2], pads[3])
+
+
+def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedConstant) -> Pending | None:
+    """A product with a constant addend as its bias; None where the addend is not one value per channel."""
+    product = pending.operation
+    if (
+        not isinstance(product, Product)
+        or product.bias is not None
+        or (pending.low, pending.high) != (-np.inf, np.inf)
+    ):
+        return None
+    shape = (1,) * (len(pending.shape) - len(constant.shape)) + constant.shape
+    channels = pending.shape[1]
+    if len(shape) != len(pending.shape) or shape[1] not in (1, channels) or np.prod(shape) != shape[1]:
+        return None
+    real = constant.real() if isinstance(constant, QuantizedConstant) else constant.array
+    bias = Constant(array=np.broadcast_to(real.astype(np.float32).reshape(-1), (channels,)))
+    return Pending(
+        name=node.outputs[0],
+        members=(*pending.members, node.name),
+        operation=Product(
+            data=product.data,
+            weight=product.weight,
+            weight_scale=product.weight_scale,
+            bias=bias,
+            strides=product.strides,
+            pads=product.pads,
+            dilations=product.dilations,
+            groups=product.groups,
+        ),
+        natural=pending.natural,
+        shape=pending.shape,
+    )
+
+
+def _bias(context: ImportContext, node: OnnxNode, index: int) -> Bias:
+    value = context.value(node, index)
+    if value is None or isinstance(value, Constant | QuantizedConstant):
+        return value
+    return context.fail(node, f"its bias '{node.inputs[index]}' is not a constant", "make it an initializer")
+
+
+def _check_bias(context: ImportContext, node: OnnxNode, bias: Bias, channels: int) -> None:
+    if bias is None:
+        return
+    size = int(np.prod(bias.shape))
+    integer = isinstance(bias, Constant) and bias.array.dtype.kind in "iu"
+    if (bias.shape and bias.shape[-1] != size) or size not in (1, channels) or (integer and size != channels):
+        context.fail(
+            node, f"its bias has shape {bias.shape} for {channels} channels", "give one value per channel"
+        )
+
+
+def _check_gemm(context: ImportContext, node: OnnxNode) -> bool:
+    """Whether B is transposed; fails on what a product of an activation with weights does not have."""
+    if node.integer("transA", 0):
+        context.fail(
+            node, "transposes its activation (transA = 1)", "transpose it before it enters the model"
+        )
+    for attribute in ("alpha", "beta"):
+        if node.attributes.get(attribute, 1.0) != 1.0:
+            context.fail(
+                node, f"has {attribute} = {node.attributes[attribute]}", "fold the factor into the constants"
+            )
+    return bool(node.integer("transB", 0))
+
+
+def _dequantized(context: ImportContext, node: OnnxNode, index: int, *, axis: int) -> object:
+    """Integer weights of a QOperator node joined with the scale and zero point in the two inputs that
+    follow."""
+    value = context.value(node, index)
+    if not isinstance(value, Constant):
+        return value
+    scale = context.array(node, index + 1, "weight scale")
+    zero_point = context.array(node, index + 2, "weight zero point")
+    if scale is None:
+        context.fail(node, "its weights have no scale", "export the model again")
+    return quantized_constant(context, node, value.array, scale, zero_point, axis)
+
+
+def quantized_constant(
+    context: ImportContext,
+    node: OnnxNode,
+    integers: np.ndarray,
+    scale: np.ndarray,
+    zero_point: np.ndarray | None,
+    axis: int,
+) -> QuantizedConstant:
+    """Joins integers with scale and zero point, per tensor or along `axis`; fails on sizes that do not
+    match."""
+    narrow = context.checked_scale(node, scale)
+    zeros = np.zeros(narrow.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
+    if narrow.size == 1:
+        return QuantizedConstant(
+            integers=integers,
+            scale=narrow.reshape(()),
+            zero_point=zeros.reshape(-1)[0].reshape(()),
+            axis=None,
+        )
+    axis = axis % max(integers.ndim, 1)
+    if (
+        narrow.ndim != 1
+        or integers.ndim == 0
+        or narrow.size != integers.shape[axis]
+        or zeros.size not in (1, narrow.size)
+    ):
+        context.fail(
+            node,
+            f"{narrow.size} scales along axis {axis} do not fit a constant of shape {integers.shape}",
+            "quantize per tensor or per channel",
+        )
+    zeros = np.broadcast_to(zeros.reshape(-1), narrow.shape)
+    return QuantizedConstant(integers=integers, scale=narrow, zero_point=zeros, axis=axis)

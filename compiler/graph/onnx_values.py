@@ -1,0 +1,166 @@
+"""What an ONNX name stands for while a model is imported.
+
+Float tensors of a quantized model are never computed: each is a constant, an integer tensor seen through
+its scale, or an operation that waits for the QuantizeLinear which says how its result is rounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .graph import ActivationType, Pads, Pair, Quantization
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Constant:
+    """An array known at import, float or integer."""
+
+    array: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.array.shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QuantizedConstant:
+    """A constant behind DequantizeLinear: `scale * (integers - zero_point)`, per tensor (axis None) or
+    along axis.
+
+    `integers` has the file's dtype; `scale` (float32) and `zero_point` (int64) are 0-d, or 1-d along `axis`.
+    """
+
+    integers: np.ndarray
+    scale: np.ndarray
+    zero_point: np.ndarray
+    axis: int | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array."""
+        return self.integers.shape
+
+    def along_axis(self, values: np.ndarray) -> np.ndarray:
+        """Scales or zero points in the shape that broadcasts against `integers`."""
+        if self.axis is None:
+            return values
+        return values.reshape([-1 if axis == self.axis else 1 for axis in range(self.integers.ndim)])
+
+    def centred(self) -> np.ndarray:
+        """integers - zero_point as int64."""
+        return self.integers.astype(np.int64) - self.along_axis(self.zero_point)
+
+    def real(self) -> np.ndarray:
+        """The float32 values, as DequantizeLinear gives them."""
+        return (self.centred().astype(np.float32) * self.along_axis(self.scale)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloatInput:
+    """A float input of the model before its QuantizeLinear, transposed by `permutation` and then seen as
+    `shape`."""
+
+    name: str
+    declared: tuple[int, ...]
+    permutation: tuple[int, ...] | None
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Integer:
+    """A quantized tensor; `shape` is ONNX's view of it, in C order of the tensor's own (N, C, H, W)."""
+
+    tensor: str
+    shape: tuple[int, ...]
+    dtype: ActivationType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Real:
+    """A quantized tensor behind DequantizeLinear."""
+
+    tensor: str
+    shape: tuple[int, ...]
+    quantization: Quantization
+
+
+Bias = Constant | QuantizedConstant | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Product:
+    """A convolution or matrix product; `weight` int8 (O, C / groups, kh, kw), `weight_scale` float32 (O,)."""
+
+    data: Real
+    weight: np.ndarray
+    weight_scale: np.ndarray
+    bias: Bias
+    strides: Pair
+    pads: Pads
+    dilations: Pair
+    groups: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maximum:
+    """A maximum over windows: its result lies on the grid of its input."""
+
+    data: Real
+    kernel: Pair
+    strides: Pair
+    pads: Pads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Average:
+    """An average over windows; `pads` are the declared ones, `effective_pads` those with ceil_mode worked
+    in."""
+
+    data: Real
+    kernel: Pair
+    strides: Pair
+    pads: Pads
+    effective_pads: Pads
+    count_include_pad: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairwise:
+    """A sum or product of two tensors of one shape."""
+
+    kind: str
+    a: Real
+    b: Real
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Same:
+    """The input itself, to be clamped or rescaled."""
+
+    data: Real
+
+
+Operation = Product | Maximum | Average | Pairwise | Same
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Pending:
+    """A float result that waits for its QuantizeLinear: `operation`, then a clamp to low..high in real
+    numbers.
+
+    `natural` is the shape of the tensor to come, (N, C, H, W) or (N, K); `shape` is ONNX's view of it.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    operation: Operation
+    natural: tuple[int, ...]
+    shape: tuple[int, ...]
+    low: float = -np.inf
+    high: float = np.inf
+
+
+Value = Constant | QuantizedConstant | FloatInput | Integer | Real | Pending

@@ -1,0 +1,123 @@
+"""MaxPool, AveragePool and GlobalAveragePool, in QDQ and QOperator form."""
+
+from __future__ import annotations
+
+from .geometry import ceiling_pads, output_plane
+from .graph import Pads, Pair
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_emit import emit, plane_operand, real_operand
+from .onnx_products import declared_pads, finish_integer, integer_operand
+from .onnx_values import Average, Integer, Maximum, Pending, Real
+
+
+def import_max_pool(context: ImportContext, node: OnnxNode) -> None:
+    """MaxPool of a dequantized or of an integer tensor."""
+    if any(node.outputs[1:]):
+        context.fail(node, "asks for the indices of the maxima", "leave out its second output")
+    if node.integer("storage_order", 0):
+        context.fail(node, "has storage_order = 1", "leave out storage_order")
+    value = context.value(node, 0)
+    if isinstance(value, Integer):
+        tensor = context.tensors[value.tensor]
+        data = Real(tensor=value.tensor, shape=value.shape, quantization=tensor.quantization)
+        real = emit(context, node, _max_pool(context, node, data), node.outputs[0], tensor.quantization)
+        if value.tensor in context.unscaled:
+            context.unscaled.add(real.tensor)
+        context.bind(node, Integer(tensor=real.tensor, shape=real.shape, dtype=value.dtype))
+    else:
+        context.bind(node, _max_pool(context, node, real_operand(context, node, 0)))
+
+
+def import_average_pool(context: ImportContext, node: OnnxNode) -> None:
+    """AveragePool between DequantizeLinear and QuantizeLinear."""
+    context.bind(node, _average_pool(context, node, real_operand(context, node, 0)))
+
+
+def import_global_average_pool(context: ImportContext, node: OnnxNode) -> None:
+    """GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
+    context.bind(node, _global_average_pool(context, node, real_operand(context, node, 0)))
+
+
+def import_qlinear_average_pool(context: ImportContext, node: OnnxNode) -> None:
+    """com.microsoft QLinearAveragePool: x, scale, zero point; y scale, zero point."""
+    _check_channels_first(context, node)
+    finish_integer(
+        context, node, _average_pool(context, node, integer_operand(context, node, 0)), scale_index=3
+    )
+
+
+def import_qlinear_global_average_pool(context: ImportContext, node: OnnxNode) -> None:
+    """com.microsoft QLinearGlobalAveragePool: x, scale, zero point; y scale, zero point."""
+    _check_channels_first(context, node)
+    pending = _global_average_pool(context, node, integer_operand(context, node, 0))
+    finish_integer(context, node, pending, scale_index=3)
+
+
+def _check_channels_first(context: ImportContext, node: OnnxNode) -> None:
+    if node.integer("channels_last", 0):
+        context.fail(node, "has channels_last = 1", "save the model before ONNX Runtime changes its layouts")
+
+
+def _max_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
+    kernel, strides, _, effective, shape = _window(context, node, data)
+    operation = Maximum(data=data, kernel=kernel, strides=strides, pads=effective)
+    return Pending(
+        name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
+    )
+
+
+def _average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
+    kernel, strides, pads, effective, shape = _window(context, node, data)
+    operation = Average(
+        data=data,
+        kernel=kernel,
+        strides=strides,
+        pads=pads,
+        effective_pads=effective,
+        count_include_pad=bool(node.integer("count_include_pad", 0)),
+    )
+    return Pending(
+        name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
+    )
+
+
+def _global_average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
+    plane = plane_operand(context, node, data)
+    operation = Average(
+        data=data,
+        kernel=plane,
+        strides=(1, 1),
+        pads=(0, 0, 0, 0),
+        effective_pads=(0, 0, 0, 0),
+        count_include_pad=False,
+    )
+    shape = (*data.shape[:2], 1, 1)
+    return Pending(
+        name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
+    )
+
+
+def _window(
+    context: ImportContext, node: OnnxNode, data: Real
+) -> tuple[Pair, Pair, Pads, Pads, tuple[int, int, int, int]]:
+    """Kernel, strides, declared and effective pads and the output's shape of a pool."""
+    plane = plane_operand(context, node, data)
+    sizes: tuple[int, ...] = node.integers("kernel_shape", ())
+    strides = node.integers("strides", (1, 1))
+    if len(sizes) != 2 or len(strides) != 2 or min(*sizes, *strides) < 1:
+        context.fail(node, f"has kernel {sizes} and strides {strides}", "only 2-D pools are supported")
+    if node.integers("dilations", (1, 1)) != (1, 1):
+        context.fail(
+            node,
+            f"has dilations {node.integers('dilations', ())}",
+            "only pools without dilation are supported",
+        )
+    kernel, steps = (sizes[0], sizes[1]), (strides[0], strides[1])
+    pads = declared_pads(context, node, plane, kernel, steps, (1, 1))
+    if max(pads[0], pads[2]) >= kernel[0] or max(pads[1], pads[3]) >= kernel[1]:
+        context.fail(node, f"pads {pads} reach a whole kernel {kernel}", "use pads smaller than the kernel")
+    effective = ceiling_pads(plane, kernel, steps, pads) if node.integer("ceil_mode", 0) else pads
+    height, width = output_plane(plane, kernel, steps, (1, 1), effective)
+    if height < 1 or width < 1:
+        context.fail(node, f"kernel {kernel} is larger than its padded input {plane}", "use a larger input")
+    return kernel, steps, pads, effective, (data.shape[0], data.shape[1], height, width)

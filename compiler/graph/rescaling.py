@@ -1,0 +1,45 @@
+"""The constant of a rescaling that gives, value by value, what DequantizeLinear and QuantizeLinear give.
+
+An int8 operand has 256 values, so equality is not argued but tried out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.arithmetic import dequantize, quantize, rescale, rescale_ratio
+
+from .graph import Quantization
+
+STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
+# The quotient of two scales is within two steps of every ratio that could stand for a multiplication by one
+# and a division by the other; eight steps leave room.
+STEPS = 8
+
+
+def fitted_ratio(source: Quantization, result: Quantization) -> np.float32:
+    """The float32 ratio with which `rescale` equals DequantizeLinear then QuantizeLinear for the most of
+    256 values.
+
+    Candidates are the quotient of the scales and its neighbours, nearest first; the first without a
+    difference, or else with the fewest, wins.
+    """
+    real = dequantize(STORED, source.scale, source.stored_zero_point)
+    expected = quantize(real, result.scale, result.stored_zero_point)
+    quotient = rescale_ratio(source.scale, result.scale)
+    best, fewest = quotient, len(STORED) + 1
+    for candidate in _neighbours(quotient):
+        got = rescale(STORED, source.stored_zero_point, candidate, result.stored_zero_point)
+        differences = int(np.count_nonzero(got != expected))
+        if differences < fewest:
+            best, fewest = candidate, differences
+        if fewest == 0:
+            break
+    return best
+
+
+def _neighbours(value: np.float32) -> list[np.float32]:
+    below, above = [value], [value]
+    for _ in range(STEPS):
+        below.append(np.nextafter(below[-1], np.float32(0)))
+        above.append(np.nextafter(above[-1], np.float32(np.inf)))
+    return [value, *(near for pair in zip(above[1:], below[1:], strict=True) for near in pair)]
