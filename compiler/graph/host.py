@@ -1,0 +1,64 @@
+"""What the host does around a program: inputs into stored int8 tensors, stored tensors into outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.arithmetic import dequantize, quantize
+from vdla.isa.errors import UserError
+
+from .graph import Graph, GraphInput, GraphOutput
+
+
+class InputError(UserError):
+    """An input array that is missing, unknown, or of the wrong shape or type."""
+
+
+def store_inputs(graph: Graph, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All inputs by tensor name, stored. Raises InputError for a missing or unknown name."""
+    known = {graph_input.name for graph_input in graph.inputs}
+    for name in arrays.keys() - known:
+        raise InputError(f"the model has no input '{name}'; its inputs are {', '.join(sorted(known))}")
+    for name in sorted(known - arrays.keys()):
+        raise InputError(f"input '{name}' is missing; give an array of that name")
+    return {entry.tensor: store_input(graph, entry, arrays[entry.name]) for entry in graph.inputs}
+
+
+def store_input(graph: Graph, graph_input: GraphInput, array: np.ndarray) -> np.ndarray:
+    """One input as the host hands it over: int8, in the shape of its tensor.
+
+    Float inputs are quantized as QuantizeLinear does. Raises InputError for a wrong shape, a wrong type or
+    NaN.
+    """
+    if array.shape != graph_input.shape:
+        raise InputError(
+            f"input '{graph_input.name}' has shape {array.shape}; the model needs {graph_input.shape}"
+        )
+    if array.dtype != np.dtype(graph_input.dtype):
+        raise InputError(
+            f"input '{graph_input.name}' has type {array.dtype}; convert it to {graph_input.dtype}"
+        )
+    tensor = graph.tensors[graph_input.tensor]
+    ordered = array if graph_input.permutation is None else array.transpose(graph_input.permutation)
+    if graph_input.dtype == "float32":
+        stored = quantize(ordered, tensor.quantization.scale, tensor.quantization.stored_zero_point)
+    else:
+        stored = (ordered.astype(np.int16) - tensor.quantization.offset).astype(np.int8)
+    return np.ascontiguousarray(stored.reshape(tensor.shape))
+
+
+def model_integers(stored: np.ndarray, dtype: str) -> np.ndarray:
+    """Stored int8 values in the model's own integer type."""
+    return (stored.astype(np.int16) + (128 if dtype == "uint8" else 0)).astype(dtype)
+
+
+def load_output(output: GraphOutput, stored: np.ndarray) -> np.ndarray:
+    """One output as the model declares it, from its stored tensor."""
+    values = stored.reshape(output.shape)
+    if output.dtype == "float32":
+        return dequantize(values, output.quantization.scale, output.quantization.stored_zero_point)
+    return model_integers(values, output.dtype)
+
+
+def load_outputs(graph: Graph, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All outputs by the model's names, from stored tensors."""
+    return {output.name: load_output(output, tensors[output.tensor]) for output in graph.outputs}
