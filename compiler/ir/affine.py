@@ -1,0 +1,117 @@
+"""Linear forms: integer combinations of atoms, which are variables or opaque index expressions (//, %, min, …)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .expr import Binary, Const, Expr, Var
+from .printer import format_expr
+from .types import DType
+from .visit import free_vars
+
+
+@dataclass(frozen=True, slots=True)
+class LinearForm:
+    """sum of coefficient * atom over `terms`, plus `constant`. No coefficient is 0; never change `terms`."""
+
+    terms: dict[Expr, int]
+    constant: int
+
+    def plus(self, other: LinearForm, factor: int = 1) -> LinearForm:
+        """self + factor * other."""
+        if not other.terms:
+            return LinearForm(self.terms, self.constant + factor * other.constant)
+        terms = dict(self.terms)
+        for atom, coefficient in other.terms.items():
+            total = terms.get(atom, 0) + factor * coefficient
+            if total:
+                terms[atom] = total
+            else:
+                terms.pop(atom, None)
+        return LinearForm(terms, self.constant + factor * other.constant)
+
+    def times(self, factor: int) -> LinearForm:
+        """factor * self."""
+        if factor == 0:
+            return LinearForm({}, 0)
+        return LinearForm({a: c * factor for a, c in self.terms.items()}, self.constant * factor)
+
+    def offset(self, constant: int) -> LinearForm:
+        """self + constant."""
+        return LinearForm(self.terms, self.constant + constant)
+
+    def without(self, atom: Expr) -> LinearForm:
+        """self without the term of `atom`."""
+        return LinearForm({a: c for a, c in self.terms.items() if a is not atom}, self.constant)
+
+
+def atom_form(atom: Expr) -> LinearForm:
+    """1 * atom."""
+    return LinearForm({atom: 1}, 0)
+
+
+def linear_form(expr: Expr, atom: Callable[[Expr], LinearForm] = atom_form) -> LinearForm:
+    """The linear form of an int64 expression; `atom` says what becomes of variables and opaque parts."""
+    match expr:
+        case Const(value=value):
+            return LinearForm({}, int(value))
+        case Var():
+            return atom(expr)
+        case Binary(op="+", a=a, b=b):
+            return linear_form(a, atom).plus(linear_form(b, atom))
+        case Binary(op="-", a=a, b=b):
+            return linear_form(a, atom).plus(linear_form(b, atom), -1)
+        case Binary(op="*", a=a, b=Const(value=value)) | Binary(op="*", a=Const(value=value), b=a):
+            return linear_form(a, atom).times(int(value))
+    return atom(expr)
+
+
+def form_to_expr(form: LinearForm) -> Expr:
+    """The canonical expression: positive terms before negative ones, variables by name before other atoms."""
+    result: Expr | None = None
+    items = list(form.terms.items())
+    if len(items) > 1:
+        items.sort(key=_order)
+    for atom, coefficient in items:
+        size = abs(coefficient)
+        term: Expr = atom if size == 1 else Binary("*", atom, Const(size))
+        if result is None:
+            if coefficient > 0:
+                result = term
+            elif form.constant > 0:
+                # Lead with the constant rather than with a negated term.
+                result = Binary("-", Const(form.constant), term)
+                form = LinearForm(form.terms, 0)
+            else:
+                result = Binary("*", atom, Const(coefficient))
+        else:
+            result = Binary("+" if coefficient > 0 else "-", result, term)
+    if result is None:
+        return Const(form.constant)
+    if form.constant == 0:
+        return result
+    return Binary("+" if form.constant > 0 else "-", result, Const(abs(form.constant)))
+
+
+def constant_difference(a: Expr, b: Expr) -> int | None:
+    """a - b if it is the same for all values of the variables, else None."""
+    if a == b:
+        return 0
+    form = linear_form(a).plus(linear_form(b), -1)
+    return None if form.terms else form.constant
+
+
+def coefficient_of(expr: Expr, name: str) -> int | None:
+    """The factor of variable `name` in an index; None if the variable also occurs inside an opaque part."""
+    form = linear_form(expr)
+    if any(not isinstance(a, Var) and name in free_vars(a) for a in form.terms):
+        return None
+    return form.terms.get(Var(name, DType.INT64), 0)
+
+
+def _order(item: tuple[Expr, int]) -> tuple[bool, bool, str]:
+    atom, coefficient = item
+    if isinstance(atom, Var):
+        return coefficient < 0, False, atom.name
+    return coefficient < 0, True, format_expr(atom)

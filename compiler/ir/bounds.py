@@ -1,0 +1,163 @@
+"""Intervals of index expressions under loop ranges, dependent ones included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .affine import LinearForm, linear_form
+from .expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Var, dtype_of
+from .stmt import For
+from .types import DType
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """All integers from `low` to `high`, both included; None means unbounded on that side."""
+
+    low: int | None
+    high: int | None
+
+    def hull(self, other: Interval) -> Interval:
+        """The least interval that holds both."""
+        low = None if self.low is None or other.low is None else min(self.low, other.low)
+        high = None if self.high is None or other.high is None else max(self.high, other.high)
+        return Interval(low, high)
+
+
+Ranges: TypeAlias = Mapping[str, Interval | Expr]
+"""What variables may hold, outermost first: an interval, or a dependent extent E, meaning 0 .. E - 1."""
+
+UNKNOWN = Interval(None, None)
+_BOOL = Interval(0, 1)
+
+
+def loop_range(extent: Expr) -> Interval | Expr:
+    """The entry of a loop of that extent in a `Ranges`."""
+    return Interval(0, int(extent.value) - 1) if isinstance(extent, Const) else extent
+
+
+def loop_ranges(loops: Iterable[For]) -> dict[str, Interval | Expr]:
+    """The ranges of loops given outermost first."""
+    return {loop.var.name: loop_range(loop.extent) for loop in loops}
+
+
+def interval(expr: Expr, ranges: Ranges) -> Interval:
+    """An interval that holds every value of an integer or bool expression while all loops of `ranges` run.
+
+    Exact for affine expressions of independent loops and for the tails of splits (extent min(f, n -
+    f*outer)).
+    """
+    match expr:
+        case Const(value=value):
+            return Interval(int(value), int(value))
+        case Binary(op="+" | "-" | "*" | "min" | "max") | Var():
+            return form_interval(linear_form(expr), ranges)
+    return _atom_interval(expr, ranges)
+
+
+def form_interval(form: LinearForm, ranges: Ranges) -> Interval:
+    """`interval` of a linear form."""
+    if not form.terms:
+        return Interval(form.constant, form.constant)
+    low = high = form.constant
+    for atom, coefficient in form.terms.items():
+        held = ranges.get(atom.name) if isinstance(atom, Var) else None
+        if not isinstance(held, Interval) or held.low is None or held.high is None:
+            return Interval(_extreme(form, ranges, up=False), _extreme(form, ranges, up=True))
+        if coefficient > 0:
+            low, high = low + coefficient * held.low, high + coefficient * held.high
+        else:
+            low, high = low + coefficient * held.high, high + coefficient * held.low
+    return Interval(low, high)
+
+
+def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
+    """Whether expr >= value for all iterations."""
+    low = interval(expr, ranges).low
+    return low is not None and low >= value
+
+
+def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
+    """An upper (`up`) or lower bound of a form, None if there is none."""
+    for atom, coefficient in form.terms.items():
+        if isinstance(atom, Binary) and atom.op in ("min", "max"):
+            rest = form.without(atom)
+            ends = [_extreme(rest.plus(linear_form(x), coefficient), ranges, up) for x in (atom.a, atom.b)]
+            return _join(ends, lesser=(atom.op == "min") == (coefficient > 0), up=up)
+    dependent = [
+        a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
+    ]
+    if dependent:
+        # Innermost first: the bound that replaces a variable speaks only of variables outside it.
+        order = {name: depth for depth, name in enumerate(ranges)}
+        var = max(dependent, key=lambda v: order[v.name])
+        coefficient, rest = form.terms[var], form.without(var)
+        if (coefficient > 0) == up:
+            extent = ranges[var.name]
+            assert not isinstance(extent, Interval)
+            rest = rest.plus(linear_form(extent).offset(-1), coefficient)
+        return _extreme(rest, ranges, up)
+    total = form.constant
+    for atom, coefficient in form.terms.items():
+        held = _atom_interval(atom, ranges)
+        end = held.high if (coefficient > 0) == up else held.low
+        if end is None:
+            return None
+        total += coefficient * end
+    return total
+
+
+def _join(ends: list[int | None], *, lesser: bool, up: bool) -> int | None:
+    """The bound of the lesser (or greater) of two values whose bounds are `ends`."""
+    known = [e for e in ends if e is not None]
+    if lesser == up:  # one known end is enough: min(a, b) <= a, max(a, b) >= a
+        return None if not known else min(known) if up else max(known)
+    return None if len(known) < len(ends) else max(known) if up else min(known)
+
+
+def _atom_interval(atom: Expr, ranges: Ranges) -> Interval:
+    match atom:
+        case Const(value=value):
+            return Interval(int(value), int(value))
+        case Var(name=name, dtype=dtype):
+            held = ranges.get(name)
+            if isinstance(held, Interval):
+                return held
+            if held is not None:
+                high = interval(held, ranges).high
+                return Interval(0, None if high is None else high - 1)
+            return _BOOL if dtype is DType.BOOL else UNKNOWN
+        case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
+            held = interval(a, ranges)
+            return Interval(
+                None if held.low is None else held.low // divisor,
+                None if held.high is None else held.high // divisor,
+            )
+        case Binary(op="%", a=a, b=Const(value=int(divisor))) if divisor > 0:
+            held = interval(a, ranges)
+            if held.low is not None and held.high is not None and held.low // divisor == held.high // divisor:
+                return Interval(held.low % divisor, held.high % divisor)
+            return Interval(0, divisor - 1)
+        case Binary(op="*", a=a, b=b):
+            x, y = interval(a, ranges), interval(b, ranges)
+            if x.low is None or x.high is None or y.low is None or y.high is None:
+                return UNKNOWN
+            corners = [p * q for p in (x.low, x.high) for q in (y.low, y.high)]
+            return Interval(min(corners), max(corners))
+        case Binary(op="+" | "-" | "min" | "max"):
+            return interval(atom, ranges)
+        case Binary(op=op) if op in COMPARISONS or op in ("and", "or"):
+            return _BOOL
+        case Select(then=then, otherwise=otherwise):
+            return interval(then, ranges).hull(interval(otherwise, ranges))
+        case Cast(value=value, dtype=dtype) if (
+            dtype_of(value) is not DType.FLOAT32 and dtype is not DType.FLOAT32
+        ):
+            held, (low, high) = interval(value, ranges), dtype.limits
+            if held.low is not None and held.high is not None and low <= held.low and held.high <= high:
+                return held
+    dtype = dtype_of(atom)
+    # An index read from memory has no useful bound, a narrow integer has that of its type.
+    return UNKNOWN if dtype in (DType.FLOAT32, DType.INT64) else Interval(*dtype.limits)

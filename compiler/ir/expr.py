@@ -1,0 +1,346 @@
+"""Scalar expressions: immutable nodes, operators that build them, light constant folding.
+
+`==` between nodes is structural equality, as of any dataclass; use `equal` to build the expression "a ==
+b". Operators and the helper constructors fold constants and neutral elements; the classes themselves never
+do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from .types import DType
+
+Operator: TypeAlias = Literal["+", "-", "*", "//", "%", "min", "max", "<", "<=", "==", "!=", "and", "or"]
+OPERATORS: tuple[str, ...] = get_args(Operator)
+COMPARISONS = ("<", "<=", "==", "!=")
+
+
+class Operand:
+    """What all nodes share: Python's operators, building expressions (ints take the other side's dtype)."""
+
+    __slots__ = ()
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return binary("+", self, other)
+
+    def __radd__(self, other: ExprLike) -> Expr:
+        return binary("+", other, self)
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return binary("-", self, other)
+
+    def __rsub__(self, other: ExprLike) -> Expr:
+        return binary("-", other, self)
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return binary("*", self, other)
+
+    def __rmul__(self, other: ExprLike) -> Expr:
+        return binary("*", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return binary("//", self, other)
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return binary("%", self, other)
+
+    def __lt__(self, other: ExprLike) -> Expr:
+        return binary("<", self, other)
+
+    def __le__(self, other: ExprLike) -> Expr:
+        return binary("<=", self, other)
+
+    def __gt__(self, other: ExprLike) -> Expr:
+        return binary("<", other, self)
+
+    def __ge__(self, other: ExprLike) -> Expr:
+        return binary("<=", other, self)
+
+    def __and__(self, other: ExprLike) -> Expr:
+        return binary("and", self, other)
+
+    def __or__(self, other: ExprLike) -> Expr:
+        return binary("or", self, other)
+
+    def __bool__(self) -> bool:
+        raise TypeError("an IR expression has no truth value; compare with `is None`, or match on Const")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Buffer:
+    """A dense row-major array in one memory.
+
+    `shape` in elements, fixed; `scope` names the memory ("dram", "inp", "wgt", "acc", "par", "local",
+    "shared", "register"). Names are unique in a program. `buffer[i, j]` builds a Load.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    scope: str = "dram"
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> Load:
+        return Load(self, tuple(index(i) for i in (indices if isinstance(indices, tuple) else (indices,))))
+
+
+@dataclass(frozen=True, slots=True)
+class Const(Operand):
+    """A literal; bools are held as Python bools, integers as ints within the limits of `dtype`."""
+
+    value: int | float
+    dtype: DType = DType.INT64
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Var(Operand):
+    """A loop variable, or a formal scalar of an intrinsic's body (`FIRST`)."""
+
+    name: str
+    dtype: DType = DType.INT64
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Operand):
+    """`a op b`. // and % floor as in Python; + - * wrap; comparisons give bool; "and", "or" short-circuit."""
+
+    op: Operator
+    a: Expr
+    b: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Cast(Operand):
+    """`value` converted: integers wrap, float to integer truncates toward zero, to float32 rounds to even."""
+
+    value: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Operand):
+    """`then` if `condition` else `otherwise`; only the chosen side is evaluated, so it can guard a load."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Load(Operand):
+    """One element of `buffer`."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Operand):
+    """A pure scalar function by name; its meaning is handed to the interpreter and to each code emitter."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+    dtype: DType
+
+
+Expr: TypeAlias = Const | Var | Binary | Cast | Select | Load | Call
+ExprLike: TypeAlias = Expr | Operand | int | float | bool
+
+TRUE = Const(True, DType.BOOL)
+FALSE = Const(False, DType.BOOL)
+FIRST = Var("first", DType.BOOL)
+"""Formal of intrinsic bodies: whether this call overwrites its target rather than combining with it."""
+
+
+def dtype_of(expr: Expr) -> DType:
+    """The dtype of an expression; operands are assumed to agree (verify checks that they do)."""
+    while True:
+        match expr:
+            case Const() | Var() | Cast() | Call():
+                return expr.dtype
+            case Load(buffer=buffer):
+                return buffer.dtype
+            case Binary(op=op, a=a):
+                if op in COMPARISONS or op == "and" or op == "or":
+                    return DType.BOOL
+                expr = b if isinstance(a, Const) and not isinstance(b := expr.b, Const) else a
+            case Select(then=then):
+                expr = then
+
+
+def index(value: ExprLike) -> Expr:
+    """`value` as an index expression (ints become int64 constants)."""
+    return Const(value) if isinstance(value, int) else wrap(value, DType.INT64)
+
+
+def wrap(value: ExprLike, dtype: DType) -> Expr:
+    """`value` as an expression, Python numbers as constants of `dtype`."""
+    if isinstance(value, Const | Var | Binary | Cast | Select | Load | Call):
+        return value
+    if isinstance(value, bool | int | float):
+        return Const(_represent(value, dtype), dtype)
+    raise TypeError(f"cannot use {value!r} in an IR expression")
+
+
+def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
+    """`left op right`, constants and neutral elements folded; a Python number takes the other's dtype."""
+    if isinstance(left, int | float):
+        b = wrap(right, DType.INT64)
+        a = Const(left) if type(b) is Var and type(left) is int else wrap(left, dtype_of(b))
+    else:
+        a = wrap(left, DType.INT64)
+        b = wrap(right, dtype_of(a)) if isinstance(right, int | float) else wrap(right, DType.INT64)
+    if isinstance(b, Const):
+        if isinstance(a, Const):
+            return _fold(op, a, b)
+        if op in ("and", "or"):
+            return b if bool(b.value) is (op == "or") else a
+        if b.dtype is not DType.FLOAT32:
+            if b.value == 0 and op in ("+", "-"):
+                return a
+            if b.value == 1 and op in ("*", "//"):
+                return a
+            if (b.value == 0 and op == "*") or (b.value == 1 and op == "%"):
+                return Const(0, b.dtype)
+    elif isinstance(a, Const):
+        if op in ("and", "or"):
+            return a if bool(a.value) is (op == "or") else b
+        if a.dtype is not DType.FLOAT32:
+            if a.value == 0 and op == "+":
+                return b
+            if a.value == 1 and op == "*":
+                return b
+            if a.value == 0 and op == "*":
+                return a
+    return Binary(op, a, b)
+
+
+def minimum(a: ExprLike, b: ExprLike) -> Expr:
+    """The lesser of two."""
+    return binary("min", a, b)
+
+
+def maximum(a: ExprLike, b: ExprLike) -> Expr:
+    """The greater of two."""
+    return binary("max", a, b)
+
+
+def equal(a: ExprLike, b: ExprLike) -> Expr:
+    """The expression `a == b`."""
+    return binary("==", a, b)
+
+
+def not_equal(a: ExprLike, b: ExprLike) -> Expr:
+    """The expression `a != b`."""
+    return binary("!=", a, b)
+
+
+def all_of(*conditions: Expr) -> Expr:
+    """The conjunction of conditions (TRUE if there are none)."""
+    result: Expr = TRUE
+    for condition in conditions:
+        result = binary("and", result, condition)
+    return result
+
+
+def negate(condition: Expr) -> Expr:
+    """The logical negation of a bool expression."""
+    match condition:
+        case Const(value=value):
+            return FALSE if value else TRUE
+        case Binary(op="<", a=a, b=b):
+            return Binary("<=", b, a)
+        case Binary(op="<=", a=a, b=b):
+            return Binary("<", b, a)
+        case Binary(op="==", a=a, b=b):
+            return Binary("!=", a, b)
+        case Binary(op="!=", a=a, b=b):
+            return Binary("==", a, b)
+        case Binary(op="and", a=a, b=b):
+            return Binary("or", negate(a), negate(b))
+        case Binary(op="or", a=a, b=b):
+            return Binary("and", negate(a), negate(b))
+    return Select(condition, FALSE, TRUE)
+
+
+def cast(value: Expr, dtype: DType) -> Expr:
+    """`value` as `dtype`; nothing if it already is, folded if it is an integer constant that fits."""
+    if dtype_of(value) is dtype:
+        return value
+    if isinstance(value, Const) and isinstance(value.value, int) and _holds(dtype, value.value):
+        return Const(_represent(value.value, dtype), dtype)
+    return Cast(value, dtype)
+
+
+def select(condition: Expr, then: ExprLike, otherwise: ExprLike) -> Expr:
+    """`then if condition else otherwise`, decided at once where the condition is a constant."""
+    a = wrap(then, dtype_of(otherwise) if isinstance(otherwise, Operand) else DType.INT64)  # type: ignore[arg-type]
+    b = wrap(otherwise, dtype_of(a))
+    if isinstance(condition, Const):
+        return a if condition.value else b
+    return Select(condition, a, b)
+
+
+def _holds(dtype: DType, value: int) -> bool:
+    """Whether casting an integer constant to `dtype` is exact or a plain rounding."""
+    if dtype is DType.BOOL:
+        return False
+    return dtype is DType.FLOAT32 or dtype.limits[0] <= value <= dtype.limits[1]
+
+
+def _represent(value: int | float, dtype: DType) -> int | float:
+    """A Python number as the value of a constant of `dtype`; ValueError if it does not fit."""
+    if dtype is DType.FLOAT32:
+        return float(dtype.numpy.type(value))
+    if dtype is DType.BOOL:
+        return bool(value)
+    low, high = dtype.limits
+    if value != int(value) or not low <= value <= high:
+        raise ValueError(f"{value} is not a value of {dtype}")
+    return int(value)
+
+
+def _fold(op: Operator, a: Const, b: Const) -> Expr:
+    """Two constants combined; float arithmetic and division by zero are left to run time."""
+    x, y = a.value, b.value
+    match op:
+        case "<":
+            return TRUE if x < y else FALSE
+        case "<=":
+            return TRUE if x <= y else FALSE
+        case "==":
+            return TRUE if x == y else FALSE
+        case "!=":
+            return TRUE if x != y else FALSE
+        case "and":
+            return TRUE if x and y else FALSE
+        case "or":
+            return TRUE if x or y else FALSE
+    if a.dtype is DType.FLOAT32 or not isinstance(x, int) or not isinstance(y, int):
+        return Binary(op, a, b)
+    match op:
+        case "+":
+            result = x + y
+        case "-":
+            result = x - y
+        case "*":
+            result = x * y
+        case "//" | "%":
+            if y == 0:
+                return Binary(op, a, b)
+            result = x // y if op == "//" else x % y
+        case "min":
+            result = min(x, y)
+        case "max":
+            result = max(x, y)
+    return Const(a.dtype.wrap(result), a.dtype)

@@ -1,0 +1,259 @@
+"""Which box of which buffer a statement touches, affine in the loops around it.
+
+One analysis for legality, cache placement, DMA, tokens and race checks. Boxes are conservative (they hold
+every element touched) and exact for affine indices whose pieces have unit stride: 2*y + k with y < 4, k < 3
+gives start 0, extent 9. They are not clamped to the buffer: a guarded or padded read may start below 0 (see
+`clamp`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .affine import LinearForm, constant_difference, form_to_expr, linear_form
+from .bounds import Interval, Ranges, form_interval, interval, loop_range
+from .expr import Binary, Buffer, Const, Expr, Load, Var, binary, maximum, minimum
+from .simplify import provably_equal, simplify
+from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region
+from .visit import children, expressions, free_vars, walk_expr
+
+_NO_RANGES: dict[str, Interval | Expr] = {}
+_ONE = Const(1)
+
+Box = tuple[list[Expr], list[Expr]]
+"""First and last index in each dimension, both included."""
+
+
+def read_regions(
+    node: Node, over: Ranges = _NO_RANGES, ranges: Ranges = _NO_RANGES, *, targets: bool = True
+) -> dict[Buffer, Region]:
+    """The box of every buffer that `node` reads, over all iterations of the loops inside it and of those in `over`.
+
+    The result is in terms of the other loops around; `ranges` says what they may hold, and only sharpens
+    the expressions. Buffers allocated inside `node` are left out. A Reduce reads its target too, unless
+    `targets` is False.
+    """
+    return _collect(node, over, ranges, reads=True, targets=targets)
+
+
+def write_regions(node: Node, over: Ranges = _NO_RANGES, ranges: Ranges = _NO_RANGES) -> dict[Buffer, Region]:
+    """The box of every buffer that `node` writes; see `read_regions`."""
+    return _collect(node, over, ranges, reads=False, targets=True)
+
+
+def operand_access(declaration: IntrinsicDeclaration) -> tuple[tuple[bool, bool], ...]:
+    """For each formal buffer of an intrinsic, whether its body (reads, writes) it; Reduce targets count as both."""
+    reads, writes = read_regions(declaration.body), write_regions(declaration.body)
+    return tuple((p in reads, p in writes) for p in declaration.parameters)
+
+
+def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = _NO_RANGES) -> tuple[Expr, Expr] | None:
+    """Least and greatest value of an index over the loops `over`, in terms of the other variables.
+
+    None where that cannot be said (an index read from memory).
+    """
+    form = linear_form(expr)
+    low, high = form.constant, form.constant
+    terms: dict[Expr, int] = {}
+    for atom, coefficient in form.terms.items():
+        held = over.get(atom.name) if isinstance(atom, Var) else None
+        if held is None and isinstance(atom, Var):
+            terms[atom] = coefficient
+        elif isinstance(held, Interval) and held.low is not None and held.high is not None:
+            ends = (held.low, held.high) if coefficient > 0 else (held.high, held.low)
+            low, high = low + coefficient * ends[0], high + coefficient * ends[1]
+        elif not isinstance(atom, Var) and _loads(atom):
+            return None
+        elif held is None and not free_vars(atom) & over.keys():
+            terms[atom] = coefficient
+        else:
+            below, above = _extreme(form, over, ranges, up=False), _extreme(form, over, ranges, up=True)
+            if below is None or above is None:
+                return None
+            return simplify(below, ranges), simplify(above, ranges)
+    rest = form_to_expr(LinearForm(terms, low))
+    return rest, rest if low == high else form_to_expr(LinearForm(terms, high))
+
+
+def clamp(region: Region, ranges: Ranges = _NO_RANGES) -> Region:
+    """The part of a region inside its buffer's shape."""
+    starts: list[Expr] = []
+    extents: list[Expr] = []
+    for start, extent, size in zip(region.starts, region.extents, region.buffer.shape, strict=True):
+        low = simplify(maximum(start, 0), ranges)
+        high = simplify(minimum(binary("+", start, extent), size), ranges)
+        starts.append(low)
+        extents.append(simplify(binary("-", high, low), ranges))
+    return Region(buffer=region.buffer, starts=tuple(starts), extents=tuple(extents))
+
+
+def union(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> Region:
+    """The least box that holds both regions of one buffer."""
+    return _region(a.buffer, _hull(_box(a), _box(b), ranges), ranges)
+
+
+def disjoint(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> bool:
+    """Whether two regions provably share no element while all loops of `ranges` run."""
+    if a.buffer.name != b.buffer.name:
+        return True
+    for p, n, q, m in zip(a.starts, a.extents, b.starts, b.extents, strict=True):
+        for first, extent, second in ((p, n, q), (q, m, p)):
+            gap = linear_form(second).plus(linear_form(first), -1).plus(linear_form(extent), -1)
+            low = form_interval(gap, ranges).low
+            if low is not None and low >= 0:
+                return True
+    return False
+
+
+def contains(outer: Region, inner: Region, ranges: Ranges = _NO_RANGES) -> bool:
+    """Whether `inner` provably lies within `outer` while all loops of `ranges` run."""
+    if outer.buffer.name != inner.buffer.name:
+        return False
+    for p, n, q, m in zip(outer.starts, outer.extents, inner.starts, inner.extents, strict=True):
+        below = form_interval(linear_form(q).plus(linear_form(p), -1), ranges).low
+        end = linear_form(p).plus(linear_form(n)).plus(linear_form(q), -1).plus(linear_form(m), -1)
+        above = form_interval(end, ranges).low
+        if below is None or below < 0 or above is None or above < 0:
+            return False
+    return True
+
+
+def _collect(node: Node, over: Ranges, ranges: Ranges, *, reads: bool, targets: bool) -> dict[Buffer, Region]:
+    boxes: dict[Buffer, Box] = {}
+    hidden: set[str] = set()
+
+    def add(
+        buffer: Buffer, starts: tuple[Expr, ...], extents: tuple[Expr, ...] | None, around: Ranges
+    ) -> None:
+        box: Box = ([], [])
+        for d, start in enumerate(starts):
+            low_high = expr_bounds(start, around, ranges)
+            if low_high is not None and extents is not None and extents[d] != _ONE:
+                last = expr_bounds(_last(start, extents[d]), around, ranges)
+                low_high = None if last is None else (low_high[0], last[1])
+            low, high = low_high if low_high is not None else (Const(0), Const(buffer.shape[d] - 1))
+            box[0].append(low)
+            box[1].append(high)
+        held = boxes.get(buffer)
+        boxes[buffer] = box if held is None else _hull(held, box, ranges)
+
+    def loads(statement: Node, around: Ranges) -> None:
+        for expr in expressions(statement):
+            if isinstance(expr, Var | Const):
+                continue
+            for e in walk_expr(expr):
+                if isinstance(e, Load):
+                    add(e.buffer, e.indices, None, around)
+
+    def visit(statement: Node, around: Ranges) -> None:
+        if reads:
+            loads(statement, around)
+        match statement:
+            case For(var=var, extent=extent, body=body):
+                visit(body, {**around, var.name: loop_range(extent)})
+            case Alloc(buffer=buffer, body=body):
+                hidden.add(buffer.name)
+                visit(body, around)
+            case Assign(buffer=buffer, indices=indices):
+                if not reads:
+                    add(buffer, indices, None, around)
+            case Reduce(buffer=buffer, indices=indices):
+                if not reads or targets:
+                    add(buffer, indices, None, around)
+            case Copy(destination=destination, source=source):
+                region = source if reads else destination
+                add(region.buffer, region.starts, region.extents, around)
+            case Intrinsic(declaration=declaration, operands=operands):
+                formal = _collect(declaration.body, _NO_RANGES, _NO_RANGES, reads=reads, targets=targets)
+                for parameter, region in zip(declaration.parameters, operands, strict=True):
+                    if parameter in formal:
+                        add(region.buffer, region.starts, region.extents, around)
+            case _:
+                for child in children(statement):
+                    visit(child, around)
+
+    visit(node, over)
+    return {b: _region(b, box, ranges) for b, box in boxes.items() if b.name not in hidden}
+
+
+def _last(start: Expr, extent: Expr) -> Expr:
+    return binary("-", binary("+", start, extent), 1)
+
+
+def _box(region: Region) -> Box:
+    last = [_last(s, e) for s, e in zip(region.starts, region.extents, strict=True)]
+    return list(region.starts), last
+
+
+def _hull(a: Box, b: Box, ranges: Ranges) -> Box:
+    low = [_pick(x, y, ranges, minimum, -1) for x, y in zip(a[0], b[0], strict=True)]
+    high = [_pick(x, y, ranges, maximum, 1) for x, y in zip(a[1], b[1], strict=True)]
+    return low, high
+
+
+def _pick(x: Expr, y: Expr, ranges: Ranges, combine: Callable[[Expr, Expr], Expr], sign: int) -> Expr:
+    """The lesser (sign -1) or greater (sign 1) of two ends; the common case of a constant distance kept fast."""
+    difference = constant_difference(x, y)
+    if difference is not None:
+        return x if difference * sign >= 0 else y
+    return simplify(combine(x, y), ranges)
+
+
+def _region(buffer: Buffer, box: Box, ranges: Ranges) -> Region:
+    extents: list[Expr] = []
+    for low, high in zip(box[0], box[1], strict=True):
+        difference = constant_difference(high, low)
+        if difference is not None:
+            extents.append(Const(difference + 1))
+        else:
+            extents.append(simplify(binary("+", binary("-", high, low), 1), ranges))
+    return Region(buffer=buffer, starts=tuple(box[0]), extents=tuple(extents))
+
+
+def _extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr | None:
+    """The greatest (`up`) or least value of a form over the loops `over`, or a bound of it; None if unknown."""
+    names = over.keys()
+    for atom, coefficient in form.terms.items():
+        if isinstance(atom, Var) or not free_vars(atom) & names:
+            continue
+        rest, same = form.without(atom), (coefficient > 0) == up
+        match atom:
+            case Binary(op="min" | "max" as op, a=a, b=b):
+                x = _extreme(rest.plus(linear_form(a), coefficient), over, ranges, up)
+                y = _extreme(rest.plus(linear_form(b), coefficient), over, ranges, up)
+                if x is None or y is None:
+                    return None
+                return minimum(x, y) if (op == "min") == (coefficient > 0) else maximum(x, y)
+            case Binary(op="//", a=a, b=Const(value=int(divisor)) as b) if divisor > 0:
+                inner = _extreme(linear_form(a), over, ranges, same)
+                if inner is None:
+                    return None
+                return _extreme(rest.plus(linear_form(binary("//", inner, b)), coefficient), over, ranges, up)
+        held = interval(atom, {**ranges, **over})
+        end = held.high if same else held.low
+        return None if end is None else _extreme(rest.offset(coefficient * end), over, ranges, up)
+    for name in reversed(list(over)):
+        var = Var(name)
+        coefficient = form.terms.get(var)
+        if coefficient is None:
+            continue
+        held, rest = over[name], form.without(next(a for a in form.terms if a == var))
+        if isinstance(held, Interval):
+            end = held.high if (coefficient > 0) == up else held.low
+            if end is None:
+                return None
+            return _extreme(rest.offset(coefficient * end), over, ranges, up)
+        if (coefficient > 0) == up:
+            rest = rest.plus(linear_form(held).offset(-1), coefficient)
+        return _extreme(rest, over, ranges, up)
+    return form_to_expr(form)
+
+
+def _loads(expr: Expr) -> bool:
+    return any(isinstance(e, Load) for e in walk_expr(expr))
+
+
+def same_region(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> bool:
+    """Whether two regions provably are the same box of the same buffer."""
+    pairs = zip((*a.starts, *a.extents), (*b.starts, *b.extents), strict=True)
+    return a.buffer == b.buffer and all(provably_equal(x, y, ranges) for x, y in pairs)

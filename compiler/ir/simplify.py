@@ -1,0 +1,259 @@
+"""Canonicalising simplifier of index arithmetic and of the conditions over it.
+
+Equal affine expressions come out as equal trees. // and % by positive constants split off what divides, and
+vanish where the loop ranges allow. Values of other types keep their arithmetic; only indices and conditions
+in them change.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from .affine import LinearForm, atom_form, form_to_expr, linear_form
+from .bounds import Interval, Ranges, form_interval, loop_range
+from .expr import (
+    COMPARISONS,
+    FALSE,
+    TRUE,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Select,
+    Var,
+    dtype_of,
+    select,
+)
+from .printer import format_expr
+from .stmt import For, Program, Stmt
+from .types import DType
+from .visit import N, map_children, map_expressions, map_operands
+
+_NO_RANGES: dict[str, Interval | Expr] = {}
+
+
+def simplify(expr: Expr, ranges: Ranges = _NO_RANGES) -> Expr:
+    """The canonical form of an expression under loop ranges; the same object if it already is."""
+    match expr:
+        case Const():
+            return expr
+        case Var(name=name):
+            held = ranges.get(name)
+            if isinstance(held, Interval) and held.low is not None and held.low == held.high:
+                return Const(held.low)
+            return expr
+    if dtype_of(expr) is DType.INT64:
+        result = form_to_expr(simplify_form(expr, ranges))
+        return expr if result == expr else result
+    return _simplify_value(expr, ranges)
+
+
+def simplify_form(expr: Expr, ranges: Ranges = _NO_RANGES) -> LinearForm:
+    """The linear form of an int64 expression with all its atoms simplified."""
+    return _recombine(linear_form(expr, lambda atom: _simplify_atom(atom, ranges)))
+
+
+def simplify_node(node: N, ranges: Ranges = _NO_RANGES) -> N:
+    """A statement or program with every expression simplified under the loops around it."""
+
+    def visit(statement: Stmt, around: Ranges) -> Stmt:
+        statement = map_expressions(statement, lambda e: simplify(e, around))
+        if isinstance(statement, For):
+            around = {**around, statement.var.name: loop_range(statement.extent)}
+        return map_children(statement, lambda s: visit(s, around))
+
+    if isinstance(node, Program):
+        return map_children(node, lambda s: visit(s, ranges))
+    return visit(node, ranges)  # type: ignore[return-value]
+
+
+def provably_equal(a: Expr, b: Expr, ranges: Ranges = _NO_RANGES) -> bool:
+    """Whether two int64 expressions are equal in all iterations, as far as simplification can tell."""
+    if a == b:
+        return True
+    difference = simplify_form(Binary("-", a, b), ranges)
+    return form_interval(difference, ranges) == Interval(0, 0)
+
+
+def _simplify_value(expr: Expr, ranges: Ranges) -> Expr:
+    """An expression of any type but int64."""
+    if isinstance(expr, Binary) and expr.op in COMPARISONS and dtype_of(expr.a) is DType.INT64:
+        return _simplify_comparison(expr, ranges)
+    return map_operands(expr, lambda e: simplify(e, ranges))
+
+
+def _simplify_comparison(expr: Binary, ranges: Ranges) -> Expr:
+    a, b = simplify_form(expr.a, ranges), simplify_form(expr.b, ranges)
+    held = form_interval(a.plus(b, -1), ranges)
+    below = held.high is not None and held.high < 0
+    above = held.low is not None and held.low > 0
+    match expr.op:
+        case "<":
+            decided = True if below else False if held.low is not None and held.low >= 0 else None
+        case "<=":
+            decided = True if held.high is not None and held.high <= 0 else False if above else None
+        case "==":
+            decided = True if held == Interval(0, 0) else False if below or above else None
+        case _:
+            decided = False if held == Interval(0, 0) else True if below or above else None
+    if decided is not None:
+        return TRUE if decided else FALSE
+    result = Binary(expr.op, form_to_expr(a), form_to_expr(b))
+    return expr if result == expr else result
+
+
+def _simplify_atom(atom: Expr, ranges: Ranges) -> LinearForm:
+    """The form of one opaque int64 sub-expression."""
+    match atom:
+        case Var(name=name):
+            held = ranges.get(name)
+            if isinstance(held, Interval) and held.low is not None and held.low == held.high:
+                return LinearForm({}, held.low)
+            return atom_form(atom)
+        case Binary(op="//" | "%" as op, a=a, b=b):
+            form, divisor = simplify_form(a, ranges), simplify_form(b, ranges)
+            if divisor.terms or divisor.constant <= 0:
+                return atom_form(Binary(op, form_to_expr(form), form_to_expr(divisor)))
+            divide = _floor_divide if op == "//" else _modulo
+            return divide(form, divisor.constant, ranges)
+        case Binary(op="min" | "max" as op, a=a, b=b):
+            return _simplify_extremum(op, [simplify_form(a, ranges), simplify_form(b, ranges)], ranges)
+        case Binary(op="*", a=a, b=b):
+            x, y = simplify_form(a, ranges), simplify_form(b, ranges)
+            if not x.terms:
+                return y.times(x.constant)
+            if not y.terms:
+                return x.times(y.constant)
+            p, q = sorted((form_to_expr(x), form_to_expr(y)), key=format_expr)
+            return atom_form(Binary("*", p, q))
+        case Binary():
+            # + and - hold no atoms of their own and linear_form took them apart; comparisons are not int64.
+            raise TypeError(f"not an index expression: {format_expr(atom)}")
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            chosen = select(simplify(condition, ranges), simplify(then, ranges), simplify(otherwise, ranges))
+            return atom_form(chosen) if isinstance(chosen, Select) else linear_form(chosen)
+        case Cast() | Load() | Call():
+            inner = map_operands(atom, lambda e: simplify(e, ranges))
+            return linear_form(inner)
+        case Const(value=value):
+            return LinearForm({}, int(value))
+
+
+def _split(form: LinearForm, divisor: int) -> tuple[LinearForm, LinearForm]:
+    """(quotient, rest) with form = divisor * quotient + rest, rest's constant within 0 .. divisor - 1."""
+    quotient: dict[Expr, int] = {}
+    rest: dict[Expr, int] = {}
+    for atom, coefficient in form.terms.items():
+        if coefficient % divisor == 0:
+            quotient[atom] = coefficient // divisor
+        else:
+            rest[atom] = coefficient
+    return LinearForm(quotient, form.constant // divisor), LinearForm(rest, form.constant % divisor)
+
+
+def _block(form: LinearForm, divisor: int, ranges: Ranges) -> int | None:
+    """form // divisor if it is the same in all iterations."""
+    held = form_interval(form, ranges)
+    if held.low is None or held.high is None or held.low // divisor != held.high // divisor:
+        return None
+    return held.low // divisor
+
+
+def _floor_divide(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
+    quotient, rest = _split(form, divisor)
+    if not rest.terms:
+        return quotient
+    block = _block(rest, divisor, ranges)
+    if block is not None:
+        return quotient.offset(block)
+    rest, divisor, _ = _reduce(rest, divisor)
+    match _single(rest):
+        case Binary(op="//", a=a, b=Const(value=int(inner))) if inner > 0:
+            return quotient.plus(_floor_divide(linear_form(a), inner * divisor, ranges))
+        case Binary(op="%", a=a, b=Const(value=int(inner))) if inner > 0 and inner % divisor == 0:
+            inside = _floor_divide(linear_form(a), divisor, ranges)
+            return quotient.plus(_modulo(inside, inner // divisor, ranges))
+    return quotient.plus(atom_form(Binary("//", form_to_expr(rest), Const(divisor))))
+
+
+def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
+    _, rest = _split(form, divisor)
+    if not rest.terms:
+        return rest
+    block = _block(rest, divisor, ranges)
+    if block is not None:
+        return rest.offset(-block * divisor)
+    common = rest
+    rest, divisor, factor = _reduce(rest, divisor)
+    remainder = LinearForm({}, common.constant % factor)
+    match _single(rest):
+        case Binary(op="%", a=a, b=Const(value=int(inner))) if inner > 0 and inner % divisor == 0:
+            return remainder.plus(_modulo(linear_form(a), divisor, ranges), factor)
+    return remainder.plus(atom_form(Binary("%", form_to_expr(rest), Const(divisor))), factor)
+
+
+def _reduce(rest: LinearForm, divisor: int) -> tuple[LinearForm, int, int]:
+    """Cancels the common factor g of the coefficients and the divisor: (g*r + k) // (g*d) = (r + k//g) // d."""
+    factor = gcd(divisor, *rest.terms.values())
+    if factor == 1:
+        return rest, divisor, 1
+    terms = {a: c // factor for a, c in rest.terms.items()}
+    return LinearForm(terms, rest.constant // factor), divisor // factor, factor
+
+
+def _single(form: LinearForm) -> Expr | None:
+    """The atom of a form that is just one atom."""
+    if form.constant == 0 and len(form.terms) == 1:
+        ((atom, coefficient),) = form.terms.items()
+        if coefficient == 1:
+            return atom
+    return None
+
+
+def _recombine(form: LinearForm) -> LinearForm:
+    """k*c*(a // c) + k*(a % c) -> k*a, until there is no such pair."""
+    for atom, coefficient in form.terms.items():
+        if isinstance(atom, Binary) and atom.op == "%" and isinstance(atom.b, Const):
+            partner = Binary("//", atom.a, atom.b)
+            if form.terms.get(partner) == coefficient * int(atom.b.value):
+                terms = {a: c for a, c in form.terms.items() if a is not atom and a != partner}
+                return _recombine(LinearForm(terms, form.constant).plus(linear_form(atom.a), coefficient))
+    return form
+
+
+def _simplify_extremum(op: str, forms: list[LinearForm], ranges: Ranges) -> LinearForm:
+    """min or max of forms: nested ones flattened, dominated ones dropped, the rest in canonical order."""
+    flat: list[LinearForm] = []
+    while forms:
+        form = forms.pop(0)
+        match _single(form):
+            case Binary(op=inner, a=a, b=b) if inner == op:
+                forms[:0] = [linear_form(a), linear_form(b)]
+            case _:
+                flat.append(form)
+    kept: list[LinearForm] = []
+    for i, form in enumerate(flat):
+        # An equal pair keeps its first member, so a later one is also dropped by a tie.
+        others = [(j, f) for j, f in enumerate(flat) if j != i]
+        if not any(_dominates(op, other, form, ranges, strict=j > i) for j, other in others):
+            kept.append(form)
+    if len(kept) == 1:
+        return kept[0]
+    exprs = sorted((form_to_expr(f) for f in kept), key=lambda e: (isinstance(e, Const), format_expr(e)))
+    result = exprs[0]
+    for expr in exprs[1:]:
+        result = Binary("min" if op == "min" else "max", result, expr)
+    return atom_form(result)
+
+
+def _dominates(op: str, a: LinearForm, b: LinearForm, ranges: Ranges, *, strict: bool) -> bool:
+    """Whether b is never needed in op(a, b); with `strict` ties do not count (else mutual ties would drop both)."""
+    held = form_interval(a.plus(b, -1), ranges)
+    # a <= b everywhere and b <= a everywhere only if they are equal everywhere.
+    if strict and held == Interval(0, 0):
+        return False
+    if op == "min":
+        return held.high is not None and held.high <= 0
+    return held.low is not None and held.low >= 0

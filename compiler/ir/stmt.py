@@ -1,0 +1,183 @@
+"""Statements: loops, allocations, element updates, box copies, hardware intrinsics, and the program around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
+
+from .expr import Buffer, Const, Expr, ExprLike, Var, index
+
+LoopKind: TypeAlias = Literal[
+    "serial", "unroll", "vectorize", "parallel", "virtual_thread", "block", "thread"
+]
+LOOP_KINDS: tuple[str, ...] = get_args(LoopKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Region:
+    """The box `starts[d] .. starts[d] + extents[d] - 1` of a buffer, in elements, one pair a dimension."""
+
+    buffer: Buffer
+    starts: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class For:
+    """Runs `body` for var = 0 .. extent - 1; `extent` may depend on outer loops (0 or less: no iteration).
+
+    `kind` says how iterations may run. The loop's name is its variable's name, unique in a program.
+    """
+
+    var: Var
+    extent: Expr
+    body: Stmt
+    kind: LoopKind = "serial"
+
+    @property
+    def name(self) -> str:
+        """The variable's name."""
+        return self.var.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seq:
+    """Statements in order. Empty: nothing."""
+
+    statements: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alloc:
+    """`buffer` exists in `body`, undefined at every entry (the interpreter gives zeros, or poison)."""
+
+    buffer: Buffer
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assign:
+    """buffer[indices] = value."""
+
+    name: str
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduce:
+    """buffer[indices] = value where `first` holds, else buffer[indices] op value.
+
+    Reassociating and reordering the iterations is legal by construction (so the initialisation is a
+    predicate, not a separate loop). `first` None: always combine.
+    """
+
+    name: str
+    op: Literal["add", "max"]
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    value: Expr
+    first: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """destination = source, element by element.
+
+    The dimensions of both regions whose extent is not 1 correspond in order. Source elements outside the
+    source buffer's shape read as `pad` (None: out of bounds is an error). An asynchronous copy belongs to
+    the group closed by the next Commit; its data may be read, and its source overwritten, only after the
+    Wait that covers that group.
+    """
+
+    name: str
+    destination: Region
+    source: Region
+    pad: Const | None = None
+    asynchronous: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntrinsicDeclaration:
+    """What a hardware operation computes: `body` over formal `parameters`; its Reduces may use FIRST."""
+
+    name: str
+    parameters: tuple[Buffer, ...]
+    body: Stmt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intrinsic:
+    """One use of a hardware operation: its declaration's body with `operands` for the formal buffers.
+
+    Operand extents that are not 1 correspond in order to the formal's dimensions that are not 1. `first` is
+    bound to FIRST (None: false). `attributes` are for emission only and have no meaning here.
+    """
+
+    name: str
+    declaration: IntrinsicDeclaration
+    operands: tuple[Region, ...]
+    first: Expr | None = None
+    attributes: tuple[tuple[str, int | float | str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Closes the group of the asynchronous copies issued since the last Commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Waits until at most the `pending` newest committed groups are still in flight."""
+
+    pending: int
+
+
+Stmt: TypeAlias = For | Seq | Alloc | Assign | Reduce | Copy | Intrinsic | Commit | Wait
+NamedStmt: TypeAlias = Assign | Reduce | Copy | Intrinsic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A kernel over `parameters`; which are inputs and which outputs follows from what the body writes."""
+
+    name: str
+    parameters: tuple[Buffer, ...]
+    body: Stmt
+
+
+Node: TypeAlias = Program | Stmt
+
+
+def seq(*statements: Stmt) -> Stmt:
+    """The statements in order, nested sequences flattened; a single statement is itself."""
+    flat: list[Stmt] = []
+    for statement in statements:
+        if isinstance(statement, Seq):
+            flat.extend(statement.statements)
+        else:
+            flat.append(statement)
+    return flat[0] if len(flat) == 1 else Seq(statements=tuple(flat))
+
+
+def nest(loops: Sequence[tuple[Var, ExprLike]], body: Stmt, kind: LoopKind = "serial") -> Stmt:
+    """`body` inside loops given outermost first as (variable, extent)."""
+    for var, extent in reversed(loops):
+        body = For(var=var, extent=index(extent), body=body, kind=kind)
+    return body
+
+
+def region(buffer: Buffer, *dimensions: tuple[ExprLike, ExprLike]) -> Region:
+    """A region from one (start, extent) pair a dimension."""
+    return Region(
+        buffer=buffer,
+        starts=tuple(index(s) for s, _ in dimensions),
+        extents=tuple(index(e) for _, e in dimensions),
+    )
+
+
+def whole(buffer: Buffer) -> Region:
+    """All of a buffer."""
+    return region(buffer, *((0, size) for size in buffer.shape))

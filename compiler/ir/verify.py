@@ -1,0 +1,267 @@
+"""The IR's rules. Passes and schedule primitives must keep them; the pipeline checks them after each pass.
+
+Scoping, ranks, dtypes, unique names of loops and buffers, and every access inside its buffer: provably from
+the loop ranges, or from a Select condition that guards it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .affine import LinearForm, linear_form
+from .bounds import Ranges, form_interval, loop_range
+from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
+from .printer import format_buffer, format_expr, format_region, summarize
+from .simplify import provably_equal
+from .stmt import (
+    LOOP_KINDS,
+    Alloc,
+    Assign,
+    Commit,
+    Copy,
+    For,
+    Intrinsic,
+    IntrinsicDeclaration,
+    Program,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+    Wait,
+)
+from .types import DType
+
+
+class VerifyError(Exception):
+    """A program breaks a rule of the IR; the message names the statement and the rule."""
+
+
+def verify(program: Program) -> None:
+    """Checks all rules on a program; VerifyError on the first one broken."""
+    verifier = _Verifier(program.name)
+    for parameter in program.parameters:
+        verifier.declare(parameter)
+    verifier.statement(program.body, {}, frozenset())
+
+
+def verify_declaration(declaration: IntrinsicDeclaration) -> None:
+    """Checks the body of an intrinsic, in which FIRST may be used; VerifyError on the first rule broken."""
+    verifier = _Verifier(f"intrinsic {declaration.name}")
+    for parameter in declaration.parameters:
+        verifier.declare(parameter)
+    verifier.statement(declaration.body, {}, frozenset({FIRST.name}))
+
+
+Facts = tuple[LinearForm, ...]
+"""Forms known to be at least 0 where an expression is evaluated."""
+
+
+class _Verifier:
+    """State of one check: the buffers in scope, the names seen, and where we are."""
+
+    __slots__ = ("_buffers", "_checked", "_declared", "_loops", "_program", "_where")
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._buffers: dict[str, Buffer] = {}
+        self._declared: set[str] = set()
+        self._loops: set[str] = set()
+        self._checked: dict[str, IntrinsicDeclaration] = {}
+        self._where = ""
+
+    def fail(self, reason: str) -> VerifyError:
+        where = f"at `{self._where}`: " if self._where else ""
+        return VerifyError(f"{self._program}: {where}{reason}")
+
+    def declare(self, buffer: Buffer) -> None:
+        if buffer.name in self._declared:
+            raise self.fail(f"buffer {buffer.name} is declared twice")
+        if not all(size > 0 for size in buffer.shape):
+            raise self.fail(f"buffer {format_buffer(buffer)} has an empty dimension")
+        self._declared.add(buffer.name)
+        self._buffers[buffer.name] = buffer
+
+    def statement(self, statement: Stmt, ranges: Ranges, scalars: frozenset[str]) -> None:
+        if not isinstance(statement, Seq):
+            self._where = summarize(statement)
+        match statement:
+            case For(var=var, extent=extent, body=body, kind=kind):
+                if var.name in self._loops or var.name in ranges:
+                    raise self.fail(f"another loop is called {var.name} too")
+                if var.dtype is not DType.INT64:
+                    raise self.fail(f"loop variable {var.name} must be int64, not {var.dtype}")
+                if kind not in LOOP_KINDS:
+                    raise self.fail(f"unknown loop kind {kind!r}")
+                self._loops.add(var.name)
+                self.typed(extent, DType.INT64, "extent", ranges, scalars)
+                self.statement(body, {**ranges, var.name: loop_range(extent)}, scalars)
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.statement(inner, ranges, scalars)
+            case Alloc(buffer=buffer, body=body):
+                self.declare(buffer)
+                self.statement(body, ranges, scalars)
+                del self._buffers[buffer.name]
+            case Assign(buffer=buffer, indices=indices, value=value):
+                self.access(buffer, indices, ranges, (), scalars)
+                self.typed(value, buffer.dtype, "value", ranges, scalars)
+            case Reduce(op=op, buffer=buffer, indices=indices, value=value, first=first):
+                if op not in ("add", "max"):
+                    raise self.fail(f"unknown reduction {op!r}")
+                self.access(buffer, indices, ranges, (), scalars)
+                self.typed(value, buffer.dtype, "value", ranges, scalars)
+                if first is not None:
+                    self.typed(first, DType.BOOL, "first", ranges, scalars)
+            case Copy():
+                self.copy(statement, ranges, scalars)
+            case Intrinsic():
+                self.intrinsic(statement, ranges, scalars)
+            case Wait(pending=pending):
+                if pending < 0:
+                    raise self.fail("a wait cannot leave a negative number of groups pending")
+            case Commit():
+                pass
+
+    def copy(self, copy: Copy, ranges: Ranges, scalars: frozenset[str]) -> None:
+        destination, source, pad = copy.destination, copy.source, copy.pad
+        self.region(destination, ranges, scalars, inside=True)
+        self.region(source, ranges, scalars, inside=pad is None)
+        if destination.buffer.dtype is not source.buffer.dtype:
+            raise self.fail(f"copies {source.buffer.dtype} to {destination.buffer.dtype}")
+        if pad is not None and pad.dtype is not source.buffer.dtype:
+            raise self.fail(f"pads {source.buffer.dtype} with a constant of type {pad.dtype}")
+        to, of = wide(destination.extents), wide(source.extents)
+        if len(to) != len(of) or not all(provably_equal(a, b, ranges) for a, b in zip(to, of, strict=True)):
+            shapes = f"{format_region(destination)} and {format_region(source)}"
+            raise self.fail(f"{shapes} do not have the same extents (those that are 1 aside)")
+
+    def intrinsic(self, call: Intrinsic, ranges: Ranges, scalars: frozenset[str]) -> None:
+        declaration = call.declaration
+        if self._checked.get(declaration.name) is not declaration:
+            verify_declaration(declaration)
+            self._checked[declaration.name] = declaration
+        if len(call.operands) != len(declaration.parameters):
+            raise self.fail(f"{len(call.operands)} operands for {len(declaration.parameters)} parameters")
+        for operand, formal in zip(call.operands, declaration.parameters, strict=True):
+            self.region(operand, ranges, scalars, inside=True)
+            actual = operand.buffer
+            if actual.dtype is not formal.dtype or actual.scope != formal.scope:
+                raise self.fail(
+                    f"operand {actual.name} is {actual.dtype} @ {actual.scope}, "
+                    f"parameter {formal.name} wants {formal.dtype} @ {formal.scope}"
+                )
+            sizes = [e.value if isinstance(e, Const) else None for e in wide(operand.extents)]
+            if sizes != [size for size in formal.shape if size != 1]:
+                raise self.fail(
+                    f"operand {format_region(operand)} does not have the shape of {format_buffer(formal)}"
+                )
+        if call.first is not None:
+            self.typed(call.first, DType.BOOL, "first", ranges, scalars)
+
+    def region(self, region: Region, ranges: Ranges, scalars: frozenset[str], *, inside: bool) -> None:
+        buffer = region.buffer
+        self.visible(buffer)
+        if not len(buffer.shape) == len(region.starts) == len(region.extents):
+            raise self.fail(
+                f"{len(region.starts)} starts, {len(region.extents)} extents for {format_buffer(buffer)}"
+            )
+        for size, start, extent in zip(buffer.shape, region.starts, region.extents, strict=True):
+            self.typed(start, DType.INT64, "start", ranges, scalars)
+            self.typed(extent, DType.INT64, "extent", ranges, scalars)
+            if inside:
+                low = form_interval(linear_form(start), ranges)
+                end = form_interval(linear_form(start).plus(linear_form(extent)), ranges)
+                self.within(low.low, end.high, size, format_region(region), buffer)
+
+    def access(
+        self, buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges, facts: Facts, scalars: frozenset[str]
+    ) -> None:
+        self.visible(buffer)
+        if len(indices) != len(buffer.shape):
+            raise self.fail(f"{len(indices)} indices for {format_buffer(buffer)}")
+        for size, index in zip(buffer.shape, indices, strict=True):
+            self.typed(index, DType.INT64, "index", ranges, scalars, facts)
+            form = linear_form(index)
+            low = _lower_bound(form, ranges, facts)
+            room = _lower_bound(form.times(-1).offset(size - 1), ranges, facts)
+            end = None if room is None else size - room
+            self.within(low, end, size, f"index {format_expr(index)}", buffer)
+
+    def within(self, low: int | None, end: int | None, size: int, what: str, buffer: Buffer) -> None:
+        if low is None or low < 0 or end is None or end > size:
+            reach = f"{'-inf' if low is None else low} .. {'inf' if end is None else end - 1}"
+            raise self.fail(f"{what} may reach {reach}, outside 0 .. {size - 1} of {format_buffer(buffer)}")
+
+    def visible(self, buffer: Buffer) -> None:
+        if self._buffers.get(buffer.name) != buffer:
+            raise self.fail(f"buffer {format_buffer(buffer)} is not in scope")
+
+    def typed(
+        self,
+        expr: Expr,
+        dtype: DType,
+        what: str,
+        ranges: Ranges,
+        scalars: frozenset[str],
+        facts: Facts = (),
+    ) -> None:
+        if dtype_of(expr) is not dtype:
+            raise self.fail(f"{what} {format_expr(expr)} is {dtype_of(expr)}, must be {dtype}")
+        self.expr(expr, ranges, facts, scalars)
+
+    def expr(self, expr: Expr, ranges: Ranges, facts: Facts, scalars: frozenset[str]) -> None:
+        match expr:
+            case Var(name=name):
+                if name not in ranges and name not in scalars:
+                    raise self.fail(f"variable {name} is not bound by a loop around it")
+            case Const():
+                pass
+            case Binary(op=op, a=a, b=b):
+                self.expr(a, ranges, facts, scalars)
+                # The right side of a short-circuit "and" is evaluated only where the left one holds.
+                self.expr(b, ranges, (*facts, *_facts(a)) if op == "and" else facts, scalars)
+                if dtype_of(a) is not dtype_of(b):
+                    raise self.fail(f"{format_expr(expr)} mixes {dtype_of(a)} and {dtype_of(b)}")
+                boolean = dtype_of(a) is DType.BOOL
+                if boolean != (op in ("and", "or")) and not (boolean and op in COMPARISONS):
+                    raise self.fail(f"{format_expr(expr)}: operator {op} does not apply to {dtype_of(a)}")
+            case Load(buffer=buffer, indices=indices):
+                self.access(buffer, indices, ranges, facts, scalars)
+            case Cast(value=value):
+                self.expr(value, ranges, facts, scalars)
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                self.typed(condition, DType.BOOL, "condition", ranges, scalars, facts)
+                self.expr(then, ranges, (*facts, *_facts(condition)), scalars)
+                self.expr(otherwise, ranges, facts, scalars)
+                if dtype_of(then) is not dtype_of(otherwise):
+                    raise self.fail(f"{format_expr(expr)} mixes {dtype_of(then)} and {dtype_of(otherwise)}")
+            case Call(arguments=arguments):
+                for argument in arguments:
+                    self.expr(argument, ranges, facts, scalars)
+
+
+def wide(extents: Sequence[Expr]) -> list[Expr]:
+    """The extents that are not the constant 1: those by which regions correspond."""
+    return [e for e in extents if not (isinstance(e, Const) and e.value == 1)]
+
+
+def _facts(condition: Expr) -> Facts:
+    """What a condition says, as forms that are at least 0."""
+    match condition:
+        case Binary(op="and", a=a, b=b):
+            return *_facts(a), *_facts(b)
+        case Binary(op="<" | "<=" | "==" as op, a=a, b=b) if dtype_of(a) is DType.INT64:
+            form = linear_form(b).plus(linear_form(a), -1)
+            if op == "==":
+                return form, form.times(-1)
+            return (form.offset(-1) if op == "<" else form,)
+    return ()
+
+
+def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
+    """A lower bound of a form from the ranges, or with one fact: form >= form - fact, as fact >= 0."""
+    best = form_interval(form, ranges).low
+    if (best is None or best < 0) and facts:
+        lows = (form_interval(form.plus(fact, -1), ranges).low for fact in facts)
+        return max((low for low in (best, *lows) if low is not None), default=None)
+    return best

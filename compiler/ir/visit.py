@@ -1,0 +1,426 @@
+"""Walking and rewriting trees; every rewrite returns the same object where nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar, overload
+
+from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, binary, cast, select
+from .stmt import (
+    Alloc,
+    Assign,
+    Commit,
+    Copy,
+    For,
+    Intrinsic,
+    NamedStmt,
+    Node,
+    Program,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+    Wait,
+)
+
+Rewrite = Callable[[Expr], Expr]
+N = TypeVar("N", Program, Stmt)
+
+
+# Expressions
+
+
+def operands(expr: Expr) -> tuple[Expr, ...]:
+    """The direct sub-expressions."""
+    match expr:
+        case Binary(a=a, b=b):
+            return a, b
+        case Load(indices=indices):
+            return indices
+        case Cast(value=value):
+            return (value,)
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            return condition, then, otherwise
+        case Call(arguments=arguments):
+            return arguments
+    return ()
+
+
+def map_operands(expr: Expr, rewrite: Rewrite) -> Expr:
+    """`expr` with `rewrite` applied to its direct sub-expressions; constants fold where something changed."""
+    match expr:
+        case Var() | Const():
+            return expr
+        case Binary(op=op, a=a, b=b):
+            x, y = rewrite(a), rewrite(b)
+            return expr if x is a and y is b else binary(op, x, y)
+        case Load(buffer=buffer, indices=indices):
+            new = map_all(indices, rewrite)
+            return expr if new is indices else Load(buffer, new)
+        case Cast(value=value, dtype=dtype):
+            x = rewrite(value)
+            return expr if x is value else cast(x, dtype)
+        case Select(condition=c, then=a, otherwise=b):
+            z, x, y = rewrite(c), rewrite(a), rewrite(b)
+            return expr if z is c and x is a and y is b else select(z, x, y)
+        case Call(function=function, arguments=arguments, dtype=dtype):
+            new = map_all(arguments, rewrite)
+            return expr if new is arguments else Call(function, new, dtype)
+
+
+def map_all(exprs: tuple[Expr, ...], rewrite: Rewrite) -> tuple[Expr, ...]:
+    """`rewrite` on each; the same tuple if none changed."""
+    new = tuple([rewrite(e) for e in exprs])
+    for old, now in zip(exprs, new, strict=True):
+        if old is not now:
+            return new
+    return exprs
+
+
+def map_expr(expr: Expr, rewrite: Rewrite) -> Expr:
+    """`rewrite` on every sub-expression, bottom-up."""
+    return rewrite(map_operands(expr, lambda e: map_expr(e, rewrite)))
+
+
+def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """`expr` with variables replaced by name."""
+
+    def visit(e: Expr) -> Expr:
+        match e:
+            case Const():
+                return e
+            case Var(name=name):
+                return values.get(name, e)
+            case Binary(op=op, a=a, b=b):
+                x, y = visit(a), visit(b)
+                return e if x is a and y is b else binary(op, x, y)
+        return map_operands(e, visit)
+
+    return visit(expr)
+
+
+def walk_expr(expr: Expr) -> Iterator[Expr]:
+    """`expr` and all its sub-expressions, parents first."""
+    stack = [expr]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(operands(top)))
+
+
+# Statements
+
+
+def children(node: Node) -> tuple[Stmt, ...]:
+    """The direct sub-statements (not the bodies of intrinsic declarations)."""
+    match node:
+        case Program(body=body) | For(body=body) | Alloc(body=body):
+            return (body,)
+        case Seq(statements=statements):
+            return statements
+    return ()
+
+
+def expressions(statement: Node) -> tuple[Expr, ...]:
+    """The top-level expressions a statement itself holds: extent, indices, value, predicate, corners."""
+    match statement:
+        case For(extent=extent):
+            return (extent,)
+        case Assign(indices=indices, value=value):
+            return *indices, value
+        case Reduce(indices=indices, value=value, first=first):
+            return (*indices, value) if first is None else (*indices, value, first)
+        case Copy(destination=d, source=s):
+            return *d.starts, *d.extents, *s.starts, *s.extents
+        case Intrinsic(operands=regions, first=first):
+            corners = [e for r in regions for e in (*r.starts, *r.extents)]
+            return tuple(corners) if first is None else (*corners, first)
+    return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """`node` and all statements in it, in program order, parents first."""
+    stack: list[Node] = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(children(top)))
+
+
+def map_children(node: N, rewrite: Callable[[Stmt], Stmt]) -> N:
+    """`node` with `rewrite` applied to its direct sub-statements."""
+    match node:
+        case For(var=var, extent=extent, body=body, kind=kind):
+            new = rewrite(body)
+            return node if new is body else For(var=var, extent=extent, body=new, kind=kind)  # type: ignore[return-value]
+        case Seq(statements=statements):
+            news = tuple([rewrite(s) for s in statements])
+            same = all(a is b for a, b in zip(news, statements, strict=True))
+            return node if same else _sequence(news)  # type: ignore[return-value]
+        case Alloc(buffer=buffer, body=body):
+            new = rewrite(body)
+            return node if new is body else Alloc(buffer=buffer, body=new)  # type: ignore[return-value]
+        case Program(name=name, parameters=parameters, body=body):
+            new = rewrite(body)
+            return node if new is body else Program(name=name, parameters=parameters, body=new)  # type: ignore[return-value]
+    return node
+
+
+def _sequence(statements: tuple[Stmt, ...]) -> Seq:
+    """A Seq with nested sequences flattened (a rewrite may have turned one statement into several)."""
+    if any(isinstance(s, Seq) for s in statements):
+        flat: list[Stmt] = []
+        for s in statements:
+            flat.extend(s.statements if isinstance(s, Seq) else (s,))
+        statements = tuple(flat)
+    return Seq(statements=statements)
+
+
+def map_stmt(node: N, rewrite: Callable[[Stmt], Stmt]) -> N:
+    """`rewrite` on every statement, bottom-up."""
+
+    def visit(statement: Stmt) -> Stmt:
+        return rewrite(map_children(statement, visit))
+
+    return map_children(node, visit) if isinstance(node, Program) else visit(node)  # type: ignore[return-value]
+
+
+def map_expressions(statement: Stmt, rewrite: Rewrite) -> Stmt:
+    """One statement with `rewrite` on the top-level expressions it holds, not those of its sub-statements."""
+    match statement:
+        case For(var=var, extent=extent, body=body, kind=kind):
+            new = rewrite(extent)
+            return statement if new is extent else For(var=var, extent=new, body=body, kind=kind)
+        case Assign(name=name, buffer=buffer, indices=indices, value=value):
+            at, v = map_all(indices, rewrite), rewrite(value)
+            same = at is indices and v is value
+            return statement if same else Assign(name=name, buffer=buffer, indices=at, value=v)
+        case Reduce(name=name, op=op, buffer=buffer, indices=indices, value=value, first=first):
+            at, v, f = map_all(indices, rewrite), rewrite(value), None if first is None else rewrite(first)
+            if at is indices and v is value and f is first:
+                return statement
+            return Reduce(name=name, op=op, buffer=buffer, indices=at, value=v, first=f)
+        case Copy(destination=destination, source=source):
+            d, s = map_region(destination, rewrite), map_region(source, rewrite)
+            if d is destination and s is source:
+                return statement
+            return Copy(
+                name=statement.name,
+                destination=d,
+                source=s,
+                pad=statement.pad,
+                asynchronous=statement.asynchronous,
+            )
+        case Intrinsic(operands=regions, first=first):
+            new = tuple([map_region(r, rewrite) for r in regions])
+            f = None if first is None else rewrite(first)
+            if f is first and all(a is b for a, b in zip(new, regions, strict=True)):
+                return statement
+            return Intrinsic(
+                name=statement.name,
+                declaration=statement.declaration,
+                operands=new,
+                first=f,
+                attributes=statement.attributes,
+            )
+    return statement
+
+
+def map_region(region: Region, rewrite: Rewrite) -> Region:
+    """`rewrite` on the corners of a region."""
+    starts, extents = map_all(region.starts, rewrite), map_all(region.extents, rewrite)
+    if starts is region.starts and extents is region.extents:
+        return region
+    return Region(buffer=region.buffer, starts=starts, extents=extents)
+
+
+def map_all_expressions(node: N, rewrite: Rewrite) -> N:
+    """`map_expressions` on every statement of a tree."""
+
+    def visit(statement: Stmt) -> Stmt:
+        return map_expressions(map_children(statement, visit), rewrite)
+
+    return map_children(node, visit) if isinstance(node, Program) else visit(node)  # type: ignore[return-value]
+
+
+def substitute(node: N, values: Mapping[str, Expr]) -> N:
+    """A tree with free variables replaced by name; a loop that binds a name hides it in its body."""
+
+    def rewrite(e: Expr) -> Expr:
+        match e:
+            case Const():
+                return e
+            case Var(name=name):
+                return values.get(name, e)
+            case Binary(op=op, a=a, b=b):
+                x, y = rewrite(a), rewrite(b)
+                return e if x is a and y is b else binary(op, x, y)
+        return map_operands(e, rewrite)
+
+    def visit(statement: Stmt) -> Stmt:
+        if isinstance(statement, For) and statement.var.name in values:
+            inner = {k: v for k, v in values.items() if k != statement.var.name}
+            return map_expressions(map_children(statement, lambda body: substitute(body, inner)), rewrite)
+        return map_expressions(map_children(statement, visit), rewrite)
+
+    return map_children(node, visit) if isinstance(node, Program) else visit(node)  # type: ignore[return-value]
+
+
+def replace_buffers(node: N, buffers: Mapping[str, Buffer]) -> N:
+    """A tree with buffers exchanged by name, in accesses, regions and allocations (ranks must agree)."""
+
+    def expr(e: Expr) -> Expr:
+        if isinstance(e, Load) and e.buffer.name in buffers:
+            return Load(buffers[e.buffer.name], e.indices)
+        return e
+
+    def box(r: Region) -> Region:
+        new = buffers.get(r.buffer.name)
+        return r if new is None else Region(buffer=new, starts=r.starts, extents=r.extents)
+
+    def visit(statement: Stmt) -> Stmt:
+        statement = map_expressions(map_children(statement, visit), lambda e: map_expr(e, expr))
+        match statement:
+            case Alloc(buffer=buffer, body=body) if buffer.name in buffers:
+                return Alloc(buffer=buffers[buffer.name], body=body)
+            case Assign(buffer=buffer) if buffer.name in buffers:
+                return Assign(
+                    name=statement.name,
+                    buffer=buffers[buffer.name],
+                    indices=statement.indices,
+                    value=statement.value,
+                )
+            case Reduce(buffer=buffer) if buffer.name in buffers:
+                return Reduce(
+                    name=statement.name,
+                    op=statement.op,
+                    buffer=buffers[buffer.name],
+                    indices=statement.indices,
+                    value=statement.value,
+                    first=statement.first,
+                )
+            case Copy(destination=d, source=s) if d.buffer.name in buffers or s.buffer.name in buffers:
+                return Copy(
+                    name=statement.name,
+                    destination=box(d),
+                    source=box(s),
+                    pad=statement.pad,
+                    asynchronous=statement.asynchronous,
+                )
+            case Intrinsic(operands=regions) if any(r.buffer.name in buffers for r in regions):
+                return Intrinsic(
+                    name=statement.name,
+                    declaration=statement.declaration,
+                    operands=tuple(box(r) for r in regions),
+                    first=statement.first,
+                    attributes=statement.attributes,
+                )
+        return statement
+
+    if isinstance(node, Program):
+        parameters, body = tuple([buffers.get(p.name, p) for p in node.parameters]), visit(node.body)
+        if body is node.body and parameters == node.parameters:
+            return node
+        return Program(name=node.name, parameters=parameters, body=body)  # type: ignore[return-value]
+    return visit(node)  # type: ignore[return-value]
+
+
+@overload
+def free_vars(node: Expr) -> set[str]: ...
+@overload
+def free_vars(node: Node) -> set[str]: ...
+def free_vars(node: Expr | Node) -> set[str]:
+    """Names of the variables used but not bound by a loop within."""
+    names: set[str] = set()
+    if not isinstance(node, Program | For | Seq | Alloc | Assign | Reduce | Copy | Intrinsic | Commit | Wait):
+        _collect(node, names)
+        return names
+    for e in expressions(node):
+        _collect(e, names)
+    for child in children(node):
+        inner = free_vars(child)
+        if isinstance(node, For):
+            inner.discard(node.var.name)
+        names |= inner
+    return names
+
+
+def _collect(expr: Expr, names: set[str]) -> None:
+    match expr:
+        case Var(name=name):
+            names.add(name)
+        case Const():
+            pass
+        case Binary(a=a, b=b):
+            _collect(a, names)
+            _collect(b, names)
+        case _:
+            for operand in operands(expr):
+                _collect(operand, names)
+
+
+# Finding things by name
+
+
+def loops(node: Node) -> Iterator[For]:
+    """All loops in program order, outer before inner."""
+    return (s for s in walk(node) if isinstance(s, For))
+
+
+def path_to(node: Node, name: str) -> tuple[Node, ...]:
+    """The nodes from `node` down to the loop or statement called `name`, both included.
+
+    A loop wins over a statement of the same name, the first in program order over later ones. LookupError
+    if there is none, with the names that exist.
+    """
+    for kinds in ((For,), (Assign, Reduce, Copy, Intrinsic)):
+        found = _path(node, name, kinds)
+        if found is not None:
+            return found
+    known = [s.name for s in walk(node) if isinstance(s, For | Assign | Reduce | Copy | Intrinsic)]
+    raise LookupError(f"no loop or statement named {name!r}; there are: {', '.join(known)}")
+
+
+def _path(node: Node, name: str, kinds: tuple[type, ...]) -> tuple[Node, ...] | None:
+    if isinstance(node, kinds) and node.name == name:  # type: ignore[attr-defined]
+        return (node,)
+    for child in children(node):
+        below = _path(child, name, kinds)
+        if below is not None:
+            return (node, *below)
+    return None
+
+
+def find_loop(node: Node, name: str) -> For:
+    """The loop called `name`; LookupError if there is none."""
+    for loop in loops(node):
+        if loop.var.name == name:
+            return loop
+    raise LookupError(f"no loop named {name!r}; there are: {', '.join(loop.name for loop in loops(node))}")
+
+
+def find_statement(node: Node, name: str) -> NamedStmt:
+    """The first Assign, Reduce, Copy or Intrinsic called `name`; LookupError if there is none."""
+    known: list[str] = []
+    for s in walk(node):
+        if isinstance(s, Assign | Reduce | Copy | Intrinsic):
+            if s.name == name:
+                return s
+            known.append(s.name)
+    raise LookupError(f"no statement named {name!r}; there are: {', '.join(known)}")
+
+
+def enclosing_loops(node: Node, name: str) -> tuple[For, ...]:
+    """The loops around the loop or statement called `name` (without itself), outermost first."""
+    return tuple(n for n in path_to(node, name)[:-1] if isinstance(n, For))
+
+
+def rewrite_at(node: N, name: str, rewrite: Callable[[Stmt], Stmt]) -> N:
+    """`node` with the loop or statement called `name` replaced by `rewrite` of it; only its path is new."""
+    path: Sequence[Node] = path_to(node, name)
+    old, new = path[-1], rewrite(path[-1])  # type: ignore[arg-type]
+    for parent in reversed(path[:-1]):
+        target, replacement = old, new
+        new = map_children(parent, lambda s, t=target, r=replacement: r if s is t else s)  # type: ignore[type-var]
+        old = parent
+    return new  # type: ignore[return-value]
