@@ -1,0 +1,386 @@
+"""Which elements of which shared memory an instruction touches, exactly, and whether that is in bounds.
+
+Only what another unit can see matters here: the input and weight scratchpads (written by load, read by compute),
+the accumulators (written by compute, read by store) and DRAM (written by store, read by all). Micro-op memory
+and parameter table belong to one unit each, configuration registers too, so their order is the unit's own.
+
+`Trace` follows registers and micro-op memory through a program; `accesses` answers for the next instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .config import Config
+from .errors import ProgramError
+from .layout import REGISTERS, decode_uops, unpack_fields
+
+Values = Mapping[str, int]
+Indices = NDArray[np.int64]
+Elements = slice | Indices
+
+
+class Resource(Enum):
+    """A memory that units share. DRAM elements are granules of `Config.out_bytes`, the unit of stores."""
+
+    INP = "inp"
+    WGT = "wgt"
+    ACC = "acc"
+    DRAM = "dram"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The `elements` of `resource` that an instruction reads or writes, as something that indexes an array."""
+
+    resource: Resource
+    write: bool
+    elements: Elements
+
+
+class AccessError(ProgramError):
+    """An access outside a memory, naming the field that led there; the caller adds the instruction."""
+
+
+class UnknownMicroOps(AccessError):
+    """Micro-ops that come from DRAM which the program itself wrote, so nothing can be said about them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Trace:
+    """What program order has left in the registers and in micro-op memory; `image` is the initial DRAM.
+
+    `unknown_uop` marks micro-ops loaded from DRAM that an earlier store wrote, `written` those DRAM granules.
+    """
+
+    config: Config
+    image: NDArray[np.uint8]
+    registers: dict[str, dict[str, int]]
+    uop: NDArray[np.uint32]
+    unknown_uop: NDArray[np.bool_]
+    written: NDArray[np.bool_]
+    index_sets: dict[tuple[object, ...], Indices] = field(default_factory=dict)
+
+
+def start_trace(config: Config, image: NDArray[np.uint8]) -> Trace:
+    """The state at launch: registers and micro-op memory zero."""
+    return Trace(
+        config=config,
+        image=image,
+        registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
+        uop=np.zeros(config.uop_depth, np.uint32),
+        unknown_uop=np.zeros(config.uop_depth, np.bool_),
+        written=np.zeros(len(image) // config.out_bytes + 1, np.bool_),
+    )
+
+
+def accesses(trace: Trace, name: str, values: Values) -> tuple[Access, ...]:
+    """What the next instruction, of format `name`, touches in the shared memories. Changes nothing.
+
+    Raises AccessError for an access out of bounds, UnknownMicroOps where the micro-ops cannot be known.
+    """
+    match name:
+        case "GEMM" | "DEPTHWISE":
+            return tuple(_matrix(trace, name == "DEPTHWISE", values))
+        case "ALU":
+            return tuple(_alu(trace, values))
+        case "STORE.OUT":
+            return tuple(_store_out(trace, values))
+        case "STORE.POST":
+            return tuple(_store_post(trace, values))
+        case "LOAD.PATCH":
+            return tuple(_patch(trace, values))
+        case "FINISH" | "CONFIG":
+            return ()
+        case _:
+            return tuple(_load(trace, name.removeprefix("LOAD.").lower(), values))
+
+
+def advance(trace: Trace, name: str, values: Values, touched: tuple[Access, ...]) -> None:
+    """Let the instruction happen: `touched` is what `accesses` said of it."""
+    match name:
+        case "CONFIG":
+            for item in REGISTERS:
+                if (item.unit, item.index) == (values["unit"], values["register"]):
+                    trace.registers[item.name] = unpack_fields(item.fields, values["value"])
+        case "LOAD.UOP":
+            _load_uops(trace, values)
+        case _:
+            for item in touched:
+                if item.resource is Resource.DRAM and item.write:
+                    trace.written[item.elements] = True
+
+
+def _within(what: str, of: str, value: int, limit: int) -> None:
+    if not 0 <= value < limit:
+        raise AccessError(f"{what} leads to {of} {value}, outside 0..{limit - 1}")
+
+
+# --- DRAM -----------------------------------------------------------------------------------------------
+
+
+def _dram(
+    trace: Trace, verb: str, what: str, rows: int, start: int, pitch: int, length: int
+) -> Iterator[Elements]:
+    """Granules of `rows` runs of `length` bytes, `pitch` bytes apart, the first at byte `start`."""
+    if rows <= 0 or length <= 0:
+        return
+    size, granule = len(trace.image), trace.config.out_bytes
+    end = start + (rows - 1) * pitch + length
+    if start < 0 or end > size:
+        place = "; the instructions lie behind it" if verb == "writes" and end > size else ""
+        raise AccessError(f"{what} {verb} DRAM bytes {start}..{end} of a memory of {size}{place}")
+    if rows == 1 or pitch <= length:
+        yield slice(start // granule, (end - 1) // granule + 1)
+        return
+    starts = start + np.arange(rows, dtype=np.int64) * pitch
+    first, last = starts // granule, (starts + length - 1) // granule
+    grid = first[:, None] + np.arange(int((last - first).max()) + 1)
+    yield grid[grid <= last[:, None]]
+
+
+# --- loads ----------------------------------------------------------------------------------------------
+
+
+def _shape(values: Values) -> tuple[int, int]:
+    """Rows and columns, pads included, that a load writes; none at all when x_size is 0."""
+    if values["x_size"] == 0:
+        return 0, 0
+    rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
+    return rows, values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
+
+
+def _load(trace: Trace, kind: str, values: Values) -> Iterator[Access]:
+    config = trace.config
+    rows, columns = _shape(values)
+    if rows * columns == 0:
+        return
+    target = "acc" if kind == "acc8" else kind
+    depth = getattr(config, f"{target}_depth")
+    last = values["sram_base"] + rows * columns - 1
+    _within("sram_base", f"{target} element", last, depth)
+    if target in ("inp", "wgt", "acc"):
+        yield Access(Resource(target), True, slice(values["sram_base"], last + 1))
+    size = config.element_bytes(kind)
+    for run in _dram(
+        trace,
+        "reads",
+        "dram_base",
+        values["y_size"],
+        values["dram_base"] * size,
+        values["x_stride"] * size,
+        values["x_size"] * size,
+    ):
+        yield Access(Resource.DRAM, False, run)
+
+
+def loaded_elements(config: Config, kind: str, values: Values) -> tuple[Indices, Indices]:
+    """(scratchpad indices, DRAM byte addresses) of the data elements, pads apart, that a load in bounds brings in."""
+    size = config.element_bytes(kind)
+    _, columns = _shape(values)
+    y = np.arange(values["y_size"], dtype=np.int64)[:, None]
+    x = np.arange(values["x_size"], dtype=np.int64)
+    index = values["sram_base"] + (y + values["y_pad_0"]) * columns + x + values["x_pad_0"]
+    return index.reshape(-1), ((values["dram_base"] + y * values["x_stride"] + x) * size).reshape(-1)
+
+
+def _load_uops(trace: Trace, values: Values) -> None:
+    rows, columns = _shape(values)
+    whole = slice(values["sram_base"], values["sram_base"] + rows * columns)
+    trace.uop[whole] = 0
+    trace.unknown_uop[whole] = False
+    if rows * columns == 0:
+        return
+    index, address = loaded_elements(trace.config, "uop", values)
+    word = trace.image[address[:, None] + np.arange(4)]
+    trace.uop[index] = np.ascontiguousarray(word).view("<u4").reshape(-1)
+    trace.unknown_uop[index] = trace.written[address // trace.config.out_bytes]
+
+
+def _patch(trace: Trace, values: Values) -> Iterator[Access]:
+    config, patch = trace.config, trace.registers["PATCH"]
+    if values["x_pad_0"] or values["x_pad_1"]:
+        raise AccessError("x_pad_0 and x_pad_1 must be 0 in a patch load; register PATCH pads a row's ends")
+    _within("register PATCH.batch_row", "row", patch["batch_row"], config.batch)
+    rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
+    vectors = -(-rows * patch["run"] // config.block_in)
+    patches, pitch, base = values["x_size"], patch["pitch"], values["sram_base"]
+    if patches == 0 or vectors == 0:
+        return
+    last = base + (patches - 1) * pitch + vectors - 1
+    _within("sram_base", "input vector", last, config.inp_depth)
+    if patches == 1 or pitch <= vectors:
+        yield Access(Resource.INP, True, slice(base, last + 1))
+    else:
+        grid = base + np.arange(patches, dtype=np.int64)[:, None] * pitch + np.arange(vectors)
+        yield Access(Resource.INP, True, grid.reshape(-1))
+    length = min(patch["row_bytes"], (patches - 1) * patch["step"] + patch["run"] - patch["pad_left"])
+    for run in _dram(
+        trace, "reads", "dram_base", values["y_size"], values["dram_base"], values["x_stride"], length
+    ):
+        yield Access(Resource.DRAM, False, run)
+
+
+# --- compute --------------------------------------------------------------------------------------------
+
+
+def _sums(first: Indices, second: Indices) -> Indices:
+    """The distinct sums of an element of each, ascending."""
+    if first.size > second.size:
+        first, second = second, first
+    mask = np.zeros(int(first.max()) + int(second.max()) + 1, np.bool_)
+    if first.size * second.size <= 1 << 20:
+        mask[first[:, None] + second] = True
+    else:
+        for offset in first.tolist():
+            mask[second + offset] = True
+    return np.flatnonzero(mask)
+
+
+def _steps(count: int, stride: int) -> Indices:
+    return np.arange(count if stride else 1, dtype=np.int64) * stride
+
+
+def _operand(trace: Trace, values: Values, column: int, name: str, base: int, limit: int, of: str) -> Indices:
+    """Distinct indices of one operand over all operations; `column` is its place in the micro-op."""
+    begin, end = values["uop_bgn"], values["uop_end"]
+    outer, inner = values[f"{name}_factor_out"], values[f"{name}_factor_in"]
+    words = trace.uop[begin:end]
+    key = (words.tobytes(), column, values["iter_out"], values["iter_in"], outer, inner)
+    # The largest index is known before any set is built: an absurd loop count costs nothing.
+    largest = int(decode_uops(trace.config, words)[column].max())
+    largest += base + (values["iter_out"] - 1) * outer + (values["iter_in"] - 1) * inner
+    _within(name, of, largest, limit)
+    found = trace.index_sets.get(key)
+    if found is None:
+        start = np.unique(decode_uops(trace.config, words)[column])
+        grid = _sums(_steps(values["iter_out"], outer), _steps(values["iter_in"], inner))
+        found = trace.index_sets[key] = _sums(start, grid)
+    return found + base if base else found
+
+
+def _empty(trace: Trace, values: Values) -> bool:
+    """Whether a compute instruction has no operation; raises where its micro-ops are out of bounds or unknown."""
+    begin, end = values["uop_bgn"], values["uop_end"]
+    if not values["iter_out"] or not values["iter_in"] or end <= begin:
+        return True
+    _within("uop_end", "micro-op", end - 1, trace.config.uop_depth)
+    if trace.unknown_uop[begin:end].any():
+        which = begin + int(np.argmax(trace.unknown_uop[begin:end]))
+        raise UnknownMicroOps(
+            f"micro-op {which} was loaded from DRAM that the program itself writes, so bounds and races of this "
+            "instruction are not checked; keep micro-ops apart from outputs"
+        )
+    return False
+
+
+def _matrix(trace: Trace, depthwise: bool, values: Values) -> Iterator[Access]:
+    if _empty(trace, values):
+        return
+    config, base = trace.config, trace.registers["BASE"]
+    dst = _operand(trace, values, 0, "dst", base["acc_base"], config.acc_depth, "accumulator")
+    yield Access(Resource.ACC, True, dst)
+    if values["reset"]:
+        return
+    src = _operand(trace, values, 1, "src", base["inp_base"], config.inp_depth, "input vector")
+    yield Access(Resource.INP, False, src)
+    if depthwise:
+        rows, first = config.block_out * config.wgt_depth, config.block_out * base["wgt_base"]
+        row = _operand(trace, values, 2, "wgt", first, rows, "weight row")
+        yield Access(Resource.WGT, False, np.unique(row // config.block_out))
+    else:
+        tile = _operand(trace, values, 2, "wgt", base["wgt_base"], config.wgt_depth, "weight tile")
+        yield Access(Resource.WGT, False, tile)
+
+
+def _alu(trace: Trace, values: Values) -> Iterator[Access]:
+    if _empty(trace, values):
+        return
+    config, base = trace.config, trace.registers["BASE"]["acc_base"]
+    dst = _operand(trace, values, 0, "dst", base, config.acc_depth, "accumulator")
+    yield Access(Resource.ACC, True, dst)
+    if not values["use_imm"]:
+        src = _operand(trace, values, 1, "src", base, config.acc_depth, "accumulator")
+        yield Access(Resource.ACC, False, src)
+
+
+# --- stores ---------------------------------------------------------------------------------------------
+
+
+def _outputs(trace: Trace, values: Values, verb: str, what: str, distance: int) -> Iterator[Elements]:
+    size = trace.config.out_bytes
+    return _dram(
+        trace,
+        verb,
+        what,
+        values["y_size"],
+        (values["dram_base"] + distance) * size,
+        values["x_stride"] * size,
+        values["x_size"] * size,
+    )
+
+
+def _store_out(trace: Trace, values: Values) -> Iterator[Access]:
+    if any(values[pad] for pad in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")):
+        raise AccessError("the pads of a store must be 0")
+    count = values["y_size"] * values["x_size"]
+    if count == 0:
+        return
+    last = values["sram_base"] + count - 1
+    _within("sram_base", "accumulator", last, trace.config.acc_depth)
+    yield Access(Resource.ACC, False, slice(values["sram_base"], last + 1))
+    for run in _outputs(trace, values, "writes", "dram_base", 0):
+        yield Access(Resource.DRAM, True, run)
+
+
+def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
+    if values["y_size"] == 0 or values["x_size"] == 0:
+        return
+    config, address, window = trace.config, trace.registers["ADDRESS"], trace.registers["WINDOW"]
+    _within("par_index", "parameter entry", values["par_index"], config.par_depth)
+    loops = (
+        (values["y_size"], address["y_stride"]),
+        (values["x_size"], address["x_stride"]),
+        (window["rows_minus_1"] + 1, window["row_stride"]),
+        (window["columns_minus_1"] + 1, window["column_stride"]),
+    )
+    base = values["sram_base"]
+    _within("sram_base", "accumulator", base + sum((n - 1) * d for n, d in loops), config.acc_depth)
+    key = ("post", *loops)
+    found = trace.index_sets.get(key)
+    if found is None:
+        read = np.zeros(1, np.int64)
+        for count, stride in loops:
+            read = _sums(read, _steps(count, stride))
+        found = trace.index_sets[key] = read
+    yield Access(Resource.ACC, False, found + base)
+    if values["combine"] and values["operand"]:
+        delta = trace.registers["OPERAND"]["delta"]
+        if _reads_own_outputs(values, delta):
+            raise AccessError(
+                f"register OPERAND.delta = {delta} reads what this very instruction wrote before; the operand "
+                "stream reads ahead of the writes, so split the store in two"
+            )
+        for run in _outputs(trace, values, "reads", "register OPERAND.delta", delta):
+            yield Access(Resource.DRAM, False, run)
+    for run in _outputs(trace, values, "writes", "dram_base", 0):
+        yield Access(Resource.DRAM, True, run)
+
+
+def _reads_own_outputs(values: Values, delta: int) -> bool:
+    """Whether a vector's operand is the output of a vector before it in the same instruction.
+
+    Vector (y, x) lies at y * pitch + x, its operand at y * pitch + x + delta: look for row distances dy at which
+    an earlier vector lies there, within a row's length.
+    """
+    distance, pitch, rows = -delta, values["x_stride"], values["y_size"]
+    candidates = [0] if distance > 0 else []
+    if rows > 1:
+        nearest = distance // pitch if pitch else 1
+        candidates += [min(max(dy, 1), rows - 1) for dy in (nearest, nearest + 1)]
+    return any(abs(distance - dy * pitch) < values["x_size"] for dy in candidates)

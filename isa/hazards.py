@@ -1,0 +1,101 @@
+"""Races between units: pairs of accesses to one element that no token orders as the program does.
+
+Each of the shared memories has one writing unit, so a pair is a read after a write or a write after a read;
+two writes always belong to one unit, whose instructions take effect in order. An access is safe when the token
+ordering puts the unit's last conflicting instruction before it: those before that one then come before it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .access import Access, Resource
+from .config import Config
+from .layout import Unit
+
+WRITERS = {
+    Resource.INP: Unit.LOAD,
+    Resource.WGT: Unit.LOAD,
+    Resource.ACC: Unit.COMPUTE,
+    Resource.DRAM: Unit.STORE,
+}
+"""The one unit that writes each shared memory."""
+
+READERS = {
+    Resource.INP: (Unit.COMPUTE,),
+    Resource.WGT: (Unit.COMPUTE,),
+    Resource.ACC: (Unit.STORE,),
+    Resource.DRAM: (Unit.LOAD, Unit.COMPUTE),
+}
+"""The other units that read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Instruction `earlier` of unit `unit` touched `element` of `resource` too; `kind` is RAW or WAR."""
+
+    kind: str
+    resource: Resource
+    element: int
+    unit: Unit
+    earlier: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastAccess:
+    """For every element of every shared memory, the index of the last instruction of a unit to touch it, or -1."""
+
+    writes: dict[Resource, NDArray[np.int32]]
+    reads: dict[tuple[Resource, Unit], NDArray[np.int32]]
+
+
+def start_access(config: Config, memory_size: int) -> LastAccess:
+    """Nothing touched yet, for DRAM of `memory_size` bytes."""
+    sizes = {
+        Resource.INP: config.inp_depth,
+        Resource.WGT: config.wgt_depth,
+        Resource.ACC: config.acc_depth,
+        Resource.DRAM: memory_size // config.out_bytes + 1,
+    }
+    return LastAccess(
+        writes={item: np.full(size, -1, np.int32) for item, size in sizes.items()},
+        reads={
+            (item, unit): np.full(sizes[item], -1, np.int32)
+            for item, units in READERS.items()
+            for unit in units
+        },
+    )
+
+
+def conflicts(last: LastAccess, unit: Unit, touched: tuple[Access, ...]) -> Iterator[Conflict]:
+    """The latest conflicting instruction of each other unit, for each access of an instruction of `unit`."""
+    for item in touched:
+        writer = WRITERS[item.resource]
+        if item.write:
+            for reader in READERS[item.resource]:
+                yield from _latest(last.reads[item.resource, reader], "WAR", item, reader)
+        elif unit != writer:
+            yield from _latest(last.writes[item.resource], "RAW", item, writer)
+
+
+def _latest(indices: NDArray[np.int32], kind: str, item: Access, other: Unit) -> Iterator[Conflict]:
+    seen = indices[item.elements]
+    earlier = int(seen.max(initial=-1))
+    if earlier < 0:
+        return
+    place = int(seen.argmax())
+    start = item.elements.start + place if isinstance(item.elements, slice) else int(item.elements[place])
+    yield Conflict(kind=kind, resource=item.resource, element=start, unit=other, earlier=earlier)
+
+
+def record(last: LastAccess, unit: Unit, index: int, touched: tuple[Access, ...]) -> None:
+    """Note that instruction `index` of `unit` touched these elements."""
+    for item in touched:
+        if item.write:
+            last.writes[item.resource][item.elements] = index
+        elif unit != WRITERS[item.resource]:
+            last.reads[item.resource, unit][item.elements] = index
