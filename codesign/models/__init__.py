@@ -1,0 +1,5 @@
+"""The shipped models: ResNet-18, a small CNN and an MLP as quantized ONNX files, written by our own code."""
+
+from .build import FORMS, NAMES, build, sample_inputs, write
+
+__all__ = ["FORMS", "NAMES", "build", "sample_inputs", "write"]

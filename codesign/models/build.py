@@ -1,0 +1,98 @@
+"""Build a shipped model by name and form, and its sample inputs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from vdla.isa.errors import UserError
+
+from .calibrate import calibrate
+from .float_form import write_float
+from .layers import Network
+from .qdq_form import write_qdq
+from .qoperator_form import write_qoperator
+from .quantize import quantize
+from .samples import calibration_families, sample_images
+from .topologies import mlp, resnet18, small_cnn
+
+Name = Literal["resnet18", "small_cnn", "mlp"]
+Form = Literal["u8", "s8", "qop", "float"]
+
+NAMES: tuple[str, ...] = get_args(Name)
+FORMS: tuple[str, ...] = get_args(Form)
+
+# Calibration draws from a stream of its own, so that no user seed meets the images it saw.
+CALIBRATION_SEED = 2**32 - 1
+
+
+class UnknownModelError(UserError):
+    """A model name, form or size that does not exist."""
+
+
+def _topology(name: str) -> tuple[Callable[[int], Network], int]:
+    """Return the builder of a network and how many calibration inputs it gets."""
+    match name:
+        case "resnet18":
+            return resnet18, 8
+        case "small_cnn":
+            return small_cnn, 64
+        case "mlp":
+            return mlp, 256
+        case _:
+            raise UnknownModelError(f"no shipped model is called {name!r}; choose one of {', '.join(NAMES)}")
+
+
+def build(name: str, form: str = "u8", batch: int = 1, seed: int = 0) -> onnx.ModelProto:
+    """Return the model `name` in `form`, its batch axis fixed to `batch`; the same arguments give the same bytes.
+
+    Forms: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU kept), ``qop``
+    (QOperator, uint8) and ``float`` (float32, unquantized). The input ``input`` is float32 [batch, ...], the
+    output ``output`` float32 [batch, classes]. Raises `UserError` for an unknown name or form, a batch below 1
+    or a negative seed.
+    """
+    topology, count = _topology(name)
+    if form not in FORMS:
+        raise UnknownModelError(f"no form is called {form!r}; choose one of {', '.join(FORMS)}")
+    if batch < 1:
+        raise UnknownModelError(f"a batch of {batch} is impossible; choose 1 or more")
+    if seed < 0:
+        raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
+    network = topology(seed)
+    calibrated = calibrate(network, calibration_families(network, count, CALIBRATION_SEED), seed)
+    network = calibrated.network
+    match form:
+        case "u8":
+            return write_qdq(network, quantize(calibrated, unsigned=True), batch, form)
+        case "s8":
+            return write_qdq(network, quantize(calibrated, unsigned=False), batch, form)
+        case "qop":
+            return write_qoperator(network, quantize(calibrated, unsigned=True), batch)
+        case _:
+            return write_float(calibrated, batch)
+
+
+def write(path: str | Path, name: str, form: str = "u8", batch: int = 1, seed: int = 0) -> None:
+    """Write the model `name` to the ONNX file `path`; on failure no partial file is left behind.
+
+    Raises `UserError` as `build` does, or when the file cannot be written.
+    """
+    data = build(name, form, batch, seed).SerializeToString(deterministic=True)
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    try:
+        partial.write_bytes(data)
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UnknownModelError(f"cannot write {target}: {error.strerror}; choose a writable path") from error
+
+
+def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:
+    """Return `count` seeded inputs for the model `name`: float32 [count, *input shape], within [-3, 3]."""
+    topology, _ = _topology(name)
+    if seed < 0:
+        raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
+    return sample_images(topology(0), count, seed).astype(np.float32)

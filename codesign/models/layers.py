@@ -1,0 +1,99 @@
+"""A float network as a list of layers: what the topologies build and calibration and quantization read.
+
+Every layer writes one tensor named after the layer and names the tensors it reads. The network's input is the
+tensor ``input``. Batch normalization does not appear: it is folded into weights and biases.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64Array = NDArray[np.float64]
+
+INPUT = "input"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """2-D convolution, then ReLU if `relu`; `weight` is float64 [out, in, height, width], `bias` float64 [out]."""
+
+    name: str
+    data: str
+    weight: Float64Array
+    bias: Float64Array
+    stride: int = 1
+    padding: int = 0
+    relu: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dense:
+    """Matrix product over the flattened input, then ReLU if `relu`; `weight` is float64 [out, in]."""
+
+    name: str
+    data: str
+    weight: Float64Array
+    bias: Float64Array
+    relu: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxPool:
+    """Maximum over square windows; padding never wins."""
+
+    name: str
+    data: str
+    kernel: int
+    stride: int
+    padding: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragePool:
+    """Mean over square windows without padding."""
+
+    name: str
+    data: str
+    kernel: int
+    stride: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalAveragePool:
+    """Mean over all positions of a channel; the result is [batch, channels, 1, 1]."""
+
+    name: str
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Add:
+    """Sum of two tensors of one shape, then ReLU if `relu`."""
+
+    name: str
+    first: str
+    second: str
+    relu: bool = True
+
+
+Layer = Convolution | Dense | MaxPool | AveragePool | GlobalAveragePool | Add
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Layers in execution order, the shape of one input without its batch axis, and the number of classes."""
+
+    name: str
+    input_shape: tuple[int, ...]
+    classes: int
+    layers: tuple[Layer, ...]
+
+
+def count_parameters(network: Network) -> int:
+    """Return the number of weights and biases."""
+    return sum(
+        layer.weight.size + layer.bias.size
+        for layer in network.layers
+        if isinstance(layer, Convolution | Dense)
+    )

@@ -1,0 +1,75 @@
+"""An ONNX graph under construction, shared by the writers of every form."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import ArrayLike
+from onnx import TensorProto, helper, numpy_helper
+
+from .layers import INPUT, AveragePool, Convolution, MaxPool, Network
+
+OPSET = 17
+IR_VERSION = 8
+MICROSOFT = "com.microsoft"
+OUTPUT = "output"
+
+
+@dataclass(slots=True, kw_only=True)
+class OnnxGraph:
+    """Nodes and initializers in the order they were added."""
+
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
+
+    def constant(self, name: str, values: ArrayLike, dtype: type[np.generic]) -> str:
+        """Add the initializer `name` once; return the name."""
+        if name not in self.initializers:
+            self.initializers[name] = numpy_helper.from_array(np.asarray(values, dtype), name)
+        return name
+
+    def node(
+        self,
+        operator: str,
+        name: str,
+        inputs: Sequence[str],
+        output: str,
+        domain: str = "",
+        **attributes: Any,
+    ) -> str:
+        """Add a node with one output; return the output's name."""
+        self.nodes.append(
+            helper.make_node(operator, list(inputs), [output], name=name, domain=domain, **attributes)
+        )
+        return output
+
+
+def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, Any]:
+    """Return the ONNX attributes of a layer's window: kernel_shape, strides, and pads where it has any."""
+    if isinstance(layer, Convolution):
+        kernel = list(layer.weight.shape[2:])
+    else:
+        kernel = [layer.kernel, layer.kernel]
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [layer.stride] * 2}
+    if not isinstance(layer, AveragePool):
+        attributes["pads"] = [layer.padding] * 4
+    return attributes
+
+
+def finish(graph: OnnxGraph, network: Network, batch: int, form: str) -> onnx.ModelProto:
+    """Wrap the nodes into a checked model with float32 input ``input`` and output ``output``."""
+    proto = helper.make_graph(
+        graph.nodes,
+        f"{network.name}_{form}",
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [batch, *network.input_shape])],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [batch, network.classes])],
+        list(graph.initializers.values()),
+    )
+    opsets = [helper.make_opsetid("", OPSET)]
+    if any(node.domain == MICROSOFT for node in graph.nodes):
+        opsets.append(helper.make_opsetid(MICROSOFT, 1))
+    model = helper.make_model(proto, opset_imports=opsets, ir_version=IR_VERSION, producer_name="vdla")
+    onnx.checker.check_model(model)
+    return model

@@ -1,0 +1,101 @@
+"""The shipped networks with seeded He-normal weights; calibration normalizes them afterwards.
+
+ResNet-18 follows He et al., "Deep Residual Learning for Image Recognition" (2015), table 1, option B shortcuts,
+as commonly shipped (v1: the stride sits in a block's first 3x3 convolution).
+"""
+
+import numpy as np
+
+from .layers import (
+    INPUT,
+    Add,
+    AveragePool,
+    Convolution,
+    Dense,
+    GlobalAveragePool,
+    Layer,
+    MaxPool,
+    Network,
+)
+
+
+def _convolution(
+    rng: np.random.Generator,
+    name: str,
+    data: str,
+    channels: tuple[int, int],
+    kernel: int,
+    stride: int = 1,
+    relu: bool = True,
+) -> Convolution:
+    inputs, outputs = channels
+    deviation = np.sqrt(2.0 / (inputs * kernel * kernel))
+    return Convolution(
+        name=name,
+        data=data,
+        weight=rng.standard_normal((outputs, inputs, kernel, kernel)) * deviation,
+        bias=np.zeros(outputs),
+        stride=stride,
+        padding=kernel // 2,
+        relu=relu,
+    )
+
+
+def _dense(rng: np.random.Generator, name: str, data: str, inputs: int, outputs: int, relu: bool) -> Dense:
+    weight = rng.standard_normal((outputs, inputs)) * np.sqrt(2.0 / inputs)
+    return Dense(name=name, data=data, weight=weight, bias=np.zeros(outputs), relu=relu)
+
+
+def resnet18(seed: int) -> Network:
+    """ResNet-18 v1: 3x224x224 to 1000 classes, 20 convolutions and one dense layer."""
+    rng = np.random.default_rng(seed)
+    layers: list[Layer] = [
+        _convolution(rng, "conv1", INPUT, (3, 64), 7, stride=2),
+        MaxPool(name="maxpool", data="conv1", kernel=3, stride=2, padding=1),
+    ]
+    data, channels = "maxpool", 64
+    for stage, width in enumerate((64, 128, 256, 512), start=1):
+        for block in range(2):
+            prefix = f"layer{stage}.{block}"
+            stride = 2 if stage > 1 and block == 0 else 1
+            layers += [
+                _convolution(rng, f"{prefix}.conv1", data, (channels, width), 3, stride),
+                _convolution(rng, f"{prefix}.conv2", f"{prefix}.conv1", (width, width), 3, relu=False),
+            ]
+            shortcut = data
+            if stride == 2:
+                shortcut = f"{prefix}.downsample"
+                layers.append(_convolution(rng, shortcut, data, (channels, width), 1, stride, relu=False))
+            layers.append(Add(name=f"{prefix}.add", first=f"{prefix}.conv2", second=shortcut))
+            data, channels = f"{prefix}.add", width
+    layers += [
+        GlobalAveragePool(name="avgpool", data=data),
+        _dense(rng, "fc", "avgpool", 512, 1000, relu=False),
+    ]
+    return Network(name="resnet18", input_shape=(3, 224, 224), classes=1000, layers=tuple(layers))
+
+
+def small_cnn(seed: int) -> Network:
+    """Every operator of ResNet-18 plus an average pool, at sizes that are no multiple of a block: 3x32x32 to 20."""
+    rng = np.random.default_rng(seed)
+    layers: tuple[Layer, ...] = (
+        _convolution(rng, "conv1", INPUT, (3, 19), 5),
+        MaxPool(name="maxpool", data="conv1", kernel=3, stride=2, padding=1),
+        _convolution(rng, "conv2", "maxpool", (19, 33), 3),
+        _convolution(rng, "conv3", "conv2", (33, 33), 3, relu=False),
+        Add(name="add", first="conv3", second="conv2"),
+        _convolution(rng, "conv4", "add", (33, 40), 3, stride=2),
+        AveragePool(name="avgpool", data="conv4", kernel=2, stride=2),
+        _dense(rng, "fc", "avgpool", 40 * 4 * 4, 20, relu=False),
+    )
+    return Network(name="small_cnn", input_shape=(3, 32, 32), classes=20, layers=layers)
+
+
+def mlp(seed: int) -> Network:
+    """784-256-10 with one ReLU."""
+    rng = np.random.default_rng(seed)
+    layers: tuple[Layer, ...] = (
+        _dense(rng, "fc1", INPUT, 784, 256, relu=True),
+        _dense(rng, "fc2", "fc1", 256, 10, relu=False),
+    )
+    return Network(name="mlp", input_shape=(784,), classes=10, layers=layers)
