@@ -53,18 +53,37 @@ def atom_form(atom: Expr) -> LinearForm:
 
 def linear_form(expr: Expr, atom: Callable[[Expr], LinearForm] = atom_form) -> LinearForm:
     """The linear form of an int64 expression; `atom` says what becomes of variables and opaque parts."""
+    terms: dict[Expr, int] = {}
+    constant = _accumulate(expr, 1, terms, atom)
+    return LinearForm(terms, constant)
+
+
+def _accumulate(expr: Expr, factor: int, terms: dict[Expr, int], atom: Callable[[Expr], LinearForm]) -> int:
+    """Adds factor * expr to `terms`; returns the constant part."""
     match expr:
         case Const(value=value):
-            return LinearForm({}, int(value))
-        case Var():
-            return atom(expr)
+            return factor * int(value)
         case Binary(op="+", a=a, b=b):
-            return linear_form(a, atom).plus(linear_form(b, atom))
+            return _accumulate(a, factor, terms, atom) + _accumulate(b, factor, terms, atom)
         case Binary(op="-", a=a, b=b):
-            return linear_form(a, atom).plus(linear_form(b, atom), -1)
+            return _accumulate(a, factor, terms, atom) + _accumulate(b, -factor, terms, atom)
         case Binary(op="*", a=a, b=Const(value=value)) | Binary(op="*", a=Const(value=value), b=a):
-            return linear_form(a, atom).times(int(value))
-    return atom(expr)
+            return _accumulate(a, factor * int(value), terms, atom) if value else 0
+    if atom is atom_form:
+        _add_term(terms, expr, factor)
+        return 0
+    form = atom(expr)
+    for a, c in form.terms.items():
+        _add_term(terms, a, factor * c)
+    return factor * form.constant
+
+
+def _add_term(terms: dict[Expr, int], atom: Expr, coefficient: int) -> None:
+    total = terms.get(atom, 0) + coefficient
+    if total:
+        terms[atom] = total
+    else:
+        terms.pop(atom, None)
 
 
 def form_to_expr(form: LinearForm) -> Expr:

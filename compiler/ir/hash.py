@@ -129,6 +129,7 @@ def _serialize(node: Node, alpha: bool) -> list[object]:
                 for r in operands:
                     region(r)
                 optional(first)
+                optional(s.pad)
             case Commit():
                 out.append("commit")
             case Wait(pending=pending):

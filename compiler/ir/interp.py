@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from .printer import format_buffer, format_region, summarize
+from .regions import operand_access
 from .stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, Program, Reduce, Region, Seq, Stmt, Wait
 from .types import DType
 
@@ -60,7 +62,11 @@ def interpret(
             raise InterpretError(f"{format_buffer(parameter)} was given {given.dtype}{list(given.shape)}")
         data = np.array(given, order="C")
         machine.cells[parameter.name] = _Cell(data, np.zeros(data.shape, np.uint8) if poison else None)
-    machine.statement(program.body)()
+    run = machine.statement(program.body)
+    try:
+        run()
+    except ZeroDivisionError as error:
+        raise machine.fail("division by zero") from error
     if machine.open_group or machine.groups:
         names = [c.name for group in (*machine.groups, machine.open_group) for c in group]
         raise InterpretError(f"{program.name} ends before a wait for the copies {', '.join(names)}")
@@ -245,14 +251,20 @@ class _Machine:
         declaration = statement.declaration
         boxes = [self.box(operand) for operand in statement.operands]
         is_first = (lambda: False) if statement.first is None else self.expr(statement.first)
+        access = operand_access(declaration)
         # The body runs on a machine of its own, whose buffers are views into ours.
         inner = _Machine(functions=self.functions, poison=self.poison)
         body = inner.statement(declaration.body)
 
         def run() -> None:
             self.where = statement
-            for formal, operand, box in zip(declaration.parameters, statement.operands, boxes, strict=True):
-                data, state = self.view(operand, *box())
+            for formal, operand, box, (_, written) in zip(
+                declaration.parameters, statement.operands, boxes, access, strict=True
+            ):
+                if statement.pad is None or written:
+                    data, state = self.view(operand, *box())
+                else:
+                    data, state = self.padded_view(operand, statement.pad, *box())
                 if [n for n in data.shape if n != 1] != [n for n in formal.shape if n != 1]:
                     raise self.fail(
                         f"{format_region(operand)} has the wrong extents for {format_buffer(formal)}"
@@ -274,8 +286,7 @@ class _Machine:
         cell = self.at(buffer, position)
         if cell.state is not None and cell.state[position]:
             raise self.fail(_BLAME[int(cell.state[position])].format(f"{buffer.name}{list(position)}"))
-        value = cell.data[position]
-        return value if buffer.dtype is DType.FLOAT32 else value.item()
+        return cell.data[position] if buffer.dtype is DType.FLOAT32 else cell.data.item(*position)
 
     def write(self, buffer: Buffer, position: tuple[int, ...], value: Any) -> None:
         cell = self.at(buffer, position)
@@ -286,13 +297,12 @@ class _Machine:
         cell.data[position] = value
 
     def at(self, buffer: Buffer, position: tuple[int, ...]) -> _Cell:
-        # numpy would take a negative index from the end.
-        for i, size in zip(position, buffer.shape, strict=True):
-            if not 0 <= i < size:
-                raise self.fail(f"{buffer.name}{list(position)} is outside {format_buffer(buffer)}")
         cell = self.cells.get(buffer.name)
         if cell is None:
             raise self.fail(f"{format_buffer(buffer)} does not exist here")
+        # numpy would take a negative index from the end.
+        if len(position) != len(buffer.shape) or not all(map(_inside, position, buffer.shape)):
+            raise self.fail(f"{buffer.name}{list(position)} is outside {format_buffer(buffer)}")
         return cell
 
     def view(
@@ -304,6 +314,24 @@ class _Machine:
         cell = self.cells[region.buffer.name]
         box = tuple(slice(s, s + e) for s, e in zip(starts, extents, strict=True))
         return cell.data[box], None if cell.state is None else cell.state[box]
+
+    def padded_view(
+        self, region: Region, pad: Const, starts: tuple[int, ...], extents: tuple[int, ...]
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """A copy of a box that may leave its buffer, for reading only."""
+        cell = self.cells[region.buffer.name]
+        inside = tuple(
+            slice(min(max(s, 0), size), max(min(s + e, size), 0))
+            for s, e, size in zip(starts, extents, region.buffer.shape, strict=True)
+        )
+        filled = tuple(slice(i.start - s, i.stop - s) for i, s in zip(inside, starts, strict=True))
+        data = np.full(extents, pad.value, cell.data.dtype)
+        state = None if cell.state is None else np.zeros(extents, np.uint8)
+        if (origin := cell.data[inside]).size:
+            data[filled] = origin
+            if state is not None and cell.state is not None:
+                state[filled] = cell.state[inside]
+        return data, state
 
     def touch(self, cell: _Cell, box: tuple[slice, ...], buffer: Buffer) -> None:
         if cell.state is None:
@@ -328,15 +356,8 @@ class _Machine:
                 constant = np.float32(value) if dtype is DType.FLOAT32 else value
                 return lambda: constant
             case Var(name=name):
-                variables = self.variables
-
-                def run_var() -> Any:
-                    try:
-                        return variables[name]
-                    except KeyError:
-                        raise self.fail(f"variable {name} has no value") from None
-
-                return run_var
+                # Verified programs bind every variable, so a missing one is not worth a check in this hot path.
+                return partial(self.variables.__getitem__, name)
             case Binary(op=op, a=a, b=b):
                 x, y = self.expr(a), self.expr(b)
                 if op == "and":
@@ -344,14 +365,7 @@ class _Machine:
                 if op == "or":
                     return lambda: x() or y()
                 combine = _operation(op, dtype_of(a))
-
-                def run_binary() -> Any:
-                    try:
-                        return combine(x(), y())
-                    except ZeroDivisionError:
-                        raise self.fail("division by zero") from None
-
-                return run_binary
+                return lambda: combine(x(), y())
             case Load(buffer=buffer, indices=indices):
                 at = self.indices(indices)
                 return lambda: self.read(buffer, at())
@@ -370,12 +384,22 @@ class _Machine:
                 return lambda: convert(call(*[t(x()) for x, t in typed]))
 
 
+def _inside(index: int, size: int) -> bool:
+    return 0 <= index < size
+
+
 def _conversion(dtype: DType) -> Callable[[Any], Any]:
     if dtype is DType.FLOAT32:
         return np.float32
     if dtype is DType.BOOL:
         return bool
-    return lambda value: dtype.wrap(int(value))
+    low, high = dtype.limits
+
+    def wrapping(value: Any) -> int:
+        whole = int(value)
+        return whole if low <= whole <= high else dtype.wrap(whole)
+
+    return wrapping
 
 
 def _operation(op: str, dtype: DType) -> Callable[[Any, Any], Any]:

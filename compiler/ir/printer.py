@@ -84,7 +84,13 @@ def format_node(node: Node | IntrinsicDeclaration) -> str:
 
 def summarize(node: Node) -> str:
     """The first line of a statement or program, for messages."""
-    return next((line for line, _, _ in _lines(node)), "(nothing)").strip().rstrip(":")
+    match node:
+        case For(var=var, extent=extent, kind=kind):
+            # Without its body, which need not be printed to name a loop.
+            node = For(var=var, extent=extent, body=Seq(statements=()), kind=kind)
+        case Alloc(buffer=buffer):
+            return f"alloc {format_buffer(buffer)}"
+    return _lines(node)[0][0].strip().rstrip(":")
 
 
 def underline(node: Node, name: str) -> str:
@@ -151,6 +157,7 @@ def _lines(node: Node | IntrinsicDeclaration) -> list[tuple[str, str, int]]:
                 text = f"{name}: {declaration.name}({', '.join(map(format_region, operands))})" + _first(
                     first
                 )
+                text += "" if statement.pad is None else f" pad {statement.pad.value}"
                 text += "".join(f" {key}={value}" for key, value in attributes)
                 put(depth, text, name)
             case Commit():

@@ -52,6 +52,8 @@ def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = _NO_RANGES) -> tuple[
 
     None where that cannot be said (an index read from memory).
     """
+    if isinstance(expr, Const) or (isinstance(expr, Var) and expr.name not in over):
+        return expr, expr
     form = linear_form(expr)
     low, high = form.constant, form.constant
     terms: dict[Expr, int] = {}

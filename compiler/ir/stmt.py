@@ -84,7 +84,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """destination = source, element by element.
+    """destination = source, element by element; integers may widen on the way.
 
     The dimensions of both regions whose extent is not 1 correspond in order. Source elements outside the
     source buffer's shape read as `pad` (None: out of bounds is an error). An asynchronous copy belongs to
@@ -112,14 +112,16 @@ class IntrinsicDeclaration:
 class Intrinsic:
     """One use of a hardware operation: its declaration's body with `operands` for the formal buffers.
 
-    Operand extents that are not 1 correspond in order to the formal's dimensions that are not 1. `first` is
-    bound to FIRST (None: false). `attributes` are for emission only and have no meaning here.
+    Operand extents that are not 1 correspond in order to the formal's dimensions that are not 1. `first` is bound to
+    FIRST (None: false). Elements of operands that are only read and lie outside their buffer's shape read as `pad`
+    (None: out of bounds is an error). `attributes` are for emission only and have no meaning here.
     """
 
     name: str
     declaration: IntrinsicDeclaration
     operands: tuple[Region, ...]
     first: Expr | None = None
+    pad: Const | None = None
     attributes: tuple[tuple[str, int | float | str], ...] = ()
 
 

@@ -40,11 +40,7 @@ class DType(StrEnum):
         """Least and greatest value of an integer type or bool; TypeError for float32."""
         if self is DType.FLOAT32:
             raise TypeError("float32 has no integer limits")
-        if self is DType.BOOL:
-            return 0, 1
-        if self is DType.UINT8:
-            return 0, 255
-        return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return _LIMITS[self.value]
 
     def wrap(self, value: int) -> int:
         """`value` reduced to this integer type modulo 2**bits."""
@@ -55,3 +51,10 @@ class DType(StrEnum):
 
 
 _BITS = {"int8": 8, "uint8": 8, "int32": 32, "int64": 64, "float32": 32, "bool": 8}
+_LIMITS = {
+    "int8": (-(2**7), 2**7 - 1),
+    "uint8": (0, 2**8 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "bool": (0, 1),
+}

@@ -12,6 +12,7 @@ from .affine import LinearForm, linear_form
 from .bounds import Ranges, form_interval, loop_range
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from .printer import format_buffer, format_expr, format_region, summarize
+from .regions import operand_access
 from .simplify import provably_equal
 from .stmt import (
     LOOP_KINDS,
@@ -67,10 +68,10 @@ class _Verifier:
         self._declared: set[str] = set()
         self._loops: set[str] = set()
         self._checked: dict[str, IntrinsicDeclaration] = {}
-        self._where = ""
+        self._where: Stmt | None = None
 
     def fail(self, reason: str) -> VerifyError:
-        where = f"at `{self._where}`: " if self._where else ""
+        where = f"at `{summarize(self._where)}`: " if self._where is not None else ""
         return VerifyError(f"{self._program}: {where}{reason}")
 
     def declare(self, buffer: Buffer) -> None:
@@ -83,7 +84,7 @@ class _Verifier:
 
     def statement(self, statement: Stmt, ranges: Ranges, scalars: frozenset[str]) -> None:
         if not isinstance(statement, Seq):
-            self._where = summarize(statement)
+            self._where = statement
         match statement:
             case For(var=var, extent=extent, body=body, kind=kind):
                 if var.name in self._loops or var.name in ranges:
@@ -126,7 +127,7 @@ class _Verifier:
         destination, source, pad = copy.destination, copy.source, copy.pad
         self.region(destination, ranges, scalars, inside=True)
         self.region(source, ranges, scalars, inside=pad is None)
-        if destination.buffer.dtype is not source.buffer.dtype:
+        if not _widens(source.buffer.dtype, destination.buffer.dtype):
             raise self.fail(f"copies {source.buffer.dtype} to {destination.buffer.dtype}")
         if pad is not None and pad.dtype is not source.buffer.dtype:
             raise self.fail(f"pads {source.buffer.dtype} with a constant of type {pad.dtype}")
@@ -142,8 +143,10 @@ class _Verifier:
             self._checked[declaration.name] = declaration
         if len(call.operands) != len(declaration.parameters):
             raise self.fail(f"{len(call.operands)} operands for {len(declaration.parameters)} parameters")
-        for operand, formal in zip(call.operands, declaration.parameters, strict=True):
-            self.region(operand, ranges, scalars, inside=True)
+        access = operand_access(declaration) if call.pad is not None else ()
+        for position, (operand, formal) in enumerate(zip(call.operands, declaration.parameters, strict=True)):
+            padded = bool(access) and not access[position][1]
+            self.region(operand, ranges, scalars, inside=not padded)
             actual = operand.buffer
             if actual.dtype is not formal.dtype or actual.scope != formal.scope:
                 raise self.fail(
@@ -171,7 +174,7 @@ class _Verifier:
             if inside:
                 low = form_interval(linear_form(start), ranges)
                 end = form_interval(linear_form(start).plus(linear_form(extent)), ranges)
-                self.within(low.low, end.high, size, format_region(region), buffer)
+                self.within(low.low, end.high, size, region, buffer)
 
     def access(
         self, buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges, facts: Facts, scalars: frozenset[str]
@@ -185,12 +188,15 @@ class _Verifier:
             low = _lower_bound(form, ranges, facts)
             room = _lower_bound(form.times(-1).offset(size - 1), ranges, facts)
             end = None if room is None else size - room
-            self.within(low, end, size, f"index {format_expr(index)}", buffer)
+            self.within(low, end, size, index, buffer)
 
-    def within(self, low: int | None, end: int | None, size: int, what: str, buffer: Buffer) -> None:
+    def within(
+        self, low: int | None, end: int | None, size: int, what: Region | Expr, buffer: Buffer
+    ) -> None:
         if low is None or low < 0 or end is None or end > size:
+            text = format_region(what) if isinstance(what, Region) else f"index {format_expr(what)}"
             reach = f"{'-inf' if low is None else low} .. {'inf' if end is None else end - 1}"
-            raise self.fail(f"{what} may reach {reach}, outside 0 .. {size - 1} of {format_buffer(buffer)}")
+            raise self.fail(f"{text} may reach {reach}, outside 0 .. {size - 1} of {format_buffer(buffer)}")
 
     def visible(self, buffer: Buffer) -> None:
         if self._buffers.get(buffer.name) != buffer:
@@ -238,6 +244,16 @@ class _Verifier:
             case Call(arguments=arguments):
                 for argument in arguments:
                     self.expr(argument, ranges, facts, scalars)
+
+
+def _widens(source: DType, destination: DType) -> bool:
+    """Whether a copy may convert: to the same type, or to an integer type that holds every value."""
+    if source is destination:
+        return True
+    if not (source.is_integer and destination.is_integer):
+        return False
+    (low, high), (least, greatest) = source.limits, destination.limits
+    return least <= low and high <= greatest
 
 
 def wide(extents: Sequence[Expr]) -> list[Expr]:

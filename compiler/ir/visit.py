@@ -221,6 +221,7 @@ def map_expressions(statement: Stmt, rewrite: Rewrite) -> Stmt:
                 declaration=statement.declaration,
                 operands=new,
                 first=f,
+                pad=statement.pad,
                 attributes=statement.attributes,
             )
     return statement
@@ -313,6 +314,7 @@ def replace_buffers(node: N, buffers: Mapping[str, Buffer]) -> N:
                     declaration=statement.declaration,
                     operands=tuple(box(r) for r in regions),
                     first=statement.first,
+                    pad=statement.pad,
                     attributes=statement.attributes,
                 )
         return statement

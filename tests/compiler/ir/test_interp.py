@@ -224,6 +224,9 @@ def test_errors() -> None:
     unpadded = Copy(name="c", destination=whole(B), source=region(A, (1, 4)))
     with pytest.raises(InterpretError, match="there is no pad"):
         interpret(small(unpadded, A, B), {"A": ones})
+    divide = nest([(I, 4)], Assign(name="d", buffer=B, indices=(I,), value=A[I] // (A[I] - 1)))
+    with pytest.raises(InterpretError, match=r"at `d: .*division by zero \(i=0\)"):
+        interpret(small(divide, A, B), {"A": ones})
     early = Alloc(buffer=B, body=nest([(I, 4)], Assign(name="r", buffer=A, indices=(I,), value=B[I])))
     assert not interpret(small(early, A), {"A": ones})["A"].any()
     with pytest.raises(InterpretError, match=r"reads B\[0\] before anything was written"):

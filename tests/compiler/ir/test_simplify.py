@@ -75,6 +75,7 @@ def test_simplify_keeps_values_and_is_idempotent(expr: Expr, sizes: dict[str, in
     for at in points(sizes):
         assert evaluate(simple, at) == evaluate(expr, at), format_expr(simple)
     assert dtype_of(simple) is DType.INT64
+    assert simplify(simple, ranges) is simple
     free = simplify(expr)
     for at in points(dict.fromkeys("xyz", 3)):
         at = {name: 5 * v - 7 for name, v in at.items()}
