@@ -1,0 +1,257 @@
+"""Assembler text: one line an instruction, zero fields left out; every 128-bit word has a text and back.
+
+    LOAD.INP sram_base=0 dram_base=256 y_size=4 x_size=14 x_stride=14 push_next
+    CONFIG BASE acc_base=128 inp_base=12
+    GEMM uop_bgn=0 uop_end=36 iter_out=14 iter_in=1 dst_factor_out=1 overwrite=1 pop_prev push_next
+    ALU uop_end=1 iter_out=64 iter_in=1 alu_opcode=SHR use_imm=1 imm=7
+
+Values are decimal or 0x hexadecimal; float fields of registers are float literals, or 0x followed by their bits.
+Token flags are bare words. Words that are no instruction, or have unused bits set, are `.word` and 32
+hexadecimal digits. `#` begins a comment.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .config import Config
+from .errors import EncodingError
+from .layout import (
+    FLAGS,
+    REGISTERS,
+    AluOpcode,
+    Field,
+    Format,
+    Register,
+    Unit,
+    formats,
+    pack_fields,
+    register,
+    unpack_fields,
+    uop_fields,
+)
+
+FLOAT_FIELDS = ("ratio_self", "ratio_operand", "offset")
+"""Register fields that hold the bits of a float32."""
+
+_FIXED = ("opcode", "memory_type")
+_WORD = (1 << 64) - 1
+
+
+@lru_cache(maxsize=64)
+def _table(config: Config) -> dict[tuple[int, int], Format]:
+    """The format for each (bits 0..2, bits 7..9) that is an instruction."""
+    table = {}
+    for item in formats(config).values():
+        kinds = range(8) if item.memory_type is None else (item.memory_type,)
+        table.update({(int(item.opcode), int(kind)): item for kind in kinds})
+    return table
+
+
+def format_of(config: Config, low: int) -> Format | None:
+    """The format of the instruction whose low word is `low`, or None if there is none."""
+    return _table(config).get((low & 7, low >> 7 & 7))
+
+
+@lru_cache(maxsize=256)
+def used_bits(fields: tuple[Field, ...]) -> int:
+    """The mask of all bits that belong to one of `fields`."""
+    mask = 0
+    for item in fields:
+        mask |= ((1 << item.width) - 1) << item.low
+    return mask
+
+
+def register_at(unit: int, index: int) -> Register | None:
+    """The configuration register number `index` of `unit`, or None."""
+    return next((item for item in REGISTERS if (item.unit, item.index) == (unit, index)), None)
+
+
+# --- to text --------------------------------------------------------------------------------------------
+
+
+def _float_text(bits: int) -> str:
+    value = np.uint32(bits).view(np.float32)
+    text = str(value)
+    if np.isfinite(value) and np.float32(float(text)).view(np.uint32) == bits:
+        return text
+    return f"0x{bits:08x}"
+
+
+def _assignments(fields: tuple[Field, ...], values: dict[str, int]) -> list[str]:
+    parts = []
+    for item in fields:
+        value = values[item.name]
+        if item.name in _FIXED or item.name in FLAGS or value == 0:
+            continue
+        if item.name in FLOAT_FIELDS:
+            parts.append(f"{item.name}={_float_text(value)}")
+        elif item.name == "alu_opcode" and value in tuple(AluOpcode):
+            parts.append(f"{item.name}={AluOpcode(value).name}")
+        else:
+            parts.append(f"{item.name}={value}")
+    return parts
+
+
+def instruction_text(config: Config, low: int, high: int) -> str:
+    """The assembler line of one instruction given as two 64-bit words; never fails."""
+    word = low | high << 64
+    layout = format_of(config, low)
+    if layout is None or word & ~used_bits(layout.fields):
+        return f".word {word:032x}"
+    values = unpack_fields(layout.fields, word)
+    parts = [layout.name]
+    target = register_at(values["unit"], values["register"]) if layout.name == "CONFIG" else None
+    if target is not None and not values["value"] & ~used_bits(target.fields):
+        parts.append(target.name)
+        parts += _assignments(target.fields, unpack_fields(target.fields, values["value"]))
+    else:
+        parts += _assignments(layout.fields, values)
+    return " ".join(parts + [flag for flag in FLAGS if values[flag]])
+
+
+def disassemble(instructions: NDArray[np.uint64], config: Config) -> str:
+    """The text of (n, 2) uint64 `instructions`, a line each; `assemble` gives back the same words."""
+    return "".join(f"{instruction_text(config, low, high)}\n" for low, high in instructions.tolist())
+
+
+# --- from text ------------------------------------------------------------------------------------------
+
+
+def _integer(name: str, text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise EncodingError(f"{name}={text}: expected a decimal or 0x hexadecimal integer") from None
+
+
+def _value(name: str, text: str) -> int:
+    if name in FLOAT_FIELDS and not text.startswith("0x"):
+        try:
+            with np.errstate(over="ignore"):
+                return int(np.float32(float(text)).view(np.uint32))
+        except ValueError:
+            raise EncodingError(f"{name}={text}: expected a float literal, or 0x and its 32 bits") from None
+    if name == "alu_opcode" and not text[:1].isdigit():
+        if text not in AluOpcode.__members__:
+            raise EncodingError(
+                f"{name}={text}: expected one of {', '.join(AluOpcode.__members__)} or a number"
+            )
+        return int(AluOpcode[text])
+    return _integer(name, text)
+
+
+def _parse(words: list[str], where: str, allowed: tuple[str, ...], flags: tuple[str, ...]) -> dict[str, int]:
+    """Field values of `name=value` words and bare flags, each at most once."""
+    values: dict[str, int] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals and name in flags:
+            value = 1
+        elif not equals:
+            what = (
+                f"allowed are the flags {', '.join(flags)} and name=value" if flags else "expected name=value"
+            )
+            raise EncodingError(f"{where}: {word!r} is not understood; {what}")
+        elif name not in allowed:
+            raise EncodingError(f"{where} has no field {name!r}; it has {', '.join(allowed)}")
+        else:
+            value = _value(name, text)
+        if name in values:
+            raise EncodingError(f"{where}: {name} is given twice")
+        values[name] = value
+    return values
+
+
+def _line(words: list[str], config: Config) -> int:
+    """The 128-bit word of one line, split into words."""
+    name = words[0]
+    if name == ".word":
+        digits = words[1] if len(words) == 2 else ""
+        if len(digits) != 32 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+            raise EncodingError(".word: expected 32 hexadecimal digits, the most significant first")
+        return int(digits, 16)
+    layout = formats(config).get(name)
+    if layout is None:
+        raise EncodingError(f"no instruction {name!r}; there are {', '.join(formats(config))}")
+    allowed = tuple(item.name for item in layout.fields if item.name not in _FIXED and item.name not in FLAGS)
+    fixed = {"opcode": int(layout.opcode)}
+    if layout.memory_type is not None:
+        fixed["memory_type"] = int(layout.memory_type)
+    if name == "CONFIG" and len(words) > 1 and "=" not in words[1] and words[1] not in FLAGS:
+        target = register(words[1])
+        names = tuple(item.name for item in target.fields)
+        values = _parse(words[2:], f"CONFIG {target.name}", names, FLAGS)
+        fixed |= {flag: 1 for flag in FLAGS if values.pop(flag, 0)}
+        value = pack_fields(f"CONFIG {target.name}", target.fields, values)
+        fixed |= {"unit": int(target.unit), "register": target.index, "value": value}
+        return pack_fields(name, layout.fields, fixed)
+    return pack_fields(name, layout.fields, _parse(words[1:], name, allowed, FLAGS) | fixed)
+
+
+def assemble_line(line: str, config: Config) -> tuple[int, int]:
+    """The two 64-bit words of one line of text. Raises EncodingError naming field and what is allowed."""
+    words = line.partition("#")[0].split()
+    if not words:
+        raise EncodingError("the line holds no instruction")
+    word = _line(words, config)
+    return word & _WORD, word >> 64
+
+
+def assemble(text: str, config: Config, where: str = "assembly") -> NDArray[np.uint64]:
+    """(n, 2) uint64 instructions of `text`. Raises EncodingError naming `where`, line, field and what is allowed."""
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.partition("#")[0].strip():
+            continue
+        try:
+            rows.append(assemble_line(line, config))
+        except EncodingError as error:
+            raise EncodingError(f"{where}:{number}: {error}") from None
+    return np.array(rows, dtype=np.uint64).reshape(-1, 2)
+
+
+# --- micro-ops ------------------------------------------------------------------------------------------
+
+
+def disassemble_uops(words: NDArray[np.uint32], config: Config) -> str:
+    """The text of uint32 micro-ops, a line each: `UOP dst=3 src=1 wgt=0`, all fields given."""
+    fields = uop_fields(config)
+    lines = []
+    for word in words.tolist():
+        if word & ~used_bits(fields):
+            lines.append(f".word {word:08x}\n")
+        else:
+            parts = " ".join(f"{name}={value}" for name, value in unpack_fields(fields, word).items())
+            lines.append(f"UOP {parts}\n")
+    return "".join(lines)
+
+
+def assemble_uops(text: str, config: Config, where: str = "micro-ops") -> NDArray[np.uint32]:
+    """uint32 micro-ops of `text`. Raises EncodingError naming `where`, line, field and what is allowed."""
+    fields = uop_fields(config)
+    result = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        try:
+            match words:
+                case []:
+                    continue
+                case [".word", digits]:
+                    result.append(_integer(".word", f"0x{digits}") & 0xFFFFFFFF)
+                case ["UOP", *rest]:
+                    values = _parse(rest, "UOP", tuple(item.name for item in fields), ())
+                    result.append(pack_fields("UOP", fields, values))
+                case _:
+                    raise EncodingError(f"{words[0]!r} is no micro-op; expected UOP dst=.. src=.. wgt=..")
+        except EncodingError as error:
+            raise EncodingError(f"{where}:{number}: {error}") from None
+    return np.array(result, dtype=np.uint32)
+
+
+def unit_name(unit: int) -> str:
+    """The unit's name as messages and text use it: load, compute or store."""
+    return Unit(unit).name.lower()
