@@ -24,7 +24,7 @@ def built(name: str, form: str) -> bytes:
 
 def session(data: bytes, optimize: bool = True, save: str | None = None):
     options = ort.SessionOptions()
-    options.intra_op_num_threads = 2
+    options.intra_op_num_threads = 1  # two spin against whatever else runs
     options.log_severity_level = 3
     if not optimize:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
