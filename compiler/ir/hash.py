@@ -129,7 +129,9 @@ def _serialize(node: Node, alpha: bool) -> list[object]:
                 for r in operands:
                     region(r)
                 optional(first)
-                optional(s.pad)
+                if s.pad is not None:
+                    out.append("pad")
+                    expr(s.pad)
             case Commit():
                 out.append("commit")
             case Wait(pending=pending):

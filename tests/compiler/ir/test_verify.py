@@ -98,7 +98,7 @@ BAD = [
         Copy(name="c", destination=region(A, (1, 8)), source=whole(B), pad=Const(0, I32)),
         "A[1:9] may reach 1 .. 8, outside 0 .. 7 of A",
     ),
-    (Copy(name="c", destination=whole(A), source=whole(N)), "copies int8 to int32"),
+    (Copy(name="c", destination=whole(N), source=whole(A)), "copies int32 to int8"),
     (Copy(name="c", destination=whole(A), source=whole(B), pad=Const(0, I8)), "with a constant of type int8"),
     (
         Copy(name="c", destination=region(A, (0, 4)), source=region(B, (0, 5))),

@@ -1,0 +1,1 @@
+"""What can be compiled for: each target is a value with its memories, intrinsics and pipeline."""

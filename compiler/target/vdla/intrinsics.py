@@ -1,0 +1,70 @@
+"""The accelerator's operations as bodies in the loop IR: what tensorization matches and the interpreter runs."""
+
+from __future__ import annotations
+
+from vdla.isa.config import Config
+
+from ...ir.expr import FIRST, Buffer, Var, all_of, cast, equal
+from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
+from ...ir.types import DType
+from ...te.blocks import Blocks, Pair
+from ...te.ops.patch_conv2d import patch_declaration
+from ...te.post import PoolOperator, Post, Views, post_point
+
+
+def gemm(config: Config) -> IntrinsicDeclaration:
+    """acc int32[B, co] += inp int8[B, ci] times the transpose of wgt int8[co, ci], or = where FIRST holds."""
+    b_size, ci, co = config.batch, config.block_in, config.block_out
+    acc = Buffer(name="acc", shape=(b_size, co), dtype=DType.INT32, scope="acc")
+    inp = Buffer(name="inp", shape=(b_size, ci), dtype=DType.INT8, scope="inp")
+    wgt = Buffer(name="wgt", shape=(co, ci), dtype=DType.INT8, scope="wgt")
+    b, j, k = Var("b"), Var("j"), Var("k")
+    product = cast(inp[b, k], DType.INT32) * cast(wgt[j, k], DType.INT32)
+    reduce = Reduce(
+        name="gemm", op="add", buffer=acc, indices=(b, j), value=product, first=all_of(FIRST, equal(k, 0))
+    )
+    body = nest([(b, b_size), (j, co), (k, ci)], reduce)
+    return IntrinsicDeclaration(name="gemm", parameters=(acc, inp, wgt), body=body)
+
+
+def depthwise(config: Config) -> IntrinsicDeclaration:
+    """acc int32[B, co] += inp int8[B, ci] * wgt int8[ci], lane by lane, or = where FIRST holds; ci equals co."""
+    b_size, lanes = config.batch, config.block_out
+    acc = Buffer(name="acc", shape=(b_size, lanes), dtype=DType.INT32, scope="acc")
+    inp = Buffer(name="inp", shape=(b_size, lanes), dtype=DType.INT8, scope="inp")
+    wgt = Buffer(name="wgt", shape=(lanes,), dtype=DType.INT8, scope="wgt")
+    b, j = Var("b"), Var("j")
+    product = cast(inp[b, j], DType.INT32) * cast(wgt[j,], DType.INT32)
+    reduce = Reduce(name="depthwise", op="add", buffer=acc, indices=(b, j), value=product, first=FIRST)
+    body = nest([(b, b_size), (j, lanes)], reduce)
+    return IntrinsicDeclaration(name="depthwise", parameters=(acc, inp, wgt), body=body)
+
+
+def post(
+    config: Config, constants: Post, window: Pair = (1, 1), pool: PoolOperator = "max"
+) -> IntrinsicDeclaration:
+    """One vector of STORE.POST: out int8[B, co] from acc, par int32[2, co] and, where combined, operand int8[B, co].
+
+    acc is int32[B, co], or int32[rows, columns, B, co] for a `window` of more than one position, of which `pool` says
+    whether the maximum or the sum is taken.
+    """
+    lanes = (config.batch, config.block_out)
+    wide = window != (1, 1)
+    out = Buffer(name="out", shape=lanes, dtype=DType.INT8)
+    acc = Buffer(name="acc", shape=(*window, *lanes) if wide else lanes, dtype=DType.INT32, scope="acc")
+    par = Buffer(name="par", shape=(2, lanes[1]), dtype=DType.INT32, scope="par")
+    operand = Buffer(name="operand", shape=lanes, dtype=DType.INT8) if constants.has_operand else None
+    views = Views(
+        out=lambda b, j: out[b, j],
+        accumulator=(lambda r, c, b, j: acc[r, c, b, j]) if wide else (lambda r, c, b, j: acc[b, j]),
+        parameter=lambda row, j: par[row, j],
+        operand=None if operand is None else lambda b, j: operand[b, j],
+    )
+    body = post_point(Blocks.of(config), views, constants, window, pool)
+    parameters = (out, acc, par) if operand is None else (out, acc, par, operand)
+    return IntrinsicDeclaration(name="post", parameters=parameters, body=body)
+
+
+def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
+    """One patch of LOAD.PATCH; see `patch_declaration`."""
+    return patch_declaration(Blocks.of(config), rows, run)

@@ -1,0 +1,58 @@
+"""The blocked layout that all operators share, and window geometry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vdla.isa.config import Config
+
+Pair = tuple[int, int]
+Pads = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocks:
+    """Vector sizes of the accelerator: activations are [ceil(N / batch), ceil(C / block), H, W, batch, block]."""
+
+    batch: int
+    block_in: int
+    block_out: int
+
+    @staticmethod
+    def of(config: Config) -> Blocks:
+        """The blocks of a configuration."""
+        return Blocks(batch=config.batch, block_in=config.block_in, block_out=config.block_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A sliding window: `kernel`, `strides` and `dilations` are (rows, columns), `pads` (top, left, bottom, right)."""
+
+    kernel: Pair
+    strides: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    dilations: Pair = (1, 1)
+
+    def outputs(self, height: int, width: int) -> Pair:
+        """Output rows and columns on an input of `height` x `width`; ValueError if the window does not fit."""
+        top, left, bottom, right = self.pads
+        padded = (height + top + bottom, width + left + right)
+        sizes: list[int] = []
+        for size, kernel, stride, dilation in zip(
+            padded, self.kernel, self.strides, self.dilations, strict=True
+        ):
+            span = (kernel - 1) * dilation + 1
+            if size < span:
+                raise ValueError(f"a window of {span} does not fit into {size} padded positions")
+            sizes.append((size - span) // stride + 1)
+        return sizes[0], sizes[1]
+
+    def padded(self, height: int, width: int) -> Pair:
+        """Rows and columns of the input with its pads."""
+        top, left, bottom, right = self.pads
+        return height + top + bottom, width + left + right
+
+
+def ceil_div(a: int, b: int) -> int:
+    """a / b rounded up."""
+    return -(-a // b)

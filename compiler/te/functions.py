@@ -1,0 +1,109 @@
+"""What the scalar functions of the operators mean, for the interpreter: thin wraps of `vdla.isa.arithmetic`.
+
+All take numpy arrays or scalars that broadcast against each other and give int8 (`float32_from_bits`: float32).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from vdla.isa import arithmetic
+
+
+def float32_from_bits(bits: ArrayLike) -> NDArray[np.float32]:
+    """The float32 values whose bits are those of an int32 array."""
+    return np.asarray(bits, np.int32).view(np.float32)
+
+
+def requantize(
+    total: ArrayLike, scale: ArrayLike, zero_point: ArrayLike, low: ArrayLike, high: ArrayLike
+) -> NDArray[np.int8]:
+    """Stage A of the store pipeline on int32 sums with their bias."""
+    return arithmetic.requantize(
+        np.asarray(total, np.int32), scale, zero_point, int(_one(low)), int(_one(high))
+    )
+
+
+def rescale(
+    value: ArrayLike,
+    zero_point_in: ArrayLike,
+    ratio: ArrayLike,
+    zero_point: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+) -> NDArray[np.int8]:
+    """Stage B without operand on int8 values."""
+    return arithmetic.rescale(
+        np.asarray(value, np.int8),
+        int(_one(zero_point_in)),
+        _one(ratio),
+        int(_one(zero_point)),
+        int(_one(low)),
+        int(_one(high)),
+    )
+
+
+def combine_add(
+    first: ArrayLike,
+    second: ArrayLike,
+    ratio_first: ArrayLike,
+    ratio_second: ArrayLike,
+    offset: ArrayLike,
+    unsigned: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+) -> NDArray[np.int8]:
+    """Stage B, addition of two int8 tensors in the order of the model's inputs."""
+    constants = arithmetic.AddConstants(
+        ratio_a=np.float32(_one(ratio_first)),
+        ratio_b=np.float32(_one(ratio_second)),
+        offset=np.float32(_one(offset)),
+        unsigned=bool(_one(unsigned)),
+    )
+    a, b = np.asarray(first, np.int8), np.asarray(second, np.int8)
+    return arithmetic.combine_add(a, b, constants, int(_one(low)), int(_one(high)))
+
+
+def combine_multiply(
+    first: ArrayLike,
+    second: ArrayLike,
+    zero_point_first: ArrayLike,
+    zero_point_second: ArrayLike,
+    ratio: ArrayLike,
+    zero_point: ArrayLike,
+    unsigned: ArrayLike,
+    low: ArrayLike,
+    high: ArrayLike,
+) -> NDArray[np.int8]:
+    """Stage B, product of two int8 tensors in the order of the model's inputs."""
+    return arithmetic.combine_multiply(
+        np.asarray(first, np.int8),
+        np.asarray(second, np.int8),
+        int(_one(zero_point_first)),
+        int(_one(zero_point_second)),
+        _one(ratio),
+        int(_one(zero_point)),
+        bool(_one(unsigned)),
+        int(_one(low)),
+        int(_one(high)),
+    )
+
+
+def _one(value: ArrayLike) -> Any:
+    """The single value of a constant that the interpreter may have broadcast."""
+    return np.asarray(value).flat[0]
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "float32_from_bits": float32_from_bits,
+        "requantize": requantize,
+        "rescale": rescale,
+        "combine_add": combine_add,
+        "combine_multiply": combine_multiply,
+    }
+)

@@ -1,0 +1,55 @@
+"""What the operators have in common: buffers of the blocked layout, and the loops of the post-processing."""
+
+from __future__ import annotations
+
+from ...ir.expr import Buffer, Expr, Var
+from ...ir.stmt import Stmt, nest
+from ...ir.types import DType
+from ..blocks import Blocks, Pair
+from ..post import PoolOperator, Post, Views, post_point
+
+
+def activation(name: str, shape: tuple[int, int, int, int], lanes: Pair, dtype: DType = DType.INT8) -> Buffer:
+    """A tensor of (batch blocks, channel blocks, rows, columns) vectors of `lanes` = (batch, channels)."""
+    return Buffer(name=name, shape=(*shape, *lanes), dtype=dtype)
+
+
+def output_buffers(
+    blocks: Blocks, shape: tuple[int, int, int, int], post: Post
+) -> tuple[Buffer, Buffer, Buffer | None]:
+    """The parameters P int32[OB, 2, co] and Y int8[shape, B, co], and R like Y where the combination has an operand."""
+    lanes = (blocks.batch, blocks.block_out)
+    parameters = Buffer(name="P", shape=(shape[1], 2, blocks.block_out), dtype=DType.INT32)
+    operand = activation("R", shape, lanes) if post.has_operand else None
+    return parameters, activation("Y", shape, lanes), operand
+
+
+def post_nest(
+    blocks: Blocks,
+    accumulator: Buffer,
+    buffers: tuple[Buffer, Buffer, Buffer | None],
+    post: Post,
+    window: Pair = (1, 1),
+    strides: Pair = (1, 1),
+    pool: PoolOperator = "max",
+) -> Stmt:
+    """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0]."""
+    parameters, out, operand = buffers
+    n, o, y, x = Var("n"), Var("o"), Var("y"), Var("x")
+
+    def at(buffer: Buffer, b: Expr, j: Expr):
+        return buffer[n, o, y, x, b, j]
+
+    views = Views(
+        out=lambda b, j: at(out, b, j),
+        accumulator=lambda r, c, b, j: accumulator[n, o, y * strides[0] + r, x * strides[1] + c, b, j],
+        parameter=lambda row, j: parameters[o, row, j],
+        operand=None if operand is None else lambda b, j: at(operand, b, j),
+    )
+    point = post_point(blocks, views, post, window, pool)
+    return nest(list(zip((n, o, y, x), out.shape[:4], strict=True)), point)
+
+
+def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:
+    """The buffers that are there."""
+    return tuple(b for b in buffers if b is not None)

@@ -1,0 +1,106 @@
+"""Operators without weights: pools and element-wise combinations, straight from activations to the store pipeline."""
+
+from __future__ import annotations
+
+from ...ir.expr import Const
+from ...ir.stmt import Alloc, Copy, Program, region, seq, whole
+from ...ir.types import DType
+from ..blocks import Blocks, Window, ceil_div
+from ..post import PoolOperator, Post
+from .common import activation, output_buffers, parameters_of, post_nest
+
+
+def max_pool(
+    *,
+    blocks: Blocks,
+    batch: int,
+    channels: int,
+    height: int,
+    width: int,
+    window: Window,
+    post: Post,
+    name: str = "max_pool",
+) -> Program:
+    """Y = post(bias + maximum over the window of X); positions outside X read as -128 and so never win.
+
+    Parameters X int8[NB, CB, H, W, B, co], P int32[CB, 2, co], R where `post` has an operand and
+    Y int8[NB, CB, OH, OW, B, co], as for `conv2d`. Intermediate: `acc` int32, X widened and padded (statement "pad").
+    ValueError for dilations, differing blocks, or a window that does not fit.
+    """
+    sizes = (batch, channels, height, width)
+    return _widened(name, blocks, sizes, window, pad_value=-128, post=post, pool="max")
+
+
+def average_pool(
+    *,
+    blocks: Blocks,
+    batch: int,
+    channels: int,
+    height: int,
+    width: int,
+    window: Window,
+    pad_value: int,
+    post: Post,
+    name: str = "average_pool",
+) -> Program:
+    """Y = post(bias + sum over the window of X), positions outside X reading as `pad_value`; else as `max_pool`.
+
+    The average itself is in P: bias -(window size) * zero point, scale with the divisor.
+    """
+    sizes = (batch, channels, height, width)
+    return _widened(name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add")
+
+
+def elementwise(
+    *,
+    blocks: Blocks,
+    batch: int,
+    channels: int,
+    height: int,
+    width: int,
+    post: Post,
+    name: str = "elementwise",
+) -> Program:
+    """Y = post(bias + X), where `post` has a combination; buffers as of `max_pool`.
+
+    With bias 0, scale 1 and stage A's zero point 0, stage A hands X on unchanged.
+    """
+    sizes = (batch, channels, height, width)
+    return _widened(name, blocks, sizes, Window(kernel=(1, 1)), pad_value=0, post=post, pool="max")
+
+
+def _widened(
+    name: str,
+    blocks: Blocks,
+    sizes: tuple[int, int, int, int],
+    window: Window,
+    *,
+    pad_value: int,
+    post: Post,
+    pool: PoolOperator,
+) -> Program:
+    batch, channels, height, width = sizes
+    if blocks.block_in != blocks.block_out:
+        raise ValueError("an operator without weights needs block_in equal to block_out")
+    if window.dilations != (1, 1):
+        raise ValueError("the store unit's windows have no dilations")
+    b_size, lanes = blocks.batch, blocks.block_out
+    nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)
+    top, left, _, _ = window.pads
+    rows, columns = window.padded(height, width)
+    x_in = activation("X", (nb, cb, height, width), (b_size, lanes))
+    acc = activation("acc", (nb, cb, rows, columns), (b_size, lanes), DType.INT32)
+    pad = Copy(
+        name="pad",
+        destination=whole(acc),
+        source=region(x_in, (0, nb), (0, cb), (-top, rows), (-left, columns), (0, b_size), (0, lanes)),
+        pad=Const(pad_value, DType.INT8),
+    )
+    outputs = output_buffers(blocks, (nb, cb, *window.outputs(height, width)), post)
+    parameters, out, operand = outputs
+    finish = post_nest(blocks, acc, outputs, post, window=window.kernel, strides=window.strides, pool=pool)
+    return Program(
+        name=name,
+        parameters=parameters_of(x_in, parameters, operand, out),
+        body=Alloc(buffer=acc, body=seq(pad, finish)),
+    )

@@ -1,0 +1,158 @@
+"""The post-processing of accumulators, built once for the operators and for the hardware's declaration of it.
+
+Both sides call `post_point`, so that tensorization compares equal trees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ..ir.expr import Buffer, Call, Const, Expr, Load, Var, all_of, equal
+from ..ir.stmt import Alloc, Assign, Reduce, Stmt, nest, seq
+from ..ir.types import DType
+from .blocks import Blocks, Pair
+
+PoolOperator = Literal["max", "add"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """Stage B on the int8 result q ("self") of stage A, and, but for rescale, a second int8 tensor.
+
+    add       combine_add(first, second, ratio_first, ratio_second, offset, unsigned, low, high)
+    multiply  combine_multiply(first, second, zero_point_first, zero_point_second, ratio_self, zero_point, unsigned,
+              low, high)
+    rescale   rescale(q, zero_point_self, ratio_self, zero_point, low, high)
+
+    of `vdla.isa.arithmetic`; q is the first operand, with `swap` the second. Zero points, `low` and `high` are in the
+    stored int8 domain; ratios and offset are float32.
+    """
+
+    kind: Literal["add", "multiply", "rescale"]
+    ratio_self: float
+    ratio_operand: float = 0.0
+    offset: float = 0.0
+    zero_point_self: int = 0
+    zero_point_operand: int = 0
+    zero_point: int = 0
+    unsigned: bool = False
+    swap: bool = False
+    low: int = -128
+    high: int = 127
+
+    @property
+    def has_operand(self) -> bool:
+        """Whether a second tensor is read."""
+        return self.kind != "rescale"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post:
+    """Constants of the store pipeline: stage A's zero point and limits, and stage B where present."""
+
+    zero_point: int = 0
+    low: int = -128
+    high: int = 127
+    combination: Combination | None = None
+
+    @property
+    def has_operand(self) -> bool:
+        """Whether a second tensor is read."""
+        return self.combination is not None and self.combination.has_operand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Views:
+    """Where one output vector's accelerator operands lie: element accessors over the lanes (b, j).
+
+    `accumulator` takes (row, column, b, j) of the window; `parameter` (0 bias | 1 scale bits, j).
+    """
+
+    out: Callable[[Expr, Expr], Load]
+    accumulator: Callable[[Expr, Expr, Expr, Expr], Load]
+    parameter: Callable[[Expr, Expr], Load]
+    operand: Callable[[Expr, Expr], Load] | None
+
+
+def post_value(total: Expr, scale_bits: Expr, operand: Expr | None, post: Post) -> Expr:
+    """The int8 output for an int32 sum with its bias, the int32 bits of its float32 scale, and the operand."""
+    scale = Call("float32_from_bits", (scale_bits,), DType.FLOAT32)
+    stage_a = (total, scale, _int8(post.zero_point), _int8(post.low), _int8(post.high))
+    q = Call("requantize", stage_a, DType.INT8)
+    c = post.combination
+    if c is None:
+        return q
+    limits = (_int8(c.low), _int8(c.high))
+    if c.kind == "rescale":
+        arguments = (q, _int8(c.zero_point_self), _float(c.ratio_self), _int8(c.zero_point), *limits)
+        return Call("rescale", arguments, DType.INT8)
+    if operand is None:
+        raise ValueError(f"a combination of kind {c.kind} needs an operand")
+    own = (q, c.ratio_self, c.zero_point_self)
+    other = (operand, c.ratio_operand, c.zero_point_operand)
+    (a, ratio_a, zero_a), (b, ratio_b, zero_b) = (other, own) if c.swap else (own, other)
+    unsigned = Const(c.unsigned, DType.BOOL)
+    if c.kind == "add":
+        arguments = (a, b, _float(ratio_a), _float(ratio_b), _float(c.offset), unsigned, *limits)
+        return Call("combine_add", arguments, DType.INT8)
+    arguments = (
+        a,
+        b,
+        _int8(zero_a),
+        _int8(zero_b),
+        _float(c.ratio_self),
+        _int8(c.zero_point),
+        unsigned,
+        *limits,
+    )
+    return Call("combine_multiply", arguments, DType.INT8)
+
+
+def post_point(
+    blocks: Blocks, views: Views, post: Post, window: Pair = (1, 1), pool: PoolOperator = "max"
+) -> Stmt:
+    """One output vector: loops b, j around the Assign "post".
+
+    With a window of more than one position, a buffer `window` int32[batch, block_out] first takes the maximum or sum
+    over it, in loops window.b, window.j, r, c around the Reduce "pool".
+    """
+    b, j = Var("b"), Var("j")
+    lanes = (blocks.batch, blocks.block_out)
+    first_stage: Stmt | None = None
+    values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
+    if window == (1, 1):
+        total: Expr = views.accumulator(Const(0), Const(0), b, j)
+    else:
+        wb, wj, r, c = Var("window.b"), Var("window.j"), Var("r"), Var("c")
+        reduce = Reduce(
+            name="pool",
+            op=pool,
+            buffer=values,
+            indices=(wb, wj),
+            value=views.accumulator(r, c, wb, wj),
+            first=all_of(equal(r, 0), equal(c, 0)),
+        )
+        first_stage = nest([(wb, lanes[0]), (wj, lanes[1]), (r, window[0]), (c, window[1])], reduce)
+        total = values[b, j]
+    value = post_value(
+        total + views.parameter(Const(0), j),
+        views.parameter(Const(1), j),
+        views.operand(b, j) if views.operand is not None else None,
+        post,
+    )
+    out = views.out(b, j)
+    assign = Assign(name="post", buffer=out.buffer, indices=out.indices, value=value)
+    last_stage = nest([(b, lanes[0]), (j, lanes[1])], assign)
+    return last_stage if first_stage is None else Alloc(buffer=values, body=seq(first_stage, last_stage))
+
+
+def _int8(value: int) -> Const:
+    return Const(int(value), DType.INT8)
+
+
+def _float(value: float) -> Const:
+    return Const(float(np.float32(value)), DType.FLOAT32)

@@ -1,0 +1,306 @@
+"""Each operator, run by the interpreter, against plain numpy over unblocked tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.verify import verify
+from vdla.compiler.te.blocks import Blocks, Window
+from vdla.compiler.te.functions import FUNCTIONS
+from vdla.compiler.te.ops import (
+    average_pool,
+    conv2d,
+    depthwise_conv2d,
+    elementwise,
+    max_pool,
+    patch_conv2d,
+)
+from vdla.compiler.te.post import Combination, Post
+from vdla.isa import arithmetic
+
+BLOCKS = [Blocks(batch=1, block_in=4, block_out=4), Blocks(batch=2, block_in=2, block_out=4)]
+SQUARE = [Blocks(batch=1, block_in=4, block_out=4), Blocks(batch=2, block_in=2, block_out=2)]
+LOWEST = -(2**31)
+
+
+def block(tensor, batch, lanes):
+    """(N, C, H, W) as [NB, CB, H, W, batch, lanes], zeros behind the ends."""
+    n, c, h, w = tensor.shape
+    nb, cb = -(-n // batch), -(-c // lanes)
+    full = np.zeros((nb * batch, cb * lanes, h, w), tensor.dtype)
+    full[:n, :c] = tensor
+    return full.reshape(nb, batch, cb, lanes, h, w).transpose(0, 2, 4, 5, 1, 3)
+
+
+def unblock(tensor, n, c):
+    nb, cb, h, w, batch, lanes = tensor.shape
+    return tensor.transpose(0, 4, 1, 5, 2, 3).reshape(nb * batch, cb * lanes, h, w)[:n, :c]
+
+
+def block_weights(weight, ci, co):
+    o, c, kh, kw = weight.shape
+    ob, cb = -(-o // co), -(-c // ci)
+    full = np.zeros((ob * co, cb * ci, kh, kw), np.int8)
+    full[:o, :c] = weight
+    return full.reshape(ob, co, cb, ci, kh, kw).transpose(0, 2, 4, 5, 1, 3)
+
+
+def parameter_table(bias, scale, co):
+    ob = -(-len(bias) // co)
+    table = np.zeros((ob, 2, co), np.int32)
+    full = np.zeros(ob * co, np.int32)
+    full[: len(bias)] = bias
+    table[:, 0] = full.reshape(ob, co)
+    full[: len(bias)] = np.asarray(scale, np.float32).view(np.int32)
+    table[:, 1] = full.reshape(ob, co)
+    return table
+
+
+def windows(data, window, pad_value, stride=None, pads=None):
+    """[N, C, OH, OW, KH, KW] int64 of a padded tensor."""
+    top, left, bottom, right = pads or window.pads
+    data = np.pad(
+        data.astype(np.int64), ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=pad_value
+    )
+    (kh, kw), (dy, dx), (sy, sx) = window.kernel, window.dilations, stride or window.strides
+    span = ((kh - 1) * dy + 1, (kw - 1) * dx + 1)
+    view = np.lib.stride_tricks.sliding_window_view(data, span, axis=(2, 3))
+    return view[:, :, ::sy, ::sx, ::dy, ::dx]
+
+
+def finish(total, bias, scale, post, operand):
+    """The store pipeline on int64 sums [N, C, H, W]."""
+    total = (total + bias[None, :, None, None]).astype(np.int32)
+    q = arithmetic.requantize(total, scale[None, :, None, None], post.zero_point, post.low, post.high)
+    c = post.combination
+    if c is None:
+        return q
+    own, other = (q, c.ratio_self, c.zero_point_self), (operand, c.ratio_operand, c.zero_point_operand)
+    (a, ratio_a, zero_a), (b, ratio_b, zero_b) = (other, own) if c.swap else (own, other)
+    match c.kind:
+        case "rescale":
+            return arithmetic.rescale(q, c.zero_point_self, c.ratio_self, c.zero_point, c.low, c.high)
+        case "add":
+            constants = arithmetic.AddConstants(
+                ratio_a=np.float32(ratio_a),
+                ratio_b=np.float32(ratio_b),
+                offset=np.float32(c.offset),
+                unsigned=c.unsigned,
+            )
+            return arithmetic.combine_add(a, b, constants, c.low, c.high)
+        case "multiply":
+            return arithmetic.combine_multiply(
+                a, b, zero_a, zero_b, c.ratio_self, c.zero_point, c.unsigned, c.low, c.high
+            )
+
+
+ADD = Combination(
+    kind="add", ratio_self=0.7, ratio_operand=1.3, offset=5.25, unsigned=True, swap=True, low=-100
+)
+MULTIPLY = Combination(
+    kind="multiply", ratio_self=0.02, zero_point_self=3, zero_point_operand=-4, zero_point=7
+)
+RESCALE = Combination(kind="rescale", ratio_self=0.6, zero_point_self=-5, zero_point=2, low=2)
+POSTS = {
+    "requantize": Post(zero_point=-7, low=-7, high=120),
+    "add": Post(zero_point=3, combination=ADD),
+    "multiply": Post(combination=MULTIPLY),
+    "rescale": Post(zero_point=-5, combination=RESCALE),
+}
+
+
+def run(program, arrays, n, c):
+    verify(program)
+    return unblock(interpret(program, arrays, functions=FUNCTIONS)["Y"], n, c)
+
+
+def int8(rng, *shape):
+    return rng.integers(-128, 128, shape, dtype=np.int8)
+
+
+def post_data(rng, channels, scale):
+    bias = rng.integers(-500, 500, channels, dtype=np.int32)
+    return bias, (rng.random(channels) * scale + scale / 4).astype(np.float32)
+
+
+CONVOLUTIONS = {
+    "3x3": ((5, 6), Window(kernel=(3, 3), pads=(1, 1, 1, 1)), None),
+    "rectangular, strided, asymmetric": (
+        (7, 6),
+        Window(kernel=(1, 3), strides=(2, 1), pads=(1, 2, 0, 1), dilations=(1, 2)),
+        None,
+    ),
+    "pointwise": ((3, 4), Window(kernel=(1, 1), strides=(2, 2)), None),
+    "pooled": (
+        (7, 7),
+        Window(kernel=(2, 2), pads=(1, 1, 1, 1)),
+        Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
+    ),
+    "pooled with rests": (
+        (6, 7),
+        Window(kernel=(1, 1)),
+        Window(kernel=(2, 3), strides=(2, 3), pads=(1, 0, 0, 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("post", POSTS.values(), ids=POSTS.keys())
+@pytest.mark.parametrize("case", CONVOLUTIONS.values(), ids=CONVOLUTIONS.keys())
+@pytest.mark.parametrize("blocks", BLOCKS, ids=["batch 1", "batch 2"])
+def test_conv2d(blocks, case, post):
+    (height, width), window, pool = case
+    rng = np.random.default_rng(7)
+    n, c, o = 3 if blocks.batch == 2 else 1, 5, 6
+    data, weight = int8(rng, n, c, height, width), int8(rng, o, c, *window.kernel)
+    bias, scale = post_data(rng, o, 1e-3)
+    program = conv2d(
+        blocks=blocks,
+        batch=n,
+        channels=c,
+        height=height,
+        width=width,
+        filters=o,
+        window=window,
+        pad_value=11,
+        post=post,
+        pool=pool,
+    )
+    total = np.einsum("nchwyx,ocyx->nohw", windows(data, window, 11), weight.astype(np.int64))
+    if pool is not None:
+        total = windows(total, pool, LOWEST).max(axis=(4, 5))
+    operand = int8(rng, *total.shape)
+    # Channels behind the end read the pad value in pads and zeros inside; their weights are zero.
+    arrays = {
+        "X": block(data, blocks.batch, blocks.block_in),
+        "W": block_weights(weight, blocks.block_in, blocks.block_out),
+        "P": parameter_table(bias, scale, blocks.block_out),
+    }
+    if post.has_operand:
+        arrays["R"] = block(operand, blocks.batch, blocks.block_out)
+    expected = finish(total, bias, scale, post, operand)
+    assert len(np.unique(expected)) > 8
+    np.testing.assert_array_equal(run(program, arrays, n, o), expected)
+
+
+@pytest.mark.parametrize("blocks", BLOCKS, ids=["batch 1", "batch 2"])
+@pytest.mark.parametrize(
+    "window", [Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 0, 1)), Window(kernel=(2, 1))]
+)
+def test_patch_conv2d(blocks, window):
+    rng = np.random.default_rng(8)
+    n, c, o, height, width = 3 if blocks.batch == 2 else 1, 3, 6, 5, 6
+    data, weight = int8(rng, n, c, height, width), int8(rng, o, c, *window.kernel)
+    bias, scale = post_data(rng, o, 1e-3)
+    program = patch_conv2d(
+        blocks=blocks,
+        batch=n,
+        channels=c,
+        height=height,
+        width=width,
+        filters=o,
+        window=window,
+        pad_value=-9,
+        post=POSTS["requantize"],
+    )
+    ci, co = blocks.block_in, blocks.block_out
+    flat = weight.transpose(0, 2, 3, 1).reshape(o, -1)
+    ob, kb = -(-o // co), -(-flat.shape[1] // ci)
+    full = np.zeros((ob * co, kb * ci), np.int8)
+    full[:o, : flat.shape[1]] = flat
+    arrays = {
+        "X": np.ascontiguousarray(data.transpose(0, 2, 3, 1)).reshape(n, height, width * c),
+        "W": full.reshape(ob, co, kb, ci).transpose(0, 2, 1, 3),
+        "P": parameter_table(bias, scale, co),
+    }
+    total = np.einsum("nchwyx,ocyx->nohw", windows(data, window, -9), weight.astype(np.int64))
+    expected = finish(total, bias, scale, POSTS["requantize"], None)
+    np.testing.assert_array_equal(run(program, arrays, n, o), expected)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("blocks", SQUARE, ids=["batch 1", "batch 2"])
+def test_depthwise_conv2d(blocks, shared):
+    rng = np.random.default_rng(9)
+    lanes = blocks.block_out
+    n, c, height, width = 2, 6, 6, 5
+    window = Window(kernel=(3, 2), strides=(1, 2), pads=(1, 0, 1, 1))
+    data, weight = int8(rng, n, c, height, width), int8(rng, c, 3, 2)
+    if shared:
+        weight[:] = 1
+    bias, scale = post_data(rng, c, 1e-2)
+    program = depthwise_conv2d(
+        blocks=blocks,
+        batch=n,
+        channels=c,
+        height=height,
+        width=width,
+        window=window,
+        pad_value=4,
+        post=POSTS["requantize"],
+        shared_weights=shared,
+    )
+    cb, tiles = -(-c // lanes), -(-6 // lanes)
+    taps = np.zeros((cb * lanes, tiles * lanes), np.int8)
+    taps[:c, :6] = weight.reshape(c, 6)
+    rows = taps.reshape(cb, lanes, tiles, lanes).transpose(0, 2, 3, 1)
+    arrays = {
+        "X": block(data, blocks.batch, lanes),
+        "W": np.ones_like(rows[:1]) if shared else rows,
+        "P": parameter_table(bias, scale, lanes),
+    }
+    total = np.einsum("nchwyx,cyx->nchw", windows(data, window, 4), weight.astype(np.int64))
+    expected = finish(total, bias, scale, POSTS["requantize"], None)
+    np.testing.assert_array_equal(run(program, arrays, n, c), expected)
+
+
+@pytest.mark.parametrize("pool", [max_pool, average_pool])
+@pytest.mark.parametrize("blocks", SQUARE, ids=["batch 1", "batch 2"])
+def test_pools(blocks, pool):
+    rng = np.random.default_rng(10)
+    n, c, height, width = 2, 5, 6, 7
+    window = Window(kernel=(3, 2), strides=(2, 1), pads=(1, 1, 0, 0))
+    data = int8(rng, n, c, height, width)
+    bias, scale = np.zeros(c, np.int32), np.full(c, 0.9, np.float32)
+    post = POSTS["rescale"]
+    sizes = {"batch": n, "channels": c, "height": height, "width": width}
+    if pool is max_pool:
+        program = max_pool(blocks=blocks, **sizes, window=window, post=post)
+        total = windows(data, window, -128).max(axis=(4, 5))
+    else:
+        program = average_pool(blocks=blocks, **sizes, window=window, pad_value=-3, post=post)
+        total = windows(data, window, -3).sum(axis=(4, 5))
+    arrays = {
+        "X": block(data, blocks.batch, blocks.block_in),
+        "P": parameter_table(bias, scale, blocks.block_out),
+    }
+    expected = finish(total, bias, scale, post, None)
+    np.testing.assert_array_equal(run(program, arrays, n, c), expected)
+
+
+@pytest.mark.parametrize("kind", ["add", "multiply", "rescale"])
+def test_elementwise(kind):
+    rng = np.random.default_rng(11)
+    blocks, n, c, height, width = SQUARE[1], 3, 3, 3, 2
+    data, operand = int8(rng, n, c, height, width), int8(rng, n, c, height, width)
+    post = Post(combination=POSTS[kind].combination)
+    program = elementwise(blocks=blocks, batch=n, channels=c, height=height, width=width, post=post)
+    bias, scale = np.zeros(c, np.int32), np.ones(c, np.float32)
+    arrays = {"X": block(data, 2, 2), "P": parameter_table(bias, scale, 2)}
+    if post.has_operand:
+        arrays["R"] = block(operand, 2, 2)
+    expected = finish(data.astype(np.int64), bias, scale, post, operand)
+    np.testing.assert_array_equal(run(program, arrays, n, c), expected)
+
+
+def test_a_window_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="a window of 5 does not fit into 4"):
+        max_pool(
+            blocks=SQUARE[0],
+            batch=1,
+            channels=4,
+            height=4,
+            width=9,
+            window=Window(kernel=(5, 5)),
+            post=Post(),
+        )
