@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from vdla.isa.errors import UserError
+from vdla.isa.program import write_whole
 
 from .calibrate import calibrate
 from .float_form import write_float
@@ -79,15 +80,7 @@ def write(path: str | Path, name: str, form: str = "u8", batch: int = 1, seed: i
 
     Raises `UserError` as `build` does, or when the file cannot be written.
     """
-    data = build(name, form, batch, seed).SerializeToString(deterministic=True)
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        partial.write_bytes(data)
-        partial.replace(target)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UnknownModelError(f"cannot write {target}: {error.strerror}; choose a writable path") from error
+    write_whole(path, build(name, form, batch, seed).SerializeToString(deterministic=True))
 
 
 def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:

@@ -202,6 +202,6 @@ def test_refusals(tmp_path):
         models.build("mlp", batch=0)
     with pytest.raises(UserError, match="negative"):
         models.sample_inputs("mlp", 1, seed=-1)
-    with pytest.raises(UserError, match="cannot write"):
+    with pytest.raises(UserError, match="cannot be written"):
         models.write(tmp_path / "missing" / "m.onnx", "mlp")
     assert list(tmp_path.iterdir()) == []
