@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Every check of the repository, with the tools in the folder $1. All run, whatever fails; pytest comes last, so that
+# its summary (skips with their reasons included) is the last thing on the screen.
+set -u
+cd "$(dirname "$0")/.."
+bin=${1:-.venv/bin}
+failed=()
+
+check() {
+    local name=$1 output
+    shift
+    if output=$("$@" 2>&1); then
+        echo "ok      $name"
+    else
+        echo "FAILED  $name"
+        echo "$output"
+        failed+=("$name")
+    fi
+}
+
+check "ruff format" "$bin/ruff" format --check .
+check "ruff check" "$bin/ruff" check .
+check "pyright" "$bin/pyright"
+check "import floors" "$bin/lint-imports"
+if ! command -v "${CC:-cc}" >/dev/null; then
+    echo "NOT RUN compiling the C header: no C compiler (install gcc)"
+fi
+if ((${#failed[@]})); then
+    echo "failed before pytest: ${failed[*]}"
+fi
+"$bin/python" -m pytest -n 2 -q "${@:2}" || failed+=("pytest")
+((${#failed[@]} == 0))

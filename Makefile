@@ -1,0 +1,38 @@
+# The three things to do with this repository: see it work, test it, measure it.
+# Everything runs from .venv, which the first of them makes; a stamp keeps the installation from being repeated.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO ?= build/demo
+
+.PHONY: demo test bench clean
+
+demo: $(VENV)/.installed-check
+	$(BIN)/vdla demo -o $(DEMO)
+
+test: $(VENV)/.installed-dev
+	@bash .ci/test.sh $(BIN)
+
+bench: $(VENV)/.installed-check
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf build
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is older than 3.11; run make PYTHON=/path/to/newer/python3" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "error: $(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv" >&2; \
+	    rm -rf $(VENV); exit 1; }
+	@touch $@
+
+# The development installation contains the other one; a newer pyproject.toml makes both again.
+$(VENV)/.installed-check: pyproject.toml | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[check]"
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $(VENV)/.installed-check $@
