@@ -1,0 +1,71 @@
+"""Files so that a mistake costs one clear line and a failure leaves nothing behind.
+
+Single files are written by `vdla.isa.program.write_whole`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from vdla.isa.errors import UserError
+
+
+class FileError(UserError):
+    """A file that cannot be read or a place that cannot be written."""
+
+
+def read_whole(path: Path, what: str) -> bytes:
+    """The bytes of the file at `path`; `what` names its role in messages. Raises FileError."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: cannot read the {what}: {error.strerror}") from None
+
+
+def check_destination(*paths: Path | None) -> None:
+    """Refuses, before any long work, output paths that could not be written. Raises FileError."""
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise FileError(f"{path}: is a directory; name a file in it")
+        parent = path.parent
+        if not parent.is_dir():
+            raise FileError(f"{path}: there is no directory {parent}; make it first")
+        if not os.access(parent, os.W_OK):
+            raise FileError(f"{path}: the directory {parent} cannot be written")
+
+
+@contextlib.contextmanager
+def whole_directory(path: Path | None) -> Iterator[Path | None]:
+    """A temporary directory whose files move to `path` when the block ends well and vanish when it does not.
+
+    With `path` None, yields None and does nothing. Raises FileError.
+    """
+    if path is None:
+        yield None
+        return
+    check_directory(path)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        path.mkdir(exist_ok=True)
+        for item in sorted(temporary.iterdir()):
+            os.replace(item, path / item.name)
+    except OSError as error:
+        raise FileError(f"{path}: cannot write: {error.strerror}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_directory(path: Path) -> None:
+    """Refuses a path at which no directory can be made. Raises FileError."""
+    if path.exists() and not path.is_dir():
+        raise FileError(f"{path}: is a file; name a directory")
+    if not path.parent.is_dir():
+        raise FileError(f"{path}: there is no directory {path.parent}; make it first")

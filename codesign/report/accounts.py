@@ -1,0 +1,146 @@
+"""The account of a run: for every layer where its cycles and its bytes went, in numbers that sum up exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerAccount:
+    """One fused group. Times in cycles, traffic in bytes.
+
+    The layer lasts from `begin` to `end`, the cycle in which its last output byte is acknowledged. `gemm_cycles`
+    plus the values of `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram`
+    splits the traffic by kind; `compulsory_bytes` plus the values of `excess` is exactly `dram_bytes`. `bound` is
+    "compute" or "memory", whichever decides `roofline_cycles`.
+    """
+
+    name: str
+    op: str
+    members: tuple[str, ...]
+    macs: int
+    begin: int
+    end: int
+    roofline_cycles: float
+    bound: str
+    gemm_cycles: int
+    stalls: Mapping[str, int]
+    dram: Mapping[str, int]
+    compulsory_bytes: int
+    excess: Mapping[str, int]
+
+    @property
+    def cycles(self) -> int:
+        """How long the layer lasts."""
+        return self.end - self.begin
+
+    @property
+    def dram_bytes(self) -> int:
+        """All bytes the layer moves over the bus."""
+        return sum(self.dram.values())
+
+    @property
+    def utilization(self) -> float:
+        """Roofline cycles over cycles; 0 for a layer that takes no time of its own."""
+        return self.roofline_cycles / self.cycles if self.cycles else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The layer's entry in the JSON object of `vdla run`."""
+        return {
+            "name": self.name,
+            "op": self.op,
+            "members": list(self.members),
+            "macs": self.macs,
+            "cycles": self.cycles,
+            "begin": self.begin,
+            "end": self.end,
+            "roofline_cycles": round(self.roofline_cycles, 3),
+            "bound": self.bound,
+            "utilization": round(self.utilization, 6),
+            "gemm_cycles": self.gemm_cycles,
+            "stalls": dict(self.stalls),
+            "dram_bytes": self.dram_bytes,
+            "dram": dict(self.dram),
+            "compulsory_bytes": self.compulsory_bytes,
+            "excess": dict(self.excess),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalAccount:
+    """The whole run. Times in cycles unless named seconds, traffic in bytes, per launch."""
+
+    macs: int
+    cycles: int
+    roofline_cycles: float
+    instructions: int
+    dram_read_bytes: int
+    dram_write_bytes: int
+    seconds_at_clock: float
+    compile_seconds: float
+    simulate_seconds: float
+
+    @property
+    def utilization(self) -> float:
+        """Roofline cycles over cycles."""
+        return self.roofline_cycles / self.cycles
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `total` of the JSON object of `vdla run`."""
+        return {
+            "macs": self.macs,
+            "cycles": self.cycles,
+            "roofline_cycles": round(self.roofline_cycles, 3),
+            "utilization": round(self.utilization, 6),
+            "instructions": self.instructions,
+            "dram_read_bytes": self.dram_read_bytes,
+            "dram_write_bytes": self.dram_write_bytes,
+            "seconds_at_clock": self.seconds_at_clock,
+            "compile_seconds": round(self.compile_seconds, 6),
+            "simulate_seconds": round(self.simulate_seconds, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckAccount:
+    """How the outputs of `images` inputs compare with those of `against`.
+
+    `max_lsb` is the largest difference in quantization steps, `top1_equal` says whether the top-1 classes agree.
+    """
+
+    against: str
+    images: int
+    max_lsb: int
+    top1_equal: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `check` of the JSON object of `vdla run`."""
+        return {
+            "against": self.against,
+            "images": self.images,
+            "max_lsb": self.max_lsb,
+            "top1_equal": self.top1_equal,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAccount:
+    """Everything `vdla run` reports; `check` is None where nothing was computed (timing alone)."""
+
+    model: str
+    config: str
+    total: TotalAccount
+    layers: tuple[LayerAccount, ...]
+    check: CheckAccount | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of `vdla run` and of report.json."""
+        return {
+            "model": self.model,
+            "config": self.config,
+            "total": self.total.to_dict(),
+            "layers": [layer.to_dict() for layer in self.layers],
+            "check": None if self.check is None else self.check.to_dict(),
+        }

@@ -1,0 +1,112 @@
+"""What a configuration costs to build: derived sizes, storage, and each extension's lanes, multipliers and ports."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vdla.isa.config import Config
+from vdla.isa.timing import gemm_latency, post_latency, read_burst_beats, write_burst_beats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A part of the data path: how wide it is, what multiplies in it, and which memory ports it uses."""
+
+    name: str
+    lanes: int
+    multipliers: int
+    multiplier: str
+    ports: str
+    storage_bytes: int
+
+
+def blocks(config: Config) -> tuple[Block, ...]:
+    """The GEMM array and every extension of `config`, as isa/README.md specifies them."""
+    out_lanes = config.batch * config.block_out
+    storage = config.extra_storage
+    parts = [
+        Block(
+            name="gemm array",
+            lanes=out_lanes,
+            multipliers=config.multiplies_per_cycle,
+            multiplier="int8 x int8",
+            ports="inp read, wgt read, acc read and write (one of each a bank)",
+            storage_bytes=0,
+        )
+    ]
+    if config.has("post"):
+        parts.append(
+            Block(
+                name="post",
+                lanes=out_lanes,
+                multipliers=3 * out_lanes,
+                multiplier="float32 (24 x 24): one scales, two combine",
+                ports="acc read of a bank in cycles the array leaves it free; the bus for operands",
+                storage_bytes=storage["parameter table"] + storage["operand FIFO"],
+            )
+        )
+    if config.has("patch"):
+        parts.append(
+            Block(
+                name="patch",
+                lanes=config.inp_bytes,
+                multipliers=0,
+                multiplier="none",
+                ports="inp write, shared with ordinary loads",
+                storage_bytes=storage["patch window"],
+            )
+        )
+    if config.has("depthwise"):
+        parts.append(
+            Block(
+                name="depthwise",
+                lanes=config.batch * config.block_in,
+                multipliers=0,
+                multiplier=f"none of its own: {config.batch * config.block_in} of the array's",
+                ports="those of the array",
+                storage_bytes=0,
+            )
+        )
+    return tuple(parts)
+
+
+def hardware(config: Config) -> dict[str, Any]:
+    """Everything that follows from `config`, as plain values for a JSON object; sizes in bytes, times in cycles."""
+    return {
+        "fields": config.to_dict(),
+        "digest": config.digest,
+        "derived": {
+            "multiplies_per_cycle": config.multiplies_per_cycle,
+            "peak_gops": round(2 * config.multiplies_per_cycle * config.clock_mhz / 1000, 6),
+            "bus_gigabytes_per_second": round(config.memory.bus_bytes * config.clock_mhz / 1000, 6),
+            "inp_bytes": config.inp_bytes,
+            "wgt_bytes": config.wgt_bytes,
+            "acc_bytes": config.acc_bytes,
+            "out_bytes": config.out_bytes,
+            "par_bytes": config.par_bytes,
+            "uop_depth": config.uop_depth,
+            "inp_depth": config.inp_depth,
+            "wgt_depth": config.wgt_depth,
+            "acc_depth": config.acc_depth,
+            "acc_bank_depth": config.acc_bank_depth,
+            "par_depth": config.par_depth,
+            "uop_index_bits": config.uop_index_bits,
+            "inp_index_bits": config.inp_index_bits,
+            "wgt_index_bits": config.wgt_index_bits,
+            "acc_index_bits": config.acc_index_bits,
+            "gemm_latency": gemm_latency(config),
+            "post_latency": post_latency(config),
+            "load_burst_beats": read_burst_beats(config, config.load_fifo_bytes),
+            "write_burst_beats": write_burst_beats(config),
+        },
+        "scratchpads": {
+            "uop": config.uop_buffer_bytes,
+            "inp": config.inp_buffer_bytes,
+            "wgt": config.wgt_buffer_bytes,
+            "acc": config.acc_buffer_bytes,
+        },
+        "extra_storage": dict(config.extra_storage),
+        "extra_storage_total": sum(config.extra_storage.values()),
+        "blocks": [asdict(block) for block in blocks(config)],
+    }

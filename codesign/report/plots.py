@@ -1,0 +1,237 @@
+"""Two pictures of a run: where each layer stands under the roofline, and what its cycles went to."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+
+from .accounts import LayerAccount, RunAccount
+
+INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"
+COMPUTE, MEMORY = "#2563a8", "#c2571a"
+CAUSE_COLORS = ("#e08a3c", "#8b6bb1", "#3d9a8b", "#c9a227", "#b8475d", "#7a8a99")
+LARGEST_CAUSES = len(CAUSE_COLORS) - 1
+"""Stall causes that get a colour of their own; the rest are drawn together."""
+
+
+def _figure(width: float, height: float) -> Figure:
+    # A Figure of its own canvas: pyplot would keep every figure alive in a global.
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    # Without the version stamp the same run gives the same bytes.
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _style(axes: Axes) -> None:
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=INK, labelsize=9)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(MUTED)
+
+
+def _short(value: float, _position: int = 0) -> str:
+    return f"{value:g}"
+
+
+def roofline_png(run: RunAccount, config: Config) -> bytes:
+    """A PNG: multiplies per cycle against multiplies per DRAM byte, one numbered point a layer that multiplies.
+
+    The roof is the lower of the array's peak and bus width times intensity, both from `config`; intensity counts
+    the bytes that moved, not the compulsory ones.
+    """
+    layers = [(n, layer) for n, layer in enumerate(run.layers, 1) if layer.macs and layer.cycles]
+    figure = _figure(11, 6.2)
+    axes, key = figure.subplots(1, 2, width_ratios=(3.1, 1))
+    _style(axes)
+    peak, bus = config.multiplies_per_cycle, config.memory.bus_bytes
+    points = [(layer.macs / layer.dram_bytes, layer.macs / layer.cycles) for _, layer in layers]
+    ridge = peak / bus
+    low = min([ridge / 8, *(x / 2 for x, _ in points)])
+    high = max([ridge * 8, *(x * 2 for x, _ in points)])
+    reach = np.array([low, ridge, high])
+    roof = np.minimum(peak, bus * reach)
+    axes.fill_between(reach, roof, 1e9, color="#f1f3f5", linewidth=0)
+    axes.plot(reach, roof, color=INK, linewidth=2)
+    axes.annotate(
+        f"peak {peak} MAC/cycle", (high, peak), (-4, 6), textcoords="offset points", ha="right", color=INK
+    )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    floor = min([bus * low, *(y / 2 for _, y in points)])
+    axes.set_xlim(low, high)
+    axes.set_ylim(floor, peak * 2)
+    for bound, color in (("compute", COMPUTE), ("memory", MEMORY)):
+        chosen = [point for point, (_, layer) in zip(points, layers, strict=True) if layer.bound == bound]
+        if chosen:
+            axes.scatter(
+                *zip(*chosen, strict=True),
+                s=70,
+                color=color,
+                edgecolor="white",
+                linewidth=1,
+                zorder=3,
+                label=f"{bound} bound",
+            )
+    moved = run.total.dram_read_bytes + run.total.dram_write_bytes
+    if moved:
+        axes.scatter(
+            [run.total.macs / moved],
+            [run.total.macs / run.total.cycles],
+            marker="*",
+            s=260,
+            color="#d4a017",
+            edgecolor=INK,
+            linewidth=0.8,
+            zorder=4,
+            label=f"whole network, {run.total.utilization:.1%} of its roofline",
+        )
+    axes.grid(True, which="major", color=GRID, linewidth=0.8)
+    axes.xaxis.set_major_formatter(FuncFormatter(_short))
+    axes.yaxis.set_major_formatter(FuncFormatter(_short))
+    axes.set_xlabel("operational intensity, multiplies per DRAM byte moved", color=INK)
+    axes.set_ylabel("achieved, multiplies per cycle", color=INK)
+    axes.set_title(f"{run.model} on {run.config}: roofline", loc="left", color=INK, fontweight="bold")
+    axes.legend(loc="lower right", frameon=True, framealpha=0.95, edgecolor=GRID, fontsize=9)
+    _key(key, [(n, layer) for n, layer in layers], peak)
+    # What follows is placed in pixels, so the layout must be settled first.
+    figure.draw_without_rendering()
+    across, up = axes.transData.transform((ridge, peak)) - axes.transData.transform((low, bus * low))
+    middle = np.sqrt(low * ridge)
+    axes.annotate(
+        f"bus {bus} bytes/cycle",
+        (middle, bus * middle),
+        (-9, 9),
+        textcoords="offset points",
+        rotation=np.degrees(np.arctan2(up, across)),
+        rotation_mode="anchor",
+        ha="center",
+        color=INK,
+    )
+    _number_points(axes, points, [n for n, _ in layers])
+    return _png(figure)
+
+
+def _number_points(axes: Axes, points: Sequence[tuple[float, float]], numbers: Sequence[int]) -> None:
+    # Layers crowd under the roof: each number takes the highest free place below its point, with a thin leader.
+    to_points = 72 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    places = [axes.transData.transform(point) * to_points for point in points]
+    taken: list[tuple[float, float]] = [(x, y) for x, y in places]
+    for place, point, number in sorted(zip(places, points, numbers, strict=True), key=lambda item: item[2]):
+        x, y = place
+        spot = next(
+            (x, y - 13 - 10 * step)
+            for step in range(len(points) + 40)
+            if all(abs(x - other) > 13 or abs(y - 13 - 10 * step - level) > 9.5 for other, level in taken)
+        )
+        taken.append(spot)
+        axes.annotate(
+            str(number),
+            point,
+            (0, spot[1] - y),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=INK,
+            zorder=5,
+            bbox={"boxstyle": "square,pad=0.08", "facecolor": "white", "edgecolor": "none"},
+            arrowprops={"arrowstyle": "-", "color": MUTED, "linewidth": 0.5, "shrinkB": 4},
+        )
+
+
+def _key(axes: Axes, layers: Sequence[tuple[int, LayerAccount]], peak: int) -> None:
+    axes.set_axis_off()
+    shown = layers if len(layers) <= 40 else layers[:39]
+    lines = [f"{n:>3}  {layer.name[-26:]}  {layer.macs / layer.cycles / peak:.0%}" for n, layer in shown]
+    if len(layers) > len(shown):
+        lines.append(f"     and {len(layers) - len(shown)} more")
+    text = "layer, share of peak\n\n" + "\n".join(lines)
+    axes.text(0, 1, text, va="top", family="monospace", fontsize=7.5, color=INK, linespacing=1.45)
+
+
+def layers_png(run: RunAccount) -> bytes:
+    """A PNG of two panels with a bar a layer. Left: all cycles, GEMM first, then stalls by cause; a tick marks
+    the layer's roofline. Right: the stalls alone, on a scale of their own.
+    """
+    layers = run.layers
+    figure = _figure(12.5, max(3.4, 1.9 + 0.29 * len(layers)))
+    whole, stalled = figure.subplots(1, 2, width_ratios=(1.7, 1), sharey=True)
+    rows = np.arange(len(layers))
+    gemm = np.array([layer.gemm_cycles for layer in layers], dtype=float)
+    whole.barh(rows, gemm, height=0.68, color=COMPUTE, label="GEMM issues")
+    left, alone = gemm.copy(), np.zeros(len(layers))
+    for (label, cycles), color in zip(stacked_causes(layers).items(), CAUSE_COLORS, strict=False):
+        width = np.array(cycles, dtype=float)
+        whole.barh(rows, width, left=left, height=0.68, color=color, label=label)
+        stalled.barh(rows, width, left=alone, height=0.68, color=color)
+        left += width
+        alone += width
+    roofline = np.array([layer.roofline_cycles for layer in layers], dtype=float)
+    marked = rows[roofline > 0]
+    whole.vlines(
+        roofline[marked], marked - 0.46, marked + 0.46, color=INK, linewidth=2, label="roofline of the layer"
+    )
+    _layer_axis(
+        whole,
+        np.maximum(left, roofline),
+        [f"{x.utilization:.0%}" if x.roofline_cycles else "" for x in layers],
+    )
+    _layer_axis(stalled, alone, [f"{cycles:,.0f}" for cycles in alone])
+    whole.set_yticks(rows, [f"{layer.name[-30:]}  {n:>2}" for n, layer in enumerate(layers, 1)])
+    whole.set_ylim(len(layers) - 0.4, -0.6)
+    for axes in (whole, stalled):
+        axes.tick_params(axis="y", labelsize=8, length=0)
+    total = run.total
+    whole.set_title(
+        f"{run.model} on {run.config}: {total.cycles:,} cycles, {total.utilization:.1%} of the roofline",
+        loc="left",
+        color=INK,
+        fontweight="bold",
+    )
+    stalled.set_title("cycles without a GEMM, by cause", loc="left", color=INK, fontsize=10)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return _png(figure)
+
+
+def _layer_axis(axes: Axes, ends: NDArray[np.float64], labels: Sequence[str]) -> None:
+    _style(axes)
+    longest = max(1.0, *ends)
+    for row, (end, label) in enumerate(zip(ends, labels, strict=True)):
+        axes.text(end + 0.012 * longest, row, label, va="center", fontsize=8, color=MUTED)
+    axes.set_xlim(0, 1.14 * longest)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:,.0f}"))
+    axes.grid(True, axis="x", color=GRID, linewidth=0.8)
+    axes.set_xlabel("cycles", color=INK)
+
+
+def stacked_causes(layers: Sequence[LayerAccount]) -> Mapping[str, list[int]]:
+    """Stall cycles by cause, one value a layer: the largest causes of the whole run first, the small ones together."""
+    totals: dict[str, int] = {}
+    for layer in layers:
+        for cause, cycles in layer.stalls.items():
+            totals[cause] = totals.get(cause, 0) + cycles
+    ranked = [c for c, cycles in sorted(totals.items(), key=lambda item: (-item[1], item[0])) if cycles]
+    own = ranked if len(ranked) <= LARGEST_CAUSES + 1 else ranked[:LARGEST_CAUSES]
+    stacks = {cause: [layer.stalls.get(cause, 0) for layer in layers] for cause in own}
+    if len(own) < len(ranked):
+        stacks["all other causes"] = [
+            sum(cycles for cause, cycles in layer.stalls.items() if cause not in own) for layer in layers
+        ]
+    return stacks

@@ -1,0 +1,49 @@
+"""Splits a run's cycles over its layers, exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.layout import Opcode
+from vdla.isa.program import Program
+
+from .traffic import owners
+
+
+def layer_boundaries(program: Program, end: NDArray[np.int64], cycles: int) -> NDArray[np.int64]:
+    """(groups + 1,) int64: layer g lasts from boundary g to g + 1; the first is 0, the last `cycles`.
+
+    `end` is the cycle in which each instruction ends; a layer ends with its last store. Layers whose stores end
+    before those of a layer in front of them take no time of their own.
+    """
+    stores = (np.asarray(program.instructions)[:, 0] & np.uint64(7)) == Opcode.STORE
+    last = np.zeros(len(program.groups), np.int64)
+    np.maximum.at(last, owners(program)[stores], end[stores])
+    boundaries = np.concatenate(([0], np.maximum.accumulate(last)))
+    boundaries[-1] = cycles
+    return boundaries
+
+
+def split_categories(
+    start: NDArray[np.int64],
+    stop: NDArray[np.int64],
+    category: NDArray[np.int64],
+    count: int,
+    boundaries: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """(layers, count) cycles of each category within each pair of neighbouring `boundaries`.
+
+    The pieces [start, stop) are in order and do not overlap; piece i has `category[i]` in 0..count.
+    """
+    before = np.zeros((len(boundaries), count), np.int64)
+    for index in range(count):
+        mine = category == index
+        first, length = start[mine], stop[mine] - start[mine]
+        total = np.concatenate(([0], np.cumsum(length)))
+        position = np.searchsorted(first, boundaries, side="right")
+        inside = np.zeros(len(boundaries), np.int64)
+        begun = position > 0
+        where = position[begun] - 1
+        inside[begun] = np.minimum(boundaries[begun] - first[where], length[where])
+        before[:, index] = total[np.maximum(position - 1, 0)] + inside
+    return np.diff(before, axis=0)

@@ -1,0 +1,200 @@
+"""What a program moves over the memory bus, read from its instructions: bytes by kind, and how many are distinct.
+
+Nothing here simulates; a test holds the sums against the simulator's counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.layout import (
+    INSTRUCTION_BYTES,
+    MemoryType,
+    Opcode,
+    extract,
+    formats,
+    register,
+    unpack_fields,
+)
+from vdla.isa.program import Program, instruction_address
+
+KINDS = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
+"""Kinds of bytes on the bus, named as in the timing contract; `out` is written, the others are read."""
+
+_LOADS = {
+    MemoryType.UOP: "uop",
+    MemoryType.WGT: "wgt",
+    MemoryType.INP: "inp",
+    MemoryType.ACC: "acc",
+    MemoryType.ACC8: "acc",
+    MemoryType.PAR: "par",
+}
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Runs:
+    """Contiguous pieces of DRAM that instructions touch, one row each, all int64.
+
+    `instruction` is the index of the instruction, `kind` indexes KINDS, `start` is a byte address, `length` counts
+    bytes.
+    """
+
+    instruction: Integers
+    kind: Integers
+    start: Integers
+    length: Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Bytes by kind (the keys are KINDS): all that moved, and how many different addresses they were."""
+
+    moved: dict[str, int]
+    distinct: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """All bytes moved."""
+        return sum(self.moved.values())
+
+
+def _rows(
+    which: Integers, kind: str, start: Integers, pitch: Integers, rows: Integers, length: Integers
+) -> tuple[Integers, ...]:
+    # One row of output for each of the `rows` rows of each instruction in `which`.
+    rows = np.where(length > 0, rows, 0)
+    first = np.repeat(np.cumsum(rows) - rows, rows)
+    row = np.arange(int(rows.sum())) - first
+    return (
+        np.repeat(which, rows),
+        np.full(len(row), KINDS.index(kind)),
+        np.repeat(start, rows) + row * np.repeat(pitch, rows),
+        np.repeat(length, rows),
+    )
+
+
+def _register_at(words: NDArray[np.uint64], name: str, which: Integers) -> list[dict[str, int]]:
+    # The fields of a configuration register as each instruction in `which` finds them (queues keep program order).
+    item = register(name)
+    opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
+    target = (words[:, 0] >> np.uint64(7)).astype(np.int64) & 0x1FF
+    writes = np.flatnonzero((opcode == Opcode.CONFIG) & (target == (item.unit | item.index << 2)))
+    values = [unpack_fields(item.fields, 0), *(unpack_fields(item.fields, int(words[i, 1])) for i in writes)]
+    return [values[position] for position in np.searchsorted(writes, which)]
+
+
+def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base: int) -> Runs:
+    """Every piece of DRAM that (n, 2) uint64 `instructions` touch, their own fetch from `instruction_base` included."""
+    words = instructions
+    layouts = formats(config)
+    memory = layouts["LOAD.INP"]
+    opcode = (words[:, 0] & np.uint64(7)).astype(np.int64)
+    kind = extract(words, memory.field("memory_type"))
+    dram, y, x, stride = (
+        extract(words, memory.field(n)) for n in ("dram_base", "y_size", "x_size", "x_stride")
+    )
+    everything = np.arange(len(words), dtype=np.int64)
+    one = np.ones(len(words), np.int64)
+    pieces = [
+        _rows(
+            everything,
+            "instruction",
+            instruction_base + INSTRUCTION_BYTES * everything,
+            one,
+            one,
+            INSTRUCTION_BYTES * one,
+        )
+    ]
+    for memory_type, name in _LOADS.items():
+        which = np.flatnonzero((opcode == Opcode.LOAD) & (kind == memory_type))
+        size = config.element_bytes(memory_type.name.lower())
+        pieces.append(_rows(which, name, dram[which] * size, stride[which] * size, y[which], x[which] * size))
+    which = np.flatnonzero((opcode == Opcode.LOAD) & (kind == MemoryType.PATCH))
+    if which.size:
+        patch = _register_at(words, "PATCH", which)
+        run, step, left, row_bytes = (
+            np.array([fields[n] for fields in patch]) for n in ("run", "step", "pad_left", "row_bytes")
+        )
+        low = np.maximum(0, -left)
+        high = np.minimum(row_bytes, (x[which] - 1) * step + run - left)
+        length = np.where(x[which] > 0, np.maximum(high - low, 0), 0)
+        pieces.append(_rows(which, "inp", dram[which] + low, stride[which], y[which], length))
+    which = np.flatnonzero(opcode == Opcode.STORE)
+    size = config.out_bytes
+    pieces.append(_rows(which, "out", dram[which] * size, stride[which] * size, y[which], x[which] * size))
+    post = layouts["STORE.POST"]
+    reads = (kind == post.memory_type) & (extract(words, post.field("operand")) == 1)
+    which = np.flatnonzero((opcode == Opcode.STORE) & reads)
+    if which.size:
+        delta = np.array([fields["delta"] for fields in _register_at(words, "OPERAND", which)])
+        start = (dram[which] + delta) * size
+        pieces.append(_rows(which, "operand", start, stride[which] * size, y[which], x[which] * size))
+    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    return Runs(instruction=columns[0], kind=columns[1], start=columns[2], length=columns[3])
+
+
+def _distinct(start: Integers, length: Integers) -> int:
+    # Size of the union of intervals: sort by start, count what reaches beyond everything before.
+    if not len(start):
+        return 0
+    order = np.argsort(start, kind="stable")
+    begin, end = start[order], start[order] + length[order]
+    reached = np.concatenate(([begin[0]], np.maximum.accumulate(end)[:-1]))
+    return int(np.maximum(end - np.maximum(begin, reached), 0).sum())
+
+
+def owners(program: Program) -> Integers:
+    """The group that each instruction counts for, int64 (n,): its own, or for one of no group that of the
+    nearest before it (the first group if there is none), so that layers account for every byte."""
+    group = program.group_of.astype(np.int64)
+    last = np.maximum.accumulate(np.where(group >= 0, np.arange(len(group)), -1))
+    return np.where(last >= 0, group[np.maximum(last, 0)], 0)
+
+
+def group_traffic(program: Program) -> list[Traffic]:
+    """The traffic of each group of `program`, in the order of `program.groups`."""
+    base = instruction_address(len(program.image))
+    runs = find_runs(program.config, np.asarray(program.instructions), base)
+    owner = owners(program)[runs.instruction]
+    result = []
+    for group in range(len(program.groups)):
+        moved, distinct = {}, {}
+        for index, name in enumerate(KINDS):
+            mine = (owner == group) & (runs.kind == index)
+            moved[name] = int(runs.length[mine].sum())
+            distinct[name] = _distinct(runs.start[mine], runs.length[mine])
+        result.append(Traffic(moved=moved, distinct=distinct))
+    return result
+
+
+EXPLANATIONS = {
+    "instruction": "instructions",
+    "uop": "micro-ops",
+    "par": "scales and padded channels",
+    "acc": "accumulator loads",
+}
+"""Kinds whose excess has one reason; the others are split into reading again and padding."""
+
+
+def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
+    """Bytes moved beyond the compulsory ones, by reason; reasons without bytes are left out.
+
+    `inp read again` are halo rows and passes over several output blocks; `padding` are lanes of a block that the tensor
+    does not have; `skipped` (negative) are bytes of the tensor that strides never touch. They sum up exactly.
+    """
+    excess: dict[str, int] = {}
+    for kind, moved in traffic.moved.items():
+        needed = compulsory.get(kind, 0)
+        if kind in EXPLANATIONS:
+            excess[EXPLANATIONS[kind]] = moved - needed
+            continue
+        again = "written again" if kind == "out" else "read again"
+        distinct = traffic.distinct[kind]
+        excess[f"{kind} {again}"] = moved - distinct
+        excess[f"{kind} {'padding' if distinct >= needed else 'skipped'}"] = distinct - needed
+    return {reason: size for reason, size in excess.items() if size}

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+from vdla.codesign.files import FileError, check_destination, read_whole, whole_directory
+
+
+def test_missing_file_is_named_with_its_role(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"nothing\.onnx: cannot read the model: No such file"):
+        read_whole(tmp_path / "nothing.onnx", "model")
+
+
+def test_destination_without_parent_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="there is no directory"):
+        check_destination(None, tmp_path / "missing" / "out.npz")
+    with pytest.raises(FileError, match="is a directory"):
+        check_destination(tmp_path)
+    check_destination(tmp_path / "out.npz")
+
+
+def test_directory_appears_whole(tmp_path: Path) -> None:
+    target = tmp_path / "dumps"
+    with whole_directory(target) as folder:
+        assert folder is not None
+        (folder / "00-first.txt").write_text("a", encoding="utf-8")
+        assert not target.exists()
+    assert [path.name for path in target.iterdir()] == ["00-first.txt"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_directory_of_a_failure_never_appears(tmp_path: Path) -> None:
+    def fail() -> None:
+        with whole_directory(tmp_path / "dumps") as folder:
+            assert folder is not None
+            (folder / "00-first.txt").write_text("a", encoding="utf-8")
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_existing_directory_keeps_its_other_files(tmp_path: Path) -> None:
+    target = tmp_path / "dumps"
+    target.mkdir()
+    (target / "mine.txt").write_text("mine", encoding="utf-8")
+    (target / "00.txt").write_text("old", encoding="utf-8")
+    with whole_directory(target) as folder:
+        assert folder is not None
+        (folder / "00.txt").write_text("new", encoding="utf-8")
+    assert (target / "mine.txt").read_text(encoding="utf-8") == "mine"
+    assert (target / "00.txt").read_text(encoding="utf-8") == "new"
+
+
+def test_a_file_is_no_directory(tmp_path: Path) -> None:
+    (tmp_path / "dumps").write_text("a file", encoding="utf-8")
+    with pytest.raises(FileError, match="is a file"), whole_directory(tmp_path / "dumps"):
+        pass
