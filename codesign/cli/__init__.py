@@ -1,0 +1,1 @@
+"""The command line `vdla`: one file a group of commands; `main` turns mistakes into one line and an exit code."""

@@ -1,0 +1,77 @@
+"""`vdla isa` and `vdla config`: what a configuration means, from the tables that everything else reads."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from vdla.isa.config import EXTRA_STORAGE_LIMIT, load_config
+from vdla.isa.errors import UserError
+
+from ..report.hardware import hardware
+from .output import ConfigOption, JsonOption, print_json, text_console
+
+
+def isa(
+    config: ConfigOption = "vta",
+    header: Annotated[bool, typer.Option("--header", help="A C header with every field.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="The instruction reference.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """The instruction set of a configuration: a C header or a Markdown reference, from the encoder's own tables."""
+    from vdla.isa.describe import c_header
+    from vdla.isa.describe import markdown as reference
+
+    if header and markdown:
+        raise UserError("--header and --markdown exclude each other; ask for one at a time")
+    machine = load_config(config)
+    kind, text = ("header", c_header(machine)) if header else ("markdown", reference(machine))
+    if json:
+        print_json({"config": machine.name, "kind": kind, "text": text})
+    else:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def config(
+    name: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A preset or a TOML file.")] = "vta",
+    json: JsonOption = False,
+) -> None:
+    """Checks a configuration and prints what follows from it: depths, field widths, storage, data path."""
+    machine = load_config(name)
+    document = hardware(machine)
+    if json:
+        print_json({"config": machine.name, **document})
+        return
+    console = text_console()
+    fields = dict(document["fields"])
+    memory = fields.pop("memory")
+    values = fields | {f"memory.{key}": value for key, value in memory.items()}
+    console.print(_pairs(f"configuration {machine.name}", values))
+    console.print(_pairs("derived", document["derived"]))
+    storage = {f"{key} scratchpad": size for key, size in document["scratchpads"].items()}
+    console.print(_pairs("scratchpads, bytes", storage))
+    extra = document["extra_storage"] | {
+        f"total (at most {EXTRA_STORAGE_LIMIT})": document["extra_storage_total"]
+    }
+    console.print(_pairs("storage beyond them, bytes", extra))
+    table = Table(title="data path", title_justify="left")
+    table.add_column("part")
+    for heading in ("lanes", "multipliers"):
+        table.add_column(heading, justify="right")
+    table.add_column("multiplier")
+    table.add_column("ports")
+    table.add_column("storage, bytes", justify="right")
+    for block in document["blocks"]:
+        table.add_row(*(str(value) for value in block.values()))
+    console.print(table)
+
+
+def _pairs(title: str, values: dict[str, object]) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column("name")
+    table.add_column("value", justify="right")
+    for key, value in values.items():
+        table.add_row(key, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
+    return table

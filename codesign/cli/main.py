@@ -1,0 +1,53 @@
+"""The entry point: gathers the commands and gives every outcome its exit code.
+
+0 done; 1 a defect of the toolkit (with traceback) or a check against a reference that failed; 2 a mistake in
+what the user handed in, told in one line; 3 a program that deadlocks or does not end; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+from vdla.isa.errors import UserError
+
+from . import describe, network, programs, simulate
+
+app = typer.Typer(
+    name="vdla",
+    help="What does a network cost on an accelerator, why, and what if either changes?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(network.run)
+app.command("demo")(network.demo)
+app.command("models")(network.models)
+app.command("sim")(simulate.sim)
+app.command("asm")(programs.asm)
+app.command("disasm")(programs.disasm)
+app.command("check")(programs.check)
+app.command("isa")(describe.isa)
+app.command("config")(describe.config)
+
+
+def main() -> None:
+    """Runs the command line of this process and exits."""
+    try:
+        app(prog_name="vdla")
+    except UserError as error:
+        _stop(error, 2)
+    except KeyboardInterrupt:
+        _stop("interrupted", 130)
+    except BrokenPipeError:
+        # The reader of our output went away (`vdla ... | head`); nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def _stop(problem: object, code: int) -> None:
+    sys.stdout.flush()
+    print(f"error: {problem}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,178 @@
+"""`vdla run`, `vdla demo` and `vdla models`: whole networks on the accelerator."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from vdla.isa.config import load_config
+from vdla.isa.errors import UserError
+from vdla.isa.program import write_whole
+
+from ..files import check_destination, read_whole, whole_directory
+from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
+
+
+class Target(StrEnum):
+    """What `vdla run` compiles for."""
+
+    vdla = "vdla"
+
+
+class Check(StrEnum):
+    """What the outputs of `vdla run` are compared with."""
+
+    auto = "auto"
+    onnxruntime = "onnxruntime"
+    interpreter = "interpreter"
+
+
+class Form(StrEnum):
+    """The forms in which `vdla models` writes a network."""
+
+    u8 = "u8"
+    s8 = "s8"
+    qop = "qop"
+
+
+def run(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A quantized ONNX model.")],
+    target: Annotated[Target, typer.Option(help="What to compile for.")] = Target.vdla,
+    config: ConfigOption = "vta",
+    inputs: Annotated[
+        Path | None, typer.Option(metavar="IN.npz", help="Arrays by input name; seeded samples otherwise.")
+    ] = None,
+    outputs: Annotated[
+        Path | None, typer.Option(metavar="OUT.npz", help="Where to write the outputs by name.")
+    ] = None,
+    vthreads: Annotated[
+        int, typer.Option(min=1, max=2, help="Virtual threads; 1 hides no memory latency.")
+    ] = 2,
+    timing_only: Annotated[
+        bool, typer.Option("--timing-only", help="Cycles without data: faster, nothing is checked.")
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A timeline for ui.perfetto.dev.")
+    ] = None,
+    dump_passes: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The program after each compiler pass.")
+    ] = None,
+    check: Annotated[Check, typer.Option(help="What to compare the outputs with.")] = Check.auto,
+    json: JsonOption = False,
+) -> None:
+    """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went."""
+    from ..network_run import check_run, compile_network, simulate_network
+    from .simulate import exit_on_deadlock
+
+    machine = load_config(config)
+    check_destination(outputs, trace)
+    if timing_only and outputs is not None:
+        raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
+    content = read_whole(model, "model")
+    with whole_directory(dump_passes) as dumps, steps() as progress, exit_on_deadlock():
+        progress.begin(f"compiling {model.name} for {machine.name}")
+        compiled = compile_network(model, content, machine, virtual_threads=vthreads, dump_passes=dumps)
+        progress.begin("preparing inputs")
+        from ..evaluate import load_arrays, sample_arrays, split_launches
+
+        if inputs is None:
+            launches = sample_arrays(compiled.graph, 1)
+        else:
+            launches = split_launches(compiled.graph, load_arrays(inputs), str(inputs))
+        progress.begin("simulating", total=len(launches))
+        simulated = simulate_network(compiled, launches, data=not timing_only, on_launch=progress.advance)
+        verdict = None
+        if not timing_only:
+            progress.begin("checking the outputs")
+            verdict, remark = check_run(compiled, content, launches, simulated, check.value)
+            if remark is not None:
+                note(f"checked against the interpreter: {remark}")
+        if trace is not None:
+            from ..report.timeline import timeline
+
+            progress.begin("writing the timeline")
+            write_whole(trace, timeline(compiled.program, simulated.simulation))
+        if outputs is not None:
+            from ..network_run import npz_bytes
+
+            write_whole(outputs, npz_bytes(simulated.outputs))
+        account = simulated.account(model.stem, machine, compiled, verdict)
+    if json:
+        print_json(account.to_dict())
+        return
+    from ..report.table import layer_table, summary
+
+    console = text_console()
+    console.print(layer_table(account))
+    for line in summary(account):
+        console.print(line, markup=False)
+
+
+def models(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="resnet18, small_cnn or mlp.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
+    form: Annotated[Form, typer.Option(help="uint8 QDQ, symmetric int8 QDQ or QOperator.")] = Form.u8,
+    batch: Annotated[int, typer.Option(min=1, help="Images a launch.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Writes one of the shipped networks, with seeded weights, calibrated and quantized, as an ONNX file."""
+    check_destination(output)
+    from ..models import build
+
+    with steps() as progress:
+        progress.begin(f"building {name}")
+        proto = build(name, form.value, batch, seed)
+    data = proto.SerializeToString(deterministic=True)
+    write_whole(output, data)
+    if json:
+        print_json(
+            {
+                "model": name,
+                "form": form.value,
+                "batch": batch,
+                "seed": seed,
+                "file": str(output),
+                "bytes": len(data),
+            }
+        )
+    else:
+        note(f"wrote {output}: {name}, {form.value}, {len(data):,} bytes")
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Where the results go.")
+    ] = Path("build/demo"),
+    config: ConfigOption = "vta",
+    model: Annotated[str, typer.Option(metavar="NAME", help="The shipped model to show.")] = "resnet18",
+    json: JsonOption = False,
+) -> None:
+    """ResNet-18 from file to report: compiled, simulated, checked on 8 images, and drawn."""
+    from ..demo import Demo, run_demo
+    from .simulate import exit_on_deadlock
+
+    machine = load_config(config)
+    started = time.monotonic()
+    with steps() as progress, exit_on_deadlock():
+        result: Demo = run_demo(model, machine, output, progress.begin)
+    if json:
+        print_json(result.document)
+    else:
+        from ..report.table import comparison_table, layer_table, summary
+
+        console = text_console()
+        console.print(layer_table(result.account))
+        for line in summary(result.account):
+            console.print(line, markup=False)
+        console.print(comparison_table(result.account, result.variants))
+        for path in result.files:
+            console.print(f"wrote {path}", markup=False)
+        console.print(f"{time.monotonic() - started:.1f} s in all", markup=False)
+    if not result.passed:
+        print("error: the outputs do not agree with the reference", file=sys.stderr)
+        raise typer.Exit(1)

@@ -1,0 +1,83 @@
+"""Where text goes: one JSON object alone on standard output, or tables there; progress always on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, alone, on standard output.")]
+ConfigOption = Annotated[
+    str, typer.Option("--config", help="A preset (vta, osdi18, tiny) or a TOML file.", metavar="NAME|FILE")
+]
+
+
+def print_json(document: Mapping[str, Any]) -> None:
+    """Writes `document` as the one JSON object of this run; NaN and infinities are refused."""
+    json.dump(document, sys.stdout, indent=2, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def json_bytes(document: Mapping[str, Any]) -> bytes:
+    """`document` as the bytes of a JSON file."""
+    return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
+
+
+def text_console() -> Console:
+    """The console for results meant for people. A pipe or file gets full-width tables, not folded ones."""
+    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=160)
+
+
+def note(text: str) -> None:
+    """A line for people on standard error, where it never disturbs a JSON object."""
+    Console(stderr=True, highlight=False).print(text, markup=False)
+
+
+class Steps:
+    """The running commentary of a long command: one line a step, on standard error, and only on a terminal."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        """`progress` None keeps silent."""
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def begin(self, text: str, total: int | None = None) -> None:
+        """Ends the step before and begins the one called `text`, of `total` parts if that is known."""
+        if self._progress is None:
+            return
+        self.end()
+        self._task = self._progress.add_task(text, total=total)
+
+    def advance(self) -> None:
+        """One part of the current step is done."""
+        if self._progress is not None and self._task is not None:
+            self._progress.advance(self._task)
+
+    def end(self) -> None:
+        """Ends the current step."""
+        if self._progress is None or self._task is None:
+            return
+        task = self._progress.tasks[self._progress.task_ids.index(self._task)]
+        total = task.total or 1
+        self._progress.update(self._task, total=total, completed=total)
+        self._task = None
+
+
+@contextlib.contextmanager
+def steps() -> Iterator[Steps]:
+    """A Steps that shows itself when standard error is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield Steps(None)
+        return
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        reporter = Steps(progress)
+        yield reporter
+        reporter.end()

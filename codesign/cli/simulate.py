@@ -1,0 +1,154 @@
+"""`vdla sim`: a raw program on the cycle-level simulator or on the plain reference."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+from vdla.isa.config import Config, load_config
+from vdla.isa.errors import ProgramError, UserError
+from vdla.isa.program import bare_program, read_hex, write_whole
+
+from ..files import check_destination, read_whole
+from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
+
+NEVER_ENDS = ("token", "deadlock")
+"""Kinds of findings that say a program would wait for ever."""
+
+
+class Engine(StrEnum):
+    """The two engines that run a program."""
+
+    cycle = "cycle"
+    reference = "reference"
+
+
+@contextlib.contextmanager
+def exit_on_deadlock() -> Iterator[None]:
+    """Ends the process with 3 and one line when the program inside does not run to its end."""
+    from vdla.sim.errors import SimulationError
+
+    try:
+        yield
+    except SimulationError as error:
+        _stop(str(error))
+
+
+def _stop(message: str) -> None:
+    print(f"error: {message}", file=sys.stderr)
+    raise typer.Exit(3)
+
+
+def sim(
+    insns: Annotated[
+        Path, typer.Option(metavar="FILE.hex", help="One 128-bit instruction a line, in hexadecimal.")
+    ],
+    memory: Annotated[Path, typer.Option(metavar="IN.bin", help="The whole memory before the launch.")],
+    memory_out: Annotated[
+        Path | None, typer.Option("--memory-out", metavar="OUT.bin", help="The memory after it.")
+    ] = None,
+    config: ConfigOption = "vta",
+    engine: Annotated[
+        Engine, typer.Option(help="cycle: with timing; reference: plain numpy.")
+    ] = Engine.cycle,
+    allow_races: Annotated[
+        bool, typer.Option("--allow-races", help="Run a program whose units race; results may vary.")
+    ] = False,
+    timeline: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A timeline for ui.perfetto.dev.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Runs a raw program: checks it, executes it, writes the memory and counts the cycles."""
+    machine = load_config(config)
+    check_destination(memory_out, timeline)
+    if timeline is not None and engine is Engine.reference:
+        raise UserError("--timeline needs times, which the reference does not have; use --engine cycle")
+    instructions = read_hex(insns)
+    image = np.frombuffer(read_whole(memory, "memory image"), np.uint8)
+    with steps() as progress:
+        progress.begin("checking the program")
+        check_program(machine, instructions, image, str(insns), allow_races=allow_races)
+        progress.begin("running the program")
+        if engine is Engine.reference:
+            from vdla.isa.reference import run_reference
+
+            result = run_reference(machine, instructions, image)
+            document: dict[str, Any] = {"cycles": None, "instructions": result.executed, "units": None}
+            after = result.memory
+        else:
+            document, after = _simulate(machine, instructions, image, timeline)
+    if memory_out is not None:
+        write_whole(memory_out, after.tobytes())
+    document = {"config": machine.name, "engine": engine.value, **document}
+    if json:
+        print_json(document)
+    else:
+        _print(document)
+
+
+def _simulate(
+    config: Config, instructions: np.ndarray, image: np.ndarray, timeline_path: Path | None
+) -> tuple[dict[str, Any], np.ndarray]:
+    from vdla.sim import simulate
+
+    with exit_on_deadlock():
+        result = simulate(config, instructions, image)
+    if timeline_path is not None:
+        from ..report.timeline import timeline
+
+        write_whole(timeline_path, timeline(bare_program(config, instructions, image), result))
+    return {"cycles": result.cycles, "instructions": result.retired, **unit_report(result)}, result.memory
+
+
+def check_program(
+    config: Config, instructions: np.ndarray, image: np.ndarray, where: str, *, allow_races: bool
+) -> None:
+    """Refuses a program with errors, in one line that names `where` and the first of them.
+
+    Raises ProgramError. A program whose only fault is that it never ends exits with 3; races pass with `allow_races`.
+    """
+    from vdla.isa.check import check
+
+    findings = check(config, instructions, image)
+    errors = [item for item in findings if item.severity == "error"]
+    if allow_races:
+        errors = [item for item in errors if item.kind != "race"]
+    if not errors:
+        return
+    message = f"{where}: {errors[0].kind}: {errors[0].message}"
+    if len(errors) > 1:
+        message += f" (and {len(errors) - 1} more; `vdla check` lists them)"
+    if all(item.kind in NEVER_ENDS for item in errors):
+        _stop(message)
+    raise ProgramError(message)
+
+
+def unit_report(result: Any) -> dict[str, Any]:
+    """The `units` of the JSON object."""
+    return {}
+
+
+def _print(document: dict[str, Any]) -> None:
+    console = text_console()
+    console.print(f"{document['instructions']} instructions on {document['config']}", markup=False)
+    if document["cycles"] is None:
+        note("the reference has no timing; use --engine cycle for cycles")
+        return
+    table = Table(title=f"{document['cycles']:,} cycles", title_justify="left")
+    table.add_column("unit")
+    table.add_column("busy", justify="right")
+    table.add_column("stalls")
+    for name, unit in document["units"].items():
+        causes = sorted(unit["stalls"].items(), key=lambda item: -item[1])
+        table.add_row(
+            name, f"{unit['busy']:,}", ", ".join(f"{cause} {count:,}" for cause, count in causes if count)
+        )
+    console.print(table)

@@ -1,0 +1,109 @@
+"""The demonstration: a shipped model from file to report, checked on eight images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vdla.compiler.driver import Compiled
+from vdla.isa.config import Config
+from vdla.isa.program import write_whole
+
+from . import models
+from .evaluate import sample_arrays
+from .files import FileError
+from .network_run import check_run, compile_network, simulate_network
+from .report.account_run import account_total
+from .report.accounts import RunAccount
+from .report.plots import layers_png, roofline_png
+from .report.table import Variant
+from .report.timeline import timeline
+
+IMAGES = 8
+LATENCIES = (60, 120, 240)
+"""Read latencies, in cycles, at which the network runs again (measures of the main job)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """What the demonstration found and wrote; `passed` says that the outputs are those of the reference."""
+
+    account: RunAccount
+    variants: tuple[Variant, ...]
+    files: tuple[Path, ...]
+    passed: bool
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The contents of report.json: the object of `vdla run`, and the variants."""
+        others = [
+            {"name": v.name, "cycles": v.cycles, "utilization": round(v.utilization, 6)}
+            for v in self.variants
+        ]
+        return self.account.to_dict() | {"variants": others}
+
+
+def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], None]) -> Demo:
+    """Runs shipped `model` on `config` and writes model, report, plots and timeline into `folder`.
+
+    `begin` is told the name of each step. Raises UserError for an unknown model or a folder that cannot be made.
+    """
+    begin(f"building {model}")
+    content = models.build(model).SerializeToString(deterministic=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{folder}: cannot make this directory: {error.strerror}") from None
+    path = folder / f"{model}.onnx"
+    write_whole(path, content)
+    begin(f"compiling for {config.name}")
+    compiled = compile_network(path, content, config)
+    launches = sample_arrays(compiled.graph, IMAGES)
+    # The first launch pays for loading the simulator's machine code; its cycles are the same, its host time is not.
+    begin("warming up the simulator")
+    simulate_network(compiled, launches[:1])
+    begin(f"simulating {IMAGES} images")
+    simulated = simulate_network(compiled, launches)
+    begin("checking the outputs")
+    check, _ = check_run(compiled, content, launches, simulated, "auto")
+    account = simulated.account(model, config, compiled, check)
+    begin("one virtual thread, longer latencies")
+    variants = _variants(path, content, config)
+    demo = Demo(
+        account=account,
+        variants=variants,
+        files=tuple(
+            folder / name for name in ("report.json", "roofline.png", "layers.png", "timeline.perfetto-trace")
+        ),
+        passed=check.max_lsb <= 1 and check.top1_equal,
+    )
+    begin("writing the reports")
+    contents = (
+        (json.dumps(demo.document, indent=2, allow_nan=False) + "\n").encode(),
+        roofline_png(account, config),
+        layers_png(account),
+        timeline(compiled.program, simulated.simulation),
+    )
+    for target, data in zip(demo.files, contents, strict=True):
+        write_whole(target, data)
+    return demo
+
+
+def _variants(path: Path, content: bytes, config: Config) -> tuple[Variant, ...]:
+    # One virtual thread is the same network without latency hiding; longer latencies show what hiding is worth.
+    single = compile_network(path, content, config, virtual_threads=1)
+    variants = [_variant("one virtual thread (no latency hiding)", single)]
+    for latency in LATENCIES:
+        slower = replace(config, memory=replace(config.memory, read_latency=latency))
+        variants.append(_variant(f"read latency {latency}", compile_network(path, content, slower)))
+    return tuple(variants)
+
+
+def _variant(name: str, compiled: Compiled) -> Variant:
+    launches = sample_arrays(compiled.graph, 1)
+    simulated = simulate_network(compiled, launches, data=False)
+    total = account_total(compiled, simulated.simulation, simulated.seconds)
+    return Variant(name=name, cycles=total.cycles, utilization=total.utilization)

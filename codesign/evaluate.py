@@ -1,0 +1,186 @@
+"""Inputs for a model, and what its outputs should be: ONNX Runtime's where they can be trusted."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.interpret import interpret
+from vdla.isa.errors import UserError
+
+from . import models
+
+Arrays = dict[str, NDArray[np.generic]]
+
+ONNXRUNTIME = "onnxruntime"
+INTERPRETER = "interpreter"
+
+
+class CheckError(UserError):
+    """A check that cannot be made here, or input arrays that do not fit the model."""
+
+
+def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
+    """Seeded inputs for `count` launches of `graph`, one dict of arrays (by input name) a launch.
+
+    A shipped model gets its own sample images; any other model gets values uniform over what its inputs can represent.
+    """
+    name = next((n for n in models.NAMES if graph.name == n or graph.name.startswith(f"{n}_")), None)
+    if name is not None and len(graph.inputs) == 1:
+        shape = graph.inputs[0].shape
+        images = models.sample_inputs(name, count * shape[0], seed)
+        if images.shape[1:] == shape[1:] and graph.inputs[0].dtype == "float32":
+            return [{graph.inputs[0].name: part} for part in np.split(images, count)]
+    launches = []
+    for launch in range(count):
+        generator = np.random.default_rng([seed, launch])
+        arrays: Arrays = {}
+        for item in graph.inputs:
+            integers = generator.integers(-128, 128, item.shape)
+            quantization = graph.tensors[item.tensor].quantization
+            if item.dtype == "float32":
+                distance = integers - quantization.stored_zero_point
+                arrays[item.name] = (distance * quantization.scale).astype(np.float32)
+            else:
+                arrays[item.name] = (integers + quantization.offset).astype(item.dtype)
+        launches.append(arrays)
+    return launches
+
+
+def load_arrays(path: Path) -> Arrays:
+    """The arrays of an npz file by name. Raises CheckError for a file that is none or holds objects."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise CheckError(
+                    f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)"
+                )
+            return {name: archive[name] for name in archive.files}
+    except CheckError:
+        raise
+    except OSError as error:
+        raise CheckError(f"{path}: cannot read the inputs: {error.strerror or 'damaged file'}") from None
+    except Exception:
+        # numpy and zipfile raise a dozen kinds of errors on damaged bytes; for the user they are one.
+        raise CheckError(
+            f"{path}: no npz file of plain arrays; write one with numpy.savez(file, INPUT_NAME=array)"
+        ) from None
+
+
+def split_launches(graph: Graph, arrays: Mapping[str, NDArray[np.generic]], where: str) -> list[Arrays]:
+    """`arrays` as one dict a launch: a leading axis k times the model's batch makes k launches.
+
+    Raises CheckError, naming input and expected shape, for a missing or unknown name, a wrong shape or type.
+    """
+    expected = {item.name: item for item in graph.inputs}
+    needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in graph.inputs)
+    for name in arrays:
+        if name not in expected:
+            raise CheckError(f"{where}: the model has no input {name!r}; it expects {needs}")
+    counts = set()
+    for name, item in expected.items():
+        if name not in arrays:
+            raise CheckError(f"{where}: input {name!r} is missing; the model expects {needs}")
+        array, batch = arrays[name], item.shape[0]
+        fits = array.ndim == len(item.shape) and array.shape[1:] == item.shape[1:]
+        if not fits or not array.shape[0] or array.shape[0] % batch:
+            raise CheckError(
+                f"{where}: input {name!r} has shape {list(array.shape)}; the model expects {list(item.shape)}, "
+                f"or a multiple of {batch} on the first axis for several launches"
+            )
+        if array.dtype != np.dtype(item.dtype):
+            raise CheckError(f"{where}: input {name!r} is {array.dtype}; convert it to {item.dtype}")
+        counts.add(array.shape[0] // batch)
+    if len(counts) != 1:
+        raise CheckError(f"{where}: the inputs have different numbers of images; give each the same")
+    count = counts.pop()
+    return [{name: np.split(array, count)[i] for name, array in arrays.items()} for i in range(count)]
+
+
+def join_launches(launches: Sequence[Mapping[str, NDArray[np.generic]]]) -> Arrays:
+    """The arrays of several launches, concatenated on the first axis."""
+    return {name: np.concatenate([launch[name] for launch in launches]) for name in launches[0]}
+
+
+def interpreter_outputs(graph: Graph, arrays: Arrays) -> Arrays:
+    """The outputs of one launch, as our own integer interpreter computes them."""
+    return load_outputs(graph, interpret(graph, store_inputs(graph, arrays)))
+
+
+def reference_to_use(wanted: str) -> tuple[str, str | None]:
+    """Which reference checks a run: (name, why it is not the wanted one, or None).
+
+    `wanted` is auto, onnxruntime or interpreter. Raises CheckError when ONNX Runtime is demanded and not installed.
+    """
+    if wanted == INTERPRETER:
+        return INTERPRETER, None
+    try:
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        if wanted == ONNXRUNTIME:
+            raise CheckError('ONNX Runtime is not installed; pip install "vdla[check]"') from None
+        return INTERPRETER, 'ONNX Runtime is not installed (pip install "vdla[check]")'
+    if wanted != ONNXRUNTIME and _kernels_saturate():
+        return INTERPRETER, "this processor has no VNNI, so ONNX Runtime's int8 kernels may saturate"
+    return ONNXRUNTIME, None
+
+
+def _kernels_saturate() -> bool:
+    # x86 without VNNI multiplies u8 by s8 through 16-bit sums that saturate (measures.md: not a reference there).
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    try:
+        flags = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+    return "vnni" not in flags
+
+
+def onnxruntime_outputs(model: bytes, graph: Graph, launches: Sequence[Arrays]) -> list[Arrays]:
+    """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
+
+    uint8 activations run at default optimization, where its integer kernels are used; symmetric int8 models without
+    optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair stay (measures.md).
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if any(tensor.quantization.dtype == "int8" for tensor in graph.tensors.values()):
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        names = [output.name for output in graph.outputs]
+        return [dict(zip(names, session.run(names, dict(arrays)), strict=True)) for arrays in launches]
+    except Exception as error:
+        # onnxruntime's errors share no base class of their own.
+        reason = str(error).splitlines()[0]
+        raise CheckError(f"ONNX Runtime refuses the model: {reason}; use --check interpreter") from None
+
+
+def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
+    """The largest difference between two sets of outputs, in steps of each output's own quantization."""
+    largest = 0
+    for output in graph.outputs:
+        step = output.quantization.scale if output.dtype == "float32" else 1
+        mine, other = (np.asarray(arrays[output.name], np.float64) for arrays in (ours, theirs))
+        if mine.size:
+            largest = max(largest, int(np.rint(np.abs(mine - other).max() / np.float64(step))))
+    return largest
+
+
+def top1_agrees(graph: Graph, ours: Arrays, theirs: Arrays) -> bool:
+    """Whether each image's largest value sits at the same place in both sets of outputs.
+
+    The first of equal largest values counts, as in every top-1 measure.
+    """
+    for output in graph.outputs:
+        mine, other = (np.asarray(a[output.name]).reshape(output.shape[0], -1) for a in (ours, theirs))
+        if not np.array_equal(mine.argmax(axis=1), other.argmax(axis=1)):
+            return False
+    return True

@@ -1,0 +1,126 @@
+"""One network through compiler and simulator: the steps of `vdla run`, without a command line around them."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from vdla.compiler.driver import Compiled, compile_model
+from vdla.compiler.runtime.executor import run as execute
+from vdla.isa.config import Config
+from vdla.isa.errors import UserError
+from vdla.sim import SimulationResult
+
+from .evaluate import (
+    INTERPRETER,
+    Arrays,
+    interpreter_outputs,
+    join_launches,
+    largest_difference,
+    onnxruntime_outputs,
+    reference_to_use,
+    top1_agrees,
+)
+from .report.account_run import account_layers, account_total
+from .report.accounts import CheckAccount, RunAccount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Simulated:
+    """Several launches of one program.
+
+    `launches` holds the outputs of each launch as the model declares them (empty dicts when nothing was computed);
+    `simulation` is that of the first launch, and all have the same timing; `seconds` is its host CPU time.
+    """
+
+    launches: tuple[Arrays, ...]
+    simulation: SimulationResult
+    seconds: float
+
+    @property
+    def outputs(self) -> Arrays:
+        """The outputs of all launches, concatenated on the first axis."""
+        return join_launches(self.launches)
+
+    def account(
+        self, model: str, config: Config, compiled: Compiled, check: CheckAccount | None
+    ) -> RunAccount:
+        """The account of the first launch, named as the user named its parts."""
+        return RunAccount(
+            model=model,
+            config=config.name,
+            total=account_total(compiled, self.simulation, self.seconds),
+            layers=account_layers(compiled, self.simulation),
+            check=check,
+        )
+
+
+def compile_network(
+    path: Path, content: bytes, config: Config, *, virtual_threads: int = 2, dump_passes: Path | None = None
+) -> Compiled:
+    """Compiles the model whose bytes are `content`. Raises UserError, which names the file `path`."""
+    try:
+        return compile_model(content, config, virtual_threads=virtual_threads, dump_passes=dump_passes)
+    except UserError as error:
+        message = str(error)
+        raise UserError(message if str(path) in message else f"{path}: {message}") from None
+
+
+def simulate_network(
+    compiled: Compiled,
+    launches: Sequence[Arrays],
+    *,
+    data: bool = True,
+    on_launch: Callable[[], None] = lambda: None,
+) -> Simulated:
+    """Simulates `compiled` on the inputs of each launch; with `data` False only the first, for its timing alone."""
+    outputs, first, seconds = [], None, 0.0
+    for arrays in launches if data else launches[:1]:
+        started = time.thread_time()
+        result = execute(compiled, dict(arrays), data=data)
+        if first is None:
+            first, seconds = result.simulation, time.thread_time() - started
+        outputs.append(dict(result.outputs) if data else {})
+        on_launch()
+    assert first is not None
+    return Simulated(launches=tuple(outputs), simulation=first, seconds=seconds)
+
+
+def check_run(
+    compiled: Compiled, content: bytes, launches: Sequence[Arrays], simulated: Simulated, wanted: str
+) -> tuple[CheckAccount, str | None]:
+    """Compares the outputs of every launch with a reference, and always with our own interpreter.
+
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and why the reference is not ONNX Runtime
+    where that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours, never of the user.
+    """
+    against, remark = reference_to_use(wanted)
+    graph = compiled.graph
+    own = [interpreter_outputs(graph, arrays) for arrays in launches]
+    for number, (ours, theirs) in enumerate(zip(simulated.launches, own, strict=True)):
+        difference = largest_difference(graph, ours, theirs)
+        if difference:
+            raise RuntimeError(
+                f"launch {number}: the simulated outputs differ from the integer interpreter's by {difference} LSB; "
+                "this is a defect of vdla"
+            )
+    reference = own if against == INTERPRETER else onnxruntime_outputs(content, graph, launches)
+    pairs = list(zip(simulated.launches, reference, strict=True))
+    verdict = CheckAccount(
+        against=against,
+        images=sum(next(iter(arrays.values())).shape[0] for arrays in launches),
+        max_lsb=max(largest_difference(graph, ours, theirs) for ours, theirs in pairs),
+        top1_equal=all(top1_agrees(graph, ours, theirs) for ours, theirs in pairs),
+    )
+    return verdict, remark
+
+
+def npz_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """The bytes of an npz file; the same arrays give the same bytes."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **dict(arrays))
+    return buffer.getvalue()

@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import onnx
+import pytest
+from vdla.isa.config import PRESETS, load_config
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_config_lists_what_follows_and_what_it_costs(vdla, name: str) -> None:
+    document = vdla("config", name, "--json").document()
+    machine = load_config(name)
+    assert document["config"] == name and document["digest"] == machine.digest
+    assert document["derived"]["multiplies_per_cycle"] == machine.multiplies_per_cycle
+    assert document["derived"]["acc_depth"] == machine.acc_depth
+    assert document["extra_storage_total"] == sum(machine.extra_storage.values()) <= 8192
+    blocks = {block["name"]: block for block in document["blocks"]}
+    assert set(blocks) == {"gemm array", *machine.extensions}
+    assert blocks["gemm array"]["multipliers"] == machine.multiplies_per_cycle
+    assert blocks["post"]["multipliers"] == 3 * blocks["post"]["lanes"]
+    assert all(block["ports"] for block in blocks.values())
+
+
+def test_extra_storage_is_all_in_some_part(vdla) -> None:
+    document = vdla("config", "vta", "--json").document()
+    of_blocks = sum(block["storage_bytes"] for block in document["blocks"])
+    names = ("command queues", "fetch buffer", "load FIFO", "compute FIFO", "store FIFO")
+    assert of_blocks + sum(document["extra_storage"][n] for n in names) == document["extra_storage_total"]
+
+
+def test_extensions_left_out_cost_nothing(vdla, tmp_path: Path) -> None:
+    file = tmp_path / "bare.toml"
+    file.write_text('name = "bare"\nextensions = []\n', encoding="utf-8")
+    document = vdla("config", file, "--json").document()
+    assert document["config"] == "bare"
+    assert [block["name"] for block in document["blocks"]] == ["gemm array"]
+
+
+def test_config_for_people_shows_the_same_values(vdla) -> None:
+    outcome = vdla("config", "tiny")
+    assert outcome.code == 0
+    for word in ("memory.read_latency", "acc_depth", "parameter table", "gemm array", "24 x 24"):
+        assert word in outcome.out
+
+
+@pytest.mark.parametrize("kind", ["--header", "--markdown"])
+def test_isa_prints_the_reference(vdla, kind: str) -> None:
+    outcome = vdla("isa", "--config", "tiny", kind)
+    assert outcome.code == 0 and "GEMM" in outcome.out
+    document = vdla("isa", "--config", "tiny", kind, "--json").document()
+    assert document["text"].strip() == outcome.out.strip()
+
+
+def test_models_writes_a_model(vdla, tmp_path: Path) -> None:
+    file = tmp_path / "net.onnx"
+    document = vdla("models", "mlp", "--form", "qop", "--batch", "2", "-o", file, "--json").document()
+    assert document["bytes"] == file.stat().st_size
+    model = onnx.load(file)
+    onnx.checker.check_model(model)
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+    first = file.read_bytes()
+    assert vdla("models", "mlp", "--form", "qop", "--batch", "2", "-o", file).code == 0
+    assert file.read_bytes() == first
+    assert vdla("models", "mlp", "--form", "qop", "--batch", "2", "--seed", "1", "-o", file).code == 0
+    assert file.read_bytes() != first
+
+
+def test_help_names_every_command(vdla) -> None:
+    outcome = vdla("--help")
+    assert outcome.code == 0
+    for command in ("run", "demo", "models", "sim", "asm", "disasm", "check", "isa", "config"):
+        assert command in outcome.out
+        assert vdla(command, "--help").code == 0
+
+
+def test_json_is_one_object(vdla) -> None:
+    out = vdla("config", "vta", "--json").out
+    assert isinstance(json.loads(out), dict)
