@@ -24,7 +24,7 @@ from vdla.compiler.ir.stmt import (
     whole,
 )
 from vdla.compiler.ir.types import DType
-from vdla.compiler.ir.verify import verify
+from vdla.compiler.ir.verify import VerifyError, verify
 
 I32, I8 = DType.INT32, DType.INT8
 Y, X, KH, KW, CI, CO, I = (Var(n) for n in ("y", "x", "kh", "kw", "ci", "co", "i"))  # noqa: E741
@@ -247,3 +247,45 @@ def test_copies_with_run_time_extents_match_by_wide_dimensions() -> None:
     verify(program)
     got = interpret(program, {"V": np.arange(10, dtype=np.int32)})["W"]
     np.testing.assert_array_equal(got.reshape(-1), [*range(10), 0, 0])
+
+
+def test_widening_copy() -> None:
+    narrow = Buffer(name="N", shape=(4,), dtype=I8)
+    program = small(Copy(name="c", destination=whole(A), source=whole(narrow)), narrow, A)
+    verify(program)
+    given = np.array([-128, -1, 0, 127], np.int8)
+    np.testing.assert_array_equal(interpret(program, {"N": given})["A"], given.astype(np.int32))
+
+
+def test_intrinsic_operand_with_padding() -> None:
+    """Read-only operands may reach outside their buffer and read the pad there; written ones may not."""
+    source = Buffer(name="s", shape=(4,), dtype=I32)
+    target = Buffer(name="d", shape=(1,), dtype=I32)
+    total = Reduce(
+        name="r", op="add", buffer=target, indices=(Const(0),), value=source[I], first=FIRST & equal(I, 0)
+    )
+    sum4 = IntrinsicDeclaration(name="sum4", parameters=(source, target), body=nest([(I, 4)], total))
+
+    def window(shift: int, pad: Const | None) -> Program:
+        call = Intrinsic(
+            name="w",
+            declaration=sum4,
+            operands=(region(A, (Y - 2, 4)), region(B, (Y + shift, 1))),
+            first=equal(Const(0), 0),
+            pad=pad,
+        )
+        return small(nest([(Y, 4)], call), A, B)
+
+    program = window(0, Const(10, I32))
+    verify(program)
+    given = np.array([1, 2, 3, 4], np.int32)
+    padded = np.pad(given, 2, constant_values=10)
+    wanted = [padded[i : i + 4].sum() for i in range(4)]
+    np.testing.assert_array_equal(interpret(program, {"A": given}, poison=True)["B"], wanted)
+    with pytest.raises(InterpretError, match="leaves A"):
+        interpret(window(0, None), {"A": given})
+    with pytest.raises(InterpretError, match="leaves B"):
+        interpret(window(1, Const(10, I32)), {"A": given})
+    for wrong in (window(0, None), window(1, Const(10, I32))):
+        with pytest.raises(VerifyError, match="outside"):
+            verify(wrong)
