@@ -116,7 +116,11 @@ def _window(
     pads = declared_pads(context, node, plane, kernel, steps, (1, 1))
     if max(pads[0], pads[2]) >= kernel[0] or max(pads[1], pads[3]) >= kernel[1]:
         context.fail(node, f"pads {pads} reach a whole kernel {kernel}", "use pads smaller than the kernel")
-    effective = ceiling_pads(plane, kernel, steps, pads) if node.integer("ceil_mode", 0) else pads
+    effective = pads
+    if node.integer("ceil_mode", 0):
+        effective = ceiling_pads(plane, kernel, steps, pads)
+        # ONNX's own shape inference still counts windows that lie in the pad alone, here and in all that follows.
+        context.static_shapes.clear()
     height, width = output_plane(plane, kernel, steps, (1, 1), effective)
     if height < 1 or width < 1:
         context.fail(node, f"kernel {kernel} is larger than its padded input {plane}", "use a larger input")

@@ -1,0 +1,112 @@
+"""Models as ONNX Runtime's static quantizer writes them, layer by layer against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from vdla.compiler.graph.graph import AveragePool, Convolution, Elementwise, MaxPool
+from vdla.compiler.graph.onnx_import import import_model
+
+FORMS = (
+    "qdq-u8-channel",
+    "qdq-u8-u8-tensor",
+    "qdq-s8-symmetric",
+    "qdq-s8-asymmetric",
+    "qdq-u8-float-weights",
+    "qdq-u8-float-bias",
+    "qop-u8-channel",
+    "qop-u8-u8-tensor",
+    "qop-s8",
+)
+
+
+def chain(builder):
+    """Odd channels, asymmetric pads, strides, dilation, both pools, dense."""
+    b = builder(2, 3, 17, 14)
+    b.conv("x", "c1", 5, 3, 3, 5, pads=[1, 2, 0, 1], strides=[2, 1])
+    b.node("Relu", ["c1"], "r1")
+    b.node("MaxPool", ["r1"], "m1", kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 1])
+    b.conv("m1", "c2", 7, 5, 3, 3, bias=False, dilations=[1, 2], pads=[1, 2, 1, 2])
+    b.node(
+        "AveragePool",
+        ["c2"],
+        "a1",
+        kernel_shape=[2, 3],
+        strides=[1, 2],
+        pads=[1, 1, 0, 1],
+        count_include_pad=1,
+    )
+    b.node("Flatten", ["a1"], "f1")
+    features = onnx.shape_inference.infer_shapes(b.model("f1")).graph.output[0].type.tensor_type.shape
+    b.node("Gemm", ["f1", b.random("gw", 10, features.dim[1].dim_value), b.random("gb", 10)], "y", transB=1)
+    return b.model("y")
+
+
+def residual(builder):
+    """Two branches, a sum with ReLU, a global average, a product of matrices with a bias."""
+    b = builder(1, 6, 9, 9, seed=1)
+    b.conv("x", "c1", 8, 6, 3, 3, pads=[1, 1, 1, 1], strides=[2, 2])
+    b.node("Relu", ["c1"], "r1")
+    b.conv("r1", "c2", 8, 8, 3, 3, pads=[1, 1, 1, 1])
+    b.conv("x", "d1", 8, 6, 1, 1, strides=[2, 2])
+    b.node("Add", ["c2", "d1"], "s1")
+    b.node("Relu", ["s1"], "r2")
+    b.conv("r2", "c3", 8, 8, 3, 3, pads=[1, 1, 1, 1])
+    b.node("Add", ["r2", "c3"], "s2")
+    b.node("GlobalAveragePool", ["s2"], "g1")
+    b.node("Reshape", ["g1", b.constant("shape", np.array([0, -1]))], "f1")
+    b.node("MatMul", ["f1", b.random("mw", 8, 4)], "m1")
+    b.node("Add", ["m1", b.random("mb", 4)], "y")
+    return b.model("y")
+
+
+def depthwise(builder):
+    """A depthwise and a grouped convolution, ReLU6, a product of two tensors."""
+    b = builder(1, 8, 10, 11, seed=2)
+    b.conv("x", "c1", 8, 1, 3, 3, group=8, auto_pad="SAME_UPPER", strides=[2, 2])
+    b.node("Clip", ["c1", b.constant("zero", np.float32(0)), b.constant("six", np.float32(0.8))], "k1")
+    b.conv("k1", "c2", 8, 4, 1, 1, group=2)
+    b.node("Mul", ["k1", "c2"], "p1")
+    b.conv("p1", "y", 4, 8, 2, 2)
+    return b.model("y")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("network", [chain, residual, depthwise])
+def test_every_layer_is_within_one_step(
+    network, form, builder, quantized, feed_of, layers_against_runtime, fusion_exact
+):
+    data = quantized(network(builder), form)
+    feed = feed_of(data)
+    # Default optimization joins all layers of uint8 files to integer kernels; of int8 files only some.
+    optimized = "-s8" not in form
+    differences = layers_against_runtime(data, feed, optimized)
+    kinds = {type(node) for node in import_model(data).nodes}
+    assert Convolution in kinds and len(differences) >= 4
+    assert max(differences.values()) <= 1, differences
+    fusion_exact(import_model(data), feed)
+
+
+@pytest.mark.parametrize("network", [chain, residual, depthwise])
+def test_uint8_models_are_bit_equal_but_for_average_pools(
+    network, builder, quantized, feed_of, layers_against_runtime
+):
+    data = quantized(network(builder), "qdq-u8-channel")
+    for seed in range(4):
+        differences = layers_against_runtime(data, feed_of(data, seed), True)
+        assert {name for name, steps in differences.items() if steps} <= {"node_a1"}, differences
+
+
+def test_end_to_end_output_equals_runtime(builder, quantized, feed_of, runtime, fusion_exact):
+    data = quantized(residual(builder), "qop-u8-channel")
+    feed = feed_of(data)
+    (expected,) = runtime(data, ["y"], feed, True)
+    np.testing.assert_array_equal(fusion_exact(import_model(data), feed)["y"], expected)
+
+
+def test_all_node_kinds_are_covered(builder, quantized):
+    kinds = set()
+    for network in (chain, residual, depthwise):
+        kinds |= {type(node) for node in import_model(quantized(network(builder), "qdq-s8-symmetric")).nodes}
+    assert kinds == {Convolution, MaxPool, AveragePool, Elementwise}

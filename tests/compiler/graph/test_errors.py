@@ -1,0 +1,294 @@
+"""Every mistake in a model file gives one message with file, node, operator and the way out."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.host import InputError, store_inputs
+from vdla.compiler.graph.onnx_import import import_model
+
+
+def refused(model, *words: str) -> str:
+    data = model if isinstance(model, bytes) else model.SerializeToString()
+    with pytest.raises(ModelError) as caught:
+        import_model(data)
+    message = str(caught.value)
+    assert "\n" not in message and message.startswith("model: ")
+    for word in words:
+        assert word in message, message
+    return message
+
+
+def convolved(b, data="x", **attributes):
+    """A quantized convolution of `data`; returns its float name."""
+    real = b.pair(data, 0.02, np.uint8(100))
+    b.node("Conv", [real, b.weight("w", 4, 3, 3, 3)], "c", **attributes)
+    return b.pair("c", 0.05, np.uint8(10))
+
+
+def test_missing_file(tmp_path):
+    path = tmp_path / "absent.onnx"
+    with pytest.raises(ModelError, match=r"absent\.onnx.*no such file"):
+        import_model(path)
+
+
+def test_directory(tmp_path):
+    with pytest.raises(ModelError, match="cannot be read"):
+        import_model(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"this is not a model", b"\x08\xff", b"\xff" * 64])
+def test_corrupt_bytes(data):
+    refused(data, "damaged")
+
+
+def test_file_name_is_in_the_message(tmp_path):
+    path = tmp_path / "broken.onnx"
+    path.write_bytes(b"\x0a\xffgarbage")
+    with pytest.raises(ModelError, match=r"broken\.onnx: is no ONNX file or is damaged"):
+        import_model(path)
+
+
+def test_truncated_file(builder):
+    b = builder(1, 3, 8, 8)
+    data = b.model(convolved(b)).SerializeToString()
+    for cut in range(1, len(data) - 1, 97):
+        with pytest.raises(ModelError):
+            import_model(data[:cut])
+
+
+def test_empty_file():
+    refused(b"", "no ONNX graph")
+
+
+def test_old_opset(builder):
+    b = builder(1, 3, 8, 8, opset=12)
+    refused(b.model(convolved(b)), "opset 12", "version_converter")
+
+
+def test_unsupported_operator(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("Sigmoid", [convolved(b)], "y")
+    refused(b.model("y"), "node 'node_y' (Sigmoid)", "not supported", "supported are Conv")
+
+
+def test_foreign_domain(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("Magic", ["x"], "y", domain="org.example")
+    model = b.model("y", domains=("org.example",))
+    model.graph.output[0].type.tensor_type.shape.dim.add().dim_value = 1
+    refused(model, "(Magic)", "org.example")
+
+
+def test_dynamic_dimension(builder):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    del model.graph.value_info[:]
+    refused(model, "input 'x'", "dimension 0 is 'batch'", "make_dynamic_shape_fixed --dim_param batch")
+
+
+def test_float_model(builder):
+    b = builder(1, 3, 8, 8)
+    b.conv("x", "y", 4, 3, 3, 3)
+    refused(b.model("y"), "node 'node_y' (Conv)", "quantize_static")
+
+
+def test_float_input_of_a_quantized_convolution(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("Conv", ["x", b.weight("w", 4, 3, 3, 3)], "y")
+    refused(b.model("y"), "'x' is a float tensor that is never quantized")
+
+
+def test_missing_quantization_between_operators(builder):
+    b = builder(1, 3, 8, 8)
+    data = b.pair("x", 0.02, np.int8(0))
+    b.node("Conv", [data, b.weight("w", 4, 3, 3, 3)], "c")
+    b.node("Conv", ["c", b.weight("v", 4, 4, 3, 3)], "y")
+    refused(b.model("y"), "node 'node_y' (Conv)", "'c' (from 'c') is float", "quantize_static")
+
+
+def test_float_output(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("Conv", [b.pair("x", 0.02, np.int8(0)), b.weight("w", 4, 3, 3, 3)], "y")
+    refused(b.model("y"), "output 'y' is float and never quantized")
+
+
+@pytest.mark.parametrize("elem_type", [TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.INT64])
+def test_wrong_input_type(builder, elem_type):
+    b = builder(1, 3, 8, 8, elem_type=elem_type)
+    b.node("Identity", ["x"], "y")
+    refused(b.model("y", elem_type=elem_type), "input 'x' has type", "float32, int8 or uint8")
+
+
+def test_wide_activations(builder):
+    b = builder(1, 3, 8, 8, opset=21)
+    refused(b.model(b.pair("x", 0.02, np.uint16(0))), "quantizes to uint16", "int8 or uint8")
+
+
+def test_scale_per_channel_of_an_activation(builder):
+    b = builder(1, 3, 8, 8)
+    scales = [b.constant("s", np.full(3, 0.1, np.float32)), b.constant("z", np.zeros(3, np.uint8))]
+    b.node("QuantizeLinear", ["x", *scales], "q", axis=1)
+    b.node("DequantizeLinear", ["q", *scales], "y", axis=1)
+    refused(b.model("y"), "3 scales", "per tensor")
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
+def test_impossible_scale(builder, scale):
+    b = builder(1, 3, 8, 8)
+    refused(b.model(b.pair("x", scale, np.uint8(0))), "not a positive finite number")
+
+
+def test_absurd_ratio_of_scales(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("Relu", [b.pair("x", 1e-30, np.int8(0))], "r")
+    refused(b.model(b.pair("r", 1e8, np.int8(0))), "ratio", "calibrate")
+
+
+def test_weights_from_the_model_input(builder):
+    b = builder(4, 3, 3, 3)
+    data = b.pair("x", 0.02, np.int8(0))
+    b.node("Conv", [data, data], "c")
+    refused(b.model(b.pair("c", 1.0, np.int8(0))), "(Conv)", "weights are not constant")
+
+
+def test_float_weights(builder):
+    b = builder(1, 3, 8, 8)
+    b.conv(b.pair("x", 0.02, np.int8(0)), "c", 4, 3, 3, 3)
+    refused(b.model(b.pair("c", 1.0, np.int8(0))), "weights are float", "quantize_static")
+
+
+def test_weights_that_do_not_fit_int8(builder):
+    b = builder(1, 1, 8, 8)
+    integers = b.constant("wq", np.array([0, 255], np.uint8).reshape(2, 1, 1, 1))
+    b.node(
+        "DequantizeLinear", [integers, b.constant("ws", np.float32(1)), b.constant("wz", np.uint8(3))], "w"
+    )
+    b.node("Conv", [b.pair("x", 0.02, np.int8(0)), "w"], "c")
+    refused(b.model(b.pair("c", 1.0, np.int8(0))), "do not fit int8", "symmetric")
+
+
+def test_weights_with_a_scale_per_input_channel(builder):
+    b = builder(1, 3, 8, 8)
+    integers = b.constant("wq", np.ones((4, 3, 1, 1), np.int8))
+    b.node("DequantizeLinear", [integers, b.constant("ws", np.ones(3, np.float32))], "w", axis=1)
+    b.node("Conv", [b.pair("x", 0.02, np.int8(0)), "w"], "c")
+    refused(b.model(b.pair("c", 1.0, np.int8(0))), "scale along axis 1", "axis 0")
+
+
+def test_convolution_in_one_dimension(builder):
+    b = builder(1, 3, 1, 8)
+    b.node("Squeeze", [b.pair("x", 0.02, np.int8(0)), b.constant("axes", np.array([2]))], "s")
+    b.node("Conv", ["s", b.weight("w", 4, 3, 3)], "c")
+    refused(b.model(b.pair("c", 1.0, np.int8(0))), "(Conv)", "2-D windows")
+
+
+def test_broadcast_sum(builder):
+    b = builder(1, 3, 8, 8)
+    data = b.pair("x", 0.02, np.int8(0))
+    b.node("GlobalAveragePool", [data], "g")
+    b.node("Mul", [data, b.pair("g", 0.02, np.int8(0))], "m")
+    refused(
+        b.model(b.pair("m", 1.0, np.int8(0))),
+        "node 'node_m' (Mul)",
+        "(1, 3, 8, 8) and (1, 3, 1, 1)",
+        "same shape",
+    )
+
+
+def test_transpose_between_operators(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("Transpose", [convolved(b)], "y", perm=[0, 2, 3, 1])
+    refused(b.model("y"), "(Transpose)", "(N, C, H, W) layout")
+
+
+def test_product_of_three_dimensions(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("MatMul", [b.pair("x", 0.02, np.int8(0)), b.weight("w", 8, 4)], "m")
+    refused(b.model(b.pair("m", 1.0, np.int8(0))), "(MatMul)", "(N, K) x (K, M)")
+
+
+def test_scaled_gemm(builder):
+    b = builder(1, 8)
+    b.node("Gemm", [b.pair("x", 0.02, np.int8(0)), b.weight("w", 8, 4)], "m", alpha=0.5)
+    refused(b.model(b.pair("m", 1.0, np.int8(0))), "alpha = 0.5")
+
+
+def test_dilated_pool(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("MaxPool", [b.pair("x", 0.02, np.int8(0))], "y", kernel_shape=[2, 2], dilations=[2, 2])
+    refused(b.model("y"), "(MaxPool)", "without dilation")
+
+
+def test_contradicting_shapes(builder):
+    b = builder(1, 3, 8, 8)
+    data = b.pair("x", 0.02, np.int8(0))
+    b.node("Conv", [data, b.weight("w", 4, 5, 3, 3)], "c")
+    model = helper.make_model(
+        helper.make_graph(
+            b.nodes,
+            "g",
+            b.inputs,
+            [helper.make_tensor_value_info("c", TensorProto.FLOAT, [1, 4, 6, 6])],
+            b.initializers,
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    refused(model, "Conv")
+
+
+def test_wrong_declared_output_shape(builder):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    model.graph.output[0].type.tensor_type.shape.dim[3].dim_value = 5
+    refused(model)
+
+
+def test_unknown_name_in_a_node(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("Relu", ["nowhere"], "y")
+    graph = helper.make_graph(
+        b.nodes, "g", b.inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 8, 8])], []
+    )
+    refused(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), "nowhere")
+
+
+def graph_of(builder):
+    b = builder(1, 3, 8, 8)
+    return import_model(b.model(convolved(b)).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("feed", "words"),
+    [
+        ({}, "input 'x' is missing"),
+        ({"x": np.zeros((1, 3, 8, 8), np.float32), "z": np.zeros(1)}, "no input 'z'"),
+        ({"x": np.zeros((1, 3, 8, 9), np.float32)}, "has shape (1, 3, 8, 9); the model needs (1, 3, 8, 8)"),
+        ({"x": np.zeros((1, 3, 8, 8), np.float64)}, "convert it to float32"),
+    ],
+)
+def test_wrong_input_arrays(builder, feed, words):
+    with pytest.raises(InputError) as caught:
+        store_inputs(graph_of(builder), feed)
+    assert words in str(caught.value)
+
+
+def test_error_names_a_node_without_a_name(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("Sigmoid", [convolved(b)], "y")
+    model = b.model("y")
+    model.graph.node[-1].ClearField("name")
+    index = len(model.graph.node) - 1
+    refused(model, f"node 'Sigmoid_{index}' (Sigmoid)")
+
+
+def test_models_of_this_file_are_otherwise_fine(builder):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    onnx.checker.check_model(model)
+    assert len(import_model(model.SerializeToString()).nodes) == 1

@@ -1,0 +1,39 @@
+"""The shipped models in every form against ONNX Runtime, and the true work of ResNet-18."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from vdla.codesign.models import build, sample_inputs
+from vdla.compiler.graph.cost import compulsory_bytes, count_macs
+from vdla.compiler.graph.fuse import fuse, fuse_pool
+from vdla.compiler.graph.onnx_import import import_model
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("form", ["u8", "s8", "qop"])
+@pytest.mark.parametrize("name", ["mlp", "small_cnn"])
+def test_layers_and_fusion(name, form, batch, layers_against_runtime, fusion_exact, runtime):
+    data = build(name, form, batch=batch).SerializeToString()
+    feed = {"input": sample_inputs(name, batch)}
+    differences = layers_against_runtime(data, feed, form != "s8")
+    assert max(differences.values()) <= (1 if form == "s8" else 0), differences
+    got = fusion_exact(import_model(data), feed)["output"]
+    if form != "s8":
+        np.testing.assert_array_equal(got, runtime(data, ["output"], feed, True)[0])
+
+
+def test_resnet18_layers_work_and_roofline(layers_against_runtime, fusion_exact):
+    data = build("resnet18", "u8").SerializeToString()
+    feed = {"input": sample_inputs("resnet18", 1)}
+    graph = import_model(data)
+    assert set(layers_against_runtime(data, feed, True).values()) == {0}
+    fusion_exact(graph, feed)
+    for stage in (graph, fuse(graph), fuse_pool(fuse(graph))):
+        assert sum(count_macs(stage, node) for node in stage.nodes) == 1_814_073_344
+        cycles = (
+            max(count_macs(stage, node) / 256, compulsory_bytes(stage, node) / 8) for node in stage.nodes
+        )
+        assert sum(cycles) == 7_163_505
+    # 20 convolutions and the dense layer, of which the first takes the pool and eight a sum; one average.
+    assert len(fuse_pool(fuse(graph)).nodes) == 22
