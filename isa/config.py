@@ -155,7 +155,9 @@ class Config:
                     f"{_SRAM_BASE_BITS}-bit sram_base; at most {element << _SRAM_BASE_BITS} bytes"
                 )
         if self.acc_banks > self.acc_depth:
-            raise ConfigError(f"acc_banks = {self.acc_banks}: more banks than the {self.acc_depth} accumulator vectors")
+            raise ConfigError(
+                f"acc_banks = {self.acc_banks}: more banks than the {self.acc_depth} accumulator vectors"
+            )
         for name, at_least in (
             ("par_buffer_bytes", self.par_bytes),
             ("load_fifo_bytes", 2 * bus),
@@ -167,7 +169,9 @@ class Config:
             if isinstance(value, bool) or not isinstance(value, int) or not _is_power_of_two(value):
                 raise ConfigError(f"{name} = {value!r}: must be a power of two")
             if value < at_least:
-                raise ConfigError(f"{name} = {value}: must be at least {at_least} to hold what passes through it")
+                raise ConfigError(
+                    f"{name} = {value}: must be at least {at_least} to hold what passes through it"
+                )
         total = sum(self.extra_storage.values())
         if total > EXTRA_STORAGE_LIMIT:
             listing = ", ".join(f"{name} {size}" for name, size in self.extra_storage.items())

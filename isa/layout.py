@@ -107,7 +107,9 @@ class Format:
         for item in self.fields:
             if item.name == name:
                 return item
-        raise EncodingError(f"{self.name} has no field {name!r}; it has {', '.join(f.name for f in self.fields)}")
+        raise EncodingError(
+            f"{self.name} has no field {name!r}; it has {', '.join(f.name for f in self.fields)}"
+        )
 
 
 def _pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
@@ -160,7 +162,11 @@ def formats(config: Config) -> dict[str, Format]:
         Field("reset", 7, 1),
         *loops,
         *_pack(
-            64, ("dst_factor_out", acc), ("dst_factor_in", acc), ("src_factor_out", inp), ("src_factor_in", inp)
+            64,
+            ("dst_factor_out", acc),
+            ("dst_factor_in", acc),
+            ("src_factor_out", inp),
+            ("src_factor_in", inp),
         ),
         *_pack(108, ("alu_opcode", 3), ("use_imm", 1)),
         Field("imm", 112, 16, signed=True),
@@ -226,7 +232,12 @@ REGISTERS = (
         Field("batch_row", 48, 2),
     ),
     _register(
-        "BASE", Unit.COMPUTE, 0, Field("acc_base", 0, 16), Field("inp_base", 16, 16), Field("wgt_base", 32, 16)
+        "BASE",
+        Unit.COMPUTE,
+        0,
+        Field("acc_base", 0, 16),
+        Field("inp_base", 16, 16),
+        Field("wgt_base", 32, 16),
     ),
     _register("COMPUTE_PAD", Unit.COMPUTE, 1, Field("pad_value", 0, 32, True)),
     _register("ADDRESS", Unit.STORE, 0, Field("y_stride", 0, 16), Field("x_stride", 16, 16)),
@@ -269,7 +280,9 @@ def register(name: str) -> Register:
     for item in REGISTERS:
         if item.name == name:
             return item
-    raise EncodingError(f"no configuration register {name!r}; there are {', '.join(r.name for r in REGISTERS)}")
+    raise EncodingError(
+        f"no configuration register {name!r}; there are {', '.join(r.name for r in REGISTERS)}"
+    )
 
 
 def pack_fields(where: str, fields: tuple[Field, ...], values: Mapping[str, int]) -> int:
@@ -368,9 +381,13 @@ def format_names(words: np.ndarray) -> list[str]:
             case Opcode.STORE if kind == POST:
                 names.append("STORE.POST")
             case Opcode.LOAD | Opcode.STORE:
-                raise EncodingError(f"instruction {index}: {Opcode(opcode).name} cannot name memory type {kind}")
+                raise EncodingError(
+                    f"instruction {index}: {Opcode(opcode).name} cannot name memory type {kind}"
+                )
             case 7:
-                raise EncodingError(f"instruction {index}: opcode 7 is unknown (bits {words[index, 0]:#018x})")
+                raise EncodingError(
+                    f"instruction {index}: opcode 7 is unknown (bits {words[index, 0]:#018x})"
+                )
             case _:
                 names.append(Opcode(opcode).name)
     return names
@@ -398,7 +415,8 @@ def decode_uops(config: Config, words: np.ndarray) -> tuple[np.ndarray, np.ndarr
     """(dst, src, wgt) int64 index arrays of uint32 micro-ops."""
     raw = np.asarray(words, dtype=np.uint32)
     columns = [
-        (raw >> np.uint32(item.low) & np.uint32((1 << item.width) - 1)).astype(np.int64) for item in uop_fields(config)
+        (raw >> np.uint32(item.low) & np.uint32((1 << item.width) - 1)).astype(np.int64)
+        for item in uop_fields(config)
     ]
     return columns[0], columns[1], columns[2]
 

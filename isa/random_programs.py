@@ -340,11 +340,10 @@ def _draw(build: _Builder) -> tuple[str, dict[str, int]]:
 # --- tokens ---------------------------------------------------------------------------------------------
 
 
-def _pop(build: _Builder, queue: int, values: dict[str, int]) -> None:
-    """Let the instruction with `values`, about to be placed, pop the oldest token of `queue`."""
-    values[TOKEN_QUEUES[queue].pop_flag] = 1
-    clock = build.clocks[TOKEN_QUEUES[queue].consumer]
-    clock[:] = [max(pair) for pair in zip(clock, build.tokens[queue].popleft(), strict=True)]
+def _merge(build: _Builder, unit: Unit, token: list[int]) -> None:
+    """Let what `token` vouches for be known to the next instruction of `unit`."""
+    clock = build.clocks[unit]
+    clock[:] = [max(pair) for pair in zip(clock, token, strict=True)]
 
 
 def _place(build: _Builder, name: str, values: dict[str, int]) -> None:
@@ -371,28 +370,36 @@ def _push(build: _Builder, queue: int) -> bool:
 
 
 def _carrier(build: _Builder, unit: Unit, queue: int | None = None) -> None:
+    """Place an instruction that does nothing but, perhaps, pop the oldest token of `queue`."""
     values: dict[str, int] = {}
     if queue is not None:
-        _pop(build, queue, values)
+        values[TOKEN_QUEUES[queue].pop_flag] = 1
+        _merge(build, unit, build.tokens[queue].popleft())
     _place(build, _CARRIERS[unit], values)
 
 
-def _wait(build: _Builder, unit: Unit, other: Unit, index: int, values: dict[str, int]) -> None:
-    """Order the instruction of `unit` about to be placed behind instruction `index` of unit `other`."""
+def _wait(build: _Builder, unit: Unit, other: Unit, index: int, values: dict[str, int]) -> list[int] | None:
+    """Order the instruction of `unit` about to be placed behind instruction `index` of unit `other`.
+
+    The token that the instruction itself pops is returned, not merged: carriers may still be placed before it.
+    """
     queue = next(
         number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)
     )
+    tokens = build.tokens[queue]
     while build.clocks[unit][other] < index:
-        tokens = build.tokens[queue]
-        if not any(clock[other] >= index for clock in tokens) and not _push(build, queue):
+        if tokens and tokens[0][other] >= index:
+            values[TOKEN_QUEUES[queue].pop_flag] = 1
+            return tokens.popleft()
+        if any(clock[other] >= index for clock in tokens):
+            _carrier(build, unit, queue)
+        elif not _push(build, queue):
+            # No push where the producer stands: make room first, or let it go on to a place where there is.
             if tokens:
                 _carrier(build, unit, queue)
             else:
                 _carrier(build, other)
-        elif tokens[0][other] >= index and not values.get(TOKEN_QUEUES[queue].pop_flag):
-            _pop(build, queue, values)
-        else:
-            _carrier(build, unit, queue)
+    return None
 
 
 def _append(build: _Builder, name: str, values: dict[str, int]) -> bool:
@@ -403,11 +410,18 @@ def _append(build: _Builder, name: str, values: dict[str, int]) -> bool:
         touched = accesses(build.trace, name, values)
     except AccessError:
         return False
+    needed: dict[Unit, int] = {}
+    for conflict in conflicts(build.last, unit, touched):
+        needed[conflict.unit] = max(conflict.earlier, needed.get(conflict.unit, -1))
+    popped = [_wait(build, unit, other, index, values) for other, index in needed.items()]
     for queue, item in enumerate(TOKEN_QUEUES):
-        if item.consumer is unit and build.tokens[queue] and build.chance(0.15):
-            _pop(build, queue, values)
-    for conflict in list(conflicts(build.last, unit, touched)):
-        _wait(build, unit, conflict.unit, conflict.earlier, values)
+        free = item.consumer is unit and build.tokens[queue] and not values[item.pop_flag]
+        if free and build.chance(0.15):
+            values[item.pop_flag] = 1
+            popped.append(build.tokens[queue].popleft())
+    for token in popped:
+        if token is not None:
+            _merge(build, unit, token)
     index = len(build.instructions)
     _place(build, name, values)
     record(build.last, unit, index, touched)

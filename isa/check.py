@@ -1,0 +1,351 @@
+"""The static checker: what can be said of a program without running it.
+
+`check` lists findings; `require_clean` raises the first errors as one ProgramError. A program without errors
+stays inside its memories, runs to FINISH whatever the timing, and computes what `run_reference` computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .access import (
+    AccessError,
+    Resource,
+    Trace,
+    UnknownMicroOps,
+    accesses,
+    advance,
+    loaded_elements,
+    start_trace,
+)
+from .assembler import FLOAT_FIELDS, format_of, instruction_text, register_at, unit_name, used_bits
+from .config import Config
+from .errors import ProgramError
+from .hazards import Conflict, LastAccess, conflicts, record, start_access
+from .layout import (
+    FLAGS,
+    TOKEN_QUEUES,
+    AluOpcode,
+    MemoryType,
+    Opcode,
+    Unit,
+    extract,
+    formats,
+    unit_of,
+    unpack_fields,
+)
+from .ordering import Blocked, Clock, Ordering, Stage, order
+
+MOST_FINDINGS = 50
+"""Findings after which the list ends with a note; a broken program repeats itself."""
+
+LARGEST_CONSTANT = 2.0**40
+"""Largest magnitude of a ratio or offset register: beyond it the sums of a combination could overflow."""
+
+NEEDS = {"LOAD.PAR": "post", "STORE.POST": "post", "LOAD.PATCH": "patch", "DEPTHWISE": "depthwise"}
+"""The extension that an instruction format belongs to, if any."""
+
+_OURS = (*NEEDS, "CONFIG")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing wrong: `kind` is encoding, extension, value, finish, bounds, token, deadlock, race or unchecked.
+
+    `severity` is error or warning; `instructions` are the indices concerned, the first one at fault.
+    """
+
+    kind: str
+    severity: str
+    instructions: tuple[int, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decoded:
+    config: Config
+    words: NDArray[np.uint64]
+    names: list[str]
+    values: list[dict[str, int]]
+
+    def text(self, index: int) -> str:
+        return f"instruction {index} ({instruction_text(self.config, *self.words[index].tolist())})"
+
+
+def require_clean(
+    config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8], *, allow_races: bool = False
+) -> tuple[Finding, ...]:
+    """Raise ProgramError with all errors of `check`, one a line; return the warnings of a clean program.
+
+    `allow_races` lets findings of kind race pass as warnings.
+    """
+    findings = check(config, instructions, image)
+    errors = [
+        item for item in findings if item.severity == "error" and not (allow_races and item.kind == "race")
+    ]
+    if errors:
+        raise ProgramError("\n".join(f"{item.kind}: {item.message}" for item in errors))
+    return tuple(findings)
+
+
+def check(config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8]) -> list[Finding]:
+    """All findings of (n, 2) uint64 `instructions` on DRAM that initially holds `image` (uint8, the whole memory).
+
+    Encoding errors end the check early: nothing more can be said of such a program.
+    """
+    findings: list[Finding] = []
+    finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
+    end = int(finish[0]) + 1 if finish.size else len(instructions)
+    if not finish.size:
+        findings.append(_error("finish", (), "the program has no FINISH; end it with one"))
+    elif end < len(instructions):
+        message = (
+            f"{len(instructions) - end} instructions lie behind FINISH, instruction {end - 1}, and never run"
+        )
+        findings.append(Finding(kind="finish", severity="warning", instructions=(end,), message=message))
+    words = instructions[:end]
+    findings += _take(_encodings(config, words))
+    if any(item.kind == "encoding" and item.severity == "error" for item in findings):
+        return findings
+    program = _decode(config, words)
+    findings += _take(_values(program))
+    if any(item.severity == "error" and item.kind in ("encoding", "extension", "value") for item in findings):
+        return findings
+    ordering = order(config, [_stage(*pair) for pair in zip(program.names, program.values, strict=True)])
+    if ordering.blocked:
+        findings.append(_deadlock(program, ordering.blocked))
+    return findings + _take(_touches(program, image, ordering))
+
+
+def _error(kind: str, instructions: tuple[int, ...], message: str) -> Finding:
+    return Finding(kind=kind, severity="error", instructions=instructions, message=message)
+
+
+def _take(findings: Iterable[Finding]) -> list[Finding]:
+    taken: list[Finding] = []
+    for item in findings:
+        if len(taken) == MOST_FINDINGS:
+            taken.append(
+                _error(item.kind, item.instructions, "there are more findings; these are not listed")
+            )
+            break
+        taken.append(item)
+    return taken
+
+
+# --- encodings and values -------------------------------------------------------------------------------
+
+
+def _encodings(config: Config, words: NDArray[np.uint64]) -> Iterator[Finding]:
+    for index, (low, high) in enumerate(words.tolist()):
+        layout = format_of(config, low)
+        if layout is None:
+            opcode, kind = low & 7, low >> 7 & 7
+            if opcode in tuple(Opcode):
+                what = f"{Opcode(opcode).name} cannot name memory type {kind} ({_memory_types(opcode)})"
+            else:
+                what = f"opcode {opcode} is unknown; known are {', '.join(f'{o.value} {o.name}' for o in Opcode)}"
+            yield _error("encoding", (index,), f"instruction {index} (.word {high:016x}{low:016x}): {what}")
+            continue
+        stray = (low | high << 64) & ~used_bits(layout.fields)
+        if stray:
+            # VTA ignores bits it does not use, so a program made for it may have any there.
+            severity = "error" if layout.name in _OURS else "warning"
+            bit = (stray & -stray).bit_length() - 1
+            message = f"instruction {index} ({layout.name}): bit {bit} is set but belongs to no field"
+            yield Finding(kind="encoding", severity=severity, instructions=(index,), message=message)
+
+
+def _memory_types(opcode: int) -> str:
+    if opcode == Opcode.STORE:
+        return "a store goes to OUT, 4, or POST, 6"
+    return "OUT is for stores; loads name " + ", ".join(
+        f"{kind.name} {kind.value}" for kind in MemoryType if kind is not MemoryType.OUT
+    )
+
+
+def _decode(config: Config, words: NDArray[np.uint64]) -> _Decoded:
+    names = [layout.name for low in words[:, 0].tolist() if (layout := format_of(config, low))]
+    values: list[dict[str, int]] = [{}] * len(names)
+    array = np.array(names)
+    for name in sorted(set(names)):
+        rows = np.flatnonzero(array == name)
+        fields = formats(config)[name].fields
+        keys = [item.name for item in fields]
+        columns = [extract(words[rows], item).tolist() for item in fields]
+        for row, items in zip(rows.tolist(), zip(*columns, strict=True), strict=True):
+            values[row] = dict(zip(keys, items, strict=True))
+    return _Decoded(config=config, words=words, names=names, values=values)
+
+
+def _values(program: _Decoded) -> Iterator[Finding]:
+    config = program.config
+    for index, (name, values) in enumerate(zip(program.names, program.values, strict=True)):
+        extension = NEEDS.get(name)
+        if extension is not None and not config.has(extension):
+            yield _error(
+                "extension",
+                (index,),
+                f"{program.text(index)} needs the extension {extension!r}, which configuration {config.name!r} "
+                "lacks; add it to `extensions`",
+            )
+        match name:
+            case "CONFIG":
+                problem = _register_problem(values)
+            case "ALU" if values["alu_opcode"] not in tuple(AluOpcode):
+                known = ", ".join(f"{item.value} {item.name}" for item in AluOpcode)
+                problem = f"alu_opcode {values['alu_opcode']} is unknown; known are {known}"
+            case "STORE.POST" if values["operand"] and not values["combine"]:
+                problem = "operand = 1 needs combine = 1"
+            case "STORE.POST" if (values["multiply"] or values["swap"]) and not values["operand"]:
+                problem = "multiply and swap need operand = 1"
+            case _:
+                problem = None
+        if problem is not None:
+            yield _error("value", (index,), f"{program.text(index)}: {problem}")
+
+
+def _register_problem(values: dict[str, int]) -> str | None:
+    target = register_at(values["unit"], values["register"])
+    if target is None:
+        return f"unit {values['unit']} has no register {values['register']}"
+    if values["value"] & ~used_bits(target.fields):
+        return f"register {target.name}: a bit is set in {values['value']:#x} that belongs to no field"
+    for name, bits in unpack_fields(target.fields, values["value"]).items():
+        if name in FLOAT_FIELDS:
+            number = float(np.uint32(bits).view(np.float32))
+            if not abs(number) <= LARGEST_CONSTANT:
+                return f"register {target.name}: {name} = {number} is not a number of magnitude up to 2**40"
+    return None
+
+
+# --- tokens ---------------------------------------------------------------------------------------------
+
+
+def _stage(name: str, values: dict[str, int]) -> Stage:
+    unit = unit_of(name, values)
+    pops: tuple[int, ...] = ()
+    pushes: tuple[int, ...] = ()
+    if any(values[flag] for flag in FLAGS):
+        pops = tuple(n for n, q in enumerate(TOKEN_QUEUES) if q.consumer == unit and values[q.pop_flag])
+        pushes = tuple(n for n, q in enumerate(TOKEN_QUEUES) if q.producer == unit and values[q.push_flag])
+    return Stage(unit=unit, pops=pops, pushes=pushes, finish=name == "FINISH")
+
+
+def _deadlock(program: _Decoded, blocked: Sequence[Blocked]) -> Finding:
+    reasons = [_blocked_text(program, item) for item in blocked]
+    first = min(blocked, key=lambda item: (not item.never, item.instruction))
+    indices = (first.instruction, *(item.instruction for item in blocked if item is not first))
+    kind = "token" if first.never else "deadlock"
+    return _error(kind, indices, "the program never ends: " + "; ".join(reasons))
+
+
+def _blocked_text(program: _Decoded, item: Blocked) -> str:
+    text = program.text(item.instruction)
+    if item.unit is None:
+        unit = unit_of(program.names[item.instruction], program.values[item.instruction])
+        depth = program.config.command_queue_depth
+        return f"fetch waits at {text} for room in the command queue of {unit_name(unit)}, of {depth} places"
+    who = f"{unit_name(item.unit)} waits at {text}"
+    if item.queue is None:
+        return f"{who} for load and store to end"
+    queue = TOKEN_QUEUES[item.queue].name
+    if item.full:
+        return f"{who} for room in the token queue {queue}, of {program.config.token_queue_depth} places"
+    if item.never:
+        return (
+            f"{who} for token {item.pop_number} of {queue}, but the program pushes only {item.pop_number - 1}; "
+            "drop the pop or add a push"
+        )
+    return f"{who} for token {item.pop_number} of {queue}"
+
+
+# --- bounds and races -----------------------------------------------------------------------------------
+
+
+def _touches(program: _Decoded, image: NDArray[np.uint8], ordering: Ordering) -> Iterator[Finding]:
+    """Bounds of every instruction and, where the tokens order anything, races between units."""
+    trace = start_trace(program.config, image)
+    last = start_access(program.config, len(image))
+    reported: set[tuple[int, int]] = set()
+    for index, (name, values) in enumerate(zip(program.names, program.values, strict=True)):
+        try:
+            touched = accesses(trace, name, values)
+        except UnknownMicroOps as error:
+            message = f"{program.text(index)}: {error}"
+            yield Finding(kind="unchecked", severity="warning", instructions=(index,), message=message)
+            continue
+        except AccessError as error:
+            yield _error("bounds", (index,), f"{program.text(index)}: {error}")
+            continue
+        unit = unit_of(name, values)
+        if name == "LOAD.PAR":
+            yield from _scales(program, trace, index)
+        if not ordering.blocked:
+            yield from _races(program, last, ordering.clocks, index, unit, touched, reported)
+        record(last, unit, index, touched)
+        advance(trace, name, values, touched)
+
+
+def _races(
+    program: _Decoded,
+    last: LastAccess,
+    clocks: Sequence[Clock | None],
+    index: int,
+    unit: Unit,
+    touched: tuple,
+    reported: set[tuple[int, int]],
+) -> Iterator[Finding]:
+    clock = clocks[index]
+    assert clock is not None
+    for item in conflicts(last, unit, touched):
+        pair = (item.earlier, index)
+        if clock[item.unit] >= item.earlier or pair in reported:
+            continue
+        reported.add(pair)
+        yield _error("race", (index, item.earlier), _race_text(program, clocks, index, unit, item))
+
+
+def _race_text(
+    program: _Decoded, clocks: Sequence[Clock | None], index: int, unit: Unit, item: Conflict
+) -> str:
+    if item.resource is Resource.DRAM:
+        size = program.config.out_bytes
+        where = f"DRAM bytes {item.element * size}..{(item.element + 1) * size}"
+    else:
+        where = f"{item.resource.value} element {item.element}"
+    does, did = ("reads", "writes") if item.kind == "RAW" else ("writes", "reads")
+    earlier_clock = clocks[item.earlier]
+    if earlier_clock is not None and earlier_clock[unit] >= index:
+        order = "the tokens order them the other way round"
+    else:
+        queue = next(q.name for q in TOKEN_QUEUES if q.producer == item.unit and q.consumer == unit)
+        order = f"no token orders them; push one of {queue} after the first and pop it before the second"
+    return (
+        f"{program.text(index)} {does} {where}, which {program.text(item.earlier)} {did} before it in the program "
+        f"({item.kind}), but {order}"
+    )
+
+
+def _scales(program: _Decoded, trace: Trace, index: int) -> Iterator[Finding]:
+    """Scales that are not finite have no place in the arithmetic; only those in the initial image are known."""
+    config, values = program.config, program.values[index]
+    if values["x_size"] == 0:
+        return
+    _, address = loaded_elements(config, "par", values)
+    known = address[~trace.written[address // config.out_bytes]]
+    raw = trace.image[known[:, None] + np.arange(4 * config.block_out, config.par_bytes)]
+    scales = np.ascontiguousarray(raw).view("<f4")
+    bad = np.argwhere(~np.isfinite(scales))
+    if bad.size:
+        entry, lane = bad[0].tolist()
+        yield _error(
+            "value",
+            (index,),
+            f"{program.text(index)}: the scale of lane {lane} in the entry at DRAM byte {known[entry]} is "
+            f"{scales[entry, lane]}; scales must be finite",
+        )

@@ -1,0 +1,154 @@
+"""Dependence tokens without time: does the program run to its end, and what do its tokens order?
+
+Fetch, queues and units only ever wait for something that stays true once it is (a token that is there, room
+that nobody else can take), so any order of progress reaches the same end: executing greedily decides deadlock
+exactly, with bounded command queues, bounded token queues and head-of-line blocking in fetch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .config import Config
+from .layout import TOKEN_QUEUES, Unit
+
+Clock = tuple[int, int, int]
+"""For each unit the index of its last instruction known to have ended, -1 for none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What ordering needs of one instruction: its unit and the numbers of the TOKEN_QUEUES it pops and pushes."""
+
+    unit: Unit
+    pops: tuple[int, ...]
+    pushes: tuple[int, ...]
+    finish: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """A unit that waits for ever, or fetch (`unit` None), which waits for room in a command queue.
+
+    `queue` is the token queue whose token is missing (`full` False) or that has no room (`full` True); for fetch
+    and for FINISH it is None. `pop_number` counts pops of that queue from 1. `never` says that the whole program
+    pushes fewer tokens than that.
+    """
+
+    unit: Unit | None
+    instruction: int
+    queue: int | None
+    full: bool
+    pop_number: int = 0
+    never: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordering:
+    """`clocks[i]`: what has ended before instruction i begins, None if it never does; `blocked`: who waits for ever."""
+
+    clocks: tuple[Clock | None, ...]
+    blocked: tuple[Blocked, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    stages: Sequence[Stage]
+    commands: list[deque[int]] = field(default_factory=lambda: [deque() for _ in Unit])
+    tokens: list[deque[Clock]] = field(default_factory=lambda: [deque() for _ in TOKEN_QUEUES])
+    popped: list[int] = field(default_factory=lambda: [0] * len(TOKEN_QUEUES))
+    # Pops of each unit's head instruction that are still to happen; None before the head has been looked at.
+    waiting: list[list[int] | None] = field(default_factory=lambda: [None] * len(Unit))
+    known: list[Clock] = field(default_factory=lambda: [(-1, -1, -1)] * len(Unit))
+    clocks: list[Clock | None]
+    dispatched: int = 0
+
+
+def order(config: Config, stages: Sequence[Stage]) -> Ordering:
+    """Execute the tokens of a program, FINISH last, greedily."""
+    state = _State(stages=stages, clocks=[None] * len(stages))
+    progress = True
+    while progress:
+        progress = _dispatch(config, state)
+        for unit in Unit:
+            while _begin(config, state, unit):
+                progress = True
+    return Ordering(clocks=tuple(state.clocks), blocked=tuple(_blocked(config, state)))
+
+
+def _dispatch(config: Config, state: _State) -> bool:
+    before = state.dispatched
+    while state.dispatched < len(state.stages):
+        queue = state.commands[state.stages[state.dispatched].unit]
+        if len(queue) >= config.command_queue_depth:
+            break
+        queue.append(state.dispatched)
+        state.dispatched += 1
+    return state.dispatched > before
+
+
+def _begin(config: Config, state: _State, unit: Unit) -> bool:
+    """Let the unit's head instruction do what pops it can and, if it can, begin and end."""
+    if not state.commands[unit]:
+        return False
+    index = state.commands[unit][0]
+    stage = state.stages[index]
+    waiting = state.waiting[unit]
+    if waiting is None:
+        waiting = state.waiting[unit] = list(stage.pops)
+    progress = False
+    for queue in [item for item in waiting if state.tokens[item]]:
+        clock = state.tokens[queue].popleft()
+        state.popped[queue] += 1
+        a, b, c = state.known[unit]
+        state.known[unit] = (max(a, clock[0]), max(b, clock[1]), max(c, clock[2]))
+        waiting.remove(queue)
+        progress = True
+    if waiting or any(len(state.tokens[queue]) >= config.token_queue_depth for queue in stage.pushes):
+        return progress
+    if stage.finish and (state.commands[Unit.LOAD] or state.commands[Unit.STORE]):
+        return progress
+    clock = state.known[unit]
+    state.clocks[index] = clock
+    ended = (*clock[:unit], index, *clock[unit + 1 :])
+    state.known[unit] = (ended[0], ended[1], ended[2])
+    for queue in stage.pushes:
+        state.tokens[queue].append(state.known[unit])
+    state.commands[unit].popleft()
+    state.waiting[unit] = None
+    return True
+
+
+def _blocked(config: Config, state: _State) -> list[Blocked]:
+    found = []
+    for unit in Unit:
+        if not state.commands[unit]:
+            continue
+        index = state.commands[unit][0]
+        waiting = state.waiting[unit] or []
+        if waiting:
+            queue = waiting[0]
+            number = state.popped[queue] + 1
+            pushes = sum(queue in stage.pushes for stage in state.stages)
+            found.append(
+                Blocked(
+                    unit=unit,
+                    instruction=index,
+                    queue=queue,
+                    full=False,
+                    pop_number=number,
+                    never=pushes < number,
+                )
+            )
+            continue
+        full = [
+            queue
+            for queue in state.stages[index].pushes
+            if len(state.tokens[queue]) >= config.token_queue_depth
+        ]
+        found.append(Blocked(unit=unit, instruction=index, queue=full[0] if full else None, full=bool(full)))
+    if state.dispatched < len(state.stages):
+        found.append(Blocked(unit=None, instruction=state.dispatched, queue=None, full=True))
+    return found
