@@ -21,12 +21,12 @@ def isa(
     json: JsonOption = False,
 ) -> None:
     """The instruction set of a configuration: a C header or a Markdown reference, from the encoder's own tables."""
-    from vdla.isa.describe import c_header
-    from vdla.isa.describe import markdown as reference
-
     if header and markdown:
         raise UserError("--header and --markdown exclude each other; ask for one at a time")
     machine = load_config(config)
+    from vdla.isa.describe import c_header
+    from vdla.isa.describe import markdown as reference
+
     kind, text = ("header", c_header(machine)) if header else ("markdown", reference(machine))
     if json:
         print_json({"config": machine.name, "kind": kind, "text": text})

@@ -123,6 +123,8 @@ def check_program(
         errors = [item for item in errors if item.kind != "race"]
     if not errors:
         return
+    # What names an instruction helps more than what says of the whole program, such as a missing FINISH.
+    errors.sort(key=lambda item: not item.instructions)
     message = f"{where}: {errors[0].kind}: {errors[0].message}"
     if len(errors) > 1:
         message += f" (and {len(errors) - 1} more; `vdla check` lists them)"

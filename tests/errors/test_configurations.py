@@ -1,0 +1,48 @@
+"""Configurations that contradict themselves: each is refused in one line that says why and what to change."""
+
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("batch = 3", ["batch = 3", "power of two"]),
+        ("block_in = 16.5", ["block_in = 16.5", "expected an integer"]),
+        ("block_size = 16", ["unknown field block_size", "known are"]),
+        ("inp_buffer_bytes = 100", ["inp_buffer_bytes = 100", "power of two"]),
+        ("wgt_buffer_bytes = 256", ["wgt_buffer_bytes = 256", "at least two wgt elements of 256 bytes"]),
+        ("acc_buffer_bytes = 16777216", ["acc_buffer_bytes", "16-bit sram_base", "at most"]),
+        ("wgt_buffer_bytes = 1048576", ["micro-op has 32 bits", "smaller"]),
+        ("uop_buffer_bytes = 65536", ["uop_buffer_bytes = 65536", "at most"]),
+        ("load_fifo_bytes = 8192", ["storage beyond the scratchpads", "8192", "reduce"]),
+        ("block_out = 32", ["depthwise needs block_in = block_out", "leave 'depthwise' out"]),
+        ('extensions = ["dropout"]', ["'dropout' is unknown", "post, patch, depthwise"]),
+        ("[memory]\nbus_bytes = 12", ["memory.bus_bytes = 12", "8, 16, 32 or 64"]),
+        ("[memory]\nread_latency = 0", ["memory.read_latency = 0", "between 1 and"]),
+        ("[memory]\nlatency = 1", ["unknown field memory.latency", "read_latency"]),
+        ("batch = ", ["not valid TOML"]),
+    ],
+)
+@pytest.mark.parametrize("command", ["config", "isa"])
+def test_refused_with_the_reason(vdla, tmp_path: Path, command: str, text: str, parts: list[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    message = (
+        vdla("config", file).message() if command == "config" else vdla("isa", "--config", file).message()
+    )
+    assert str(file) in message
+    for part in parts:
+        assert part in message
+
+
+def test_no_such_configuration_names_the_presets(vdla) -> None:
+    message = vdla("config", "vtaa", "--json").message()
+    assert "vtaa" in message and "vta, osdi18, tiny" in message
+
+
+def test_binary_file_is_no_configuration(vdla, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_bytes(b"\xff\xfe\x00")
+    assert "not UTF-8 text" in vdla("config", file).message()
