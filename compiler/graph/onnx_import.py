@@ -55,7 +55,7 @@ def import_model(source: str | Path | bytes) -> Graph:
     label, model = load_model(source)
     context = ImportContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
     for initializer in model.graph.initializer:
-        context.values[initializer.name] = Constant(array=numpy_helper.to_array(initializer))
+        context.values[initializer.name] = _initializer(context, initializer)
     for info in model.graph.input:
         if info.name not in context.values:
             _bind_input(context, info)
@@ -72,6 +72,15 @@ def import_model(source: str | Path | bytes) -> Graph:
         tensors=context.tensors,
         constants=context.constants,
     )
+
+
+def _initializer(context: ImportContext, tensor: onnx.TensorProto) -> Constant:
+    try:
+        return Constant(array=numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelError(
+            f"{context.source}: initializer '{tensor.name}' is damaged: {error}; export or copy the file again"
+        ) from None
 
 
 def _bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:

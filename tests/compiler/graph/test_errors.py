@@ -7,7 +7,9 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import InputError, store_inputs
+from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.graph.onnx_import import import_model
 
 
@@ -292,3 +294,62 @@ def test_models_of_this_file_are_otherwise_fine(builder):
     model = b.model(convolved(b))
     onnx.checker.check_model(model)
     assert len(import_model(model.SerializeToString()).nodes) == 1
+
+
+def test_initializer_whose_data_do_not_fill_its_shape(builder):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    next(tensor for tensor in model.graph.initializer if tensor.name == "w_q").dims[0] = 5
+    refused(model, "w_q")
+
+
+def mutated(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
+    """The model with one thing wrong, or seemingly so: an attribute, an operator, an operand, a shape, some bytes."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    nodes, initializers = changed.graph.node, changed.graph.initializer
+    node = nodes[rng.integers(len(nodes))]
+    tensor = initializers[rng.integers(len(initializers))]
+    match rng.integers(6):
+        case 0 if node.attribute:
+            attribute = node.attribute[rng.integers(len(node.attribute))]
+            attribute.i = int(rng.integers(-3, 9))
+            if attribute.ints:
+                attribute.ints[rng.integers(len(attribute.ints))] = attribute.i
+        case 1:
+            node.op_type = str(
+                rng.choice(["Conv", "Relu", "Add", "MaxPool", "Flatten", "Gemm", "Transpose", "Clip"])
+            )
+        case 2:
+            node.input[rng.integers(len(node.input))] = tensor.name
+        case 3:
+            node.input[rng.integers(len(node.input))] = nodes[rng.integers(len(nodes))].output[0]
+        case 4:
+            del node.input[-1]
+        case _ if tensor.dims:
+            tensor.dims[rng.integers(len(tensor.dims))] = int(rng.integers(9))
+    data = bytearray(changed.SerializeToString())
+    if rng.random() < 0.3:
+        data[rng.integers(len(data))] = rng.integers(256)
+    return bytes(data)
+
+
+def test_damaged_models_never_raise_anything_else(builder):
+    b = builder(1, 3, 8, 8)
+    b.node("MaxPool", [convolved(b)], "m", kernel_shape=[2, 2], strides=[2, 2])
+    b.node("Flatten", ["m"], "f")
+    b.node("Gemm", ["f", b.weight("v", 36, 5)], "g")
+    model = b.model(b.pair("g", 0.5, np.uint8(128)))
+    rng = np.random.default_rng(0)
+    refusals = 0
+    for _ in range(400):
+        try:
+            graph = fuse(import_model(mutated(model, rng)))
+        except ModelError:
+            refusals += 1
+        else:
+            inputs = {
+                entry.tensor: np.zeros(graph.tensors[entry.tensor].shape, np.int8) for entry in graph.inputs
+            }
+            interpret(graph, inputs)
+    assert 50 < refusals < 400
