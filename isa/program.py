@@ -214,6 +214,10 @@ def from_bytes(data: bytes, where: str) -> Program:
     """The program whose binary form is `data`; `where` names it in messages. Raises ProgramError."""
     hint = "give a file that `vdla asm` or `vdla run` wrote"
     try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            # Checksums first: numpy's header parser is no place for damaged bytes.
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in ("metadata", "instructions", "group_of", "image")}
         metadata = json.loads(arrays["metadata"].tobytes())
