@@ -60,7 +60,7 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     path = folder / f"{model}.onnx"
     write_whole(path, content)
     begin(f"compiling for {config.name}")
-    compiled = compile_network(path, content, config)
+    compiled = compile_network(path, config)
     launches = sample_arrays(compiled.graph, IMAGES)
     # The first launch pays for loading the simulator's machine code; its cycles are the same, its host time is not.
     begin("warming up the simulator")
@@ -68,10 +68,10 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     begin(f"simulating {IMAGES} images")
     simulated = simulate_network(compiled, launches)
     begin("checking the outputs")
-    check, _ = check_run(compiled, content, launches, simulated, "auto")
+    check, _ = check_run(compiled, path, launches, simulated, "auto")
     account = simulated.account(model, config, compiled, check)
     begin("one virtual thread, longer latencies")
-    variants = _variants(path, content, config)
+    variants = _variants(path, config)
     demo = Demo(
         account=account,
         variants=variants,
@@ -92,13 +92,13 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     return demo
 
 
-def _variants(path: Path, content: bytes, config: Config) -> tuple[Variant, ...]:
+def _variants(path: Path, config: Config) -> tuple[Variant, ...]:
     # One virtual thread is the same network without latency hiding; longer latencies show what hiding is worth.
-    single = compile_network(path, content, config, virtual_threads=1)
+    single = compile_network(path, config, virtual_threads=1)
     variants = [_variant("one virtual thread (no latency hiding)", single)]
     for latency in LATENCIES:
         slower = replace(config, memory=replace(config.memory, read_latency=latency))
-        variants.append(_variant(f"read latency {latency}", compile_network(path, content, slower)))
+        variants.append(_variant(f"read latency {latency}", compile_network(path, slower)))
     return tuple(variants)
 
 

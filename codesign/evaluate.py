@@ -141,7 +141,7 @@ def _kernels_saturate() -> bool:
     return "vnni" not in flags
 
 
-def onnxruntime_outputs(model: bytes, graph: Graph, launches: Sequence[Arrays]) -> list[Arrays]:
+def onnxruntime_outputs(model: Path, graph: Graph, launches: Sequence[Arrays]) -> list[Arrays]:
     """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
 
     uint8 activations run at default optimization, where its integer kernels are used; symmetric int8 models without
@@ -154,13 +154,16 @@ def onnxruntime_outputs(model: bytes, graph: Graph, launches: Sequence[Arrays]) 
     if any(tensor.quantization.dtype == "int8" for tensor in graph.tensors.values()):
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         names = [output.name for output in graph.outputs]
-        return [dict(zip(names, session.run(names, dict(arrays)), strict=True)) for arrays in launches]
+        results = [session.run(names, dict(arrays)) for arrays in launches]
     except Exception as error:
         # onnxruntime's errors share no base class of their own.
         reason = str(error).splitlines()[0]
         raise CheckError(f"ONNX Runtime refuses the model: {reason}; use --check interpreter") from None
+    return [
+        {name: np.asarray(value) for name, value in zip(names, values, strict=True)} for values in results
+    ]
 
 
 def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:

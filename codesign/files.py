@@ -56,6 +56,8 @@ def whole_directory(path: Path | None) -> Iterator[Path | None]:
         yield temporary
         path.mkdir(exist_ok=True)
         for item in sorted(temporary.iterdir()):
+            if (path / item.name).is_dir():
+                shutil.rmtree(path / item.name)
             os.replace(item, path / item.name)
     except OSError as error:
         raise FileError(f"{path}: cannot write: {error.strerror}") from None

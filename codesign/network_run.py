@@ -60,11 +60,11 @@ class Simulated:
 
 
 def compile_network(
-    path: Path, content: bytes, config: Config, *, virtual_threads: int = 2, dump_passes: Path | None = None
+    path: Path, config: Config, *, virtual_threads: int = 2, dump_passes: Path | None = None
 ) -> Compiled:
-    """Compiles the model whose bytes are `content`. Raises UserError, which names the file `path`."""
+    """Compiles the model in file `path`. Raises UserError, which names the file."""
     try:
-        return compile_model(content, config, virtual_threads=virtual_threads, dump_passes=dump_passes)
+        return compile_model(path, config, virtual_threads=virtual_threads, dump_passes=dump_passes)
     except UserError as error:
         message = str(error)
         raise UserError(message if str(path) in message else f"{path}: {message}") from None
@@ -91,12 +91,12 @@ def simulate_network(
 
 
 def check_run(
-    compiled: Compiled, content: bytes, launches: Sequence[Arrays], simulated: Simulated, wanted: str
+    compiled: Compiled, model: Path, launches: Sequence[Arrays], simulated: Simulated, wanted: str
 ) -> tuple[CheckAccount, str | None]:
     """Compares the outputs of every launch with a reference, and always with our own interpreter.
 
     `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and why the reference is not ONNX Runtime
-    where that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours, never of the user.
+    where that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours.
     """
     against, remark = reference_to_use(wanted)
     graph = compiled.graph
@@ -108,7 +108,7 @@ def check_run(
                 f"launch {number}: the simulated outputs differ from the integer interpreter's by {difference} LSB; "
                 "this is a defect of vdla"
             )
-    reference = own if against == INTERPRETER else onnxruntime_outputs(content, graph, launches)
+    reference = own if against == INTERPRETER else onnxruntime_outputs(model, graph, launches)
     pairs = list(zip(simulated.launches, reference, strict=True))
     verdict = CheckAccount(
         against=against,

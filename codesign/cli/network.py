@@ -13,7 +13,7 @@ from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
-from ..files import check_destination, read_whole, whole_directory
+from ..files import check_destination, whole_directory
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
 
 
@@ -72,10 +72,9 @@ def run(
     check_destination(outputs, trace)
     if timing_only and outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
-    content = read_whole(model, "model")
     with whole_directory(dump_passes) as dumps, steps() as progress, exit_on_deadlock():
         progress.begin(f"compiling {model.name} for {machine.name}")
-        compiled = compile_network(model, content, machine, virtual_threads=vthreads, dump_passes=dumps)
+        compiled = compile_network(model, machine, virtual_threads=vthreads, dump_passes=dumps)
         progress.begin("preparing inputs")
         from ..evaluate import load_arrays, sample_arrays, split_launches
 
@@ -88,7 +87,7 @@ def run(
         verdict = None
         if not timing_only:
             progress.begin("checking the outputs")
-            verdict, remark = check_run(compiled, content, launches, simulated, check.value)
+            verdict, remark = check_run(compiled, model, launches, simulated, check.value)
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
         if trace is not None:

@@ -61,9 +61,9 @@ def open_program(path: Path, config: str | None, memory: Path | None = None) -> 
         raise UserError(
             f"{path}: neither a program file nor text; give what `vdla asm` reads or writes"
         ) from None
-    from vdla.isa.program_text import parse_program
+    from vdla.isa.program_text import from_text
 
-    return parse_program(text, str(path), None if config is None else load_config(config))
+    return from_text(text, str(path), load_config(config or "vta"))
 
 
 def asm(
@@ -101,9 +101,9 @@ def disasm(
     """Prints a program as the text that `vdla asm` reads; assembling it gives the same program."""
     check_destination(output)
     program = open_program(source, config, memory)
-    from vdla.isa.program_text import program_text
+    from vdla.isa.program_text import to_text
 
-    text = program_text(program)
+    text = to_text(program)
     if output is not None:
         write_whole(output, text.encode())
     if json:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -18,6 +18,9 @@ from vdla.isa.program import bare_program, read_hex, write_whole
 
 from ..files import check_destination, read_whole
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
+
+if TYPE_CHECKING:
+    from vdla.sim import SimulationResult
 
 NEVER_ENDS = ("token", "deadlock")
 """Kinds of findings that say a program would wait for ever."""
@@ -105,7 +108,14 @@ def _simulate(
         from ..report.timeline import timeline
 
         write_whole(timeline_path, timeline(bare_program(config, instructions, image), result))
-    return {"cycles": result.cycles, "instructions": result.retired, **unit_report(result)}, result.memory
+    assert result.memory is not None
+    document = {
+        "cycles": result.cycles,
+        "instructions": int((result.begin >= 0).sum()),
+        "units": unit_report(result),
+        "dram": {kind: {"bytes": item.bytes, "beats": item.beats} for kind, item in result.traffic.items()},
+    }
+    return document, result.memory
 
 
 def check_program(
@@ -133,9 +143,12 @@ def check_program(
     raise ProgramError(message)
 
 
-def unit_report(result: Any) -> dict[str, Any]:
-    """The `units` of the JSON object."""
-    return {}
+def unit_report(result: SimulationResult) -> dict[str, Any]:
+    """The `units` of the JSON object: for each unit its busy cycles, of what, and its stalled cycles by cause."""
+    return {
+        name: {"busy": sum(unit.busy.values()), "busy_with": dict(unit.busy), "stalls": dict(unit.stalls)}
+        for name, unit in result.units.items()
+    }
 
 
 def _print(document: dict[str, Any]) -> None:

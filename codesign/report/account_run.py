@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from vdla.compiler.driver import Compiled
 from vdla.compiler.graph.graph import AveragePool, Convolution, Elementwise, Graph, MaxPool, Node
-from vdla.sim import SimulationResult, compute_timeline
+from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
 from .accounts import LayerAccount, TotalAccount
-from .split import layer_boundaries, split_categories
+from .split import layer_boundaries
 from .traffic import explain_excess, group_traffic
 
 GEMM = "gemm"
@@ -41,12 +41,12 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
     program = compiled.program
     pieces = compute_timeline(simulation)
     boundaries = layer_boundaries(program, simulation.end, simulation.cycles)
-    cycles = split_categories(pieces.start, pieces.stop, pieces.category, len(pieces.names), boundaries)
     traffic = group_traffic(program)
     nodes = {node.name: node for node in compiled.graph.nodes}
     layers = []
     for layer in compiled.layers:
-        spent = dict(zip(pieces.names, cycles[layer.group].tolist(), strict=True))
+        begin, end = (int(boundary) for boundary in boundaries[layer.group : layer.group + 2])
+        spent = cycles_by_category(pieces, begin, end)
         compulsory = compulsory_by_kind(compiled.graph, nodes[layer.name])
         layers.append(
             LayerAccount(
@@ -54,12 +54,12 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
                 op=layer.op,
                 members=layer.members,
                 macs=layer.macs,
-                begin=int(boundaries[layer.group]),
-                end=int(boundaries[layer.group + 1]),
+                begin=begin,
+                end=end,
                 roofline_cycles=layer.roofline_cycles,
                 bound=layer.bound,
-                gemm_cycles=spent.pop(GEMM),
-                stalls={cause: count for cause, count in spent.items() if count},
+                gemm_cycles=spent.get(GEMM, 0),
+                stalls={cause: count for cause, count in spent.items() if cause != GEMM},
                 dram=traffic[layer.group].moved,
                 compulsory_bytes=sum(compulsory.values()),
                 excess=explain_excess(traffic[layer.group], compulsory),

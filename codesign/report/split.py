@@ -22,28 +22,3 @@ def layer_boundaries(program: Program, end: NDArray[np.int64], cycles: int) -> N
     boundaries = np.concatenate(([0], np.maximum.accumulate(last)))
     boundaries[-1] = cycles
     return boundaries
-
-
-def split_categories(
-    start: NDArray[np.int64],
-    stop: NDArray[np.int64],
-    category: NDArray[np.int64],
-    count: int,
-    boundaries: NDArray[np.int64],
-) -> NDArray[np.int64]:
-    """(layers, count) cycles of each category within each pair of neighbouring `boundaries`.
-
-    The pieces [start, stop) are in order and do not overlap; piece i has `category[i]` in 0..count.
-    """
-    before = np.zeros((len(boundaries), count), np.int64)
-    for index in range(count):
-        mine = category == index
-        first, length = start[mine], stop[mine] - start[mine]
-        total = np.concatenate(([0], np.cumsum(length)))
-        position = np.searchsorted(first, boundaries, side="right")
-        inside = np.zeros(len(boundaries), np.int64)
-        begun = position > 0
-        where = position[begun] - 1
-        inside[begun] = np.minimum(boundaries[begun] - first[where], length[where])
-        before[:, index] = total[np.maximum(position - 1, 0)] + inside
-    return np.diff(before, axis=0)

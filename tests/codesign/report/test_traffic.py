@@ -1,6 +1,9 @@
 import numpy as np
 import pytest
-from vdla.codesign.report.traffic import KINDS, find_runs, group_traffic, owners
+from hypothesis import given
+from hypothesis import strategies as st
+from vdla.codesign.report.split import layer_boundaries
+from vdla.codesign.report.traffic import KINDS, Traffic, explain_excess, find_runs, group_traffic, owners
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode, register_value
 from vdla.isa.program import Program
@@ -100,3 +103,44 @@ def test_groups_share_out_everything_and_tell_reads_again() -> None:
     assert second.moved["inp"] == second.distinct["inp"] == 160
     assert first.moved["instruction"] == 3 * 16 and second.moved["instruction"] == 2 * 16
     assert first.total + second.total == 480 + 80
+
+
+@given(st.data())
+def test_explanations_sum_up(data: st.DataObject) -> None:
+    moved = {kind: data.draw(st.integers(0, 1000)) for kind in KINDS}
+    distinct = {kind: data.draw(st.integers(0, moved[kind])) for kind in KINDS}
+    compulsory = {kind: data.draw(st.integers(0, 1000)) for kind in ("inp", "wgt", "par", "operand", "out")}
+    excess = explain_excess(Traffic(moved=moved, distinct=distinct), compulsory)
+    assert sum(compulsory.values()) + sum(excess.values()) == sum(moved.values())
+    assert all(excess.values())
+
+
+def test_reasons_have_names() -> None:
+    moved = dict.fromkeys(KINDS, 0) | {
+        "inp": 120,
+        "wgt": 64,
+        "out": 32,
+        "uop": 8,
+        "instruction": 16,
+        "par": 128,
+    }
+    distinct = dict(moved) | {"inp": 90}
+    compulsory = {"inp": 100, "wgt": 48, "out": 32, "par": 64}
+    assert explain_excess(Traffic(moved=moved, distinct=distinct), compulsory) == {
+        "instructions": 16,
+        "micro-ops": 8,
+        "wgt padding": 16,
+        "inp read again": 30,
+        "inp skipped": -10,
+        "scales and padded channels": 64,
+    }
+
+
+def test_layers_end_with_their_last_store_and_share_out_all_cycles() -> None:
+    vta = load_config("vta")
+    store = ("STORE.OUT", {})
+    made = program(vta, [0, 0, 1, 1, -1], store, store, ("LOAD.INP", {}), store, ("FINISH", {}))
+    ends = np.array([50, 40, 10, 90, 95])
+    assert layer_boundaries(made, ends, 95).tolist() == [0, 50, 95]
+    overtaken = np.array([50, 60, 10, 30, 95])
+    assert layer_boundaries(made, overtaken, 95).tolist() == [0, 60, 95]
