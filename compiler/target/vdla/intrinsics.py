@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from vdla.isa.config import Config
 
 from ...ir.expr import FIRST, Buffer, Var, all_of, cast, equal
@@ -68,3 +69,40 @@ def post(
 def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:
     """One patch of LOAD.PATCH; see `patch_declaration`."""
     return patch_declaration(Blocks.of(config), rows, run)
+
+
+def post_attributes(post: Post, pool: PoolOperator = "max") -> tuple[tuple[str, int], ...]:
+    """What emission needs of a post-processing, as attributes of its intrinsic; float32 as their bits.
+
+    Raises ValueError where the combination's own zero point is not stage A's, which the hardware takes them to be.
+    """
+    attributes = {
+        "zero_point": post.zero_point,
+        "low": post.low,
+        "high": post.high,
+        "sum": int(pool == "add"),
+    }
+    combination = post.combination
+    if combination is not None:
+        if combination.kind != "add" and combination.zero_point_self != post.zero_point:
+            raise ValueError("the combination must see stage A's zero point")
+        attributes |= {
+            "combine": 1,
+            "operand": int(combination.has_operand),
+            "multiply": int(combination.kind == "multiply"),
+            "swap": int(combination.swap),
+            "unsigned": int(combination.unsigned and combination.has_operand),
+            "operand_zero_point": combination.zero_point_operand,
+            "ratio_self": float_bits(combination.ratio_self),
+            "ratio_operand": float_bits(combination.ratio_operand),
+            "offset": float_bits(combination.offset),
+            "combine_low": combination.low,
+            "combine_high": combination.high,
+            "combine_zero_point": combination.zero_point,
+        }
+    return tuple(attributes.items())
+
+
+def float_bits(value: float) -> int:
+    """The bits of a float32 as an unsigned integer."""
+    return int(np.float32(value).view(np.uint32))

@@ -9,6 +9,10 @@ from ..blocks import Blocks, Pair
 from ..post import PoolOperator, Post, Views, post_point
 
 
+Area = tuple[int, int, int, int]
+"""Rows and columns of an output: (first row, first column, row behind the last, column behind the last)."""
+
+
 def activation(name: str, shape: tuple[int, int, int, int], lanes: Pair, dtype: DType = DType.INT8) -> Buffer:
     """A tensor of (batch blocks, channel blocks, rows, columns) vectors of `lanes` = (batch, channels)."""
     return Buffer(name=name, shape=(*shape, *lanes), dtype=dtype)
@@ -32,13 +36,21 @@ def post_nest(
     window: Pair = (1, 1),
     strides: Pair = (1, 1),
     pool: PoolOperator = "max",
+    area: Area | None = None,
 ) -> Stmt:
-    """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0]."""
+    """Loops n, o, y, x around one output vector each; its window starts at accumulator row y * strides[0].
+
+    With `area` only that part of the output is computed; y and x then count from its corner.
+    """
     parameters, out, operand = buffers
     n, o, y, x = Var("n"), Var("o"), Var("y"), Var("x")
 
+    if area is None:
+        area = (0, 0, out.shape[2], out.shape[3])
+    top, left, bottom, right = area
+
     def at(buffer: Buffer, b: Expr, j: Expr):
-        return buffer[n, o, y, x, b, j]
+        return buffer[n, o, y + top, x + left, b, j]
 
     views = Views(
         out=lambda b, j: at(out, b, j),
@@ -47,7 +59,8 @@ def post_nest(
         operand=None if operand is None else lambda b, j: at(operand, b, j),
     )
     point = post_point(blocks, views, post, window, pool)
-    return nest(list(zip((n, o, y, x), out.shape[:4], strict=True)), point)
+    extents = (out.shape[0], out.shape[1], bottom - top, right - left)
+    return nest(list(zip((n, o, y, x), extents, strict=True)), point)
 
 
 def parameters_of(*buffers: Buffer | None) -> tuple[Buffer, ...]:

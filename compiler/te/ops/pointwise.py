@@ -7,7 +7,7 @@ from ...ir.stmt import Alloc, Copy, Program, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import PoolOperator, Post
-from .common import activation, output_buffers, parameters_of, post_nest
+from .common import Area, activation, output_buffers, parameters_of, post_nest
 
 
 def max_pool(
@@ -41,14 +41,16 @@ def average_pool(
     window: Window,
     pad_value: int,
     post: Post,
+    area: Area | None = None,
     name: str = "average_pool",
 ) -> Program:
     """Y = post(bias + sum over the window of X), positions outside X reading as `pad_value`; else as `max_pool`.
 
-    The average itself is in P: bias -(window size) * zero point, scale with the divisor.
+    The average itself is in P: bias -(window size) * zero point, scale with the divisor. Where divisors differ along
+    the border, one program for each `area` of equal divisors computes its part of Y.
     """
     sizes = (batch, channels, height, width)
-    return _widened(name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add")
+    return _widened(name, blocks, sizes, window, pad_value=pad_value, post=post, pool="add", area=area)
 
 
 def elementwise(
@@ -78,6 +80,7 @@ def _widened(
     pad_value: int,
     post: Post,
     pool: PoolOperator,
+    area: Area | None = None,
 ) -> Program:
     batch, channels, height, width = sizes
     if blocks.block_in != blocks.block_out:
@@ -87,18 +90,26 @@ def _widened(
     b_size, lanes = blocks.batch, blocks.block_out
     nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)
     top, left, _, _ = window.pads
+    out_shape = window.outputs(height, width)
+    first_row, first_column, last_row, last_column = area or (0, 0, *out_shape)
     rows, columns = window.padded(height, width)
+    if area is not None:
+        rows = (last_row - first_row - 1) * window.strides[0] + window.kernel[0]
+        columns = (last_column - first_column - 1) * window.strides[1] + window.kernel[1]
+    start = (first_row * window.strides[0] - top, first_column * window.strides[1] - left)
     x_in = activation("X", (nb, cb, height, width), (b_size, lanes))
     acc = activation("acc", (nb, cb, rows, columns), (b_size, lanes), DType.INT32)
     pad = Copy(
         name="pad",
         destination=whole(acc),
-        source=region(x_in, (0, nb), (0, cb), (-top, rows), (-left, columns), (0, b_size), (0, lanes)),
+        source=region(x_in, (0, nb), (0, cb), (start[0], rows), (start[1], columns), (0, b_size), (0, lanes)),
         pad=Const(pad_value, DType.INT8),
     )
-    outputs = output_buffers(blocks, (nb, cb, *window.outputs(height, width)), post)
+    outputs = output_buffers(blocks, (nb, cb, *out_shape), post)
     parameters, out, operand = outputs
-    finish = post_nest(blocks, acc, outputs, post, window=window.kernel, strides=window.strides, pool=pool)
+    finish = post_nest(
+        blocks, acc, outputs, post, window=window.kernel, strides=window.strides, pool=pool, area=area
+    )
     return Program(
         name=name,
         parameters=parameters_of(x_in, parameters, operand, out),

@@ -1,0 +1,136 @@
+"""compile_model: an ONNX file in, one program for one launch out, with an account of its layers."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+from vdla.isa.config import Config
+from vdla.isa.errors import UserError
+from vdla.isa.program import Program
+
+from .graph.cost import compulsory_bytes, count_macs
+from .graph.fuse import fuse
+from .graph.graph import Graph, Node
+from .graph.layout import activation_bytes, decide_layouts
+from .graph.onnx_import import import_model
+from .passes.pipeline import dump_to
+from .runtime.artifact import Compiled, Layer
+from .target.vdla.link import link
+from .templates.lower_vdla import lower_node
+from .templates.tiling import NoTileError
+
+
+class CompileError(UserError):
+    """A network that this accelerator cannot run; the message names the node and the limit."""
+
+
+def compile_model(
+    model: Path | str | bytes,
+    config: Config,
+    *,
+    virtual_threads: int = 2,
+    dump_passes: Path | None = None,
+    verify: bool = False,
+) -> Compiled:
+    """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config`.
+
+    `virtual_threads` is how many copies of each buffer overlap loads, computation and stores (1: no latency
+    hiding). `dump_passes` names a folder that gets the text of every layer after every pass. With `verify` the loop
+    IR is checked after each pass. Equal input gives an equal program. Raises UserError.
+    """
+    started = time.perf_counter()
+    _check_target(config)
+    if virtual_threads < 1:
+        raise CompileError(f"virtual threads = {virtual_threads}: there must be at least 1 (2 hides latency)")
+    graph = fuse(import_model(model))
+    return compile_graph(
+        graph,
+        config,
+        virtual_threads=virtual_threads,
+        dump_passes=dump_passes,
+        verify=verify,
+        started=started,
+    )
+
+
+def compile_graph(
+    graph: Graph,
+    config: Config,
+    *,
+    virtual_threads: int = 2,
+    dump_passes: Path | None = None,
+    verify: bool = False,
+    started: float | None = None,
+) -> Compiled:
+    """`compile_model` from a fused graph on."""
+    started = time.perf_counter() if started is None else started
+    layouts = decide_layouts(graph, config)
+    lowered = []
+    for number, node in enumerate(graph.nodes):
+        dump = None
+        if dump_passes is not None:
+            dump = dump_to(dump_passes / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', node.name)}")
+        try:
+            lowered.append(
+                lower_node(
+                    config, graph, layouts, node, virtual_threads=virtual_threads, check=verify, dump=dump
+                )
+            )
+        except NoTileError as error:
+            raise CompileError(
+                f"node {node.name} ({type(node).__name__}): {error} of configuration {config.name}; "
+                "make that memory larger, or the layer smaller"
+            ) from None
+    linked = link(config, graph, layouts, lowered)
+    if dump_passes is not None:
+        _dump_program(dump_passes, linked.program)
+    return Compiled(
+        program=linked.program,
+        graph=graph,
+        layouts=layouts,
+        addresses=linked.addresses,
+        sizes={
+            name: activation_bytes(config, tensor.nchw, layouts[name])
+            for name, tensor in graph.tensors.items()
+        },
+        layers=tuple(_layer(graph, node, config, number) for number, node in enumerate(graph.nodes)),
+        virtual_threads=virtual_threads,
+        compile_seconds=time.perf_counter() - started,
+    )
+
+
+def _check_target(config: Config) -> None:
+    if config.block_in != config.block_out:
+        raise CompileError(
+            f"configuration {config.name}: block_in = {config.block_in} and block_out = {config.block_out}; "
+            "the compiler needs them equal, because one layer's output blocks are the next one's input blocks"
+        )
+    if not config.has("post"):
+        raise CompileError(
+            f"configuration {config.name} lacks the extension 'post', with which every layer ends; "
+            "add it to `extensions`"
+        )
+
+
+def _layer(graph: Graph, node: Node, config: Config, group: int) -> Layer:
+    macs, size = count_macs(graph, node), compulsory_bytes(graph, node)
+    compute, memory = macs / config.multiplies_per_cycle, size / config.memory.bus_bytes
+    return Layer(
+        name=node.name,
+        op=type(node).__name__,
+        members=node.members,
+        macs=macs,
+        roofline_cycles=max(compute, memory),
+        bound="compute" if compute >= memory and macs else "memory",
+        compulsory_bytes=size,
+        group=group,
+    )
+
+
+def _dump_program(folder: Path, program: Program) -> None:
+    from vdla.isa.assembler import disassemble
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "program.txt").write_text(disassemble(program.instructions, program.config), encoding="utf-8")

@@ -1,0 +1,113 @@
+"""Interleave virtual threads: replicate the buffers of a virtual-thread loop so that its iterations overlap.
+
+    rewrite:  for t in 8 (virtual_thread): alloc A[16, ...] in: BODY(A[...])
+              ->  alloc A[2, 16, ...] in: for t in 8: BODY(A[t % 2, ...])
+
+Each iteration (virtual thread) works in its own copy of every buffer, so the loads of the next iteration need not wait
+for the computation of this one: in a decoupled machine whose units run their own queues, the instruction streams of
+two threads interleave by themselves and the tokens, inserted later, wait only where a copy is really reused. (TVM's
+pass interleaves the statements; here the queues do, and the rotation also works for loops nested in each other.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+
+from ..ir.expr import Buffer, Const, Expr, Load, binary
+from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Region, Seq, Stmt
+from ..ir.visit import map_expr, map_expressions
+from .split_copies import ELEMENT_DIMENSIONS
+
+
+def interleave_virtual_threads(program: Program, *, threads: int, capacity: Mapping[str, int]) -> Program:
+    """Every scratchpad buffer moved to the program's root with a leading dimension of its copies.
+
+    At most `threads` copies, at most as many as there are iterations, and no more than fit `capacity` (elements of
+    each scratchpad by scope) together with nothing else. Buffers outside virtual-thread loops get one copy.
+    """
+    hoisted: list[Buffer] = []
+
+    def rewrite(statement: Stmt, loops: tuple[For, ...]) -> Stmt:
+        match statement:
+            case For():
+                body = rewrite(statement.body, (*loops, statement))
+                kind = "serial" if statement.kind == "virtual_thread" else statement.kind
+                return For(var=statement.var, extent=statement.extent, body=body, kind=kind)
+            case Seq():
+                return Seq(statements=tuple(rewrite(item, loops) for item in statement.statements))
+            case Alloc(buffer=buffer) if buffer.scope in capacity:
+                copies, slot = _copies(buffer, loops, threads, capacity[buffer.scope])
+                wide = Buffer(
+                    name=buffer.name, shape=(copies, *buffer.shape), dtype=buffer.dtype, scope=buffer.scope
+                )
+                hoisted.append(wide)
+                return rewrite(_prefix(statement.body, wide, slot), loops)
+            case Alloc():
+                return Alloc(buffer=statement.buffer, body=rewrite(statement.body, loops))
+            case _:
+                return statement
+
+    body = rewrite(program.body, ())
+    for buffer in reversed(hoisted):
+        body = Alloc(buffer=buffer, body=body)
+    return replace(program, body=body)
+
+
+def elements(buffer: Buffer) -> int:
+    """Scratchpad elements (vectors, tiles, entries) that a buffer takes."""
+    return prod(buffer.shape[:-ELEMENT_DIMENSIONS])
+
+
+def _copies(buffer: Buffer, loops: tuple[For, ...], threads: int, capacity: int) -> tuple[int, Expr]:
+    instances = 1
+    counter: Expr = Const(0)
+    for loop in loops:
+        if not isinstance(loop.extent, Const):
+            raise ValueError(f"loop {loop.name} around {buffer.name} must have a constant extent")
+        extent = int(loop.extent.value)
+        instances *= extent
+        if extent > 1:
+            counter = binary("+", binary("*", counter, Const(extent)), loop.var)
+    if not any(loop.kind == "virtual_thread" for loop in loops):
+        return 1, Const(0)
+    copies = max(1, min(threads, instances, capacity // elements(buffer)))
+    return (copies, binary("%", counter, Const(copies))) if copies > 1 else (1, Const(0))
+
+
+def _prefix(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
+    """`statement` with every access to the buffer of that name going to copy `slot` of `wide`."""
+
+    def access(region: Region) -> Region:
+        if region.buffer.name != wide.name:
+            return region
+        return Region(buffer=wide, starts=(slot, *region.starts), extents=(Const(1), *region.extents))
+
+    def loads(expr: Expr) -> Expr:
+        if isinstance(expr, Load) and expr.buffer.name == wide.name:
+            return Load(wide, (slot, *expr.indices))
+        return expr
+
+    def visit(node: Stmt) -> Stmt:
+        match node:
+            case For():
+                return replace(node, body=visit(node.body))
+            case Seq():
+                return Seq(statements=tuple(visit(item) for item in node.statements))
+            case Alloc():
+                return Alloc(buffer=node.buffer, body=visit(node.body))
+            case Copy():
+                return replace(node, destination=access(node.destination), source=access(node.source))
+            case Intrinsic():
+                return replace(node, operands=tuple(access(operand) for operand in node.operands))
+            case Assign() | Reduce():
+                changed = map_expressions(node, lambda expr: map_expr(expr, loads))
+                assert isinstance(changed, Assign | Reduce)
+                if changed.buffer.name == wide.name:
+                    return replace(changed, buffer=wide, indices=(slot, *changed.indices))
+                return changed
+            case _:
+                return node
+
+    return visit(statement)

@@ -1,0 +1,50 @@
+"""Passes as plain values, run in a visible order, verified and dumped after each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..ir.printer import format_node
+from ..ir.stmt import Program
+from ..ir.verify import verify
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A named program transformation."""
+
+    name: str
+    run: Callable[[Program], Program]
+
+
+def run_pipeline(
+    program: Program,
+    passes: Sequence[Pass],
+    *,
+    check: bool = True,
+    dump: Callable[[str, str], None] | None = None,
+) -> Program:
+    """`program` after all `passes`; with `check` verified after each; `dump(name, text)` sees each result."""
+    for item in passes:
+        result = item.run(program)
+        if dump is not None:
+            dump(item.name, "(unchanged)\n" if result is program else format_node(result) + "\n")
+        program = result
+        if check:
+            verify(program)
+    return program
+
+
+def dump_to(folder: Path) -> Callable[[str, str], None]:
+    """A dump that writes `NN-pass.txt` files into `folder`, numbered in the order of the calls."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("[0-9][0-9]-*.txt"):
+        old.unlink()
+
+    def dump(name: str, text: str) -> None:
+        number = sum(1 for _ in folder.glob("[0-9][0-9]-*.txt"))
+        (folder / f"{number:02d}-{name}.txt").write_text(text, encoding="utf-8")
+
+    return dump

@@ -1,0 +1,98 @@
+"""Split box copies so that each is one strided two-dimensional transfer, as a DMA engine takes it.
+
+    rewrite:  copy inp[0:4, 0:9, 0:58, ...] <- X[n, c:c+4, y-1:y+8, -1:57, ...]
+              ->  for copy.0 in 4: copy inp[copy.0, 0:9, 0:58, ...] <- X[n, c+copy.0, y-1:y+8, -1:57, ...]
+
+The dimensions that make up one element (a vector, a tile, a parameter entry) stay whole. Neighbouring dimensions
+count as one where the inner one is whole on both sides, so dense boxes stay single transfers.
+"""
+
+from __future__ import annotations
+
+from ..ir.expr import Const, Expr, Var, binary
+from ..ir.stmt import Copy, For, Program, Region, Stmt
+from ..ir.visit import map_stmt
+
+ELEMENT_DIMENSIONS = 2
+"""Trailing dimensions of a buffer that form one element."""
+
+DMA_DIMENSIONS = 2
+"""Dimensions, in elements, of a transfer that one instruction makes."""
+
+
+def split_copies(program: Program) -> Program:
+    """Every Copy between DRAM and a scratchpad inside loops over all but its last two (merged) dimensions."""
+    return map_stmt(program, _split)
+
+
+def _split(statement: Stmt) -> Stmt:
+    if not isinstance(statement, Copy):
+        return statement
+    destination, source = _moving(statement.destination), _moving(statement.source)
+    groups = _groups(statement, destination, source)
+    outer = [pair for group in groups[:-DMA_DIMENSIONS] for pair in group]
+    if not outer:
+        return statement
+    result: Stmt = statement
+    loops: list[For] = []
+    for number, (to, origin) in enumerate(outer):
+        assert isinstance(result, Copy)
+        var = Var(f"{statement.name}.{number}")
+        loops.append(For(var=var, extent=statement.destination.extents[to], body=result))
+        result = Copy(
+            name=statement.name,
+            destination=_pick(result.destination, to, var),
+            source=_pick(result.source, origin, var),
+            pad=statement.pad,
+            asynchronous=statement.asynchronous,
+        )
+    for loop in reversed(loops):
+        result = For(var=loop.var, extent=loop.extent, body=result)
+    return result
+
+
+def _moving(region: Region) -> list[int]:
+    """Dimensions of more than one element, elements' own dimensions left out."""
+    return [
+        d
+        for d in range(len(region.extents) - ELEMENT_DIMENSIONS)
+        if not (isinstance(extent := region.extents[d], Const) and extent.value == 1)
+    ]
+
+
+def _groups(copy: Copy, destination: list[int], source: list[int]) -> list[list[tuple[int, int]]]:
+    """The moving dimensions (destination, source), neighbours that are contiguous on both sides in one group."""
+    groups: list[list[tuple[int, int]]] = []
+    for pair in zip(destination, source, strict=True):
+        if groups and _contiguous(copy, groups[-1][-1], pair):
+            groups[-1].append(pair)
+        else:
+            groups.append([pair])
+    return groups
+
+
+def _contiguous(copy: Copy, outer: tuple[int, int], inner: tuple[int, int]) -> bool:
+    for region, first, second in (
+        (copy.destination, outer[0], inner[0]),
+        (copy.source, outer[1], inner[1]),
+    ):
+        if second != first + 1:
+            return False
+        start, extent = region.starts[second], region.extents[second]
+        whole = (
+            isinstance(start, Const)
+            and start.value == 0
+            and isinstance(extent, Const)
+            and extent.value == region.buffer.shape[second]
+        )
+        if not whole:
+            return False
+    return True
+
+
+def _pick(region: Region, dimension: int, var: Var) -> Region:
+    starts: list[Expr] = list(region.starts)
+    extents: list[Expr] = list(region.extents)
+    starts[dimension] = binary("+", starts[dimension], var)
+    extents[dimension] = Const(1)
+    return Region(buffer=region.buffer, starts=tuple(starts), extents=tuple(extents))

@@ -1,0 +1,69 @@
+"""Run a compiled network on the simulator: hand over the inputs, launch, read the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from vdla.sim import SimulationResult, simulate
+
+from ..graph.host import load_outputs, store_inputs
+from ..graph.layout import pack_activation, unpack_activation
+from .artifact import Compiled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RunResult:
+    """`outputs` as the model declares them, `integer_outputs` the stored int8 tensors by output name.
+
+    Both are empty where timing alone was asked for.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    integer_outputs: Mapping[str, np.ndarray]
+    simulation: SimulationResult
+
+
+def run(compiled: Compiled, inputs: Mapping[str, np.ndarray], *, data: bool = True) -> RunResult:
+    """One launch. `inputs` by the model's names; with `data` False they may be empty and nothing is computed.
+
+    Raises UserError for inputs that are not the model's.
+    """
+    program = compiled.program
+    memory = program.image.copy()
+    if data:
+        _write_inputs(compiled, dict(inputs), memory)
+    simulation = simulate(program.config, program.instructions, memory, data=data)
+    if not data:
+        return RunResult(outputs={}, integer_outputs={}, simulation=simulation)
+    assert simulation.memory is not None
+    tensors = {
+        item.tensor: read_tensor(compiled, item.tensor, simulation.memory) for item in compiled.graph.outputs
+    }
+    return RunResult(
+        outputs=load_outputs(compiled.graph, tensors),
+        integer_outputs={item.name: tensors[item.tensor] for item in compiled.graph.outputs},
+        simulation=simulation,
+    )
+
+
+def _write_inputs(compiled: Compiled, inputs: dict[str, np.ndarray], memory: np.ndarray) -> None:
+    for name, values in store_inputs(compiled.graph, inputs).items():
+        tensor = compiled.graph.tensors[name]
+        packed = pack_activation(compiled.program.config, values.reshape(tensor.nchw), compiled.layouts[name])
+        address = compiled.addresses[name]
+        memory[address : address + packed.size] = packed.view(np.uint8)
+
+
+def read_tensor(compiled: Compiled, name: str, memory: np.ndarray) -> np.ndarray:
+    """The stored int8 tensor `name`, in the graph's shape, from a memory image after a run.
+
+    Inputs and outputs are always there; an intermediate tensor may have been overwritten by a later one.
+    """
+    tensor = compiled.graph.tensors[name]
+    address = compiled.addresses[name]
+    size = compiled.sizes[name]
+    flat = memory[address : address + size].view(np.int8)
+    values = unpack_activation(compiled.program.config, flat, tensor.nchw, compiled.layouts[name])
+    return values.reshape(tensor.shape)

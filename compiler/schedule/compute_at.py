@@ -1,0 +1,354 @@
+"""compute_at: a buffer's producers move under a loop of its consumers and shrink to what is needed there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.affine import linear_form
+from ..ir.bounds import Interval, Ranges, form_interval, interval, loop_range, loop_ranges
+from ..ir.expr import Buffer, Const, Expr, Var, maximum, minimum
+from ..ir.regions import expr_bounds, operand_access, read_regions
+from ..ir.simplify import simplify
+from ..ir.stmt import (
+    Alloc,
+    Assign,
+    Copy,
+    For,
+    Intrinsic,
+    NamedStmt,
+    Node,
+    Program,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+    seq,
+)
+from ..ir.visit import free_vars, map_expressions, substitute_expr, walk
+from .errors import LegalityError
+from .legality import touches, written
+from .tree import locate, locate_alloc, locate_loop, minus, plus, rebase, tidy
+
+_ZERO, _ONE = Const(0), Const(1)
+
+
+def compute_at(program: Program, name: str, loop: str) -> Program:
+    """Computes what the statement `name` writes under `loop` of its consumers, just before they need it.
+
+    rewrite:
+        alloc T[n]                         for i in range(n // 4):
+        for a in range(n):                     alloc T[6]
+            T[a] = f(a)                        for a in range(6):
+        for i in range(n // 4):      ->            T[a] = f(i * 4 + a)
+            for j in range(4):                 for j in range(4):
+                C[i*4+j] = T[i*4+j+2]              C[i*4+j] = T[j + 2]
+
+    The buffer shrinks to the box that one iteration of `loop` reads (its greatest size, where that varies), and starts
+    at that box's first element; the producers' loops keep their names and shrink to the box where their variable alone
+    is an index of it. What neighbouring iterations both need is computed twice. All statements that write the buffer
+    move, in their order.
+
+    Legal if the buffer is an allocation whose readers are all under `loop`, its producers are plain loop nests before
+    `loop` that write nothing else and start from nothing (no Reduce without `first`), and nothing that they read is
+    overwritten on the way.
+    """
+    statement = locate(program, name)[-1]
+    buffer = _target(statement, program, name)
+    path, at = locate_loop(program, loop)
+    alloc_path = locate_alloc(program, buffer.name)
+    if alloc_path is None:
+        raise LegalityError(f"cannot move {name}: {buffer.name} is a parameter of the program", program, name)
+    alloc = alloc_path[-1]
+    if not any(node is alloc for node in path):
+        raise LegalityError(f"cannot move {name}: {buffer.name} does not exist at {loop}", program, loop)
+    producers = _producers(program, path, alloc, buffer, name, loop)
+    ranges = loop_ranges(n for n in path if isinstance(n, For))
+    needed = read_regions(at.body, {}, ranges).get(buffer)
+    if needed is None:
+        raise LegalityError(f"cannot move {name}: nothing under {loop} reads {buffer.name}", program, loop)
+
+    nests = [_Nest.of(p, buffer, ranges, program) for p in producers]
+    box = _Box.of(needed, ranges)
+    for nest in nests:
+        box = nest.widen(box, ranges)
+    shape = tuple([_greatest(e, ranges, size) for e, size in zip(box.extents, buffer.shape, strict=True)])
+    local = Buffer(name=buffer.name, shape=shape, dtype=buffer.dtype, scope=buffer.scope)
+    moved = [nest.shrink(box, local, ranges) for nest in nests]
+    body = Alloc(buffer=local, body=seq(*moved, rebase(at.body, buffer.name, local, box.starts)))
+    new = For(var=at.var, extent=at.extent, body=body, kind=at.kind)
+    return _rebuild_without(path, new, alloc, producers)
+
+
+def _target(statement: Node, program: Program, name: str) -> Buffer:
+    match statement:
+        case Assign(buffer=buffer) | Reduce(buffer=buffer):
+            return buffer
+        case Copy(destination=destination):
+            return destination.buffer
+        case Intrinsic(operands=operands, declaration=declaration):
+            outputs = [r.buffer for r, (_, w) in zip(operands, operand_access(declaration), strict=True) if w]
+            if len(outputs) == 1:
+                return outputs[0]
+    raise LegalityError(f"cannot move {name}: it is not a statement that writes one buffer", program, name)
+
+
+def _producers(
+    program: Program, path: tuple[Node, ...], alloc: Node, buffer: Buffer, name: str, loop: str
+) -> list[Stmt]:
+    """The statements beside the path to the loop that write the buffer, checked to be movable."""
+    producers: list[Stmt] = []
+    read: set[str] = set()
+    inside = False
+    for parent, child in zip(path, path[1:], strict=False):
+        inside = inside or parent is alloc
+        if not inside or not isinstance(parent, Seq):
+            continue
+        before = True
+        for s in parent.statements:
+            if s is child:
+                before = False
+                continue
+            uses = touches(s)
+            writes = {n for n, us in uses.items() if any(u.write for u in us)}
+            if buffer.name not in uses:
+                if clash := sorted(read & writes):
+                    reason = (
+                        f"cannot move {name}: {clash[0]}, which it reads, is overwritten on the way to {loop}"
+                    )
+                    raise LegalityError(reason, program, name)
+                continue
+            if not before or buffer.name not in writes:
+                reason = (
+                    f"cannot move {name}: {uses[buffer.name][0].by.name} uses {buffer.name} outside {loop}"
+                )
+                raise LegalityError(reason, program, loop)
+            if len(writes) > 1:
+                other = sorted(writes - {buffer.name})[0]
+                raise LegalityError(f"cannot move {name}: its nest writes {other} too", program, name)
+            producers.append(s)
+            read |= uses.keys() - {buffer.name}
+    under = written(path[-1])
+    if buffer.name in under or not producers:
+        raise LegalityError(
+            f"cannot move {name}: {buffer.name} is already computed under {loop}", program, loop
+        )
+    if clash := sorted(read & under):
+        reason = f"cannot move {name}: {clash[0]}, which it reads, is overwritten under {loop}"
+        raise LegalityError(reason, program, name)
+    return producers
+
+
+def _rebuild_without(path: tuple[Node, ...], new: Stmt, alloc: Node, drop: list[Stmt]) -> Program:
+    old = path[-1]
+    dropped = {id(s) for s in drop}
+    for parent in reversed(path[:-1]):
+        match parent:
+            case For(var=var, extent=extent, kind=kind):
+                node: Node = For(var=var, extent=extent, body=new, kind=kind)
+            case Alloc(buffer=buffer):
+                node = new if parent is alloc else Alloc(buffer=buffer, body=new)
+            case Seq(statements=statements):
+                node = seq(*(new if s is old else s for s in statements if id(s) not in dropped))
+            case Program(name=name, parameters=parameters):
+                return Program(name=name, parameters=parameters, body=new)
+            case _:
+                raise TypeError(f"{type(parent).__name__} has no sub-statements")
+        old, new = parent, node
+    raise ValueError("a path starts with a program")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Box:
+    """What is needed of a buffer: first element and size in each dimension."""
+
+    starts: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+
+    @staticmethod
+    def of(needed: Region, ranges: Ranges) -> _Box:
+        """The box of a region, clipped to the buffer where it might leave it (guarded reads)."""
+        starts: list[Expr] = []
+        extents: list[Expr] = []
+        for start, extent, size in zip(needed.starts, needed.extents, needed.buffer.shape, strict=True):
+            if not _inside(start, extent, _ZERO, Const(size), ranges):
+                end = minimum(plus(start, extent), size)
+                start = simplify(maximum(start, 0), ranges)
+                extent = simplify(minus(end, start), ranges)
+            starts.append(start)
+            extents.append(extent)
+        return _Box(starts=tuple(starts), extents=tuple(extents))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nest:
+    """A producer: its loops outermost first, its statement, and where that writes.
+
+    `variables[d]` is the loop whose variable alone runs through dimension d (None: the dimension cannot shrink),
+    `boxed[d]` whether the statement itself writes a box there that may be cut. `starts` and `extents` are all it
+    writes, over its loops; those of dimensions with a variable or a cuttable box are in terms of the loops outside.
+    """
+
+    loops: tuple[For, ...]
+    leaf: NamedStmt
+    indices: tuple[Expr, ...]
+    variables: tuple[str | None, ...]
+    boxed: tuple[bool, ...]
+    starts: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+
+    @staticmethod
+    def of(producer: Stmt, buffer: Buffer, ranges: Ranges, program: Program) -> _Nest:
+        chain: list[For] = []
+        node = producer
+        while isinstance(node, For):
+            chain.append(node)
+            node = node.body
+        match node:
+            case Assign(indices=indices):
+                sizes: tuple[Expr, ...] = (_ONE,) * len(indices)
+            case Reduce(indices=indices, first=first):
+                if first is None:
+                    reason = (
+                        f"cannot move {node.name}: it adds to what is there, so it cannot be computed again"
+                    )
+                    raise LegalityError(reason, program, node.name)
+                sizes = (_ONE,) * len(indices)
+            case Copy(destination=destination):
+                indices, sizes = destination.starts, destination.extents
+            case Intrinsic(operands=operands):
+                region = next(r for r in operands if r.buffer.name == buffer.name)
+                indices, sizes = region.starts, region.extents
+            case _:
+                inner = next((s.name for s in walk(node) if isinstance(s, NamedStmt)), "")
+                reason = f"cannot move {inner}: its loops hold more than one statement"
+                raise LegalityError(reason, program, inner)
+        over = loop_ranges(chain)
+        extents = {loop.name: loop.extent for loop in chain}
+        forms = [linear_form(i) for i in indices]
+        users: dict[str, int] = {}
+        for i in indices:
+            for v in free_vars(i) & over.keys():
+                users[v] = users.get(v, 0) + 1
+        variables: list[str | None] = []
+        boxed: list[bool] = []
+        starts: list[Expr] = []
+        spans: list[Expr] = []
+        for form, index, size in zip(forms, indices, sizes, strict=True):
+            own = free_vars(index) & over.keys()
+            single = next(iter(own)) if len(own) == 1 and size == _ONE else None
+            if single is not None and form.terms.get(Var(single)) == 1 and users[single] == 1:
+                variables.append(single)
+                boxed.append(False)
+                starts.append(minus(index, Var(single)))
+                spans.append(extents[single])
+                continue
+            variables.append(None)
+            boxed.append(not own and isinstance(node, Copy) and size != _ONE)
+            if not own:
+                starts.append(index)
+                spans.append(size)
+                continue
+            low, high = expr_bounds(index, over, ranges), expr_bounds(plus(index, size), over, ranges)
+            if low is None or high is None:
+                reason = f"cannot move {node.name}: it is unknown where it writes {buffer.name}"
+                raise LegalityError(reason, program, node.name)
+            starts.append(low[0])
+            spans.append(minus(high[1], low[0]))
+        return _Nest(
+            loops=tuple(chain),
+            leaf=node,
+            indices=indices,
+            variables=tuple(variables),
+            boxed=tuple(boxed),
+            starts=tuple(starts),
+            extents=tuple(spans),
+        )
+
+    def widen(self, box: _Box, ranges: Ranges) -> _Box:
+        """The box with all this nest writes in the dimensions in which it cannot shrink."""
+        starts, extents = list(box.starts), list(box.extents)
+        for d, (variable, cut) in enumerate(zip(self.variables, self.boxed, strict=True)):
+            if variable is not None or cut:
+                continue
+            start, extent = self.starts[d], self.extents[d]
+            if _inside(start, extent, starts[d], extents[d], ranges):
+                continue
+            low = simplify(minimum(starts[d], start), ranges)
+            high = simplify(maximum(plus(starts[d], extents[d]), plus(start, extent)), ranges)
+            starts[d], extents[d] = low, simplify(minus(high, low), ranges)
+        return _Box(starts=tuple(starts), extents=tuple(extents))
+
+    def shrink(self, box: _Box, local: Buffer, ranges: Ranges) -> Stmt:
+        """This nest, writing only what is in the box, into a buffer that starts there."""
+        values: dict[str, Expr] = {}
+        inner = {**ranges}
+        headers: list[For] = []
+        dimension = {v: d for d, v in enumerate(self.variables) if v is not None}
+        for loop in self.loops:
+            extent = substitute_expr(loop.extent, values) if values else loop.extent
+            if loop.name in dimension:
+                d = dimension[loop.name]
+                start, extent = _cut(box.starts[d], box.extents[d], self.starts[d], extent, inner)
+                values[loop.name] = plus(loop.var, minus(start, self.starts[d]))
+                if values[loop.name] == loop.var:
+                    del values[loop.name]
+            headers.append(For(var=loop.var, extent=extent, body=loop.body, kind=loop.kind))
+            inner[loop.name] = loop_range(extent)
+        leaf: Stmt = self.leaf
+        if any(self.boxed):
+            assert isinstance(leaf, Copy)
+            leaf = self._cut_copy(leaf, box, inner)
+        if values:
+            leaf = tidy(map_expressions(leaf, lambda e: substitute_expr(e, values)))
+        node = rebase(leaf, local.name, local, box.starts)
+        for loop in reversed(headers):
+            node = For(var=loop.var, extent=loop.extent, body=node, kind=loop.kind)
+        return node
+
+    def _cut_copy(self, copy: Copy, box: _Box, ranges: Ranges) -> Copy:
+        to, of = copy.destination, copy.source
+        starts, extents = list(to.starts), list(to.extents)
+        source_starts, source_extents = list(of.starts), list(of.extents)
+        partners = [d for d, e in enumerate(of.extents) if e != _ONE]
+        for d, partner in zip([d for d, e in enumerate(to.extents) if e != _ONE], partners, strict=True):
+            if not self.boxed[d]:
+                continue
+            start, extent = _cut(box.starts[d], box.extents[d], starts[d], extents[d], ranges)
+            source_starts[partner] = plus(source_starts[partner], minus(start, starts[d]))
+            source_extents[partner] = extent
+            starts[d], extents[d] = start, extent
+        return Copy(
+            name=copy.name,
+            destination=Region(buffer=to.buffer, starts=tuple(starts), extents=tuple(extents)),
+            source=Region(buffer=of.buffer, starts=tuple(source_starts), extents=tuple(source_extents)),
+            pad=copy.pad,
+            asynchronous=copy.asynchronous,
+        )
+
+
+def _cut(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Ranges) -> tuple[Expr, Expr]:
+    """The part of [start, start + extent) within [first, first + count), as start and extent."""
+    if _inside(start, extent, first, count, ranges):
+        return start, extent
+    low = simplify(maximum(start, first), ranges)
+    high = minimum(plus(start, extent), plus(first, count))
+    return low, simplify(minus(high, low), ranges)
+
+
+def _inside(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Ranges) -> bool:
+    """Whether [start, start + extent) provably lies within [first, first + count)."""
+    if start == first and extent == count:
+        return True
+    a, b = linear_form(start), linear_form(first)
+    low = form_interval(a.plus(b, -1), ranges).low
+    if low is None or low < 0:
+        return False
+    gap = b.plus(linear_form(count)).plus(a, -1).plus(linear_form(extent), -1)
+    room = form_interval(gap, ranges).low
+    return room is not None and room >= 0
+
+
+def _greatest(extent: Expr, ranges: Ranges, size: int) -> int:
+    """The greatest value of an extent, at most the whole dimension and at least 1."""
+    held: Interval = interval(extent, ranges)
+    return max(1, size if held.high is None else min(held.high, size))

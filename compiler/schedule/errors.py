@@ -1,0 +1,23 @@
+"""The one error of the schedule primitives."""
+
+from __future__ import annotations
+
+from ..ir.printer import underline
+from ..ir.stmt import Program
+
+
+class LegalityError(Exception):
+    """A primitive would change what the program means, or does not apply where it was asked to.
+
+    An ordinary outcome for a tuner, so the text is made only when asked for: the reason, then the program with the
+    loop or statement `at` underlined.
+    """
+
+    def __init__(self, reason: str, program: Program, at: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.program = program
+        self.at = at
+
+    def __str__(self) -> str:
+        return f"{self.reason}\n{underline(self.program, self.at)}"

@@ -1,0 +1,152 @@
+"""When iterations may change their order: the dependences that loops carry, from the affine accesses of their body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from ..ir.affine import LinearForm, linear_form
+from ..ir.bounds import Ranges, interval, loop_ranges
+from ..ir.expr import Expr, Load, Var
+from ..ir.regions import operand_access
+from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, NamedStmt, Node, Reduce
+from ..ir.visit import expressions, free_vars, loops, walk, walk_expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touch:
+    """One access: the first index in each dimension and how many elements from there (None: not known), by whom."""
+
+    starts: tuple[Expr, ...]
+    extents: tuple[int | None, ...]
+    write: bool
+    by: NamedStmt
+
+
+def touches(node: Node) -> dict[str, list[Touch]]:
+    """All accesses in a tree by buffer name, without the buffers allocated in it."""
+    found: dict[str, list[Touch]] = {}
+    hidden: set[str] = set()
+
+    def add(
+        name: str, starts: tuple[Expr, ...], extents: tuple[Expr, ...] | None, write: bool, by: Stmt
+    ) -> None:
+        if extents is None:
+            sizes: tuple[int | None, ...] = (1,) * len(starts)
+        else:
+            sizes = tuple([getattr(e, "value", None) for e in extents])
+        found.setdefault(name, []).append(Touch(starts=starts, extents=sizes, write=write, by=by))
+
+    for s in walk(node):
+        match s:
+            case Alloc(buffer=buffer):
+                hidden.add(buffer.name)
+                continue
+            case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
+                add(buffer.name, indices, None, True, s)
+            case Copy(destination=to, source=of):
+                add(to.buffer.name, to.starts, to.extents, True, s)
+                add(of.buffer.name, of.starts, of.extents, False, s)
+            case Intrinsic(declaration=declaration, operands=operands):
+                for region, (_, writes) in zip(operands, operand_access(declaration), strict=True):
+                    add(region.buffer.name, region.starts, region.extents, writes, s)
+        if isinstance(s, Assign | Reduce | Copy | Intrinsic):
+            for top in expressions(s):
+                for e in walk_expr(top):
+                    if isinstance(e, Load):
+                        add(e.buffer.name, e.indices, None, False, s)
+    return {name: uses for name, uses in found.items() if name not in hidden}
+
+
+def written(node: Node) -> set[str]:
+    """The names of the buffers that a tree writes, its own allocations aside."""
+    return {name for name, uses in touches(node).items() if any(u.write for u in uses)}
+
+
+def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], inside: int) -> str | None:
+    """Why the iterations of the loops `moved` may not run in another order; None if they may.
+
+    `around` are the loops around `body`, outermost first; those from position `inside` on belong to the nest in
+    question, those before are constant in it.
+    Iterations of a Reduce may always be reordered among themselves; the loops must then be its own: found in the
+    target's indices or in `first`. All else must touch different elements in each iteration.
+    """
+    inner = tuple(loops(body))
+    ranges = loop_ranges((*around, *inner))
+    varying = {loop.name for loop in (*around[inside:], *inner)}
+    for name, uses in touches(body).items():
+        if not any(u.write for u in uses):
+            continue
+        free = _reduction_loops(uses[0].by, name) if len({id(u.by) for u in uses}) == 1 else None
+        if free == _ANY:
+            continue
+        own = distinct_loops(uses, ranges, varying) | (free or frozenset())
+        if missing := sorted(moved - own):
+            return f"{uses[0].by.name} touches the same elements of {name} in different iterations of {missing[0]}"
+    return None
+
+
+def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
+    """Why the iterations of `loop` may not run at once; None if they touch different elements of what they write."""
+    inner = tuple(loops(loop.body))
+    ranges = loop_ranges((*around, loop, *inner))
+    varying = {loop.name, *(nested.name for nested in inner)}
+    for name, uses in touches(loop.body).items():
+        if any(u.write for u in uses) and loop.name not in distinct_loops(uses, ranges, varying):
+            return f"its iterations share elements of {name}"
+    return None
+
+
+def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
+    """The `varying` loops any two iterations of which touch different elements in all `uses` of one buffer."""
+    found: set[str] = set()
+    for d, start in enumerate(uses[0].starts):
+        if any(u.starts[d] != start for u in uses[1:]):
+            continue
+        extents = [u.extents[d] for u in uses]
+        known = [e for e in extents if e is not None]
+        if len(known) == len(extents):
+            found |= _injective(linear_form(start), max(known), ranges, varying)
+    return found
+
+
+def _injective(form: LinearForm, extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
+    """The varying loops of an index if it is a mixed-radix number of them: pieces of `extent` that never overlap."""
+    found: set[str] = set()
+    reach = extent - 1
+    for atom, coefficient in sorted(form.terms.items(), key=lambda term: abs(term[1])):
+        if not free_vars(atom) & varying:
+            continue
+        held = interval(atom, ranges)
+        if not isinstance(atom, Var) or held.low is None or held.high is None:
+            return set()
+        if held.low < held.high and abs(coefficient) <= reach:
+            return set()
+        reach += abs(coefficient) * (held.high - held.low)
+        found.add(atom.name)
+    return found
+
+
+_ANY = frozenset({""})
+
+
+def _reduction_loops(by: NamedStmt, target: str) -> frozenset[str] | None:
+    """The loops over which a Reduce, or an intrinsic that is one, sums up; _ANY if any order is the same to it.
+
+    None for other statements, and where the target is also an ordinary operand.
+    """
+    match by:
+        case Reduce(first=first):
+            if any(isinstance(e, Load) and e.buffer.name == target for e in walk_expr(by.value)):
+                return None
+        case Intrinsic(declaration=declaration, operands=operands, first=first):
+            if sum(r.buffer.name == target for r in operands) > 1:
+                return None
+            if not all(
+                isinstance(s, Reduce) for s in walk(declaration.body) if isinstance(s, Assign | Reduce)
+            ):
+                return None
+        case _:
+            return None
+    return _ANY if first is None else frozenset(free_vars(first))

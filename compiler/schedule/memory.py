@@ -1,0 +1,169 @@
+"""Primitives on buffers: where they live, and copies of them nearer to their use."""
+
+from __future__ import annotations
+
+from ..ir.affine import linear_form
+from ..ir.bounds import Ranges, interval, loop_ranges
+from ..ir.expr import Buffer, Const, Var
+from ..ir.regions import read_regions, write_regions
+from ..ir.stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Region, Stmt, seq
+from ..ir.visit import free_vars, loops
+from .errors import LegalityError
+from .legality import Touch, touches
+from .tree import locate_alloc, locate_loop, rebase, rebuild, unused
+
+_ZERO = Const(0)
+
+
+def set_scope(program: Program, buffer: str, scope: str) -> Program:
+    """Puts an allocation into another memory.
+
+    rewrite:
+        alloc T: int8[64] @ dram   ->   alloc T: int8[64] @ inp
+    Always legal: scopes say where data lies, not what it is. LegalityError for parameters, which lie where the
+    caller put them.
+    """
+    path = locate_alloc(program, buffer)
+    if path is None:
+        raise LegalityError(f"cannot place {buffer}: it is not allocated in this program", program, buffer)
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    old = alloc.buffer
+    new = Buffer(name=old.name, shape=old.shape, dtype=old.dtype, scope=scope)
+    return rebuild(path, Alloc(buffer=new, body=rebase(alloc.body, buffer, new, (_ZERO,) * len(old.shape))))
+
+
+def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
+    """Copies what is read of a buffer under `loop` (None: in the whole program) into a new one in `scope` first.
+
+    rewrite:
+        for i in range(n):                      for i in range(n):
+            for j in range(4):                      alloc A.inp: [4] @ inp
+                C[i] += A[i * 4 + j]      ->        A.inp: copy A.inp[0:4] = A[i * 4:i * 4 + 4]
+                                                    for j in range(4):
+                                                        C[i] += A.inp[j]
+    The new buffer, and the copy, are called `buffer`.`scope` (with a number if taken); its shape is that of the
+    greatest box read in one iteration. Legal if nothing under `loop` writes the buffer, and the box read lies in it.
+    """
+    path, body, ranges = _body_at(program, loop)
+    old = _buffer_named(program, buffer)
+    uses = touches(body).get(buffer, [])
+    where = loop or program.name
+    if any(u.write for u in uses):
+        raise LegalityError(f"cannot cache {buffer}: it is written under {where}", program, loop or "")
+    needed = read_regions(body, {}, ranges).get(old)
+    if needed is None:
+        raise LegalityError(f"cannot cache {buffer}: nothing under {where} reads it", program, loop or "")
+    _check_inside(program, needed, ranges, loop)
+    local = _local(program, needed, ranges, scope)
+    copy = Copy(
+        name=local.name,
+        destination=Region(buffer=local, starts=(_ZERO,) * len(old.shape), extents=needed.extents),
+        source=needed,
+    )
+    new = Alloc(buffer=local, body=seq(copy, rebase(body, buffer, local, needed.starts)))
+    return _with_body(path, new)
+
+
+def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
+    """Computes what is written of a buffer under `loop` in a new one in `scope`, and copies it back at the end.
+
+    rewrite:
+        for i in range(n):                      for i in range(n):
+            for j in range(4):                      alloc C.acc: [4] @ acc
+                C[i * 4 + j] = f(i, j)    ->        for j in range(4):
+                                                        C.acc[j] = f(i, j)
+                                                    C.acc: copy C[i * 4:i * 4 + 4] = C.acc[0:4]
+    Legal if one Assign or Reduce under `loop` writes the buffer, every element of the box it touches, and reads
+    nothing of it but a sum started there.
+    """
+    path, body, ranges = _body_at(program, loop)
+    old = _buffer_named(program, buffer)
+    uses = touches(body).get(buffer, [])
+    where, at = loop or program.name, loop or ""
+    if not any(u.write for u in uses):
+        raise LegalityError(f"cannot cache {buffer}: nothing under {where} writes it", program, at)
+    writer = uses[0].by
+    if len(uses) != 1 or not isinstance(writer, Assign | Reduce):
+        raise LegalityError(f"cannot cache {buffer}: more than one access to it under {where}", program, at)
+    inner = {inner_loop.name for inner_loop in loops(body)}
+    if isinstance(writer, Reduce) and (writer.first is None or free_vars(writer.first) - inner):
+        reason = f"cannot cache {buffer}: the sum of {writer.name} starts outside {where}"
+        raise LegalityError(reason, program, writer.name)
+    inside = {**ranges, **loop_ranges(loops(body))}
+    if not _dense(uses[0], inside, inner):
+        reason = f"cannot cache {buffer}: {writer.name} does not write all of a box under {where}"
+        raise LegalityError(reason, program, writer.name)
+    result = write_regions(body, {}, ranges)[old]
+    local = _local(program, result, ranges, scope)
+    copy = Copy(
+        name=local.name,
+        destination=result,
+        source=Region(buffer=local, starts=(_ZERO,) * len(old.shape), extents=result.extents),
+    )
+    new = Alloc(buffer=local, body=seq(rebase(body, buffer, local, result.starts), copy))
+    return _with_body(path, new)
+
+
+def _body_at(program: Program, loop: str | None) -> tuple[tuple[Node, ...], Stmt, Ranges]:
+    if loop is None:
+        return (program,), program.body, {}
+    path, at = locate_loop(program, loop)
+    return path, at.body, loop_ranges(n for n in path if isinstance(n, For))
+
+
+def _with_body(path: tuple[Node, ...], body: Stmt) -> Program:
+    match path[-1]:
+        case For(var=var, extent=extent, kind=kind):
+            return rebuild(path, For(var=var, extent=extent, body=body, kind=kind))
+        case Program(name=name, parameters=parameters):
+            return Program(name=name, parameters=parameters, body=body)
+    raise TypeError("only loops and programs have a body")
+
+
+def _buffer_named(program: Program, name: str) -> Buffer:
+    for parameter in program.parameters:
+        if parameter.name == name:
+            return parameter
+    path = locate_alloc(program, name)
+    if path is None:
+        raise LegalityError(f"no buffer named {name!r}", program, "")
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    return alloc.buffer
+
+
+def _local(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:
+    shape: list[int] = []
+    for extent, size in zip(box.extents, box.buffer.shape, strict=True):
+        high = interval(extent, ranges).high
+        shape.append(max(1, size if high is None else min(high, size)))
+    name = unused(program, f"{box.buffer.name}.{scope}")
+    return Buffer(name=name, shape=tuple(shape), dtype=box.buffer.dtype, scope=scope)
+
+
+def _check_inside(program: Program, box: Region, ranges: Ranges, loop: str | None) -> None:
+    for start, extent, size in zip(box.starts, box.extents, box.buffer.shape, strict=True):
+        low = interval(start, ranges).low
+        end = interval(start + extent, ranges).high
+        if low is None or low < 0 or end is None or end > size:
+            reason = f"cannot cache {box.buffer.name}: what is read of it may lie outside its shape"
+            raise LegalityError(reason, program, loop or "")
+
+
+def _dense(touch: Touch, ranges: Ranges, inner: set[str]) -> bool:
+    """Whether the inner loops run through every element of the box that an access touches."""
+    seen: set[str] = set()
+    for index in touch.starts:
+        reach = 0
+        for atom, coefficient in sorted(linear_form(index).terms.items(), key=lambda term: abs(term[1])):
+            if not free_vars(atom) & inner:
+                continue
+            if not isinstance(atom, Var) or atom.name in seen or not 0 < coefficient <= reach + 1:
+                return False
+            seen.add(atom.name)
+            held = interval(atom, ranges)
+            if held.high is None:
+                return False
+            reach += coefficient * held.high
+    return True

@@ -1,0 +1,166 @@
+"""A program under transformation, and the trace of what was done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
+from . import compute_at as producers
+from . import loops, memory
+from . import tensorize as hardware
+from .errors import LegalityError
+from .tree import names_in
+
+Argument: TypeAlias = str | int | float | None | tuple["Argument", ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One primitive with its arguments; an intrinsic stands there by its name."""
+
+    primitive: str
+    arguments: tuple[Argument, ...]
+
+
+Trace: TypeAlias = tuple[Step, ...]
+
+
+class Schedule:
+    """Threads a program through the primitives of this package and records each in a trace.
+
+    Every method is the function of its name in `loops`, `compute_at`, `memory` or `tensorize`, which says what it does
+    and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods that make new names
+    return them.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._steps: list[Step] = []
+
+    @property
+    def program(self) -> Program:
+        """The program as it is now."""
+        return self._program
+
+    @property
+    def trace(self) -> Trace:
+        """What was done so far; `replay` does it again."""
+        return tuple(self._steps)
+
+    def split(self, loop: str, factor: int) -> tuple[str, str]:
+        """See `loops.split`; returns the names of the outer and the inner loop."""
+        self._apply(loops.split, "split", loop, factor)
+        return f"{loop}.0", f"{loop}.1"
+
+    def fuse(self, outer: str, inner: str) -> str:
+        """See `loops.fuse`; returns the new loop's name."""
+        self._apply(loops.fuse, "fuse", outer, inner)
+        return f"{outer}_{inner}"
+
+    def reorder(self, *names: str) -> None:
+        """See `loops.reorder`."""
+        self._apply(loops.reorder, "reorder", *names)
+
+    def annotate(self, loop: str, kind: LoopKind) -> None:
+        """See `loops.annotate`."""
+        self._apply(loops.annotate, "annotate", loop, kind)
+
+    def unroll(self, loop: str) -> None:
+        """`annotate` with kind "unroll"."""
+        self.annotate(loop, "unroll")
+
+    def virtual_thread(self, loop: str) -> None:
+        """`annotate` with kind "virtual_thread"."""
+        self.annotate(loop, "virtual_thread")
+
+    def compute_at(self, name: str, loop: str) -> None:
+        """See `compute_at.compute_at`."""
+        self._apply(producers.compute_at, "compute_at", name, loop)
+
+    def set_scope(self, buffer: str, scope: str) -> None:
+        """See `memory.set_scope`."""
+        self._apply(memory.set_scope, "set_scope", buffer, scope)
+
+    def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
+        """See `memory.cache_read`; returns the name of the new buffer, which is the copy's too."""
+        return self._new_name(memory.cache_read, "cache_read", buffer, loop, scope)
+
+    def cache_write(self, buffer: str, loop: str | None, scope: str) -> str:
+        """See `memory.cache_write`; returns the name of the new buffer, which is the copy's too."""
+        return self._new_name(memory.cache_write, "cache_write", buffer, loop, scope)
+
+    def tensorize(
+        self, name: str, declaration: IntrinsicDeclaration, attributes: hardware.Attributes = ()
+    ) -> None:
+        """See `tensorize.tensorize`."""
+        self._program = hardware.tensorize(self._program, name, declaration, attributes)
+        self._steps.append(Step(primitive="tensorize", arguments=(name, declaration.name, attributes)))
+
+    def _apply(self, function: Callable[..., Program], primitive: str, *arguments: Argument) -> None:
+        self._program = function(self._program, *arguments)
+        self._steps.append(Step(primitive=primitive, arguments=arguments))
+
+    def _new_name(self, function: Callable[..., Program], primitive: str, *arguments: Argument) -> str:
+        before = names_in(self._program)
+        self._apply(function, primitive, *arguments)
+        (name,) = names_in(self._program) - before
+        return name
+
+
+def replay(
+    program: Program, trace: Iterable[Step], intrinsics: Mapping[str, IntrinsicDeclaration] | None = None
+) -> Schedule:
+    """Applies a trace to a program; `intrinsics` by name are those that its tensorize steps use.
+
+    LegalityError where a step is not legal here, is unknown, or an intrinsic is missing.
+    """
+    schedule = Schedule(program)
+    for step in trace:
+        arguments: Sequence[Any] = step.arguments
+        match step.primitive:
+            case "split":
+                schedule.split(*arguments)
+            case "fuse":
+                schedule.fuse(*arguments)
+            case "reorder":
+                schedule.reorder(*arguments)
+            case "annotate":
+                schedule.annotate(*arguments)
+            case "compute_at":
+                schedule.compute_at(*arguments)
+            case "set_scope":
+                schedule.set_scope(*arguments)
+            case "cache_read":
+                schedule.cache_read(*arguments)
+            case "cache_write":
+                schedule.cache_write(*arguments)
+            case "tensorize":
+                name, intrinsic, attributes = arguments
+                declaration = (intrinsics or {}).get(intrinsic)
+                if declaration is None:
+                    reason = f"the trace uses the intrinsic {intrinsic}, which was not given"
+                    raise LegalityError(reason, schedule.program, name)
+                schedule.tensorize(name, declaration, attributes)
+            case unknown:
+                raise LegalityError(f"the trace has an unknown primitive {unknown!r}", schedule.program, "")
+    return schedule
+
+
+def trace_to_lists(trace: Iterable[Step]) -> list[list[Any]]:
+    """A trace as lists of JSON values, [primitive, arguments …] each."""
+    return [[step.primitive, *_to_list(step.arguments)] for step in trace]
+
+
+def trace_from_lists(lists: Iterable[Sequence[Any]]) -> Trace:
+    """The trace that `trace_to_lists` made lists of."""
+    return tuple(Step(primitive=str(head), arguments=_to_tuple(rest)) for head, *rest in lists)
+
+
+def _to_list(arguments: tuple[Any, ...]) -> list[Any]:
+    return [_to_list(a) if isinstance(a, tuple) else a for a in arguments]
+
+
+def _to_tuple(arguments: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(_to_tuple(a) if isinstance(a, list) else a for a in arguments)

@@ -1,0 +1,257 @@
+"""tensorize: a piece of program that computes what a hardware operation does becomes one use of that operation."""
+
+from __future__ import annotations
+
+from ..ir.affine import linear_form
+from ..ir.expr import FIRST, TRUE, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, all_of
+from ..ir.printer import format_buffer, format_expr, summarize
+from ..ir.stmt import (
+    Alloc,
+    Assign,
+    For,
+    Intrinsic,
+    IntrinsicDeclaration,
+    NamedStmt,
+    Node,
+    Program,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+)
+from ..ir.visit import free_vars, substitute_expr, walk
+from .errors import LegalityError
+from .tree import locate, locate_alloc, minus, rebuild
+
+Attributes = tuple[tuple[str, int | float | str], ...]
+
+
+def tensorize(
+    program: Program, name: str, declaration: IntrinsicDeclaration, attributes: Attributes = ()
+) -> Program:
+    """Replaces the loop, statement or allocation called `name`, with all in it, by a use of a hardware operation.
+
+    rewrite (`dot` computes c[i] += a[k] * b[i, k] for i < 4, k < 8):
+        for i in range(4):
+            for k in range(8):                                   ->   sum: dot(C[x, 0:4], A[y, 0:8], B[x, 0:4, 0:8])
+                sum: C[x, i] += A[y, k] * B[x, i, k] ...              first ...
+    Legal if the tree equals the declaration's body: the same loops with the same extents, statements and operators in
+    the same order; accesses to one buffer in place of each formal one, whose last indices are the formal's plus
+    something constant in these loops, and in the formal's scope. A formal predicate `first and k == 0` matches one
+    that says `k == 0` and more, which becomes the operation's. The use is called as the last statement it replaces.
+    `attributes` are handed on to the emitter.
+    """
+    path = locate_alloc(program, name) or locate(program, name)
+    target = path[-1]
+    try:
+        intrinsic = _Match(declaration).intrinsic(target, attributes)
+    except _Mismatch as mismatch:
+        reason = f"cannot tensorize {name} with {declaration.name}: {mismatch.describe()}"
+        raise LegalityError(reason, program, name) from None
+    return rebuild(path, intrinsic)
+
+
+class _Mismatch(Exception):
+    """What does not fit; the text is made only when needed."""
+
+    def __init__(
+        self, text: str, actual: Node | Expr | None = None, formal: Node | Expr | None = None
+    ) -> None:
+        super().__init__(text)
+        self.text, self.actual, self.formal = text, actual, formal
+
+    def describe(self) -> str:
+        parts = [_show(p) for p in (self.actual, self.formal) if p is not None]
+        return f"{self.text} {' against '.join(parts)}".strip()
+
+
+def _show(part: Node | Expr) -> str:
+    if isinstance(part, Const | Var | Binary | Cast | Select | Load | Call):
+        return f"`{format_expr(part)}`"
+    return f"`{summarize(part)}`"
+
+
+class _Match:
+    """One unification: the loops of the actual tree for the formal ones, and what stands for each formal buffer."""
+
+    __slots__ = (
+        "actual_names",
+        "declaration",
+        "first",
+        "last",
+        "locals",
+        "operands",
+        "seen_first",
+        "variables",
+    )
+
+    def __init__(self, declaration: IntrinsicDeclaration) -> None:
+        self.declaration = declaration
+        self.variables: dict[str, Expr] = {}
+        self.actual_names: set[str] = set()
+        self.locals: dict[str, str] = {}
+        self.operands: dict[str, tuple[Buffer, tuple[Expr, ...]]] = {}
+        self.first: Expr | None = None
+        self.seen_first = False
+        self.last = ""
+
+    def intrinsic(self, target: Node, attributes: Attributes) -> Intrinsic:
+        assert not isinstance(target, Program)
+        # All loop variables in the tree: nothing that becomes an operand's start may mention them.
+        self.actual_names = {s.name for s in walk(target) if isinstance(s, For)}
+        self.statement(target, self.declaration.body)
+        regions: list[Region] = []
+        for formal in self.declaration.parameters:
+            if formal.name not in self.operands:
+                raise _Mismatch(f"nothing stands for {formal.name}")
+            buffer, starts = self.operands[formal.name]
+            lead = (Const(1),) * (len(starts) - len(formal.shape))
+            extents = lead + tuple([Const(size) for size in formal.shape])
+            regions.append(Region(buffer=buffer, starts=starts, extents=extents))
+        return Intrinsic(
+            name=self.last,
+            declaration=self.declaration,
+            operands=tuple(regions),
+            first=self.first,
+            attributes=attributes,
+        )
+
+    def statement(self, actual: Stmt, formal: Stmt) -> None:
+        match actual, formal:
+            case For(), For():
+                if actual.extent != formal.extent:
+                    extents = (
+                        f"`{format_expr(actual.extent)}` iterations against `{format_expr(formal.extent)}`"
+                    )
+                    raise _Mismatch(f"loop {actual.name} has {extents} of {formal.name}")
+                self.variables[formal.name] = actual.var
+                self.statement(actual.body, formal.body)
+            case Seq(statements=a), Seq(statements=f) if len(a) == len(f):
+                for x, y in zip(a, f, strict=True):
+                    self.statement(x, y)
+            case Alloc(buffer=a), Alloc(buffer=f):
+                if a.shape != f.shape or a.dtype is not f.dtype:
+                    raise _Mismatch(f"buffer {format_buffer(a)} is not like {format_buffer(f)}")
+                self.locals[f.name] = a.name
+                self.statement(actual.body, formal.body)
+            case Assign(), Assign():
+                self.target(actual, formal)
+                self.expr(actual.value, formal.value)
+            case Reduce(), Reduce() if actual.op == formal.op:
+                self.target(actual, formal)
+                self.expr(actual.value, formal.value)
+                self.predicate(actual, formal)
+            case _:
+                raise _Mismatch("these differ:", actual, formal)
+
+    def target(self, actual: NamedStmt, formal: NamedStmt) -> None:
+        assert isinstance(actual, Assign | Reduce) and isinstance(formal, Assign | Reduce)
+        self.last = actual.name
+        self.access(actual.buffer, actual.indices, formal.buffer, formal.indices, actual)
+
+    def access(
+        self,
+        buffer: Buffer,
+        indices: tuple[Expr, ...],
+        formal: Buffer,
+        formal_indices: tuple[Expr, ...],
+        where: Node | Expr,
+    ) -> None:
+        expected = [substitute_expr(i, self.variables) for i in formal_indices]
+        if formal.name in self.locals:
+            if buffer.name != self.locals[formal.name] or list(indices) != expected:
+                raise _Mismatch(f"not the access to {formal.name} that is meant:", where)
+            return
+        if buffer.dtype is not formal.dtype or buffer.scope != formal.scope:
+            wants = f"{formal.name} is {formal.dtype} @ {formal.scope}"
+            raise _Mismatch(f"buffer {format_buffer(buffer)} where {wants}")
+        lead = len(indices) - len(expected)
+        if lead < 0:
+            raise _Mismatch(f"{buffer.name} has fewer dimensions than {formal.name}:", where)
+        starts = list(indices[:lead])
+        starts.extend(minus(i, e) for i, e in zip(indices[lead:], expected, strict=True))
+        for start in starts:
+            if not isinstance(start, Const) and free_vars(start) & self.actual_names:
+                raise _Mismatch(
+                    f"the indices of {buffer.name} are not those of {formal.name} plus a constant:", where
+                )
+        held = self.operands.setdefault(formal.name, (buffer, tuple(starts)))
+        if held[0].name != buffer.name or not all(map(_same, held[1], starts)):
+            raise _Mismatch(f"two places stand for {formal.name}:", where)
+
+    def expr(self, actual: Expr, formal: Expr) -> None:
+        match actual, formal:
+            case Load(buffer=a), Load(buffer=f):
+                self.access(a, actual.indices, f, formal.indices, actual)
+                return
+            case Binary(op=p), Binary(op=q) if p == q:
+                self.expr(actual.a, formal.a)
+                self.expr(actual.b, formal.b)
+                return
+            case Cast(dtype=p), Cast(dtype=q) if p is q:
+                self.expr(actual.value, formal.value)
+                return
+            case Call(function=p), Call(function=q) if p == q and len(actual.arguments) == len(
+                formal.arguments
+            ):
+                for a, f in zip(actual.arguments, formal.arguments, strict=True):
+                    self.expr(a, f)
+                return
+            case Select(), Select():
+                self.expr(actual.condition, formal.condition)
+                self.expr(actual.then, formal.then)
+                self.expr(actual.otherwise, formal.otherwise)
+                return
+            case Const(), Const() if actual == formal:
+                return
+            case _, Var(name=name) if self.variables.get(name) == actual:
+                return
+        raise _Mismatch("these differ:", actual, formal)
+
+    def predicate(self, actual: Reduce, formal: Reduce) -> None:
+        """Matches `first`; what the actual one says beyond the formal one becomes the operation's."""
+        wanted = [] if formal.first is None else _conjuncts(formal.first)
+        outer = FIRST in wanted
+        if formal.first is None:
+            if actual.first is not None:
+                raise _Mismatch("it starts anew where the operation never does:", actual)
+            return
+        if actual.first is None:
+            if not outer:
+                raise _Mismatch("it never starts anew, the operation does:", actual)
+            rest: Expr | None = None
+        else:
+            left = _conjuncts(actual.first)
+            for condition in wanted:
+                if condition == FIRST:
+                    continue
+                expected = substitute_expr(condition, self.variables)
+                if expected not in left:
+                    raise _Mismatch("its `first` lacks the condition", expected)
+                left.remove(expected)
+            rest = all_of(*left)
+            if bad := free_vars(rest) & self.actual_names:
+                raise _Mismatch(f"its `first` also depends on {sorted(bad)[0]}:", actual.first)
+            if not outer:
+                if rest != TRUE:
+                    raise _Mismatch("its `first` says more than the operation's:", actual.first)
+                return
+        if self.seen_first and rest != self.first:
+            raise _Mismatch("its statements start anew under different conditions:", actual)
+        self.first, self.seen_first = rest, True
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    match condition:
+        case Binary(op="and", a=a, b=b):
+            return [*_conjuncts(a), *_conjuncts(b)]
+        case Const(value=True):
+            return []
+    return [condition]
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    if a == b:
+        return True
+    difference = linear_form(a).plus(linear_form(b), -1)
+    return not difference.terms and difference.constant == 0

@@ -1,0 +1,201 @@
+"""Finding places in a program and rebuilding the path to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.affine import form_to_expr, linear_form
+from ..ir.expr import Binary, Buffer, Const, Expr, Load, Var
+from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Program, Reduce, Region, Seq, Stmt, seq
+from ..ir.visit import children, map_all, map_expressions, map_operands, path_to, walk
+from .errors import LegalityError
+
+
+def locate(program: Program, name: str) -> tuple[Node, ...]:
+    """The nodes from the program down to the loop or statement called `name`; LegalityError if there is none."""
+    try:
+        return path_to(program, name)
+    except LookupError as error:
+        raise LegalityError(str(error.args[0]), program, "") from None
+
+
+def locate_loop(program: Program, name: str) -> tuple[tuple[Node, ...], For]:
+    """`locate`, but only a loop will do."""
+    path = locate(program, name)
+    if not isinstance(loop := path[-1], For):
+        raise LegalityError(f"{name!r} is a statement, not a loop", program, name)
+    return path, loop
+
+
+def locate_alloc(program: Program, buffer: str) -> tuple[Node, ...] | None:
+    """The nodes down to the allocation of `buffer`, None if it is not allocated in the program."""
+    stack: list[tuple[Node, ...]] = [(program,)]
+    while stack:
+        path = stack.pop()
+        node = path[-1]
+        if isinstance(node, Alloc) and node.buffer.name == buffer:
+            return path
+        stack.extend((*path, child) for child in children(node))
+    return None
+
+
+def rebuild(path: Sequence[Node], new: Stmt) -> Program:
+    """The program at the head of `path` with the last node of `path` replaced by `new`."""
+    old = path[-1]
+    for parent in reversed(path[:-1]):
+        match parent:
+            case For(var=var, extent=extent, kind=kind):
+                node: Node = For(var=var, extent=extent, body=new, kind=kind)
+            case Alloc(buffer=buffer):
+                node = Alloc(buffer=buffer, body=new)
+            case Seq(statements=statements):
+                node = seq(*(new if s is old else s for s in statements))
+            case Program(name=name, parameters=parameters):
+                return Program(name=name, parameters=parameters, body=new)
+            case _:
+                raise TypeError(f"{type(parent).__name__} has no sub-statements")
+        old, new = parent, node
+    raise ValueError("a path starts with a program")
+
+
+def names_in(program: Program) -> set[str]:
+    """The names of all loops, statements and buffers."""
+    names = {p.name for p in program.parameters}
+    for node in walk(program):
+        if isinstance(node, For | Assign | Reduce | Copy | Intrinsic):
+            names.add(node.name)
+        elif isinstance(node, Alloc):
+            names.add(node.buffer.name)
+    return names
+
+
+def unused(program: Program, name: str) -> str:
+    """`name`, or the first of name.1, name.2, … that nothing in the program is called."""
+    taken = names_in(program)
+    candidate, count = name, 0
+    while candidate in taken:
+        count += 1
+        candidate = f"{name}.{count}"
+    return candidate
+
+
+def minus(a: Expr, b: Expr) -> Expr:
+    """a - b of index expressions in canonical form."""
+    if isinstance(b, Const) and b.value == 0:
+        return a
+    return form_to_expr(linear_form(a).plus(linear_form(b), -1))
+
+
+def plus(a: Expr, b: Expr) -> Expr:
+    """a + b of index expressions in canonical form."""
+    if isinstance(b, Const) and b.value == 0:
+        return a
+    return form_to_expr(linear_form(a).plus(linear_form(b)))
+
+
+def tidy(node: Stmt) -> Stmt:
+    """One statement with the indices of its accesses in canonical form."""
+
+    def position(e: Expr) -> Expr:
+        return form_to_expr(linear_form(e)) if isinstance(e, Binary) else e
+
+    def value(e: Expr) -> Expr:
+        if isinstance(e, Load):
+            new = map_all(e.indices, position)
+            return e if new is e.indices else Load(e.buffer, new)
+        return e if isinstance(e, Var | Const) else map_operands(e, value)
+
+    match node:
+        case Assign(name=name, buffer=buffer, indices=indices):
+            at = map_all(indices, position)
+            return Assign(name=name, buffer=buffer, indices=at, value=value(node.value))
+        case Reduce(name=name, buffer=buffer, indices=indices):
+            at = map_all(indices, position)
+            return Reduce(
+                name=name, op=node.op, buffer=buffer, indices=at, value=value(node.value), first=node.first
+            )
+        case Copy() | Intrinsic():
+            return map_expressions(node, position)
+    return node
+
+
+def rebase(node: Stmt, name: str, buffer: Buffer, starts: tuple[Expr, ...]) -> Stmt:
+    """A tree in which the buffer called `name` is `buffer`, whose element 0 was element `starts` of the old one."""
+    still = all(isinstance(s, Const) and s.value == 0 for s in starts)
+
+    def shift(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return indices if still else tuple([minus(i, s) for i, s in zip(indices, starts, strict=True)])
+
+    def expr(e: Expr) -> Expr:
+        if isinstance(e, Var | Const):
+            return e
+        new = map_operands(e, expr)
+        if isinstance(new, Load) and new.buffer.name == name:
+            return Load(buffer, shift(new.indices))
+        return new
+
+    def box(region: Region) -> Region:
+        if region.buffer.name != name:
+            return region
+        return Region(buffer=buffer, starts=shift(region.starts), extents=region.extents)
+
+    def visit(statement: Stmt) -> Stmt:
+        match statement:
+            case For(var=var, extent=extent, body=body, kind=kind):
+                new, count = visit(body), extent if isinstance(extent, Const) else expr(extent)
+                if new is body and count is extent:
+                    return statement
+                return For(var=var, extent=count, body=new, kind=kind)
+            case Seq(statements=statements):
+                return Seq(statements=tuple([visit(s) for s in statements]))
+            case Alloc(buffer=allocated, body=body):
+                return Alloc(buffer=allocated, body=visit(body))
+            case Assign():
+                value = expr(statement.value)
+                target, at = statement.buffer, map_all(statement.indices, expr)
+                if target.name == name:
+                    target, at = buffer, shift(at)
+                elif value is statement.value and at is statement.indices:
+                    return statement
+                return Assign(name=statement.name, buffer=target, indices=at, value=value)
+            case Reduce():
+                value = expr(statement.value)
+                target, at = statement.buffer, map_all(statement.indices, expr)
+                if target.name == name:
+                    target, at = buffer, shift(at)
+                elif value is statement.value and at is statement.indices:
+                    return statement
+                return Reduce(
+                    name=statement.name,
+                    op=statement.op,
+                    buffer=target,
+                    indices=at,
+                    value=value,
+                    first=statement.first,
+                )
+            case Copy():
+                to, of = box(statement.destination), box(statement.source)
+                if to is statement.destination and of is statement.source:
+                    return statement
+                return Copy(
+                    name=statement.name,
+                    destination=to,
+                    source=of,
+                    pad=statement.pad,
+                    asynchronous=statement.asynchronous,
+                )
+            case Intrinsic():
+                operands = tuple([box(r) for r in statement.operands])
+                if all(a is b for a, b in zip(operands, statement.operands, strict=True)):
+                    return statement
+                return Intrinsic(
+                    name=statement.name,
+                    declaration=statement.declaration,
+                    operands=operands,
+                    first=statement.first,
+                    pad=statement.pad,
+                    attributes=statement.attributes,
+                )
+        return statement
+
+    return visit(node)

@@ -1,0 +1,191 @@
+"""GEMM and DEPTHWISE: loops around the matrix intrinsic become two loop counts and a micro-op sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from vdla.isa import layout
+
+from ...ir.expr import FIRST, Expr, Var
+from ...ir.stmt import Intrinsic
+from ...ir.visit import free_vars
+from .evaluate import Environment, Evaluator, compile_index
+from .machine import Span
+from .micro_ops import Sequence
+
+if TYPE_CHECKING:
+    from .emit import Access, Chain, LayerEmitter
+
+_MAX_ITERATIONS = (1 << 14) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is the same for every tile: which loops count, which unroll into micro-ops.
+
+    `counted` are at most two data-parallel loops; `unrolled` the others, of which `reducing` occur in the
+    `first` predicate. `operands` are accumulator, input, weight.
+    """
+
+    operands: tuple[Access, Access, Access]
+    counted: tuple[int, ...]
+    unrolled: tuple[int, ...]
+    reducing: frozenset[str]
+    first: Evaluator | None
+    factors: tuple[tuple[int, ...], ...]
+    sequences: dict[tuple[int, ...], tuple[np.ndarray, int, tuple[int, int, int]]]
+
+
+def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: dict[str, int]) -> None:
+    """Emit the instructions of one tile's sums: at most two, the first of which overwrites."""
+    plan = emitter.plans.get(id(leaf))
+    if not isinstance(plan, Plan):
+        plan = emitter.plans[id(leaf)] = _plan(emitter, chain, leaf, environment)
+    inner: dict[str, int] = dict(environment)
+    for name, _ in chain.loops:
+        inner[name] = 0
+    extents: list[int] = []
+    for _, extent in chain.loops:
+        extents.append(extent(inner))
+    if min(extents, default=1) <= 0:
+        return
+    names = [name for name, _ in chain.loops]
+    key = tuple(extents[i] for i in plan.unrolled)
+    if key not in plan.sequences:
+        plan.sequences[key] = _unroll(emitter, plan, [names[i] for i in plan.unrolled], key, inner)
+    words, overwriting, reach = plan.sequences[key]
+    sequence = _place(emitter, words)
+
+    depthwise = leaf.declaration.name == "depthwise"
+    row = emitter.config.block_out if depthwise else 1
+    bases = [access.base(inner) for access in plan.operands]
+    starts = [access.offset(inner) for access in plan.operands]
+    counts = [extents[i] for i in plan.counted]
+    while len(counts) < 2:
+        counts.insert(0, 1)
+    factors = [list(item) for item in plan.factors]
+    for item in factors:
+        while len(item) < 2:
+            item.insert(0, 0)
+    relocation = [base + start for base, start in zip(bases, starts, strict=True)]
+    if depthwise:
+        tile, inside = divmod(starts[2], row)
+        if inside:
+            raise ValueError("depthwise weights must start at a tile")
+        relocation[2] = bases[2] + tile
+    emitter.set_register("BASE", acc_base=relocation[0], inp_base=relocation[1], wgt_base=relocation[2])
+
+    spans: list[Span] = []
+    for space, base, item, far in zip(("acc", "inp", "wgt"), relocation, factors, reach, strict=True):
+        last = far + sum(factor * (count - 1) for factor, count in zip(item, counts, strict=True))
+        spans.append((space, base, base + (last // row if space == "wgt" else last) + 1))
+    common = {
+        "iter_out": counts[0],
+        "iter_in": counts[1],
+        "dst_factor_out": factors[0][0],
+        "dst_factor_in": factors[0][1],
+        "src_factor_out": factors[1][0],
+        "src_factor_in": factors[1][1],
+        "wgt_factor_out": factors[2][0],
+        "wgt_factor_in": factors[2][1],
+    }
+    name = "DEPTHWISE" if depthwise else "GEMM"
+    begins = plan.first is None or bool(plan.first(inner))
+    if not begins:
+        overwriting = 0
+    for low, high, overwrite in (
+        (sequence.first, sequence.first + overwriting, 1),
+        (sequence.first + overwriting, sequence.last, 0),
+    ):
+        if low == high:
+            continue
+        fields = {**common, "uop_bgn": low, "uop_end": high}
+        if overwrite:
+            fields["overwrite"] = 1
+        emitter.add(name, reads=(spans[1], spans[2]), writes=(spans[0],), **fields)
+
+
+def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment) -> Plan:
+    accumulator, data, weight = (emitter.access(operand) for operand in leaf.operands)
+    if leaf.declaration.name == "depthwise":
+        weight = emitter.access(leaf.operands[2], element_dimensions=1)
+    operands = (accumulator, data, weight)
+    names = [name for name, _ in chain.loops]
+    reducing = free_vars(leaf.first) & set(names) if leaf.first is not None else set()
+    factors = {name: _factors(operands, names, name, environment) for name in names if name not in reducing}
+    varying = [emitter.varying(name) for name in names]
+    zero = {**environment, **dict.fromkeys(names, 0)}
+    candidates = [i for i, name in enumerate(names) if name not in reducing and factors[name] is not None]
+    candidates.sort(key=lambda i: (not varying[i], -chain.loops[i][1](zero), i))
+    counted = tuple(sorted(i for i in candidates[:2] if chain.loops[i][1](zero) <= _MAX_ITERATIONS))
+    return Plan(
+        operands=operands,
+        counted=counted,
+        unrolled=tuple(i for i in range(len(names)) if i not in counted),
+        reducing=frozenset(reducing),
+        first=None if leaf.first is None else compile_index(_without(leaf.first)),
+        factors=tuple(tuple((factors[names[i]] or (0, 0, 0))[k] for i in counted) for k in range(3)),
+        sequences={},
+    )
+
+
+def _without(first: Expr) -> Expr:
+    if isinstance(first, Var) and first == FIRST:
+        raise ValueError("an intrinsic outside a declaration cannot use the formal `first`")
+    return first
+
+
+def _factors(
+    operands: tuple[Access, Access, Access], names: list[str], name: str, environment: Environment
+) -> tuple[int, int, int] | None:
+    """What one step of loop `name` adds to the three addresses, or None where that is not constant."""
+    zero = {**environment, **dict.fromkeys(names, 0)}
+    one, two = {**zero, name: 1}, {**zero, name: 2}
+    steps: list[int] = []
+    for access in operands:
+        origin = access.offset(zero)
+        step = access.offset(one) - origin
+        if access.offset(two) - origin != 2 * step or step < 0:
+            return None
+        steps.append(step)
+    return steps[0], steps[1], steps[2]
+
+
+def _unroll(
+    emitter: LayerEmitter, plan: Plan, names: list[str], extents: tuple[int, ...], environment: Environment
+) -> tuple[np.ndarray, int, tuple[int, int, int]]:
+    """Micro-ops of one position: words, how many start a sum (they come first), furthest index of each operand."""
+    grid = (
+        [axis.ravel() for axis in np.indices(extents, dtype=np.int64)]
+        if extents
+        else [np.zeros(1, dtype=np.int64)]
+    )
+    count = len(grid[0])
+    inner = {**environment, **dict(zip(names, grid, strict=False))}
+    zero = environment
+    indices = [
+        np.broadcast_to(np.asarray(access.offset(inner) - access.offset(zero), dtype=np.int64), (count,))
+        for access in plan.operands
+    ]
+    starting = np.ones(count, dtype=bool)
+    for name, axis in zip(names, grid, strict=False):
+        if name in plan.reducing:
+            starting &= axis == 0
+    chosen = np.argsort(~starting, kind="stable")
+    words = layout.encode_uops(emitter.config, *(item[chosen] for item in indices))
+    reach = tuple(int(item.max()) for item in indices)
+    return words, int(starting.sum()), (reach[0], reach[1], reach[2])
+
+
+def _place(emitter: LayerEmitter, words: np.ndarray) -> Sequence:
+    memory = emitter.emission.micro_ops
+    sequence = memory.place(words)
+    if sequence is None:
+        memory.turn_page()
+        emitter.emission.load_page(emitter.group)
+        sequence = memory.place(words)
+        if sequence is None:
+            raise ValueError(f"{emitter.program.name}: {len(words)} micro-ops do not fit {memory.depth}")
+    return sequence

@@ -1,0 +1,193 @@
+"""Link lowered layers into one program: place every tensor in DRAM, emit, order by tokens, encode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from vdla.isa import layout
+from vdla.isa.config import Config
+from vdla.isa.program import Program, Segment
+
+from ...graph.graph import Graph
+from ...graph.layout import Layout, activation_bytes, pack_activation
+from ...graph.memory_plan import Buffer as PlannedBuffer
+from ...graph.memory_plan import lifetimes, plan_memory
+from ...ir.stmt import Program as Kernel
+from .emit import Emission, LayerEmitter
+from .machine import DRAM, MachineOp
+from .micro_ops import MicroOpMemory
+from .placement import DramBuffer, Scratchpads
+from .registers import RegisterFile
+from .tokens import flags, order
+
+ALIGNMENT = 4096
+"""Bytes to which every segment of DRAM is aligned: a burst never crosses such a boundary."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoweredKernel:
+    """A scheduled, lowered kernel; `tensors` and `constants` say what its parameters are."""
+
+    kernel: Kernel
+    tensors: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoweredLayer:
+    """The kernels of one graph node, which run one after the other."""
+
+    name: str
+    kernels: tuple[LoweredKernel, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linked:
+    """A program and the byte addresses of its tensors."""
+
+    program: Program
+    addresses: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Image:
+    """DRAM being filled: constants are shared where their bytes are equal."""
+
+    segments: list[Segment]
+    contents: list[tuple[int, bytes]]
+    known: dict[bytes, int]
+    size: int = 0
+
+    def reserve(self, name: str, kind: str, size: int) -> int:
+        address = -(-self.size // ALIGNMENT) * ALIGNMENT
+        self.segments.append(Segment(name=name, kind=kind, address=address, size=size))
+        self.size = address + size
+        return address
+
+    def constant(self, name: str, values: np.ndarray) -> int:
+        data = np.ascontiguousarray(values).tobytes()
+        if data not in self.known:
+            self.known[data] = self.reserve(name, "constant", len(data))
+            self.contents.append((self.known[data], data))
+        return self.known[data]
+
+
+def link(
+    config: Config, graph: Graph, layouts: Mapping[str, Layout], layers: Sequence[LoweredLayer]
+) -> Linked:
+    """The program that runs `layers` in order."""
+    image = _Image([], [], {})
+    addresses = {
+        (layer.name, k, name): image.constant(f"{layer.name}.{k}.{name}", values)
+        for layer in layers
+        for k, kernel in enumerate(layer.kernels)
+        for name, values in kernel.constants.items()
+    }
+    tensors = _place_tensors(config, graph, layouts, image)
+    activations = (tensors.low, tensors.high)
+    granule = config.out_bytes
+    emission = Emission(
+        config=config,
+        micro_ops=MicroOpMemory(config.uop_depth),
+        scratchpads=Scratchpads(config),
+        registers=RegisterFile(),
+        activations=activations,
+        granule=granule,
+        uop_address=-(-image.size // ALIGNMENT) * ALIGNMENT,
+    )
+    emission.load_page(0)
+    for group, layer in enumerate(layers):
+        for k, kernel in enumerate(layer.kernels):
+            places = {name: DramBuffer(addresses[layer.name, k, name], False) for name in kernel.constants}
+            places |= {
+                name: DramBuffer(tensors.addresses[tensor], True) for name, tensor in kernel.tensors.items()
+            }
+            LayerEmitter(emission, kernel.kernel, places, group).run()
+    emission.finish(max(len(layers) - 1, 0))
+    micro_ops = np.concatenate(
+        [emission.micro_ops.contents(page) for page in range(len(emission.micro_ops.pages))]
+    )
+    image.contents.append((image.reserve("micro-ops", "uop", micro_ops.nbytes), micro_ops.tobytes()))
+    memory = np.zeros(image.size, dtype=np.uint8)
+    for address, data in image.contents:
+        memory[address : address + len(data)] = np.frombuffer(data, dtype=np.uint8)
+    program = Program(
+        config=config,
+        instructions=encode(config, emission.operations, space_sizes(config, activations, granule)),
+        image=memory,
+        segments=tuple(image.segments),
+        groups=tuple(layer.name for layer in layers),
+        group_of=np.array([operation.group for operation in emission.operations], dtype=np.int32),
+    )
+    return Linked(program, tensors.addresses)
+
+
+def space_sizes(config: Config, activations: tuple[int, int], granule: int) -> dict[str, int]:
+    """Extent of every space that spans name."""
+    return {
+        "inp": config.inp_depth,
+        "wgt": config.wgt_depth,
+        "acc": config.acc_depth,
+        "par": config.par_depth,
+        DRAM: -(-(activations[1] - activations[0]) // granule) + 1,
+    }
+
+
+def encode(config: Config, operations: Sequence[MachineOp], sizes: Mapping[str, int]) -> np.ndarray:
+    """(n, 2) uint64 words of `operations` with their dependence flags."""
+    edges = order(operations, sizes, token_queue_depth=config.token_queue_depth)
+    columns = flags(edges, len(operations))
+    words = np.zeros((len(operations), 2), dtype=np.uint64)
+    by_name: dict[str, list[int]] = {}
+    for number, operation in enumerate(operations):
+        by_name.setdefault(operation.name, []).append(number)
+    for name, numbers in by_name.items():
+        index = np.array(numbers)
+        keys = sorted({key for number in numbers for key in operations[number].fields})
+        fields = {
+            key: np.array(
+                [operations[number].fields.get(key, 0) for number in numbers],
+                dtype=np.uint64 if key == "value" else np.int64,
+            )
+            for key in keys
+        }
+        fields |= {flag: values[index] for flag, values in columns.items()}
+        words[index] = layout.encode_many(config, name, fields)
+    return words
+
+
+@dataclass(frozen=True, slots=True)
+class _Tensors:
+    addresses: Mapping[str, int]
+    low: int
+    high: int
+
+
+def _place_tensors(config: Config, graph: Graph, layouts: Mapping[str, Layout], image: _Image) -> _Tensors:
+    """Inputs and outputs in segments of their own; everything between shares one planned arena."""
+    sizes = {
+        name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
+    }
+    addresses: dict[str, int] = {}
+    for item in graph.inputs:
+        addresses[item.tensor] = image.reserve(f"input {item.name}", "input", sizes[item.tensor])
+    for name, values in graph.constants.items():
+        tensor = graph.tensors[name]
+        packed = pack_activation(config, values.reshape(tensor.nchw), "blocked")
+        addresses[name] = image.constant(f"constant {name}", packed)
+    low = -(-image.size // ALIGNMENT) * ALIGNMENT
+    for item in graph.outputs:
+        if item.tensor not in addresses:
+            addresses[item.tensor] = image.reserve(f"output {item.name}", "output", sizes[item.tensor])
+    lives = lifetimes(graph)
+    buffers = [
+        PlannedBuffer(name=name, size=sizes[name], first=first, last=last)
+        for name, (first, last) in lives.items()
+        if name not in addresses
+    ]
+    plan = plan_memory(buffers, alignment=ALIGNMENT)
+    arena = image.reserve("activations", "activation", plan.size)
+    addresses |= {name: arena + offset for name, offset in plan.offsets.items()}
+    return _Tensors(addresses, low, max(image.size, low))

@@ -1,0 +1,1 @@
+"""Schedules with knobs: how each operator is laid out on each target."""

@@ -1,0 +1,140 @@
+"""conv2d on the accelerator: tiles of output blocks, rows and columns, chunks of the reduction, two virtual threads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ..ir.stmt import Program
+from ..schedule import Schedule
+from ..target.vdla import intrinsics
+from ..te.blocks import Window
+from ..te.post import Post
+from .tiling import Knobs, balanced_sizes, best, candidates, divide, fits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionShape:
+    """What the tile choice needs to know of a convolution, in blocks."""
+
+    images: int
+    input_blocks: int
+    output_blocks: int
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    operand: bool
+
+
+def choose_knobs(config: Config, shape: ConvolutionShape, virtual_threads: int) -> Knobs:
+    """The cheapest tile by the static estimate. Raises NoTileError when nothing fits."""
+    knobs = candidates(
+        {
+            "columns": balanced_sizes(shape.out_width),
+            "rows": balanced_sizes(shape.out_height),
+            "reduction": balanced_sizes(shape.input_blocks),
+            "output": balanced_sizes(shape.output_blocks, config.par_depth),
+        }
+    )
+    rows, columns, output, reduction = knobs["rows"], knobs["columns"], knobs["output"], knobs["reduction"]
+    taps = shape.kernel[0] * shape.kernel[1]
+    in_rows = (rows - 1) * shape.strides[0] + (shape.kernel[0] - 1) * shape.dilations[0] + 1
+    in_columns = (columns - 1) * shape.strides[1] + (shape.kernel[1] - 1) * shape.dilations[1] + 1
+    groups = divide(shape.output_blocks, output)
+    chunks = divide(shape.input_blocks, reduction)
+    tiles = shape.images * divide(shape.out_height, rows) * divide(shape.out_width, columns)
+    inp, wgt, acc = reduction * in_rows * in_columns, output * reduction * taps, output * rows * columns
+    weight_loads = np.where(chunks == 1, groups, groups * tiles * chunks)
+    threads = virtual_threads
+    legal = {
+        "the input scratchpad": fits(config, "inp", inp, np.minimum(threads, groups * tiles * chunks)),
+        "the weight scratchpad": fits(config, "wgt", wgt, np.minimum(threads, weight_loads)),
+        "the accumulators": fits(config, "acc", acc, np.minimum(threads, groups * tiles)),
+        "the parameter table": fits(config, "par", output, np.minimum(threads, groups)),
+        "the micro-op memory": output * reduction * taps * 2 <= config.uop_depth,
+    }
+    bus = config.memory.bus_bytes
+    seen_rows, seen_columns = np.minimum(in_rows, shape.height), np.minimum(in_columns, shape.width)
+    inp_beats = reduction * seen_rows * seen_columns * max(1, config.inp_bytes // bus)
+    # The writer needs a step for every element, padding included.
+    inp_beats = np.maximum(inp_beats, inp)
+    wgt_beats = wgt * (config.wgt_bytes // min(bus, config.wgt_bytes))
+    out_beats = acc * max(1.0, config.out_bytes / bus) * (2 if shape.operand else 1)
+    traffic = groups * tiles * chunks * inp_beats + weight_loads * wgt_beats + groups * tiles * out_beats
+    array = acc * reduction * taps
+    compute = array * groups * tiles * chunks
+    latency = config.memory.read_latency
+    if threads == 1:
+        cost = compute + traffic + groups * tiles * chunks * (2.0 * latency)
+    else:
+        # What the layers around cannot hide: the first inputs, part of the first weights, the last stores.
+        exposed = inp_beats + latency + 0.25 * wgt_beats + 0.5 * out_beats
+        cost = np.maximum(compute, traffic) + exposed + 4.0 * groups * tiles * chunks
+    index = best("conv2d", legal, np.asarray(cost, dtype=np.float64), np.asarray(traffic, dtype=np.float64))
+    return Knobs(
+        output_blocks=int(output[index]),
+        rows=int(rows[index]),
+        columns=int(columns[index]),
+        reduction_blocks=int(reduction[index]),
+        virtual_threads=virtual_threads,
+    )
+
+
+def schedule(
+    config: Config,
+    program: Program,
+    window: Window,
+    post: Post,
+    virtual_threads: int,
+    knobs: Knobs | None = None,
+) -> Schedule:
+    """The tensor expression of `te.ops.conv2d` scheduled with `knobs` (default: `choose_knobs`)."""
+    shape = convolution_shape(program, window)
+    if knobs is None:
+        knobs = choose_knobs(config, shape, virtual_threads)
+    s = Schedule(program)
+    og, _ = s.split("o", knobs.output_blocks)
+    ty, y = s.split("y", knobs.rows)
+    tx, x = s.split("x", knobs.columns)
+    s.reorder(og, "n", ty, tx, "o.1", y, x, "b", "j")
+    s.compute_at("conv", tx)
+    s.set_scope("acc", "acc")
+    icc, ic = s.split("conv.ic", knobs.reduction_blocks)
+    s.reorder(
+        icc, "conv.n", "conv.y", "conv.x", "conv.o", ic, "conv.kh", "conv.kw", "conv.b", "conv.j", "conv.k"
+    )
+    s.compute_at("pad", icc)
+    s.set_scope("padded", "inp")
+    resident = knobs.reduction_blocks >= shape.input_blocks
+    s.cache_read("W", og if resident else icc, "wgt")
+    s.cache_read("P", og, "par")
+    s.tensorize("conv.b", intrinsics.gemm(config))
+    s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
+    for loop in (og, tx, icc):
+        s.virtual_thread(loop)
+    return s
+
+
+def convolution_shape(program: Program, window: Window) -> ConvolutionShape:
+    """The shape of a program made by `te.ops.conv2d` without a pool."""
+    buffers = {buffer.name: buffer for buffer in program.parameters}
+    x, w, y = buffers["X"].shape, buffers["W"].shape, buffers["Y"].shape
+    return ConvolutionShape(
+        images=x[0],
+        input_blocks=x[1],
+        output_blocks=w[0],
+        height=x[2],
+        width=x[3],
+        out_height=y[2],
+        out_width=y[3],
+        kernel=window.kernel,
+        strides=window.strides,
+        dilations=window.dilations,
+        operand="R" in buffers,
+    )

@@ -1,0 +1,92 @@
+"""Depthwise convolution on the accelerator: one vector of channels an operation."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ..ir.stmt import Program
+from ..schedule import Schedule
+from ..target.vdla import intrinsics
+from ..te.blocks import Window
+from ..te.post import Post
+from .tiling import Knobs, balanced_sizes, best, candidates, divide, fits
+
+
+def choose_knobs(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
+    """The cheapest tile by the static estimate. Raises NoTileError when nothing fits."""
+    buffers = {buffer.name: buffer for buffer in program.parameters}
+    images, blocks, height, width = buffers["X"].shape[:4]
+    weight_tiles = buffers["W"].shape[1]
+    out_height, out_width = buffers["Y"].shape[2:4]
+    knobs = candidates(
+        {
+            "columns": balanced_sizes(out_width),
+            "rows": balanced_sizes(out_height),
+            "output": balanced_sizes(blocks, config.par_depth),
+        }
+    )
+    rows, columns, output = knobs["rows"], knobs["columns"], knobs["output"]
+    taps = window.kernel[0] * window.kernel[1]
+    in_rows = (rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] + 1
+    in_columns = (columns - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilations[1] + 1
+    groups = divide(blocks, output)
+    tiles = images * divide(out_height, rows) * divide(out_width, columns)
+    inp, wgt, acc = output * in_rows * in_columns, output * weight_tiles, output * rows * columns
+    runs = np.minimum(virtual_threads, groups * tiles)
+    legal = {
+        "the input scratchpad": fits(config, "inp", inp, runs),
+        "the weight scratchpad": fits(config, "wgt", wgt, np.minimum(virtual_threads, groups)),
+        # Weight rows are addressed by the micro-op's weight index, relative to a tile.
+        "the row index of a micro-op": wgt * config.block_out <= config.wgt_depth,
+        "the accumulators": fits(config, "acc", acc, runs),
+        "the parameter table": fits(config, "par", output, np.minimum(virtual_threads, groups)),
+        "the micro-op memory": output * taps * 2 <= config.uop_depth,
+    }
+    bus = config.memory.bus_bytes
+    seen = np.minimum(in_rows, height) * np.minimum(in_columns, width)
+    load = np.maximum(output * seen * max(1, config.inp_bytes // bus), inp)
+    store = acc * max(1.0, config.out_bytes / bus)
+    compute = groups * tiles * acc * taps
+    traffic = groups * tiles * (load + store)
+    work = np.maximum(compute, traffic) if virtual_threads > 1 else compute + traffic
+    cost = work + load + 0.5 * store + 8.0 * groups * tiles
+    index = best(
+        "depthwise_conv2d", legal, np.asarray(cost, dtype=np.float64), np.asarray(traffic, dtype=np.float64)
+    )
+    return Knobs(
+        output_blocks=int(output[index]),
+        rows=int(rows[index]),
+        columns=int(columns[index]),
+        virtual_threads=virtual_threads,
+    )
+
+
+def schedule(
+    config: Config,
+    program: Program,
+    window: Window,
+    post: Post,
+    virtual_threads: int,
+    knobs: Knobs | None = None,
+) -> Schedule:
+    """The tensor expression of `te.ops.depthwise_conv2d` scheduled with `knobs` (default: `choose_knobs`)."""
+    if knobs is None:
+        knobs = choose_knobs(config, program, window, virtual_threads)
+    s = Schedule(program)
+    og, o = s.split("o", knobs.output_blocks)
+    ty, y = s.split("y", knobs.rows)
+    tx, x = s.split("x", knobs.columns)
+    s.reorder(og, "n", ty, tx, o, y, x, "b", "j")
+    s.compute_at("conv", tx)
+    s.set_scope("acc", "acc")
+    s.reorder("conv.n", "conv.y", "conv.x", "conv.o", "conv.kh", "conv.kw", "conv.b", "conv.j")
+    s.compute_at("pad", tx)
+    s.set_scope("padded", "inp")
+    s.cache_read("W", og, "wgt")
+    s.cache_read("P", og, "par")
+    s.tensorize("conv.b", intrinsics.depthwise(config))
+    s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
+    for loop in (og, tx):
+        s.virtual_thread(loop)
+    return s

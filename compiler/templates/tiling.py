@@ -1,0 +1,71 @@
+"""Choosing tiles for the accelerator: every candidate is costed at once, in numpy.
+
+The estimate counts what the timing contract counts (array cycles, bus beats, first load and last store of a layer) and
+nothing learned; the tuner replaces the choice, not the template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from vdla.isa.config import Config
+
+
+class NoTileError(Exception):
+    """No tile of an operator fits the accelerator; says which limit excluded the last candidates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """How a layer is cut: output blocks, rows and columns of a tile, reduction blocks of a chunk."""
+
+    output_blocks: int
+    rows: int
+    columns: int
+    reduction_blocks: int = 1
+    virtual_threads: int = 2
+
+
+def balanced_sizes(extent: int, most: int | None = None) -> np.ndarray:
+    """The tile sizes worth trying: ceil(extent / k) for every k, at most `most`, ascending."""
+    most = extent if most is None else min(extent, most)
+    sizes = {ceil(extent / k) for k in range(1, extent + 1)}
+    return np.array(sorted(size for size in sizes if size <= most) or [most], dtype=np.int64)
+
+
+def candidates(axes: Mapping[str, Sequence[int] | np.ndarray]) -> dict[str, np.ndarray]:
+    """The Cartesian product of the axes, one flat int64 array a knob."""
+    grids = np.meshgrid(*(np.asarray(values, dtype=np.int64) for values in axes.values()), indexing="ij")
+    return {name: grid.ravel() for name, grid in zip(axes, grids, strict=True)}
+
+
+def divide(extent: int, size: np.ndarray) -> np.ndarray:
+    """How many tiles of each size cover `extent`."""
+    return -(-extent // size)
+
+
+def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np.ndarray:
+    """Whether `copies` buffers of `size` elements fit a scratchpad; accumulator copies take whole banks."""
+    depth = {
+        "inp": config.inp_depth,
+        "wgt": config.wgt_depth,
+        "acc": config.acc_depth,
+        "par": config.par_depth,
+    }[scope]
+    if scope == "acc":
+        size = np.where(copies > 1, -(-size // config.acc_bank_depth) * config.acc_bank_depth, size)
+    return size * copies <= depth
+
+
+def best(what: str, legal: Mapping[str, np.ndarray], cost: np.ndarray, traffic: np.ndarray) -> int:
+    """Index of the cheapest legal candidate (ties: least DRAM traffic, then the last). Raises NoTileError."""
+    allowed = np.ones(len(cost), dtype=bool)
+    for reason, mask in legal.items():
+        if not (allowed & mask).any():
+            raise NoTileError(f"{what}: no tile is small enough for {reason}")
+        allowed &= mask
+    value = np.where(allowed, cost + 1e-6 * traffic, np.inf)
+    return int(len(value) - 1 - np.argmin(value[::-1]))
