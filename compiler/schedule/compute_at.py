@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ..ir.affine import linear_form
 from ..ir.bounds import Interval, Ranges, form_interval, interval, loop_range, loop_ranges
@@ -99,7 +100,7 @@ def _producers(
     producers: list[Stmt] = []
     read: set[str] = set()
     inside = False
-    for parent, child in zip(path, path[1:], strict=False):
+    for parent, child in pairwise(path):
         inside = inside or parent is alloc
         if not inside or not isinstance(parent, Seq):
             continue
@@ -271,6 +272,9 @@ class _Nest:
             if variable is not None or cut:
                 continue
             start, extent = self.starts[d], self.extents[d]
+            if extent == _ONE and extents[d] == _ONE and _inside(starts[d], _ONE, start, _ONE, ranges):
+                starts[d] = start
+                continue
             if _inside(start, extent, starts[d], extents[d], ranges):
                 continue
             low = simplify(minimum(starts[d], start), ranges)

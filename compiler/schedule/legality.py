@@ -30,7 +30,7 @@ def touches(node: Node) -> dict[str, list[Touch]]:
     hidden: set[str] = set()
 
     def add(
-        name: str, starts: tuple[Expr, ...], extents: tuple[Expr, ...] | None, write: bool, by: Stmt
+        name: str, starts: tuple[Expr, ...], extents: tuple[Expr, ...] | None, write: bool, by: NamedStmt
     ) -> None:
         if extents is None:
             sizes: tuple[int | None, ...] = (1,) * len(starts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.expr import Const, Expr, Var, minimum
+from ..ir.simplify import simplify
 from ..ir.stmt import LOOP_KINDS, For, LoopKind, Node, Program, Stmt
 from ..ir.visit import free_vars, substitute
 from .errors import LegalityError
@@ -31,8 +32,8 @@ def split(program: Program, loop: str, factor: int) -> Program:
         case Const(value=int(size)) if size % factor == 0:
             pieces, extent = Const(size // factor), Const(factor)
         case size:
-            pieces = (size + (factor - 1)) // factor
-            extent = minimum(factor, size - outer * factor)
+            pieces = simplify((size + (factor - 1)) // factor)
+            extent = simplify(minimum(factor, size - outer * factor))
     body = substitute(old.body, {loop: value})
     nested = For(var=inner, extent=extent, body=body, kind=old.kind)
     return rebuild(path, For(var=outer, extent=pieces, body=nested, kind=old.kind))

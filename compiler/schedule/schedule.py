@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
-from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
+from ..ir.stmt import LOOP_KINDS, IntrinsicDeclaration, LoopKind, Program
 from . import compute_at as producers
 from . import loops, memory
 from . import tensorize as hardware
 from .errors import LegalityError
 from .tree import names_in
 
-Argument: TypeAlias = str | int | float | None | tuple["Argument", ...]
+Argument: TypeAlias = str | int | float | tuple["Argument", ...] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,33 +118,31 @@ def replay(
     """
     schedule = Schedule(program)
     for step in trace:
-        arguments: Sequence[Any] = step.arguments
-        match step.primitive:
-            case "split":
-                schedule.split(*arguments)
-            case "fuse":
-                schedule.fuse(*arguments)
-            case "reorder":
-                schedule.reorder(*arguments)
-            case "annotate":
-                schedule.annotate(*arguments)
-            case "compute_at":
-                schedule.compute_at(*arguments)
-            case "set_scope":
-                schedule.set_scope(*arguments)
-            case "cache_read":
-                schedule.cache_read(*arguments)
-            case "cache_write":
-                schedule.cache_write(*arguments)
-            case "tensorize":
-                name, intrinsic, attributes = arguments
+        match step.primitive, *step.arguments:
+            case "split", str(loop), int(factor):
+                schedule.split(loop, factor)
+            case "fuse", str(outer), str(inner):
+                schedule.fuse(outer, inner)
+            case "reorder", *names:
+                schedule.reorder(*map(str, names))
+            case "annotate", str(loop), str(kind) if kind in LOOP_KINDS:
+                schedule.annotate(loop, cast(LoopKind, kind))
+            case "compute_at", str(name), str(loop):
+                schedule.compute_at(name, loop)
+            case "set_scope", str(buffer), str(scope):
+                schedule.set_scope(buffer, scope)
+            case "cache_read", str(buffer), (str() | None) as loop, str(scope):
+                schedule.cache_read(buffer, loop, scope)
+            case "cache_write", str(buffer), (str() | None) as loop, str(scope):
+                schedule.cache_write(buffer, loop, scope)
+            case "tensorize", str(name), str(intrinsic), tuple() as attributes:
                 declaration = (intrinsics or {}).get(intrinsic)
                 if declaration is None:
                     reason = f"the trace uses the intrinsic {intrinsic}, which was not given"
                     raise LegalityError(reason, schedule.program, name)
-                schedule.tensorize(name, declaration, attributes)
-            case unknown:
-                raise LegalityError(f"the trace has an unknown primitive {unknown!r}", schedule.program, "")
+                schedule.tensorize(name, declaration, cast(hardware.Attributes, attributes))
+            case _:
+                raise LegalityError(f"the trace has a step that is none: {step}", schedule.program, "")
     return schedule
 
 
