@@ -350,7 +350,9 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
         (window["columns_minus_1"] + 1, window["column_stride"]),
     )
     base = values["sram_base"]
-    _within("sram_base", "accumulator", base + sum((n - 1) * d for n, d in loops), config.acc_depth)
+    # Corners lie in the scratchpad, windows wrap at its end.
+    corners = loops[:2]
+    _within("sram_base", "accumulator", base + sum((n - 1) * d for n, d in corners), config.acc_depth)
     key = ("post", *loops)
     found = trace.index_sets.get(key)
     if found is None:
@@ -358,7 +360,7 @@ def _store_post(trace: Trace, values: Values) -> Iterator[Access]:
         for count, stride in loops:
             read = _sums(read, _steps(count, stride))
         found = trace.index_sets[key] = read
-    yield Access(Resource.ACC, False, found + base)
+    yield Access(Resource.ACC, False, (found + base) % config.acc_depth)
     if values["combine"] and values["operand"]:
         delta = trace.registers["OPERAND"]["delta"]
         if _reads_own_outputs(values, delta):

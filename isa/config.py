@@ -151,8 +151,8 @@ class Config:
                 )
             if size // element > 1 << _SRAM_BASE_BITS:
                 raise ConfigError(
-                    f"{kind}_buffer_bytes = {size}: {size // element} elements of {element} bytes cannot be addressed by the "
-                    f"{_SRAM_BASE_BITS}-bit sram_base; at most {element << _SRAM_BASE_BITS} bytes"
+                    f"{kind}_buffer_bytes = {size}: {size // element} elements of {element} bytes cannot be "
+                    f"addressed by the {_SRAM_BASE_BITS}-bit sram_base; at most {element << _SRAM_BASE_BITS} bytes"
                 )
         if self.acc_banks > self.acc_depth:
             raise ConfigError(

@@ -342,13 +342,13 @@ def encode_many(config: Config, name: str, columns: Mapping[str, np.ndarray]) ->
     for key, column in columns.items():
         item = layout.field(key)
         values = np.asarray(column)
+        wrong = np.flatnonzero((values < item.minimum) | (values > item.maximum))
+        if wrong.size:
+            raise EncodingError(
+                f"{name} number {wrong[0]}: {key} = {values[wrong[0]]} does not fit {item.width} bits "
+                f"({item.minimum}..{item.maximum})"
+            )
         if values.dtype != np.uint64:
-            wrong = np.flatnonzero((values < item.minimum) | (values > item.maximum))
-            if wrong.size:
-                raise EncodingError(
-                    f"{name} number {wrong[0]}: {key} = {values[wrong[0]]} does not fit {item.width} bits "
-                    f"({item.minimum}..{item.maximum})"
-                )
             values = values.astype(np.int64).view(np.uint64)
         mask = np.uint64((1 << item.width) - 1)
         words[:, item.low // 64] |= (values & mask) << np.uint64(item.low % 64)
@@ -406,7 +406,10 @@ def encode_uops(config: Config, dst: np.ndarray, src: np.ndarray, wgt: np.ndarra
     for item, column in zip(uop_fields(config), (dst, src, wgt), strict=True):
         values = np.asarray(column, dtype=np.int64)
         if values.size and (values.min() < 0 or values.max() > item.maximum):
-            raise EncodingError(f"micro-op: {item.name} index {values.max()} does not fit {item.width} bits")
+            wrong = values.min() if values.min() < 0 else values.max()
+            raise EncodingError(
+                f"micro-op: {item.name} index {wrong} does not fit {item.width} bits (0..{item.maximum})"
+            )
         words |= values.astype(np.uint32) << np.uint32(item.low)
     return words
 

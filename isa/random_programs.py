@@ -277,7 +277,7 @@ def _register_values(build: _Builder, name: str) -> dict[str, int]:
             return {
                 "rows_minus_1": number(2),
                 "columns_minus_1": number(2),
-                "row_stride": number(9),
+                "row_stride": number(9) if build.chance(0.8) else config.acc_depth - number(9, 1),
                 "column_stride": number(3),
                 "sum": number(1),
             }

@@ -329,12 +329,12 @@ def _store_post(machine: _Machine, values: Values) -> None:
     for y in range(values["y_size"]):
         for x in range(values["x_size"]):
             corner = values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
+            machine.check("sram_base", corner, config.acc_depth, "accumulator")
             vectors = []
             for r in range(window["rows_minus_1"] + 1):
                 for c in range(window["columns_minus_1"] + 1):
                     index = corner + r * window["row_stride"] + c * window["column_stride"]
-                    machine.check("sram_base", index, config.acc_depth, "accumulator")
-                    vectors.append(machine.acc[index].astype(np.int64))
+                    vectors.append(machine.acc[index % config.acc_depth].astype(np.int64))
             reduced = np.sum(vectors, axis=0) if window["sum"] else np.max(vectors, axis=0)
             bias = machine.par[values["par_index"], 0].view(np.int32).astype(np.int64)
             scale = machine.par[values["par_index"], 1].view(np.float32)

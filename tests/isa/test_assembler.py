@@ -18,6 +18,7 @@ from vdla.isa.layout import (
     decode_one,
     encode,
     encode_many,
+    encode_uops,
     extract,
     format_names,
     formats,
@@ -147,3 +148,14 @@ def test_errors_name_line_field_and_what_is_allowed(line, parts):
 def test_micro_op_errors_name_the_line(line):
     with pytest.raises(EncodingError, match="micro-ops:1: "):
         assemble_uops(line, VTA)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint64])
+def test_vectorised_encoder_names_the_value_that_does_not_fit(dtype):
+    columns = {"x_size": np.array([1, 70000, 2], dtype)}
+    with pytest.raises(
+        EncodingError, match=r"LOAD.INP number 1: x_size = 70000 does not fit 16 bits \(0..65535\)"
+    ):
+        encode_many(VTA, "LOAD.INP", columns)
+    with pytest.raises(EncodingError, match=r"micro-op: src index -1 does not fit 11 bits \(0..2047\)"):
+        encode_uops(VTA, np.array([0]), np.array([-1]), np.array([0]))

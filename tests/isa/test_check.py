@@ -152,7 +152,6 @@ BIG = "y_size=1 x_size=2 x_stride=2"
         (f"STORE.OUT sram_base=1023 {BIG}", ["accumulator 1024"]),
         (f"STORE.OUT x_pad_0=1 {BIG}", ["pads of a store must be 0"]),
         (f"CONFIG ADDRESS x_stride=1024\nSTORE.POST {BIG}", ["accumulator 1024"]),
-        ("CONFIG WINDOW rows_minus_1=2 row_stride=512\nSTORE.POST y_size=1 x_size=1", ["accumulator 1024"]),
         (
             "CONFIG OPERAND delta=-1\nSTORE.POST combine=1 operand=1 y_size=1 x_size=1",
             ["register OPERAND.delta reads DRAM bytes -4..0"],

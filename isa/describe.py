@@ -1,0 +1,177 @@
+"""The instruction set of one configuration as a C header and as a Markdown reference, from the tables alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .config import Config
+from .layout import (
+    INSTRUCTION_BYTES,
+    POST,
+    REGISTERS,
+    TOKEN_QUEUES,
+    AluOpcode,
+    Field,
+    Format,
+    MemoryType,
+    Opcode,
+    Unit,
+    formats,
+    uop_fields,
+)
+from .program import INSTRUCTION_ALIGNMENT
+
+_KINDS = ("uop", "inp", "wgt", "acc", "acc8", "out", "post", "par", "patch")
+_DEPTHS = ("uop", "inp", "wgt", "acc", "par")
+_SHAPE = ("batch", "block_in", "block_out", "acc_banks", "command_queue_depth", "token_queue_depth")
+
+_PREAMBLE = """\
+/* The instruction set of configuration {name}, digest {digest}.
+ * Written by `vdla isa --config NAME --header`; do not edit.
+ *
+ * An instruction is two little-endian 64-bit words. Build one from zero:
+ *     vdla_instruction i = {{{{0, 0}}}};
+ *     VDLA_PUT(i, VDLA_GEMM_OPCODE, VDLA_OPCODE_GEMM);
+ *     VDLA_PUT(i, VDLA_GEMM_UOP_END, 36);
+ * Registers (a 64-bit value) and micro-ops (32 bits) are built with VDLA_BITS and |.
+ */
+#ifndef VDLA_ISA_H
+#define VDLA_ISA_H
+#include <stdint.h>
+
+typedef struct {{
+    uint64_t word[2];
+}} vdla_instruction;
+
+/* FIELD without its suffix; values are cut to the field's width, so negative ones are two's complement. */
+#define VDLA_BITS(FIELD, value) (((uint64_t)(value) & FIELD##_MASK) << FIELD##_SHIFT)
+#define VDLA_PUT(instruction, FIELD, value) ((instruction).word[FIELD##_WORD] |= VDLA_BITS(FIELD, value))
+#define VDLA_GET(instruction, FIELD) ((instruction).word[FIELD##_WORD] >> FIELD##_SHIFT & FIELD##_MASK)
+"""
+
+
+def _macro(*parts: str) -> str:
+    return "_".join(("VDLA", *(part.replace(".", "_").upper() for part in parts)))
+
+
+def _define(name: str, value: int | str) -> str:
+    return f"#define {name} {value}"
+
+
+def _field_defines(prefix: str, fields: Iterable[Field], word: bool) -> list[str]:
+    lines = []
+    for item in fields:
+        name = f"{prefix}_{item.name.upper()}"
+        if word:
+            lines.append(_define(f"{name}_WORD", item.low // 64))
+        lines.append(_define(f"{name}_SHIFT", item.low % 64))
+        lines.append(_define(f"{name}_MASK", f"UINT64_C({(1 << item.width) - 1:#x})"))
+    return lines
+
+
+def c_header(config: Config) -> str:
+    """A C header (C99 and C++): opcodes, sizes, and word, shift and mask of every field of `config`."""
+    lines = [_PREAMBLE.format(name=config.name, digest=config.digest)]
+    lines += [_define(_macro("opcode", item.name), int(item)) for item in Opcode]
+    lines += [_define(_macro("memory", item.name), int(item)) for item in MemoryType]
+    lines.append(_define(_macro("memory", "post"), POST))
+    lines += [_define(_macro("alu", item.name), int(item)) for item in AluOpcode]
+    lines += [_define(_macro("unit", item.name), int(item)) for item in Unit]
+    lines += ["", _define("VDLA_INSTRUCTION_BYTES", INSTRUCTION_BYTES)]
+    lines.append(_define("VDLA_INSTRUCTION_ALIGNMENT", INSTRUCTION_ALIGNMENT))
+    lines += [_define(_macro(name), getattr(config, name)) for name in _SHAPE]
+    lines += [_define(_macro(kind, "bytes"), config.element_bytes(kind)) for kind in _KINDS]
+    lines += [_define(_macro(kind, "depth"), getattr(config, f"{kind}_depth")) for kind in _DEPTHS]
+    for item in formats(config).values():
+        lines += ["", f"/* {item.name} */", *_field_defines(_macro(item.name), item.fields, True)]
+    lines += ["", "/* micro-op */", *_field_defines("VDLA_UOP", uop_fields(config), False)]
+    for item in REGISTERS:
+        name = _macro("register", item.name)
+        lines += ["", f"/* register {item.name} */", _define(f"{name}_UNIT", int(item.unit))]
+        lines += [_define(f"{name}_INDEX", item.index), *_field_defines(name, item.fields, False)]
+    return "\n".join([*lines, "", "#endif", ""])
+
+
+# --- Markdown -------------------------------------------------------------------------------------------
+
+
+def _bits(item: Field) -> str:
+    return str(item.low) if item.width == 1 else f"{item.low}..{item.high}"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> list[str]:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return ["| " + " | ".join(str(cell) for cell in line) + " |" for line in lines] + [""]
+
+
+def _field_table(fields: Iterable[Field]) -> list[str]:
+    return _table(
+        ("field", "bits", "values"),
+        ((item.name, _bits(item), f"{item.minimum}..{item.maximum}") for item in fields),
+    )
+
+
+def _same_fields(config: Config) -> list[list[Format]]:
+    """The formats, those with equal fields together, in the order of their first."""
+    groups: dict[tuple[Field, ...], list[Format]] = {}
+    for item in formats(config).values():
+        groups.setdefault(item.fields, []).append(item)
+    return list(groups.values())
+
+
+def _format_section(group: list[Format]) -> list[str]:
+    lines = [f"### {', '.join(item.name for item in group)}", ""]
+    for item in group:
+        kind = "" if item.memory_type is None else f", memory_type = {int(item.memory_type)}"
+        lines.append(f"- {item.name}: opcode = {int(item.opcode)}{kind}")
+    return [*lines, "", *_field_table(group[0].fields)]
+
+
+def markdown(config: Config) -> str:
+    """The instruction reference of `config` in Markdown: sizes, fields, registers and token queues.
+
+    What the fields mean is in isa/README.md; this is where they lie.
+    """
+    lines = [f"# Instruction set of configuration `{config.name}`", ""]
+    lines += [
+        f"{config.batch} x {config.block_in} x {config.block_out} multiplies a cycle. Instructions are "
+        f"{8 * INSTRUCTION_BYTES} bits, two little-endian 64-bit words; bit positions are inclusive. "
+        f"Extensions: {', '.join(config.extensions) or 'none'}. Digest `{config.digest}`.",
+        "",
+        "## Sizes",
+        "",
+    ]
+    depths = {kind: getattr(config, f"{kind}_depth") for kind in _DEPTHS}
+    lines += _table(
+        ("element", "bytes in DRAM", "elements in its scratchpad"),
+        ((kind, config.element_bytes(kind), depths.get(kind, "")) for kind in _KINDS),
+    )
+    lines += ["## Codes", ""]
+    for title, codes in (
+        ("opcode", Opcode),
+        ("memory_type", MemoryType),
+        ("alu_opcode", AluOpcode),
+        ("unit", Unit),
+    ):
+        listing = ", ".join(f"{item.name} {item.value}" for item in codes)
+        lines += [f"- `{title}`: {listing}" + (f", POST {POST} (stores)" if codes is MemoryType else "")]
+    lines += ["", "## Instructions", ""]
+    for group in _same_fields(config):
+        lines += _format_section(group)
+    lines += ["## Micro-op", "", *_field_table(uop_fields(config)), "## Configuration registers", ""]
+    for item in REGISTERS:
+        place = f"unit {int(item.unit)} ({item.unit.name.lower()}), register {item.index}"
+        lines += [f"### {item.name}: {place}", "", *_field_table(item.fields)]
+    lines += ["## Token queues", ""]
+    lines += _table(
+        ("queue", "pushed by", "popped by"),
+        (
+            (
+                queue.name,
+                f"{queue.producer.name.lower()} {queue.push_flag}",
+                f"{queue.consumer.name.lower()} {queue.pop_flag}",
+            )
+            for queue in TOKEN_QUEUES
+        ),
+    )
+    return "\n".join(lines)
