@@ -12,6 +12,12 @@ from vdla.isa.reference import ReferenceResult, run_reference
 TINY = load_config("tiny")  # batch 1, 4 x 4; inp, acc and wgt elements are 4, 16 and 16 bytes
 WIDE = Config(name="wide", batch=2, block_in=8, block_out=8, wgt_buffer_bytes=65536)
 RNG = np.random.default_rng(7)
+START = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_in_any_order():
+    RNG.bit_generator.state = START
 
 
 def run(text: str, memory: np.ndarray, config: Config = TINY) -> ReferenceResult:
