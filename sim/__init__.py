@@ -1,1 +1,30 @@
-"""sim"""
+"""Event-driven cycle-exact simulator: function and timing of a program, or timing alone (see hw/README.md)."""
+
+from .errors import CycleLimitError, DeadlockError, SimulationError
+from .simulate import (
+    SimulationResult,
+    Timeline,
+    Traffic,
+    UnitCounters,
+    compute_timeline,
+    cycles_by_category,
+    simulate,
+    timeline,
+)
+from .timeline import BUSY_CATEGORIES, CATEGORIES
+
+__all__ = [
+    "BUSY_CATEGORIES",
+    "CATEGORIES",
+    "CycleLimitError",
+    "DeadlockError",
+    "SimulationError",
+    "SimulationResult",
+    "Timeline",
+    "Traffic",
+    "UnitCounters",
+    "compute_timeline",
+    "cycles_by_category",
+    "simulate",
+    "timeline",
+]

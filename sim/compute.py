@@ -1,0 +1,201 @@
+"""GEMM, DEPTHWISE and ALU on the scratchpads. Each returns DONE, or OUTSIDE if an index leaves its scratchpad."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .kernels import LANES, multiply_tile, shift_right
+from .loads import DONE, OUTSIDE
+from .state import (
+    ALU_OPCODE,
+    DST_IN,
+    DST_OUT,
+    IMM,
+    ITER_IN,
+    ITER_OUT,
+    OVERWRITE,
+    RESET,
+    SRC_IN,
+    SRC_OUT,
+    UOP_BGN,
+    UOP_END,
+    USE_IMM,
+    WGT_IN,
+    WGT_OUT,
+)
+
+_MIN, _MAX, _ADD, _SHR, _MUL = range(5)
+
+
+@njit(cache=True)
+def _empty(row):  # type: ignore[no-untyped-def]
+    return row[ITER_OUT] == 0 or row[ITER_IN] == 0 or row[UOP_END] <= row[UOP_BGN]
+
+
+@njit(cache=True)
+def _split(row, widths, uop):  # type: ignore[no-untyped-def]
+    """(n, 3) int64 dst, src and wgt of the instruction's micro-ops."""
+    indices = np.empty((row[UOP_END] - row[UOP_BGN], 3), np.int64)
+    for k in range(len(indices)):
+        word = np.int64(uop[row[UOP_BGN] + k])
+        indices[k, 0] = word & ((1 << widths[0]) - 1)
+        indices[k, 1] = word >> widths[0] & ((1 << widths[1]) - 1)
+        indices[k, 2] = word >> (widths[0] + widths[1]) & ((1 << widths[2]) - 1)
+    return indices
+
+
+@njit(cache=True)
+def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no-untyped-def]
+    top = np.int64(0)
+    for k in range(len(indices)):
+        top = max(top, indices[k, column])
+    return base + top + (row[ITER_OUT] - 1) * row[outer] + (row[ITER_IN] - 1) * row[inner] < depth
+
+
+@njit(cache=True)
+def run_gemm(row, here, widths, uop, inp, packed, acc):  # type: ignore[no-untyped-def]
+    """GEMM: `inp` int16 (depth, batch, block_in), `packed` as in loads.py, `acc` int32 (depth, batch, block_out)."""
+    if _empty(row):
+        return DONE
+    if row[UOP_END] > len(uop):
+        return OUTSIDE
+    indices = _split(row, widths, uop)
+    acc_base, inp_base, wgt_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF, here[0] >> 32 & 0xFFFF
+    if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):
+        return OUTSIDE
+    if row[RESET]:
+        for y in range(row[ITER_OUT]):
+            for x in range(row[ITER_IN]):
+                for k in range(len(indices)):
+                    acc[acc_base + indices[k, 0] + y * row[DST_OUT] + x * row[DST_IN]] = 0
+        return DONE
+    if not _inside(row, indices, 1, inp_base, SRC_OUT, SRC_IN, len(inp)):
+        return OUTSIDE
+    if not _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(packed)):
+        return OUTSIDE
+    add = np.int64(1 - row[OVERWRITE])
+    batch, pairs, blocks = acc.shape[1], np.int64(packed.shape[2]), packed.shape[1]
+    acc_bytes, inp_bytes = acc.strides[0], inp.strides[0]
+    wgt_bytes, block_bytes = packed.strides[0], packed.strides[1]
+    acc_row, inp_row = acc.strides[1], inp.strides[1]
+    acc_at, inp_at, wgt_at = acc.ctypes.data, inp.ctypes.data, packed.ctypes.data
+    for y in range(row[ITER_OUT]):
+        for x in range(row[ITER_IN]):
+            dst = acc_base + y * row[DST_OUT] + x * row[DST_IN]
+            src = inp_base + y * row[SRC_OUT] + x * row[SRC_IN]
+            wgt = wgt_base + y * row[WGT_OUT] + x * row[WGT_IN]
+            if packed.shape[3] != LANES:
+                _narrow_tiles(indices, dst, src, wgt, inp, packed, acc, add)
+                continue
+            for k in range(len(indices)):
+                target = acc_at + (dst + indices[k, 0]) * acc_bytes
+                source = inp_at + (src + indices[k, 1]) * inp_bytes
+                tile = wgt_at + (wgt + indices[k, 2]) * wgt_bytes
+                for b in range(batch):
+                    for block in range(blocks):
+                        multiply_tile(  # pyright: ignore[reportCallIssue]
+                            target + b * acc_row + block * 4 * LANES,
+                            tile + block * block_bytes,
+                            source + b * inp_row,
+                            pairs,
+                            add,
+                        )
+    return DONE
+
+
+@njit(cache=True)
+def _narrow_tiles(indices, dst, src, wgt, inp, packed, acc, add):  # type: ignore[no-untyped-def]
+    """All micro-ops at one position, for arrays with fewer output lanes than LANES."""
+    for k in range(len(indices)):
+        target, source, tile = (
+            acc[dst + indices[k, 0]],
+            inp[src + indices[k, 1]],
+            packed[wgt + indices[k, 2], 0],
+        )
+        for b in range(acc.shape[1]):
+            for lane in range(acc.shape[2]):
+                total = np.int32(0)
+                for pair in range(packed.shape[2]):
+                    total += np.int32(tile[pair, lane, 0]) * np.int32(source[b, 2 * pair])
+                    total += np.int32(tile[pair, lane, 1]) * np.int32(source[b, 2 * pair + 1])
+                target[b, lane] = np.int32(total + add * np.int64(target[b, lane]))
+
+
+@njit(cache=True)
+def run_depthwise(row, here, widths, uop, inp, wgt, acc):  # type: ignore[no-untyped-def]
+    """DEPTHWISE; `wgt` int8 (depth, block_out, block_in), whose rows are counted one by one."""
+    if _empty(row):
+        return DONE
+    if row[UOP_END] > len(uop):
+        return OUTSIDE
+    indices = _split(row, widths, uop)
+    acc_base, inp_base = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
+    wgt_base = (here[0] >> 32 & 0xFFFF) * wgt.shape[1]
+    weights = wgt.reshape((wgt.shape[0] * wgt.shape[1], wgt.shape[2]))
+    if not _inside(row, indices, 0, acc_base, DST_OUT, DST_IN, len(acc)):
+        return OUTSIDE
+    if row[RESET] == 0 and not (
+        _inside(row, indices, 1, inp_base, SRC_OUT, SRC_IN, len(inp))
+        and _inside(row, indices, 2, wgt_base, WGT_OUT, WGT_IN, len(weights))
+    ):
+        return OUTSIDE
+    for y in range(row[ITER_OUT]):
+        for x in range(row[ITER_IN]):
+            for k in range(len(indices)):
+                target = acc[acc_base + indices[k, 0] + y * row[DST_OUT] + x * row[DST_IN]]
+                if row[RESET] or row[OVERWRITE]:
+                    target[:] = 0
+                if row[RESET]:
+                    continue
+                source = inp[inp_base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]]
+                line = weights[wgt_base + indices[k, 2] + y * row[WGT_OUT] + x * row[WGT_IN]]
+                for b in range(target.shape[0]):
+                    for j in range(target.shape[1]):
+                        target[b, j] += np.int32(source[b, j]) * np.int32(line[j])
+    return DONE
+
+
+@njit(cache=True)
+def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
+    """ALU on accumulators."""
+    if row[ALU_OPCODE] > _MUL:
+        return OUTSIDE
+    if _empty(row):
+        return DONE
+    if row[UOP_END] > len(uop):
+        return OUTSIDE
+    indices = _split(row, widths, uop)
+    base = here[0] & 0xFFFF
+    if not _inside(row, indices, 0, base, DST_OUT, DST_IN, len(acc)):
+        return OUTSIDE
+    if row[USE_IMM] == 0 and not _inside(row, indices, 1, base, SRC_OUT, SRC_IN, len(acc)):
+        return OUTSIDE
+    flat = acc.reshape((acc.shape[0], acc.shape[1] * acc.shape[2]))
+    for y in range(row[ITER_OUT]):
+        for x in range(row[ITER_IN]):
+            for k in range(len(indices)):
+                target = flat[base + indices[k, 0] + y * row[DST_OUT] + x * row[DST_IN]]
+                source = target
+                if row[USE_IMM] == 0:
+                    source = flat[base + indices[k, 1] + y * row[SRC_OUT] + x * row[SRC_IN]]
+                _alu_vector(row[ALU_OPCODE], target, source, row[USE_IMM], row[IMM])
+    return DONE
+
+
+@njit(cache=True)
+def _alu_vector(opcode, target, source, use_imm, imm):  # type: ignore[no-untyped-def]
+    for j in range(len(target)):
+        left = np.int64(target[j])
+        right = imm if use_imm else np.int64(source[j])
+        if opcode == _MIN:
+            left = min(left, right)
+        elif opcode == _MAX:
+            left = max(left, right)
+        elif opcode == _ADD:
+            left += right
+        elif opcode == _SHR:
+            left = shift_right(left, right)
+        else:
+            left *= right
+        target[j] = np.int32(left)

@@ -1,0 +1,290 @@
+"""Instruction words to one int64 row an instruction, by the tables of `isa.layout`.
+
+The pass also follows CONFIG in program order (each unit runs its instructions in that order, so this is what
+the instruction will see) and checks that every DRAM access lies inside the memory image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.errors import ProgramError
+from vdla.isa.layout import REGISTERS, Unit, format_names, formats, unit_of
+
+from . import state as s
+from .state import (
+    CONFIG,
+    DRAM_BASE,
+    FINISH,
+    KIND,
+    LOAD_ACC,
+    LOAD_ACC8,
+    LOAD_INP,
+    LOAD_PAR,
+    LOAD_PATCH,
+    LOAD_UOP,
+    LOAD_WGT,
+    OPERAND,
+    REGISTER,
+    REGISTERS_AT,
+    ROW_COLUMNS,
+    STORE,
+    STORE_OUT,
+    STORE_POST,
+    UNIT,
+    VALUE,
+    X_SIZE,
+    X_STRIDE,
+    Y_SIZE,
+)
+
+FORMAT_KINDS = {
+    "LOAD.UOP": s.LOAD_UOP,
+    "LOAD.WGT": s.LOAD_WGT,
+    "LOAD.INP": s.LOAD_INP,
+    "LOAD.ACC": s.LOAD_ACC,
+    "LOAD.ACC8": s.LOAD_ACC8,
+    "LOAD.PAR": s.LOAD_PAR,
+    "LOAD.PATCH": s.LOAD_PATCH,
+    "STORE.OUT": s.STORE_OUT,
+    "STORE.POST": s.STORE_POST,
+    "GEMM": s.GEMM,
+    "FINISH": s.FINISH,
+    "ALU": s.ALU,
+    "CONFIG": s.CONFIG,
+    "DEPTHWISE": s.DEPTHWISE,
+}
+KIND_NAMES = tuple(FORMAT_KINDS)
+
+_COLUMNS = {
+    "pop_prev": s.POP_PREV,
+    "pop_next": s.POP_NEXT,
+    "push_prev": s.PUSH_PREV,
+    "push_next": s.PUSH_NEXT,
+    "sram_base": s.SRAM_BASE,
+    "dram_base": s.DRAM_BASE,
+    "y_size": s.Y_SIZE,
+    "x_size": s.X_SIZE,
+    "x_stride": s.X_STRIDE,
+    "y_pad_0": s.Y_PAD_0,
+    "y_pad_1": s.Y_PAD_1,
+    "x_pad_0": s.X_PAD_0,
+    "x_pad_1": s.X_PAD_1,
+    "par_index": s.PAR_INDEX,
+    "combine": s.COMBINE,
+    "operand": s.OPERAND,
+    "multiply": s.MULTIPLY,
+    "swap": s.SWAP,
+    "unsigned": s.UNSIGNED,
+    "reset": s.RESET,
+    "overwrite": s.OVERWRITE,
+    "uop_bgn": s.UOP_BGN,
+    "uop_end": s.UOP_END,
+    "iter_out": s.ITER_OUT,
+    "iter_in": s.ITER_IN,
+    "dst_factor_out": s.DST_OUT,
+    "dst_factor_in": s.DST_IN,
+    "src_factor_out": s.SRC_OUT,
+    "src_factor_in": s.SRC_IN,
+    "wgt_factor_out": s.WGT_OUT,
+    "wgt_factor_in": s.WGT_IN,
+    "alu_opcode": s.ALU_OPCODE,
+    "use_imm": s.USE_IMM,
+    "imm": s.IMM,
+    "register": s.REGISTER,
+    "value": s.VALUE,
+    "unit": s.UNIT,
+}
+
+LOG_COLUMNS = 8
+_DONE, _UNKNOWN, _OUTSIDE, _BAD_REGISTER = range(4)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoded:
+    """`rows` int64 (n, ROW_COLUMNS); `registers` int64 (m, 8), configuration registers that rows point to.
+
+    `last` is the index of the first FINISH (n without one); `rewrites_uops` says whether a STORE may write
+    bytes that a LOAD.UOP reads.
+    """
+
+    rows: NDArray[np.int64]
+    registers: NDArray[np.int64]
+    last: int
+    rewrites_uops: bool
+
+
+def _tables(
+    config: Config,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Format number by the low 10 bits (-1: none); (kind, unit) of each; its fields, ended by a column -1.
+
+    A field is (column, word, shift, width, signed). CONFIG's unit is -1: it has a field of that name.
+    """
+    chosen = np.full(1024, -1, np.int64)
+    count = len(formats(config))
+    kinds = np.zeros((count, 2), np.int64)
+    fields = np.full((count, 24, 5), -1, np.int64)
+    for number, (name, layout) in enumerate(formats(config).items()):
+        if layout.memory_type is None:
+            chosen[int(layout.opcode) :: 8] = number
+        else:
+            for flags in range(16):
+                chosen[layout.memory_type << 7 | flags << 3 | layout.opcode] = number
+        kinds[number] = FORMAT_KINDS[name], -1 if name == "CONFIG" else int(unit_of(name, {}))
+        used = [item for item in layout.fields if item.name not in ("opcode", "memory_type")]
+        for place, item in enumerate(used):
+            fields[number, place] = (
+                _COLUMNS[item.name],
+                item.low // 64,
+                item.low % 64,
+                item.width,
+                item.signed,
+            )
+    return chosen, kinds, fields
+
+
+@njit(cache=True)
+def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
+    """Fill `rows`; the index of the first unknown instruction, or -1. Stops behind the first FINISH."""
+    for i in range(len(words)):
+        number = chosen[words[i, 0] & np.uint64(1023)]
+        if number < 0:
+            return i
+        row = rows[i]
+        row[KIND] = kinds[number, 0]
+        row[UNIT] = kinds[number, 1]
+        place = 0
+        while fields[number, place, 0] >= 0:
+            width = fields[number, place, 3]
+            raw = words[i, fields[number, place, 1]] >> np.uint64(fields[number, place, 2])
+            if width < 64:
+                raw &= (np.uint64(1) << np.uint64(width)) - np.uint64(1)
+            value = np.int64(raw)
+            if fields[number, place, 4] == 1 and value >> (width - 1):
+                value -= np.int64(1) << width
+            row[fields[number, place, 0]] = value
+            place += 1
+        if row[KIND] == FINISH:
+            return -1
+    return -1
+
+
+@njit(cache=True)
+def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
+    """DRAM bytes that one row of a LOAD.PATCH reads, from the row's start; `patch` is its register."""
+    run, step = patch & 0xFF, patch >> 8 & 0xFF
+    if run == 0 or row[X_SIZE] == 0:
+        return np.int64(0)
+    end = (row[X_SIZE] - 1) * step + run - (patch >> 24 & 0xFF)
+    return max(np.int64(0), min(patch >> 32 & 0xFFFF, end))
+
+
+@njit(cache=True)
+def _follow(rows, count, sizes, register_counts, size, registers):  # type: ignore[no-untyped-def]
+    """Register log and bounds: (outcome, instruction, first byte, end, whether stores may write micro-ops)."""
+    current = np.zeros(3, np.int64)
+    used = 1
+    uop_low, uop_high = np.int64(1) << 60, np.int64(-1)
+    for i in range(count):
+        row = rows[i]
+        kind = row[KIND]
+        if kind == CONFIG:
+            unit = row[UNIT]
+            if unit > STORE or row[REGISTER] >= register_counts[unit]:
+                return _BAD_REGISTER, i, 0, 0, False
+            registers[used] = registers[current[unit]]
+            registers[used, row[REGISTER]] = row[VALUE]
+            current[unit] = used
+            used += 1
+        row[REGISTERS_AT] = current[row[UNIT]]
+        if kind > STORE_POST or row[Y_SIZE] == 0 or row[X_SIZE] == 0:
+            continue
+        begin = row[DRAM_BASE] * sizes[kind]
+        end = begin + ((row[Y_SIZE] - 1) * row[X_STRIDE] + row[X_SIZE]) * sizes[kind]
+        if kind == LOAD_PATCH:
+            length = patch_row_bytes(row, registers[row[REGISTERS_AT], 1])
+            end = begin + (row[Y_SIZE] - 1) * row[X_STRIDE] + length if length > 0 else begin
+        if begin < 0 or end > size:
+            return _OUTSIDE, i, begin, end, False
+        if kind == LOAD_UOP:
+            uop_low, uop_high = min(uop_low, begin), max(uop_high, end)
+        if kind == STORE_POST and row[OPERAND]:
+            delta = (registers[row[REGISTERS_AT], 5] << 32 >> 32) * sizes[kind]
+            if begin + delta < 0 or end + delta > size:
+                return _OUTSIDE, i, begin + delta, end + delta, False
+    rewrites = False
+    for i in range(count):
+        row = rows[i]
+        if row[KIND] == STORE_OUT or row[KIND] == STORE_POST:
+            begin = row[DRAM_BASE] * sizes[row[KIND]]
+            end = begin + (row[Y_SIZE] * row[X_STRIDE] + row[X_SIZE]) * sizes[row[KIND]]
+            rewrites = rewrites or (begin < uop_high and end > uop_low)
+    return _DONE, used, 0, 0, rewrites
+
+
+def kind_sizes(config: Config) -> NDArray[np.int64]:
+    """DRAM bytes of an element of each kind of LOAD and STORE, indexed by kind."""
+    sizes = np.ones(len(KIND_NAMES), np.int64)
+    for kind, name in (
+        (LOAD_UOP, "uop"),
+        (LOAD_WGT, "wgt"),
+        (LOAD_INP, "inp"),
+        (LOAD_ACC, "acc"),
+        (LOAD_ACC8, "acc8"),
+        (LOAD_PAR, "par"),
+        (LOAD_PATCH, "patch"),
+        (STORE_OUT, "out"),
+        (STORE_POST, "post"),
+    ):
+        sizes[kind] = config.element_bytes(name)
+    return sizes
+
+
+def decode(config: Config, instructions: NDArray[np.uint64], memory_size: int) -> Decoded:
+    """Decode (n, 2) uint64 `instructions` for a memory of `memory_size` bytes.
+
+    Raises ProgramError for an unknown encoding or register, a missing extension or a DRAM access outside the
+    memory, and EncodingError for bits that are no instruction; each names the instruction.
+    """
+    words = np.ascontiguousarray(instructions, np.uint64)
+    if words.ndim != 2 or words.shape[1] != 2:
+        raise ProgramError(f"instructions are an array of shape {words.shape}; expected (n, 2) 64-bit words")
+    rows = np.zeros((len(words), ROW_COLUMNS), np.int64)
+    bad = _decode(words, *_tables(config), rows)
+    if bad >= 0:
+        format_names(words[: bad + 1])
+    finish = np.flatnonzero(rows[:, KIND] == FINISH)
+    last = int(finish[0]) if finish.size else len(rows)
+    rows = rows[: last + 1]
+    present = np.bincount(rows[:, KIND], minlength=len(KIND_NAMES))
+    for extension, kinds in (
+        ("post", (STORE_POST, LOAD_PAR)),
+        ("patch", (LOAD_PATCH,)),
+        ("depthwise", (s.DEPTHWISE,)),
+    ):
+        for kind in kinds:
+            if present[kind] and not config.has(extension):
+                raise ProgramError(
+                    f"instruction {np.flatnonzero(rows[:, KIND] == kind)[0]} ({KIND_NAMES[kind]}) needs the extension "
+                    f"{extension!r}, which configuration {config.name!r} lacks"
+                )
+    counts = np.array([sum(item.unit == unit for item in REGISTERS) for unit in Unit], np.int64)
+    registers = np.zeros((int(present[CONFIG]) + 1, LOG_COLUMNS), np.int64)
+    outcome, where, begin, end, rewrites = _follow(
+        rows, len(rows), kind_sizes(config), counts, memory_size, registers
+    )
+    if outcome == _BAD_REGISTER:
+        raise ProgramError(
+            f"instruction {where} (CONFIG): unit {rows[where, UNIT]} has no register {rows[where, REGISTER]}"
+        )
+    if outcome == _OUTSIDE:
+        raise ProgramError(
+            f"instruction {where} ({KIND_NAMES[rows[where, KIND]]}) touches DRAM bytes {begin}..{end} of a memory of "
+            f"{memory_size}; check dram_base, x_stride and the sizes"
+        )
+    return Decoded(rows=rows, registers=registers, last=last, rewrites_uops=bool(rewrites))

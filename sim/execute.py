@@ -1,0 +1,168 @@
+"""What a program computes: instructions in program order, on scratchpads laid out for speed.
+
+Inputs are held widened to int16, weight tiles a second time as int16 pairs (`kernels.multiply_tile`); results are
+those of `isa.reference`, bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.errors import ProgramError
+from vdla.isa.layout import uop_fields
+
+from .compute import run_alu, run_depthwise, run_gemm
+from .decode import KIND_NAMES, Decoded
+from .kernels import LANES
+from .loads import OUTSIDE, load_acc, load_acc8, load_inp, load_par, load_patch, load_uop, load_wgt
+from .ports import load_size
+from .post import store_out, store_post
+from .state import (
+    ALU,
+    CONFIG,
+    DEPTHWISE,
+    FINISH,
+    GEMM,
+    KIND,
+    LOAD_ACC,
+    LOAD_ACC8,
+    LOAD_INP,
+    LOAD_PAR,
+    LOAD_PATCH,
+    LOAD_UOP,
+    LOAD_WGT,
+    REGISTERS_AT,
+    SRAM_BASE,
+    STORE_OUT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratchpads:
+    """Final contents: `uop` uint32 (uop_depth,); `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth,
+    block_out, block_in); `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out), biases
+    then scales as bits.
+    """
+
+    uop: NDArray[np.uint32]
+    inp: NDArray[np.int8]
+    wgt: NDArray[np.int8]
+    acc: NDArray[np.int32]
+    par: NDArray[np.uint32]
+
+
+@njit(cache=True)
+def _execute(rows, registers, memory, widths, uop, inp, wgt, packed, acc, par, trace):  # type: ignore[no-untyped-def]
+    """Run all rows; the index of an instruction that reaches outside a scratchpad, or -1."""
+    used = 0
+    scratch = np.empty(acc.shape[1:], np.int32)
+    for i in range(len(rows)):
+        row = rows[i]
+        kind = row[KIND]
+        here = registers[row[REGISTERS_AT]]
+        if kind == GEMM:
+            outcome = run_gemm(row, here, widths, uop, inp, packed, acc)
+        elif kind == DEPTHWISE:
+            outcome = run_depthwise(row, here, widths, uop, inp, wgt, acc)
+        elif kind == ALU:
+            outcome = run_alu(row, here, widths, uop, acc)
+        elif kind in (CONFIG, FINISH):
+            outcome = 0
+        elif kind == LOAD_INP:
+            outcome = load_inp(row, here, memory, inp)
+        elif kind == LOAD_WGT:
+            outcome = load_wgt(row, memory, wgt, packed)
+        elif kind == LOAD_PATCH:
+            outcome = load_patch(row, here, memory, inp)
+        elif kind == LOAD_UOP:
+            outcome = load_uop(row, memory, uop)
+            if outcome != OUTSIDE:
+                first = row[SRAM_BASE]
+                for k in range(load_size(row)):
+                    trace[used] = uop[first + k]
+                    used += 1
+        elif kind == LOAD_ACC:
+            outcome = load_acc(row, here, memory, acc)
+        elif kind == LOAD_ACC8:
+            outcome = load_acc8(row, here, memory, acc)
+        elif kind == LOAD_PAR:
+            outcome = load_par(row, memory, par)
+        elif kind == STORE_OUT:
+            outcome = store_out(row, memory, acc)
+        else:
+            outcome = store_post(row, here, memory, acc, par, scratch)
+        if outcome == OUTSIDE:
+            return i
+    return -1
+
+
+@njit(cache=True)
+def _trace_size(rows):  # type: ignore[no-untyped-def]
+    total = 0
+    for i in range(len(rows)):
+        if rows[i, KIND] == LOAD_UOP:
+            total += load_size(rows[i])
+    return total
+
+
+@njit(cache=True)
+def _trace_uops(rows, memory, buffer, trace):  # type: ignore[no-untyped-def]
+    """Fill `trace`; the index of a LOAD.UOP that reaches outside `buffer`, or -1."""
+    used = 0
+    for i in range(len(rows)):
+        if rows[i, KIND] == LOAD_UOP:
+            if load_uop(rows[i], memory, buffer) == OUTSIDE:
+                return i
+            for k in range(load_size(rows[i])):
+                trace[used] = buffer[rows[i, SRAM_BASE] + k]
+                used += 1
+    return -1
+
+
+def trace_uops(config: Config, decoded: Decoded, memory: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """The words every LOAD.UOP writes, one load after the other, if no STORE changes them in `memory`."""
+    trace = np.empty(_trace_size(decoded.rows), np.uint32)
+    buffer = np.zeros(config.uop_depth, np.uint32)
+    _refuse(decoded, _trace_uops(decoded.rows, np.ascontiguousarray(memory, np.uint8), buffer, trace))
+    return trace
+
+
+def _refuse(decoded: Decoded, index: int) -> None:
+    if index >= 0:
+        raise ProgramError(
+            f"instruction {index} ({KIND_NAMES[decoded.rows[index, KIND]]}) reaches outside a scratchpad, or sets "
+            "a field that must be 0; `vdla check` names the field"
+        )
+
+
+def execute(
+    config: Config, decoded: Decoded, memory: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint32]]:
+    """Final memory, final scratchpads and the words of all LOAD.UOPs. Raises ProgramError, naming the instruction."""
+    image = np.array(memory, np.uint8)
+    inp = np.zeros((config.inp_depth, config.batch, config.block_in), np.int16)
+    wgt = np.zeros((config.wgt_depth, config.block_out, config.block_in), np.int8)
+    packed = np.zeros(
+        (
+            config.wgt_depth,
+            -(-config.block_out // LANES),
+            config.block_in // 2,
+            min(LANES, config.block_out),
+            2,
+        ),
+        np.int16,
+    )
+    acc = np.zeros((config.acc_depth, config.batch, config.block_out), np.int32)
+    par = np.zeros((config.par_depth, 2, config.block_out), np.uint32)
+    uop = np.zeros(config.uop_depth, np.uint32)
+    trace = np.empty(_trace_size(decoded.rows), np.uint32)
+    widths = np.array([item.width for item in uop_fields(config)], np.int64)
+    _refuse(
+        decoded,
+        _execute(decoded.rows, decoded.registers, image, widths, uop, inp, wgt, packed, acc, par, trace),
+    )
+    return image, Scratchpads(uop=uop, inp=inp.astype(np.int8), wgt=wgt, acc=acc, par=par), trace

@@ -1,0 +1,107 @@
+"""The arithmetic of the array and of the store pipeline, for numba; `isa.arithmetic` defines the latter.
+
+`multiply_tile` is one operation of the array on 16 output lanes, as portable vector IR: products of int16 pairs added
+to int32, which LLVM maps to one instruction where the machine has it (pmaddwd, or VNNI's).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 16
+"""Output lanes that `multiply_tile` computes at once."""
+
+
+@intrinsic
+def multiply_tile(typing_context: Any, target: Any, weights: Any, inputs: Any, pairs: Any, add: Any) -> Any:
+    """target[16] (int32) = or += sum over pairs p of weights[p][16][2] x inputs[p][2] (int16), by address."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        target, weights, inputs, pairs, add = arguments
+        word = ir.IntType(32)
+        sums = ir.VectorType(word, LANES)
+        wide = ir.VectorType(word, 2 * LANES)
+        halves = ir.VectorType(ir.IntType(16), 2 * LANES)
+        chosen = ir.VectorType(word, LANES)
+        undefined = ir.Constant(sums, ir.Undefined)
+
+        def at(address: Any, kind: ir.Type, index: Any, size: int) -> Any:
+            offset = builder.mul(index, ir.Constant(index.type, size))
+            return builder.inttoptr(builder.add(address, offset), kind.as_pointer())
+
+        total = cgutils.alloca_once_value(builder, ir.Constant(sums, [0] * LANES))
+        with cgutils.for_range(builder, pairs) as loop:
+            weight = builder.load(at(weights, halves, loop.index, 4 * LANES), align=2)
+            pair = builder.load(at(inputs, word, loop.index, 4), align=2)
+            first = builder.insert_element(undefined, pair, ir.Constant(word, 0))
+            splat = builder.shuffle_vector(first, undefined, ir.Constant(chosen, [0] * LANES))
+            spread = builder.bitcast(splat, halves)
+            product = builder.mul(builder.sext(weight, wide), builder.sext(spread, wide))
+            nothing = ir.Constant(wide, ir.Undefined)
+            even = builder.shuffle_vector(product, nothing, ir.Constant(chosen, list(range(0, 32, 2))))
+            odd = builder.shuffle_vector(product, nothing, ir.Constant(chosen, list(range(1, 32, 2))))
+            builder.store(builder.add(builder.load(total), builder.add(even, odd)), total)
+        place = builder.inttoptr(target, sums.as_pointer())
+        with builder.if_then(cgutils.is_not_null(builder, add)):
+            builder.store(builder.add(builder.load(total), builder.load(place, align=4)), total)
+        builder.store(builder.load(total), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
+    """float32 a * b + c with one rounding."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return builder.fma(*arguments)
+
+    return types.float32(types.float32, types.float32, types.float32), generate
+
+
+@njit(cache=True)
+def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
+    """int64 of float32 `value` rounded half to even, plus `zero_point`, clamped; 0 for what is no number."""
+    shifted = np.float64(np.rint(value)) + zero_point
+    if shifted != shifted:
+        return np.int64(0)
+    return np.int64(min(max(shifted, np.float64(low)), np.float64(high)))
+
+
+@njit(cache=True)
+def requantize(total, scale, zero_point, low, high):  # type: ignore[no-untyped-def]
+    """`isa.arithmetic.requantize` of one int32."""
+    return saturate(np.float32(total) * scale, zero_point, low, high)
+
+
+@njit(cache=True)
+def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: ignore[no-untyped-def]
+    """`isa.arithmetic.combine_add` of two int8 values."""
+    shift = 128 if unsigned else 0
+    # An intrinsic takes its typing context from numba, which pyright cannot know.
+    inner = fused_multiply_add(np.float32(b + shift), ratio_b, offset)  # pyright: ignore[reportCallIssue]
+    total = fused_multiply_add(np.float32(a + shift), ratio_a, inner)  # pyright: ignore[reportCallIssue]
+    return saturate(total, -shift, low, high)
+
+
+@njit(cache=True)
+def combine_multiply(a, b, zero_a, zero_b, ratio, zero_point, unsigned, low, high):  # type: ignore[no-untyped-def]
+    """`isa.arithmetic.combine_multiply` of two int8 values."""
+    shift = 128 if unsigned else 0
+    product = np.int32((a - zero_a) * (b - zero_b))
+    return saturate(np.float32(product) * ratio + np.float32(zero_point + shift), -shift, low, high)
+
+
+@njit(cache=True)
+def shift_right(value, amount):  # type: ignore[no-untyped-def]
+    """SHR of isa/README.md on int32 values held as int64; the caller keeps the low 32 bits."""
+    if amount >= 0:
+        return value >> min(amount, 31)
+    return value << min(-amount, 32)

@@ -1,0 +1,178 @@
+"""Loads: from DRAM bytes into a scratchpad. Each returns DONE, or OUTSIDE if it would leave the scratchpad.
+
+`row` is the decoded instruction, `here` the configuration registers it sees, `memory` uint8.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .kernels import LANES
+from .ports import load_size
+from .state import (
+    DRAM_BASE,
+    SRAM_BASE,
+    X_PAD_0,
+    X_PAD_1,
+    X_SIZE,
+    X_STRIDE,
+    Y_PAD_0,
+    Y_PAD_1,
+    Y_SIZE,
+)
+
+DONE, OUTSIDE = 0, -1
+
+
+@njit(cache=True)
+def _fits(row, depth):  # type: ignore[no-untyped-def]
+    return row[SRAM_BASE] + load_size(row) <= depth
+
+
+@njit(cache=True)
+def _runs(row):  # type: ignore[no-untyped-def]
+    """(m, 3) of a rectangular load: first scratchpad element, elements, first DRAM element (-1 for pads)."""
+    columns = row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
+    runs = np.empty((3 * row[Y_SIZE] + 2, 3), np.int64)
+    at, used = row[SRAM_BASE], 0
+    if row[X_SIZE] == 0:
+        return runs[:0]
+    runs[used] = (at, row[Y_PAD_0] * columns, -1)
+    at, used = at + row[Y_PAD_0] * columns, used + 1
+    for y in range(row[Y_SIZE]):
+        runs[used] = (at, row[X_PAD_0], -1)
+        runs[used + 1] = (at + row[X_PAD_0], row[X_SIZE], row[DRAM_BASE] + y * row[X_STRIDE])
+        runs[used + 2] = (at + row[X_PAD_0] + row[X_SIZE], row[X_PAD_1], -1)
+        at, used = at + columns, used + 3
+    runs[used] = (at, row[Y_PAD_1] * columns, -1)
+    return runs[: used + 1]
+
+
+@njit(cache=True)
+def _pad_int8(here):  # type: ignore[no-untyped-def]
+    return here[0] << 56 >> 56
+
+
+@njit(cache=True)
+def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
+    """LOAD.INP into `inp` int16 (depth, batch, block_in)."""
+    if not _fits(row, len(inp)):
+        return OUTSIDE
+    flat, size = inp.reshape(-1), inp.shape[1] * inp.shape[2]
+    source = memory.view(np.int8)
+    for to, count, start in _runs(row):
+        if start < 0:
+            flat[to * size : (to + count) * size] = _pad_int8(here)
+        else:
+            for k in range(count * size):
+                flat[to * size + k] = source[start * size + k]
+    return DONE
+
+
+@njit(cache=True)
+def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
+    """LOAD.PATCH into `inp`, byte by byte in the order of isa/README.md."""
+    patch, pad = here[1], _pad_int8(here)
+    run, step, pitch, left = patch & 0xFF, patch >> 8 & 0xFF, patch >> 16 & 0xFF, patch >> 24 & 0xFF
+    row_bytes, batch_row = patch >> 32 & 0xFFFF, patch >> 48 & 3
+    rows, block = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1], inp.shape[2]
+    if row[X_PAD_0] or row[X_PAD_1] or batch_row >= inp.shape[1]:
+        return OUTSIDE
+    if rows == 0 or run == 0 or row[X_SIZE] == 0:
+        return DONE
+    if row[SRAM_BASE] + (row[X_SIZE] - 1) * pitch + (rows * run - 1) // block >= len(inp):
+        return OUTSIDE
+    source = memory.view(np.int8)
+    for y in range(rows):
+        data = y >= row[Y_PAD_0] and y < row[Y_PAD_0] + row[Y_SIZE]
+        start = row[DRAM_BASE] + (y - row[Y_PAD_0]) * row[X_STRIDE]
+        for w in range(row[X_SIZE]):
+            first = row[SRAM_BASE] + w * pitch
+            for i in range(run):
+                c, k = w * step + i - left, y * run + i
+                value = np.int16(pad)
+                if data and c >= 0 and c < row_bytes:
+                    value = np.int16(source[start + c])
+                inp[first + k // block, batch_row, k % block] = value
+    return DONE
+
+
+@njit(cache=True)
+def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
+    """LOAD.WGT into `wgt` int8 (depth, block_out, block_in) and `packed` (depth, blocks, pairs, lanes, 2)."""
+    if not _fits(row, len(wgt)):
+        return OUTSIDE
+    source = memory.view(np.int8)
+    flat, size = wgt.reshape(-1), wgt.shape[1] * wgt.shape[2]
+    for to, count, start in _runs(row):
+        if start < 0:
+            flat[to * size : (to + count) * size] = 0
+            packed[to : to + count] = 0
+            continue
+        flat[to * size : (to + count) * size] = source[start * size : (start + count) * size]
+        for tile in range(to, to + count):
+            for block in range(packed.shape[1]):
+                for lane in range(packed.shape[3]):
+                    for pair in range(packed.shape[2]):
+                        packed[tile, block, pair, lane, 0] = wgt[tile, block * LANES + lane, 2 * pair]
+                        packed[tile, block, pair, lane, 1] = wgt[tile, block * LANES + lane, 2 * pair + 1]
+    return DONE
+
+
+@njit(cache=True)
+def load_uop(row, memory, uop):  # type: ignore[no-untyped-def]
+    """LOAD.UOP into `uop` uint32."""
+    if not _fits(row, len(uop)):
+        return OUTSIDE
+    for to, count, start in _runs(row):
+        if start < 0:
+            uop[to : to + count] = 0
+        else:
+            uop[to : to + count] = memory[4 * start : 4 * (start + count)].view(np.uint32)
+    return DONE
+
+
+@njit(cache=True)
+def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
+    """LOAD.ACC into `acc` int32 (depth, batch, block_out)."""
+    if not _fits(row, len(acc)):
+        return OUTSIDE
+    flat, lanes = acc.reshape(-1), acc.shape[1] * acc.shape[2]
+    for to, count, start in _runs(row):
+        if start < 0:
+            flat[to * lanes : (to + count) * lanes] = np.int32(here[1])
+        else:
+            words = memory[4 * start * lanes : 4 * (start + count) * lanes].view(np.int32)
+            flat[to * lanes : (to + count) * lanes] = words
+    return DONE
+
+
+@njit(cache=True)
+def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
+    """LOAD.ACC8 into `acc`: int8 sign-extended."""
+    if not _fits(row, len(acc)):
+        return OUTSIDE
+    flat, lanes = acc.reshape(-1), acc.shape[1] * acc.shape[2]
+    source = memory.view(np.int8)
+    for to, count, start in _runs(row):
+        if start < 0:
+            flat[to * lanes : (to + count) * lanes] = np.int32(here[1])
+        else:
+            flat[to * lanes : (to + count) * lanes] = source[start * lanes : (start + count) * lanes]
+    return DONE
+
+
+@njit(cache=True)
+def load_par(row, memory, par):  # type: ignore[no-untyped-def]
+    """LOAD.PAR into `par` uint32 (depth, 2, block_out)."""
+    if not _fits(row, len(par)):
+        return OUTSIDE
+    flat, size = par.reshape(-1), 2 * par.shape[2]
+    for to, count, start in _runs(row):
+        if start < 0:
+            flat[to * size : (to + count) * size] = 0
+        else:
+            words = memory[4 * start * size : 4 * (start + count) * size].view(np.uint32)
+            flat[to * size : (to + count) * size] = words
+    return DONE

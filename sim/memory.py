@@ -1,0 +1,237 @@
+"""The AXI4 memory of hw/README.md sections 1 to 3: address arbiter, data slot, bursts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .state import (
+    C_ACCEPTED,
+    C_ADDRESS,
+    C_BEATS,
+    C_BURST,
+    C_BYTES,
+    C_EARLIEST,
+    C_FIFO,
+    C_FREE_AT,
+    C_ISSUED,
+    C_KIND,
+    C_LEFT,
+    C_LENGTH,
+    C_NEXT,
+    C_PITCH,
+    C_RESERVED,
+    C_RUNS,
+    C_SERVED,
+    C_SHOWN,
+    M_ACCEPTED,
+    M_BURSTS,
+    M_LAST_ACCEPT,
+    M_LAST_WAS_WRITE,
+    M_LAST_WRITE_ACCEPT,
+    M_SERVED,
+    M_SLOT_FREE,
+    M_WRITE_ACCEPTED,
+    M_WRITE_SERVED,
+    M_WRITE_SHOWN,
+    NEVER,
+    P_BUS,
+    P_JITTER,
+    P_READ_LATENCY,
+    P_READS,
+    P_SEED,
+    P_STALL,
+    P_WRITE_LATENCY,
+    P_WRITES,
+    Q_BEATS,
+    Q_CLIENT,
+    Q_LAST,
+    Q_READY,
+    QUEUE_MASK,
+    R_ADDRESS,
+    R_BYTES,
+    R_FREE,
+    R_RESERVED,
+    R_START,
+    RING_MASK,
+    W_BEATS,
+    W_LAST,
+    W_READY,
+    W_SHOWN,
+)
+
+BOUNDARY = 4096
+_NOISE_READ, _NOISE_STALL = 0, 1
+
+
+@njit(cache=True)
+def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
+    """`isa.timing.memory_noise` in 64-bit arithmetic."""
+    if limit == 0:
+        return np.int64(0)
+    z = np.uint64(seed) * np.uint64(0x9E3779B97F4A7C15)
+    z += np.uint64(2 * index + stream + 1) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.int64(((z ^ (z >> np.uint64(31))) >> np.uint64(33)) % np.uint64(limit + 1))
+
+
+@njit(cache=True)
+def burst_bytes(address, left, longest, bus):  # type: ignore[no-untyped-def]
+    """Data bytes of the burst at `address` of a run with `left` bytes; `longest` bytes fit when aligned."""
+    return min(left, longest - address % bus, BOUNDARY - address % BOUNDARY)
+
+
+@njit(cache=True)
+def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
+    """Bus words that `length` bytes from `address` touch."""
+    return (address + length - 1) // bus - address // bus + 1
+
+
+@njit(cache=True)
+def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
+    """Client `c` will read `runs` runs of `length` bytes (both above zero); first request at `earliest`."""
+    C[c, C_KIND] = kind
+    C[c, C_ADDRESS] = address
+    C[c, C_LEFT] = length
+    C[c, C_RUNS] = runs - 1
+    C[c, C_NEXT] = address + pitch
+    C[c, C_LENGTH] = length
+    C[c, C_PITCH] = pitch
+    C[c, C_EARLIEST] = earliest
+
+
+@njit(cache=True)
+def requests_left(C, c):  # type: ignore[no-untyped-def]
+    """Whether the client's transfer still has a request to show or to be accepted."""
+    return C[c, C_LEFT] > 0 or C[c, C_SHOWN] != NEVER
+
+
+@njit(cache=True)
+def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
+    """Show the client's next request if the cycle in which its FIFO has room is known; whether it did."""
+    if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
+        return False
+    bus = P[P_BUS]
+    address = C[c, C_ADDRESS]
+    length = burst_bytes(address, C[c, C_LEFT], C[c, C_BURST], bus)
+    beats = beats_of(address, length, bus)
+    shown = max(C[c, C_EARLIEST], C[c, C_ACCEPTED] + 1)
+    reserved = C[c, C_RESERVED] + beats * bus
+    if reserved > C[c, C_FIFO]:
+        while R[c, C[c, C_FREE_AT] & RING_MASK, R_RESERVED] < reserved - C[c, C_FIFO]:
+            C[c, C_FREE_AT] += 1
+        free = R[c, C[c, C_FREE_AT] & RING_MASK, R_FREE]
+        if free == NEVER:
+            return False
+        shown = max(shown, free)
+    burst = R[c, C[c, C_ISSUED] & RING_MASK]
+    burst[R_ADDRESS] = address
+    burst[R_BYTES] = length
+    burst[R_RESERVED] = reserved
+    burst[R_START] = NEVER
+    burst[R_FREE] = NEVER
+    C[c, C_ISSUED] += 1
+    C[c, C_RESERVED] = reserved
+    C[c, C_SHOWN] = shown
+    C[c, C_BYTES] = length
+    C[c, C_BEATS] = beats
+    C[c, C_LEFT] -= length
+    C[c, C_ADDRESS] = address + length
+    if C[c, C_LEFT] == 0 and C[c, C_RUNS] > 0:
+        C[c, C_RUNS] -= 1
+        C[c, C_ADDRESS] = C[c, C_NEXT]
+        C[c, C_LEFT] = C[c, C_LENGTH]
+        C[c, C_NEXT] += C[c, C_PITCH]
+    return True
+
+
+@njit(cache=True)
+def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
+    """Cycle in which the next read address is accepted, as far as shown requests tell; NEVER without one."""
+    shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
+    if shown == NEVER:
+        return NEVER
+    cycle = max(shown, M[M_LAST_ACCEPT] + 1)
+    oldest = M[M_ACCEPTED] - P[P_READS]
+    if oldest >= 0:
+        if oldest >= M[M_SERVED]:
+            return NEVER
+        cycle = max(cycle, Q[oldest & QUEUE_MASK, Q_LAST] + 1)
+    return cycle
+
+
+@njit(cache=True)
+def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
+    """Accept the request of the first client, in order of priority, that shows one; the client."""
+    c = 0
+    while C[c, C_SHOWN] > cycle:
+        c += 1
+    read = Q[M[M_ACCEPTED] & QUEUE_MASK]
+    read[Q_CLIENT] = c
+    read[Q_READY] = cycle + P[P_READ_LATENCY] + noise(P[P_SEED], M[M_ACCEPTED], _NOISE_READ, P[P_JITTER])
+    read[Q_BEATS] = C[c, C_BEATS]
+    read[Q_LAST] = NEVER
+    M[M_ACCEPTED] += 1
+    M[M_LAST_ACCEPT] = cycle
+    C[c, C_SHOWN] = NEVER
+    C[c, C_ACCEPTED] = cycle
+    moved[C[c, C_KIND]] += C[c, C_BYTES]
+    beats[C[c, C_KIND]] += C[c, C_BEATS]
+    return c
+
+
+@njit(cache=True)
+def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
+    """Accept shown write addresses as far as earlier responses are known; whether any was accepted."""
+    progress = False
+    while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
+        number = M[M_WRITE_ACCEPTED]
+        cycle = max(W[number & RING_MASK, W_SHOWN], M[M_LAST_WRITE_ACCEPT] + 1)
+        oldest = number - P[P_WRITES]
+        if oldest >= 0:
+            if oldest >= M[M_WRITE_SERVED]:
+                break
+            cycle = max(cycle, W[oldest & RING_MASK, W_LAST] + P[P_WRITE_LATENCY] + 1)
+        W[number & RING_MASK, W_READY] = cycle + 1
+        M[M_LAST_WRITE_ACCEPT] = cycle
+        M[M_WRITE_ACCEPTED] += 1
+        progress = True
+    return progress
+
+
+@njit(cache=True)
+def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
+    """Cycle in which the memory picks the next burst, as far as accepted bursts tell; NEVER without one."""
+    ready = NEVER
+    if M[M_SERVED] < M[M_ACCEPTED]:
+        ready = Q[M[M_SERVED] & QUEUE_MASK, Q_READY]
+    if M[M_WRITE_SERVED] < M[M_WRITE_ACCEPTED]:
+        ready = min(ready, W[M[M_WRITE_SERVED] & RING_MASK, W_READY])
+    if ready == NEVER:
+        return NEVER
+    return max(ready, M[M_SLOT_FREE])
+
+
+@njit(cache=True)
+def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
+    """Pick the burst that the data slot serves from `cycle` on and fix the cycles of its beats."""
+    read = Q[M[M_SERVED] & QUEUE_MASK]
+    write = W[M[M_WRITE_SERVED] & RING_MASK]
+    read_ready = M[M_SERVED] < M[M_ACCEPTED] and read[Q_READY] <= cycle
+    write_ready = M[M_WRITE_SERVED] < M[M_WRITE_ACCEPTED] and write[W_READY] <= cycle
+    first = cycle + noise(P[P_SEED], M[M_BURSTS], _NOISE_STALL, P[P_STALL])
+    M[M_BURSTS] += 1
+    if write_ready and not (read_ready and M[M_LAST_WAS_WRITE] == 1):
+        write[W_LAST] = first + write[W_BEATS] - 1
+        M[M_SLOT_FREE] = write[W_LAST] + 1
+        M[M_WRITE_SERVED] += 1
+        M[M_LAST_WAS_WRITE] = 1
+    else:
+        read[Q_LAST] = first + read[Q_BEATS] - 1
+        M[M_SLOT_FREE] = read[Q_LAST] + 1
+        M[M_SERVED] += 1
+        M[M_LAST_WAS_WRITE] = 0
+        c = read[Q_CLIENT]
+        R[c, C[c, C_SERVED] & RING_MASK, R_START] = first
+        C[c, C_SERVED] += 1

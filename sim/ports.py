@@ -1,0 +1,190 @@
+"""The accumulator's read ports (hw/README.md section 7): which bank each GEMM, DEPTHWISE or ALU operation reads.
+
+Micro-op memory changes only by LOAD.UOP, in program order, so the banks are a property of the program. Nearly
+all instructions keep to one bank; those that do not keep a copy of their micro-ops to look operations up in.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .state import (
+    ALU,
+    COMPUTE,
+    DEPTHWISE,
+    DST_IN,
+    DST_OUT,
+    GEMM,
+    ITER_IN,
+    ITER_OUT,
+    KIND,
+    LOAD_UOP,
+    OVERWRITE,
+    P_ACC_DEPTH,
+    P_ALU_STAGE,
+    P_BANK_DEPTH,
+    P_GEMM_STAGE,
+    P_UOP_DEPTH,
+    P_UOP_DST,
+    P_UOP_SRC,
+    REGISTERS_AT,
+    RESET,
+    SRAM_BASE,
+    SRC_IN,
+    SRC_OUT,
+    U_BEGUN,
+    UOP_BGN,
+    UOP_END,
+    USE_IMM,
+    V_PORT,
+    X_BEGIN,
+    X_ISSUES,
+    X_PAD_0,
+    X_PAD_1,
+    X_SIZE,
+    Y_PAD_0,
+    Y_PAD_1,
+    Y_SIZE,
+)
+
+# B[instruction]: the one bank its destinations lie in, that of its ALU sources, or MIXED; its copy of micro-ops.
+B_BANK, B_SOURCE, B_UOPS = range(3)
+B_SIZE = 3
+MIXED = -1
+
+_SLOTS = 256
+_S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S_UOPS = range(8)
+
+
+@njit(cache=True)
+def load_size(row):  # type: ignore[no-untyped-def]
+    """Scratchpad elements that a rectangular load writes."""
+    if row[X_SIZE] == 0:
+        return np.int64(0)
+    return (row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1]) * (row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1])
+
+
+@njit(cache=True)
+def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
+    high += (row[ITER_OUT] - 1) * row[out] + (row[ITER_IN] - 1) * row[inner]
+    if high < P[P_ACC_DEPTH] and low // P[P_BANK_DEPTH] == high // P[P_BANK_DEPTH]:
+        return low // P[P_BANK_DEPTH]
+    return np.int64(MIXED)
+
+
+@njit(cache=True)
+def find_banks(P, rows, registers, trace, B):  # type: ignore[no-untyped-def]
+    """Fill B; the copies of micro-ops that mixed instructions point into.
+
+    `trace` (uint32) holds, one LOAD.UOP after the other, the words each writes.
+    """
+    uops = np.zeros(P[P_UOP_DEPTH], np.uint32)
+    slots = np.full((_SLOTS, 8), -1, np.int64)
+    kept = np.empty(1024, np.uint32)
+    used, cursor, version = 0, 0, 0
+    dst_mask, src_mask = (1 << P[P_UOP_DST]) - 1, (1 << P[P_UOP_SRC]) - 1
+    for i in range(len(rows)):
+        row = rows[i]
+        kind = row[KIND]
+        if kind == LOAD_UOP:
+            count = load_size(row)
+            for k in range(count):
+                uops[(row[SRAM_BASE] + k) & (P[P_UOP_DEPTH] - 1)] = trace[cursor + k]
+            cursor += count
+            version += 1
+        if kind != GEMM and kind != DEPTHWISE and kind != ALU:
+            continue
+        first, last = row[UOP_BGN], row[UOP_END]
+        if last <= first or row[ITER_OUT] == 0 or row[ITER_IN] == 0:
+            continue
+        if kind != ALU and (row[RESET] or row[OVERWRITE]):
+            continue
+        slot = slots[(first * 31 + last) & (_SLOTS - 1)]
+        if slot[_S_BGN] != first or slot[_S_END] != last or slot[_S_VERSION] != version:
+            slot[_S_BGN], slot[_S_END], slot[_S_VERSION], slot[_S_UOPS] = first, last, version, -1
+            slot[_S_DST_LOW] = slot[_S_SRC_LOW] = 1 << 40
+            slot[_S_DST_HIGH] = slot[_S_SRC_HIGH] = -1
+            for k in range(first, last):
+                word = np.int64(uops[k & (P[P_UOP_DEPTH] - 1)])
+                dst, src = word & dst_mask, word >> P[P_UOP_DST] & src_mask
+                slot[_S_DST_LOW] = min(slot[_S_DST_LOW], dst)
+                slot[_S_DST_HIGH] = max(slot[_S_DST_HIGH], dst)
+                slot[_S_SRC_LOW] = min(slot[_S_SRC_LOW], src)
+                slot[_S_SRC_HIGH] = max(slot[_S_SRC_HIGH], src)
+        base = registers[row[REGISTERS_AT], 0] & 0xFFFF
+        B[i, B_BANK] = _one_bank(P, base + slot[_S_DST_LOW], base + slot[_S_DST_HIGH], row, DST_OUT, DST_IN)
+        B[i, B_SOURCE] = B[i, B_BANK]
+        if kind == ALU and row[USE_IMM] == 0:
+            B[i, B_SOURCE] = _one_bank(
+                P, base + slot[_S_SRC_LOW], base + slot[_S_SRC_HIGH], row, SRC_OUT, SRC_IN
+            )
+        if B[i, B_BANK] == MIXED or B[i, B_SOURCE] == MIXED:
+            if slot[_S_UOPS] < 0:
+                if used + last - first > len(kept):
+                    grown = np.empty(2 * (used + last - first), np.uint32)
+                    grown[:used] = kept[:used]
+                    kept = grown
+                slot[_S_UOPS] = used
+                for k in range(first, last):
+                    kept[used] = uops[k & (P[P_UOP_DEPTH] - 1)]
+                    used += 1
+            B[i, B_UOPS] = slot[_S_UOPS]
+    return kept
+
+
+@njit(cache=True)
+def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-untyped-def]
+    """Bank that operation `number` of instruction `i` reads for its destination, or for its source."""
+    uniform = B[i, B_SOURCE] if source else B[i, B_BANK]
+    if uniform != MIXED:
+        return uniform
+    count = row[UOP_END] - row[UOP_BGN]
+    word = np.int64(kept[B[i, B_UOPS] + number % count])
+    x = number // count % row[ITER_IN]
+    y = number // count // row[ITER_IN]
+    index = registers[row[REGISTERS_AT], 0] & 0xFFFF
+    if source:
+        index += (word >> P[P_UOP_DST] & ((1 << P[P_UOP_SRC]) - 1)) + y * row[SRC_OUT] + x * row[SRC_IN]
+    else:
+        index += (word & ((1 << P[P_UOP_DST]) - 1)) + y * row[DST_OUT] + x * row[DST_IN]
+    return (index & (P[P_ACC_DEPTH] - 1)) // P[P_BANK_DEPTH]
+
+
+@njit(cache=True)
+def port_free(P, U, V, X, rows, registers, order, B, kept, bank, cycle, horizon):  # type: ignore[no-untyped-def]
+    """First cycle from `cycle` on in which compute does not read `bank`: (that cycle, last cycle known to stay free).
+
+    Looks at the instructions begun so far, and no further than `horizon`.
+    """
+    while cycle <= horizon:
+        if V[V_PORT] == U[COMPUTE, U_BEGUN]:
+            return cycle, horizon
+        i = order[COMPUTE, V[V_PORT]]
+        row = rows[i]
+        kind = row[KIND]
+        matrix = kind in (GEMM, DEPTHWISE)
+        if (not matrix and kind != ALU) or (matrix and (row[RESET] or row[OVERWRITE])):
+            V[V_PORT] += 1
+            continue
+        first = X[i, X_BEGIN] + 1 + (P[P_GEMM_STAGE] if matrix else P[P_ALU_STAGE])
+        number = cycle - first
+        if number >= X[i, X_ISSUES]:
+            V[V_PORT] += 1
+            continue
+        if number < 0:
+            return cycle, min(horizon, first - 1)
+        if B[i, B_BANK] != MIXED and B[i, B_BANK] == B[i, B_SOURCE]:
+            last = first + X[i, X_ISSUES] - 1
+            if B[i, B_BANK] != bank:
+                return cycle, min(horizon, last)
+            cycle = last + 1
+            continue
+        source = False
+        if kind == ALU and row[USE_IMM] == 0:
+            source = number % 2 == 0
+            number //= 2
+        if _bank_of(P, row, registers, B, kept, i, number, source) != bank:
+            return cycle, cycle
+        cycle += 1
+    return cycle, horizon

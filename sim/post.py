@@ -1,0 +1,128 @@
+"""STORE.OUT and STORE.POST: accumulators to DRAM bytes. Each returns DONE, or OUTSIDE."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .kernels import combine_add, combine_multiply, requantize
+from .loads import DONE, OUTSIDE
+from .state import (
+    COMBINE,
+    DRAM_BASE,
+    MULTIPLY,
+    OPERAND,
+    PAR_INDEX,
+    SRAM_BASE,
+    SWAP,
+    UNSIGNED,
+    X_PAD_0,
+    X_PAD_1,
+    X_SIZE,
+    X_STRIDE,
+    Y_PAD_0,
+    Y_PAD_1,
+    Y_SIZE,
+)
+
+
+@njit(cache=True)
+def store_out(row, memory, acc):  # type: ignore[no-untyped-def]
+    """STORE.OUT: the low 8 bits of each lane of `acc` int32 (depth, batch, block_out)."""
+    if row[Y_PAD_0] or row[Y_PAD_1] or row[X_PAD_0] or row[X_PAD_1]:
+        return OUTSIDE
+    if row[SRAM_BASE] + row[Y_SIZE] * row[X_SIZE] > len(acc):
+        return OUTSIDE
+    flat, lanes = acc.reshape(-1), acc.shape[1] * acc.shape[2]
+    for y in range(row[Y_SIZE]):
+        to = (row[DRAM_BASE] + y * row[X_STRIDE]) * lanes
+        start = (row[SRAM_BASE] + y * row[X_SIZE]) * lanes
+        for k in range(row[X_SIZE] * lanes):
+            memory[to + k] = flat[start + k] & 0xFF
+    return DONE
+
+
+@njit(cache=True)
+def _float(bits):  # type: ignore[no-untyped-def]
+    return np.uint32(bits & 0xFFFFFFFF).view(np.float32)
+
+
+@njit(cache=True)
+def _signed(word, low, width):  # type: ignore[no-untyped-def]
+    return word << (64 - low - width) >> (64 - width)
+
+
+@njit(cache=True)
+def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped-def]
+    """STORE.POST; `par` uint32 (depth, 2, block_out), `reduced` an int32 scratch vector (batch, block_out)."""
+    if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
+        return DONE
+    y_stride, x_stride = here[0] & 0xFFFF, here[0] >> 16 & 0xFFFF
+    rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
+    row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
+    top = row[SRAM_BASE] + (row[Y_SIZE] - 1) * y_stride + (row[X_SIZE] - 1) * x_stride
+    if top + (rows - 1) * row_stride + (columns - 1) * column_stride >= len(acc) or row[PAR_INDEX] >= len(
+        par
+    ):
+        return OUTSIDE
+    bias, scale = par[row[PAR_INDEX], 0].view(np.int32), par[row[PAR_INDEX], 1].view(np.float32)
+    zero_point, low, high = _signed(here[2], 0, 16), _signed(here[2], 16, 8), _signed(here[2], 24, 8)
+    size = reduced.size
+    result = memory.view(np.int8)
+    for y in range(row[Y_SIZE]):
+        for x in range(row[X_SIZE]):
+            corner = row[SRAM_BASE] + y * y_stride + x * x_stride
+            to = (row[DRAM_BASE] + y * row[X_STRIDE] + x) * size
+            out = result[to : to + size]
+            _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced)
+            for b in range(reduced.shape[0]):
+                for j in range(reduced.shape[1]):
+                    total = np.int32(np.int64(reduced[b, j]) + np.int64(bias[j]))
+                    value = requantize(total, scale[j], zero_point, low, high)
+                    reduced[b, j] = value
+            if row[COMBINE]:
+                start = to + _signed(here[5], 0, 32) * size if row[OPERAND] else to
+                _combine(row, here, zero_point, reduced.reshape(-1), result[start : start + size], out)
+            else:
+                flat = reduced.reshape(-1)
+                for k in range(size):
+                    out[k] = flat[k]
+    return DONE
+
+
+@njit(cache=True)
+def _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced):  # type: ignore[no-untyped-def]
+    reduced[:] = acc[corner]
+    for r in range(rows):
+        for c in range(columns):
+            if r == 0 and c == 0:
+                continue
+            vector = acc[corner + r * row_stride + c * column_stride]
+            for b in range(reduced.shape[0]):
+                for j in range(reduced.shape[1]):
+                    if sums:
+                        reduced[b, j] += vector[b, j]
+                    else:
+                        reduced[b, j] = max(reduced[b, j], vector[b, j])
+
+
+@njit(cache=True)
+def _combine(row, here, zero_point, values, operands, out):  # type: ignore[no-untyped-def]
+    """Stage B of the store pipeline on one vector; `operands` may be `out` itself."""
+    ratio_self, ratio_operand = _float(here[3]), _float(here[3] >> 32)
+    offset, low, high = _float(here[4]), _signed(here[4], 32, 8), _signed(here[4], 40, 8)
+    last_zero = _signed(here[4], 48, 16)
+    operand_zero = _signed(here[2], 32, 16)
+    unsigned = row[UNSIGNED] == 1
+    for k in range(len(values)):
+        a, b = np.int64(values[k]), np.int64(operands[k])
+        zero_a, zero_b, ratio_a, ratio_b = zero_point, operand_zero, ratio_self, ratio_operand
+        if row[SWAP]:
+            a, b = b, a
+            zero_a, zero_b, ratio_a, ratio_b = operand_zero, zero_point, ratio_operand, ratio_self
+        if row[OPERAND] == 0:
+            out[k] = requantize(np.int32(values[k] - zero_point), ratio_self, last_zero, low, high)
+        elif row[MULTIPLY]:
+            out[k] = combine_multiply(a, b, zero_a, zero_b, ratio_self, last_zero, unsigned, low, high)
+        else:
+            out[k] = combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high)

@@ -1,0 +1,216 @@
+"""Names of the places in the arrays that hold the simulator's state (numba reads them as constants).
+
+Times are int64 cycles. `NEVER` stands for a time that is not known yet.
+"""
+
+from __future__ import annotations
+
+NEVER = 1 << 60
+BLOCKED = -1
+
+# --- rows: one int64 row an instruction, written by decode.py; formats share columns ---------------------
+
+KIND, UNIT, POP_PREV, POP_NEXT, PUSH_PREV, PUSH_NEXT = range(6)
+REGISTERS_AT = 6  # row of the register log that the instruction sees
+SRAM_BASE, DRAM_BASE, Y_SIZE, X_SIZE, X_STRIDE, Y_PAD_0, Y_PAD_1, X_PAD_0, X_PAD_1 = range(7, 16)
+PAR_INDEX, COMBINE, OPERAND, MULTIPLY, SWAP, UNSIGNED = range(12, 18)
+UOP_BGN, UOP_END, ITER_OUT, ITER_IN, RESET, OVERWRITE = range(7, 13)
+DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = range(13, 19)
+ALU_OPCODE, USE_IMM, IMM = 17, 18, 19
+REGISTER, VALUE = 7, 8
+ROW_COLUMNS = 20
+
+# Kinds of instruction.
+(
+    LOAD_UOP,
+    LOAD_WGT,
+    LOAD_INP,
+    LOAD_ACC,
+    LOAD_ACC8,
+    LOAD_PAR,
+    LOAD_PATCH,
+    STORE_OUT,
+    STORE_POST,
+    GEMM,
+    FINISH,
+    ALU,
+    CONFIG,
+    DEPTHWISE,
+) = range(14)
+
+LOAD, COMPUTE, STORE = range(3)  # units, in the order of isa.layout.Unit
+
+# --- P: parameters of the configuration ------------------------------------------------------------------
+
+(
+    P_BUS,
+    P_READ_LATENCY,
+    P_WRITE_LATENCY,
+    P_READS,
+    P_WRITES,
+    P_JITTER,
+    P_STALL,
+    P_SEED,
+    P_COMMANDS,
+    P_TOKENS,
+    P_FETCH_DEPTH,
+    P_GEMM_LATENCY,
+    P_GEMM_STAGE,
+    P_ALU_LATENCY,
+    P_ALU_STAGE,
+    P_POST_LATENCY,
+    P_STORE_LATENCY,
+    P_ACC_DEPTH,
+    P_BANK_DEPTH,
+    P_UOP_DEPTH,
+    P_OUT_BYTES,
+    P_BLOCK_IN,
+    P_STORE_FIFO,
+    P_WRITE_BURST,  # bytes of the longest aligned write burst
+    P_FETCH_BURST,  # instructions of the longest fetch burst
+    P_PROGRAM,  # byte address of instruction 0
+    P_COUNT,  # instructions in the program
+    P_LAST,  # index of the first FINISH, or P_COUNT
+    P_LIMIT,
+    P_UOP_DST,  # bits of a micro-op's dst and src fields
+    P_UOP_SRC,
+) = range(31)
+P_SIZE = 31
+
+# --- clients of the read address arbiter, in order of priority -------------------------------------------
+
+FETCH_CLIENT, COMPUTE_CLIENT, STORE_CLIENT, LOAD_CLIENT = range(4)
+
+(
+    C_FIFO,  # bytes of the FIFO
+    C_BURST,  # bytes of the longest aligned burst
+    C_RUNS,  # runs behind the current one
+    C_NEXT,  # address of the next run
+    C_LENGTH,  # bytes of every run
+    C_PITCH,  # bytes from run to run
+    C_ADDRESS,  # address of the next burst
+    C_LEFT,  # bytes of the current run not requested yet
+    C_KIND,  # traffic kind
+    C_EARLIEST,  # first cycle in which the next request may show
+    C_SHOWN,  # cycle from which the current request shows, or NEVER
+    C_BYTES,  # data bytes of the shown request
+    C_BEATS,
+    C_ACCEPTED,  # cycle of the last acceptance
+    C_ISSUED,  # requests shown since launch
+    C_SERVED,  # bursts whose data cycles are known
+    C_TAKEN,  # bursts given back
+    C_RESERVED,  # bytes ever reserved
+    C_FREE_AT,  # burst that must be given back before the next may show
+    C_ACTIVE,  # the writer is inside an instruction
+    C_STEP_TIME,  # cycle of the writer's last step
+    C_STEP,  # its number in the instruction
+    C_DATA,  # data steps done
+    C_ROW,  # PATCH: row, patch, vector in the patch's row
+    C_PATCH,
+    C_VECTOR,
+    C_WORDS,  # PATCH: words of the current burst in the window
+    C_WINDOW,  # PATCH: position in the row up to which the window holds bytes (exclusive)
+) = range(28)
+C_SIZE = 28
+
+# R[client, burst & RING_MASK]: a client's bursts.
+RING = 4096
+RING_MASK = RING - 1
+R_ADDRESS, R_BYTES, R_RESERVED, R_START, R_FREE = range(5)
+R_SIZE = 5
+
+# Q[read & QUEUE_MASK]: accepted reads; W[burst & RING_MASK]: write bursts.
+QUEUE = 128
+QUEUE_MASK = QUEUE - 1
+Q_CLIENT, Q_READY, Q_BEATS, Q_LAST = range(4)
+Q_SIZE = 4
+W_SHOWN, W_READY, W_BEATS, W_LAST, W_END = range(5)
+W_SIZE = 5
+
+# --- M: memory and fetch state ---------------------------------------------------------------------------
+
+(
+    M_ACCEPTED,  # reads accepted, served
+    M_SERVED,
+    M_LAST_ACCEPT,
+    M_WRITE_SHOWN,  # write bursts shown, accepted, served
+    M_WRITE_ACCEPTED,
+    M_WRITE_SERVED,
+    M_LAST_WRITE_ACCEPT,
+    M_SLOT_FREE,
+    M_LAST_WAS_WRITE,
+    M_BURSTS,
+    M_REQUESTED,  # instructions requested, dispatched
+    M_DISPATCHED,
+    M_LAST_DISPATCH,
+    M_TOTAL,  # end of FINISH, or NEVER
+) = range(14)
+M_SIZE = 14
+
+# --- U[unit]: progress of the units ----------------------------------------------------------------------
+
+(
+    U_COUNT,  # instructions of the unit up to the first FINISH
+    U_DISPATCHED,
+    U_BEGUN,
+    U_ENDED,
+    U_PREVIOUS_BEGIN,
+    U_POPPED,  # bit set of the head instruction's pops done
+    U_LAST_END,  # largest end so far
+    U_FREE,  # load: cycle in which the address side was last busy
+    U_ISSUED,  # compute: cycle of the last GEMM operation
+    U_OTHER_END,  # compute: largest end of what is no GEMM
+    U_HARD_END,  # compute: largest end of ALU, LOAD and FINISH
+) = range(11)
+U_SIZE = 11
+
+# --- V: the store in progress ----------------------------------------------------------------------------
+
+(
+    V_INDEX,  # vector to be read next; V_COUNT of them
+    V_COUNT,
+    V_READ,  # its next read; V_ROWS x V_COLUMNS of them
+    V_ROWS,
+    V_COLUMNS,
+    V_BASE,
+    V_Y_STRIDE,
+    V_X_STRIDE,
+    V_X_SIZE,
+    V_ROW_STRIDE,
+    V_COLUMN_STRIDE,
+    V_LATENCY,
+    V_EARLIEST,  # first cycle in which the next read may happen
+    V_FIRST_BURST,  # number of its first write burst; bursts cut so far
+    V_BURSTS,
+    V_ADDRESS,  # of the next burst
+    V_LEFT,  # bytes left in the current output run, runs behind it
+    V_RUNS,
+    V_NEXT,
+    V_LENGTH,
+    V_PITCH,
+    V_CUT,  # bytes of the store up to and including the burst being filled
+    V_CUT_BEATS,
+    V_ROOM,  # bursts of this store whose room is known to be free
+    V_OPERAND,
+    V_OPERAND_END,  # operand bytes up to the end of the oldest operand burst
+    V_PORT,  # compute instruction whose accumulator reads are looked at
+) = range(27)
+V_SIZE = 27
+
+# --- T[queue]: token queues ------------------------------------------------------------------------------
+
+T_PUSHED, T_RESERVED, T_POPPED = range(3)
+T_SIZE = 3
+
+# --- X[instruction]: what is recorded --------------------------------------------------------------------
+
+X_HEAD, X_POP_0, X_POP_1, X_FULL_0, X_FULL_1, X_BEGIN, X_END, X_ISSUES = range(8)
+X_DISPATCH = 8
+RECORD_COLUMNS = 9
+
+# --- traffic kinds ---------------------------------------------------------------------------------------
+
+TRAFFIC = ("instruction", "uop", "wgt", "inp", "acc", "par", "operand", "out")
+T_INSTRUCTION, T_UOP, T_WGT, T_INP, T_ACC, T_PAR, T_OPERAND, T_OUT = range(8)
+
+OK, DEADLOCK, LIMIT = range(3)

@@ -1,0 +1,301 @@
+"""The store unit (hw/README.md section 8): accumulator reads, operand stream, write bursts."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .memory import beats_of, burst_bytes, start_transfer
+from .ports import port_free
+from .state import (
+    BLOCKED,
+    C_SERVED,
+    C_TAKEN,
+    COMPUTE,
+    CONFIG,
+    DRAM_BASE,
+    KIND,
+    LOAD_PAR,
+    M_WRITE_SERVED,
+    M_WRITE_SHOWN,
+    OPERAND,
+    P_ACC_DEPTH,
+    P_ALU_STAGE,
+    P_BANK_DEPTH,
+    P_BUS,
+    P_GEMM_STAGE,
+    P_OUT_BYTES,
+    P_POST_LATENCY,
+    P_STORE_FIFO,
+    P_STORE_LATENCY,
+    P_WRITE_BURST,
+    P_WRITE_LATENCY,
+    R_ADDRESS,
+    R_BYTES,
+    R_FREE,
+    R_START,
+    REGISTERS_AT,
+    RING_MASK,
+    SRAM_BASE,
+    STORE,
+    STORE_CLIENT,
+    STORE_POST,
+    T_OPERAND,
+    T_OUT,
+    T_PAR,
+    U_BEGUN,
+    U_DISPATCHED,
+    U_ENDED,
+    U_ISSUED,
+    U_LAST_END,
+    U_OTHER_END,
+    V_ADDRESS,
+    V_BASE,
+    V_BURSTS,
+    V_COLUMN_STRIDE,
+    V_COLUMNS,
+    V_COUNT,
+    V_CUT,
+    V_CUT_BEATS,
+    V_EARLIEST,
+    V_FIRST_BURST,
+    V_INDEX,
+    V_LATENCY,
+    V_LEFT,
+    V_LENGTH,
+    V_NEXT,
+    V_OPERAND,
+    V_OPERAND_END,
+    V_PITCH,
+    V_READ,
+    V_ROOM,
+    V_ROW_STRIDE,
+    V_ROWS,
+    V_RUNS,
+    V_X_SIZE,
+    V_X_STRIDE,
+    V_Y_STRIDE,
+    W_BEATS,
+    W_END,
+    W_LAST,
+    W_SHOWN,
+    X_BEGIN,
+    X_SIZE,
+    X_STRIDE,
+    Y_SIZE,
+)
+from .streams import write_elements
+from .units import begin, end, ready_cycle, start_load
+
+
+@njit(cache=True)
+def _next_burst(P, V):  # type: ignore[no-untyped-def]
+    """Cut the next write burst from the output runs, if any is left."""
+    if V[V_LEFT] == 0:
+        if V[V_RUNS] == 0:
+            return
+        V[V_RUNS] -= 1
+        V[V_ADDRESS] = V[V_NEXT]
+        V[V_NEXT] += V[V_PITCH]
+        V[V_LEFT] = V[V_LENGTH]
+    length = burst_bytes(V[V_ADDRESS], V[V_LEFT], P[P_WRITE_BURST], P[P_BUS])
+    V[V_CUT_BEATS] = beats_of(V[V_ADDRESS], length, P[P_BUS])
+    V[V_CUT] += length
+    V[V_ADDRESS] += length
+    V[V_LEFT] -= length
+
+
+@njit(cache=True)
+def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
+    """Set up the store that begins in `cycle`; whether it stores anything."""
+    out = P[P_OUT_BYTES]
+    V[V_COUNT] = row[Y_SIZE] * row[X_SIZE]
+    if V[V_COUNT] == 0:
+        return False
+    V[V_INDEX] = V[V_READ] = V[V_BURSTS] = V[V_CUT] = V[V_ROOM] = V[V_OPERAND] = V[V_OPERAND_END] = 0
+    V[V_BASE] = row[SRAM_BASE]
+    V[V_X_SIZE] = row[X_SIZE]
+    V[V_ROWS] = V[V_COLUMNS] = V[V_X_STRIDE] = 1
+    V[V_Y_STRIDE] = row[X_SIZE]
+    V[V_LATENCY] = P[P_STORE_LATENCY]
+    V[V_EARLIEST] = cycle + 1
+    V[V_FIRST_BURST] = M[M_WRITE_SHOWN]
+    V[V_ADDRESS] = row[DRAM_BASE] * out
+    V[V_LENGTH] = row[X_SIZE] * out
+    V[V_PITCH] = row[X_STRIDE] * out
+    V[V_RUNS] = row[Y_SIZE] - 1
+    if row[X_STRIDE] == row[X_SIZE]:
+        V[V_LENGTH] *= row[Y_SIZE]
+        V[V_RUNS] = 0
+    V[V_LEFT] = V[V_LENGTH]
+    V[V_NEXT] = V[V_ADDRESS] + V[V_PITCH]
+    if row[KIND] == STORE_POST:
+        here = registers[row[REGISTERS_AT]]
+        V[V_Y_STRIDE] = here[0] & 0xFFFF
+        V[V_X_STRIDE] = here[0] >> 16 & 0xFFFF
+        V[V_ROWS] = (here[1] & 0xFF) + 1
+        V[V_COLUMNS] = (here[1] >> 8 & 0xFF) + 1
+        V[V_ROW_STRIDE] = here[1] >> 16 & 0xFFFF
+        V[V_COLUMN_STRIDE] = here[1] >> 32 & 0xFFFF
+        V[V_LATENCY] = P[P_POST_LATENCY]
+        if row[OPERAND]:
+            V[V_OPERAND] = 1
+            address = V[V_ADDRESS] + (here[5] << 32 >> 32) * out
+            start_transfer(
+                C, STORE_CLIENT, T_OPERAND, address, V[V_RUNS] + 1, V[V_LENGTH], V[V_PITCH], cycle + 1
+            )
+    _next_burst(P, V)
+    return True
+
+
+@njit(cache=True)
+def advance_store(
+    P, M, C, U, V, T, R, W, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes
+):  # type: ignore[no-untyped-def]
+    """Begin and end store instructions as far as times are known; whether anything moved."""
+    u, c = STORE, STORE_CLIENT
+    progress = False
+    while True:
+        if U[u, U_ENDED] < U[u, U_BEGUN]:
+            i = order[u, U[u, U_ENDED]]
+            if rows[i, KIND] == LOAD_PAR:
+                cycle = write_elements(P, C, R, c, rows[i], sizes[LOAD_PAR], X[i, X_BEGIN])
+                if cycle == BLOCKED:
+                    break
+            else:
+                if V[V_INDEX] < V[V_COUNT] or M[M_WRITE_SERVED] < V[V_FIRST_BURST] + V[V_BURSTS]:
+                    break
+                cycle = W[(M[M_WRITE_SERVED] - 1) & RING_MASK, W_LAST] + P[P_WRITE_LATENCY]
+            end(U, T, X, pushed, push_queue, rows, u, i, cycle)
+            progress = True
+        if U[u, U_BEGUN] == U[u, U_DISPATCHED]:
+            break
+        i = order[u, U[u, U_BEGUN]]
+        row = rows[i]
+        cycle = ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i)
+        if cycle == BLOCKED:
+            break
+        cycle = max(cycle, U[u, U_LAST_END] + 1)
+        begin(U, T, X, push_queue, rows, u, i, cycle)
+        progress = True
+        if row[KIND] == LOAD_PAR:
+            start_load(C, c, row, sizes[LOAD_PAR], T_PAR, cycle + 1)
+        elif row[KIND] == CONFIG or not _start_store(P, M, C, V, row, registers, i, cycle):
+            end(U, T, X, pushed, push_queue, rows, u, i, cycle + 1)
+    return progress
+
+
+@njit(cache=True)
+def _room(P, M, V, W):  # type: ignore[no-untyped-def]
+    """First cycle in which the FIFO has room for the next vector, or NEVER if that is not known yet."""
+    used = (V[V_INDEX] + 1) * P[P_OUT_BYTES] - P[P_STORE_FIFO]
+    if used <= 0:
+        return np.int64(0)
+    while True:
+        number = V[V_FIRST_BURST] + V[V_ROOM]
+        if number >= M[M_WRITE_SERVED]:
+            return np.int64(BLOCKED)
+        if W[number & RING_MASK, W_END] >= used:
+            return W[number & RING_MASK, W_LAST] + 1
+        V[V_ROOM] += 1
+
+
+@njit(cache=True)
+def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
+    """First cycle in which the next vector's operand is in the FIFO, or BLOCKED."""
+    c = STORE_CLIENT
+    wanted = (V[V_INDEX] + 1) * P[P_OUT_BYTES]
+    number, finish = C[c, C_TAKEN], V[V_OPERAND_END]
+    while number < C[c, C_SERVED]:
+        burst = R[c, number & RING_MASK]
+        if finish + burst[R_BYTES] >= wanted:
+            last = burst[R_ADDRESS] + wanted - finish - 1
+            return burst[R_START] + last // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + 1
+        finish += burst[R_BYTES]
+        number += 1
+    return np.int64(BLOCKED)
+
+
+@njit(cache=True)
+def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
+    """The operand leaves the FIFO in `cycle`; give back the bursts it ends."""
+    c = STORE_CLIENT
+    wanted = (V[V_INDEX] + 1) * P[P_OUT_BYTES]
+    while C[c, C_TAKEN] < C[c, C_SERVED]:
+        burst = R[c, C[c, C_TAKEN] & RING_MASK]
+        if V[V_OPERAND_END] + burst[R_BYTES] > wanted:
+            break
+        V[V_OPERAND_END] += burst[R_BYTES]
+        burst[R_FREE] = cycle + 1
+        C[c, C_TAKEN] += 1
+
+
+@njit(cache=True)
+def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
+    """Last cycle whose accumulator reads are all known, if nothing unknown happens before `next_event`.
+
+    A compute instruction that has not begun yet begins in next_event + 1 at the earliest, not before the last
+    issue of the GEMM ahead and behind the end of everything else; its first read comes later still.
+    """
+    known = max(next_event + 1, U[COMPUTE, U_OTHER_END] + 1) + P[P_ALU_STAGE]
+    return max(known, U[COMPUTE, U_ISSUED] + P[P_GEMM_STAGE])
+
+
+@njit(cache=True)
+def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved, beats, next_event):  # type: ignore[no-untyped-def]
+    """Read accumulator vectors as far as room, operands and port use are known; whether any read happened."""
+    if U[STORE, U_ENDED] == U[STORE, U_BEGUN] or V[V_INDEX] == V[V_COUNT]:
+        return False
+    progress = False
+    horizon = port_horizon(P, U, next_event)
+    reads = V[V_ROWS] * V[V_COLUMNS]
+    free_bank, free_until = np.int64(-1), np.int64(-1)
+    while V[V_INDEX] < V[V_COUNT]:
+        cycle = V[V_EARLIEST]
+        if V[V_READ] == 0:
+            room = _room(P, M, V, W)
+            if room == BLOCKED:
+                return progress
+            cycle = max(cycle, room)
+            if V[V_OPERAND]:
+                arrived = _operand(P, C, V, R)
+                if arrived == BLOCKED:
+                    return progress
+                cycle = max(cycle, arrived)
+        v = V[V_INDEX]
+        corner = V[V_BASE] + v // V[V_X_SIZE] * V[V_Y_STRIDE] + v % V[V_X_SIZE] * V[V_X_STRIDE]
+        while V[V_READ] < reads:
+            r, q = V[V_READ] // V[V_COLUMNS], V[V_READ] % V[V_COLUMNS]
+            index = corner + r * V[V_ROW_STRIDE] + q * V[V_COLUMN_STRIDE]
+            bank = (index & (P[P_ACC_DEPTH] - 1)) // P[P_BANK_DEPTH]
+            if bank != free_bank or cycle > free_until:
+                cycle, free_until = port_free(
+                    P, U, V, X, rows, registers, order, B, kept, bank, cycle, horizon
+                )
+                free_bank = bank
+                if cycle > horizon:
+                    V[V_EARLIEST] = cycle
+                    return progress
+            if V[V_READ] == 0 and V[V_OPERAND]:
+                _take_operand(P, C, V, R, cycle)
+            V[V_READ] += 1
+            cycle += 1
+            V[V_EARLIEST] = cycle
+            progress = True
+        V[V_READ] = 0
+        V[V_INDEX] += 1
+        stored = V[V_INDEX] * P[P_OUT_BYTES]
+        moved[T_OUT] += P[P_OUT_BYTES]
+        while V[V_CUT] <= stored:
+            burst = W[M[M_WRITE_SHOWN] & RING_MASK]
+            burst[W_SHOWN] = cycle + V[V_LATENCY]
+            burst[W_BEATS] = V[V_CUT_BEATS]
+            burst[W_END] = V[V_CUT]
+            start = V[V_CUT]
+            M[M_WRITE_SHOWN] += 1
+            V[V_BURSTS] += 1
+            beats[T_OUT] += V[V_CUT_BEATS]
+            _next_burst(P, V)
+            if V[V_CUT] == start:
+                break
+    return progress

@@ -1,0 +1,142 @@
+"""The writers of hw/README.md section 6: from a client's FIFO into a scratchpad, one step a cycle.
+
+All steps fed by one burst follow each other without a gap once the first has happened, because a step takes
+at most one bus word and a beat arrives every cycle: the burst's steps are a closed form.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .memory import beats_of
+from .state import (
+    BLOCKED,
+    C_ACTIVE,
+    C_DATA,
+    C_PATCH,
+    C_ROW,
+    C_SERVED,
+    C_STEP,
+    C_STEP_TIME,
+    C_TAKEN,
+    C_VECTOR,
+    C_WINDOW,
+    C_WORDS,
+    P_BLOCK_IN,
+    P_BUS,
+    R_ADDRESS,
+    R_BYTES,
+    R_FREE,
+    R_START,
+    RING_MASK,
+    X_PAD_0,
+    X_PAD_1,
+    X_SIZE,
+    Y_PAD_0,
+    Y_PAD_1,
+    Y_SIZE,
+)
+
+
+@njit(cache=True)
+def _enter(C, c, begin):  # type: ignore[no-untyped-def]
+    C[c, C_ACTIVE] = 1
+    C[c, C_STEP_TIME] = max(C[c, C_STEP_TIME], begin)
+    C[c, C_STEP] = -1
+    C[c, C_DATA] = 0
+    C[c, C_ROW] = 0
+    C[c, C_PATCH] = 0
+    C[c, C_VECTOR] = 0
+    C[c, C_WORDS] = 0
+    C[c, C_WINDOW] = 0
+
+
+@njit(cache=True)
+def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
+    """Go on with the load `row` (elements of `size` bytes) that began in `begin`; its end, or BLOCKED."""
+    if C[c, C_ACTIVE] == 0:
+        _enter(C, c, begin)
+    width = min(size, P[P_BUS])
+    parts = size // width
+    row_data = row[X_SIZE] * parts
+    row_steps = row[X_PAD_0] + row_data + row[X_PAD_1]
+    elements = row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
+    above = row[Y_PAD_0] * elements
+    data = row[Y_SIZE] * row_data
+    steps = above + row[Y_SIZE] * row_steps + row[Y_PAD_1] * elements
+    if row[X_SIZE] == 0:
+        data, steps = np.int64(0), np.int64(1)
+    while C[c, C_DATA] < data:
+        if C[c, C_TAKEN] == C[c, C_SERVED]:
+            return BLOCKED
+        burst = R[c, C[c, C_TAKEN] & RING_MASK]
+        first = C[c, C_DATA]
+        last = first + burst[R_BYTES] // width - 1
+        first_step = above + first // row_data * row_steps + row[X_PAD_0] + first % row_data
+        last_step = above + last // row_data * row_steps + row[X_PAD_0] + last % row_data
+        begun = max(C[c, C_STEP_TIME] + first_step - C[c, C_STEP], burst[R_START] + 1)
+        C[c, C_STEP_TIME] = begun + last_step - first_step
+        C[c, C_STEP] = last_step
+        C[c, C_DATA] = last + 1
+        burst[R_FREE] = C[c, C_STEP_TIME] + 1
+        C[c, C_TAKEN] += 1
+    C[c, C_STEP_TIME] += max(steps, 1) - 1 - C[c, C_STEP]
+    C[c, C_ACTIVE] = 0
+    return C[c, C_STEP_TIME] + 1
+
+
+@njit(cache=True)
+def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
+    """The same for a LOAD.PATCH; `patch` is its register, `row_bytes` what a row reads from DRAM."""
+    if C[c, C_ACTIVE] == 0:
+        _enter(C, c, begin)
+    bus, block = P[P_BUS], P[P_BLOCK_IN]
+    run, step, left = patch & 0xFF, patch >> 8 & 0xFF, patch >> 24 & 0xFF
+    rows = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1]
+    if run == 0 or row[X_SIZE] == 0 or rows == 0:
+        C[c, C_STEP_TIME] += 1
+        C[c, C_ACTIVE] = 0
+        return C[c, C_STEP_TIME] + 1
+    time = C[c, C_STEP_TIME]
+    window = C[c, C_WINDOW]
+    while C[c, C_ROW] < rows:
+        y = C[c, C_ROW]
+        has_data = row_bytes > 0 and y >= row[Y_PAD_0] and y < row[Y_PAD_0] + row[Y_SIZE]
+        start = y * run // block
+        vectors = (y * run + run - 1) // block - start + 1
+        while C[c, C_PATCH] < row[X_SIZE]:
+            while C[c, C_VECTOR] < vectors:
+                idle = True
+                if has_data:
+                    last = min(run - 1, (start + C[c, C_VECTOR] + 1) * block - 1 - y * run)
+                    need = min(C[c, C_PATCH] * step + last - left, row_bytes - 1)
+                    while window <= need:
+                        if C[c, C_TAKEN] == C[c, C_SERVED]:
+                            C[c, C_STEP_TIME] = time
+                            C[c, C_WINDOW] = window
+                            return BLOCKED
+                        burst = R[c, C[c, C_TAKEN] & RING_MASK]
+                        time = max(time + 1, burst[R_START] + C[c, C_WORDS] + 1)
+                        word = bus - burst[R_ADDRESS] % bus if C[c, C_WORDS] == 0 else bus
+                        C[c, C_WORDS] += 1
+                        if C[c, C_WORDS] == beats_of(burst[R_ADDRESS], burst[R_BYTES], bus):
+                            word = (burst[R_ADDRESS] + burst[R_BYTES] - 1) % bus + 1
+                            if C[c, C_WORDS] == 1:
+                                word = burst[R_BYTES]
+                            burst[R_FREE] = time + 1
+                            C[c, C_TAKEN] += 1
+                            C[c, C_WORDS] = 0
+                        window += word
+                        idle = False
+                if idle:
+                    time += 1
+                C[c, C_VECTOR] += 1
+            C[c, C_VECTOR] = 0
+            C[c, C_PATCH] += 1
+        C[c, C_PATCH] = 0
+        C[c, C_ROW] += 1
+        window = np.int64(0)
+    C[c, C_STEP_TIME] = time
+    C[c, C_ACTIVE] = 0
+    return time + 1

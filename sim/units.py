@@ -1,0 +1,366 @@
+"""Fetch, the beginning of instructions, the load unit and the compute unit (hw/README.md sections 4 to 7)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .decode import patch_row_bytes
+from .memory import requests_left, start_transfer
+from .state import (
+    ALU,
+    BLOCKED,
+    C_ACCEPTED,
+    C_BEATS,
+    C_BYTES,
+    C_ISSUED,
+    C_KIND,
+    C_SERVED,
+    C_SHOWN,
+    C_TAKEN,
+    COMPUTE,
+    COMPUTE_CLIENT,
+    CONFIG,
+    DEPTHWISE,
+    DRAM_BASE,
+    FETCH_CLIENT,
+    FINISH,
+    GEMM,
+    ITER_IN,
+    ITER_OUT,
+    KIND,
+    LOAD,
+    LOAD_CLIENT,
+    LOAD_INP,
+    LOAD_PATCH,
+    LOAD_UOP,
+    LOAD_WGT,
+    M_DISPATCHED,
+    M_LAST_DISPATCH,
+    M_REQUESTED,
+    M_TOTAL,
+    NEVER,
+    P_ALU_LATENCY,
+    P_BUS,
+    P_COMMANDS,
+    P_COUNT,
+    P_FETCH_BURST,
+    P_FETCH_DEPTH,
+    P_GEMM_LATENCY,
+    P_LAST,
+    P_PROGRAM,
+    P_TOKENS,
+    POP_PREV,
+    PUSH_NEXT,
+    PUSH_PREV,
+    R_ADDRESS,
+    R_BYTES,
+    R_START,
+    REGISTERS_AT,
+    RING_MASK,
+    STORE,
+    T_ACC,
+    T_INP,
+    T_INSTRUCTION,
+    T_POPPED,
+    T_PUSHED,
+    T_RESERVED,
+    T_UOP,
+    T_WGT,
+    U_BEGUN,
+    U_COUNT,
+    U_DISPATCHED,
+    U_ENDED,
+    U_FREE,
+    U_HARD_END,
+    U_ISSUED,
+    U_LAST_END,
+    U_OTHER_END,
+    U_POPPED,
+    U_PREVIOUS_BEGIN,
+    UNIT,
+    UOP_BGN,
+    UOP_END,
+    USE_IMM,
+    X_BEGIN,
+    X_DISPATCH,
+    X_END,
+    X_FULL_0,
+    X_HEAD,
+    X_ISSUES,
+    X_POP_0,
+    X_SIZE,
+    X_STRIDE,
+    Y_SIZE,
+)
+from .streams import write_elements, write_patches
+
+_BYTES = 16  # of an instruction
+
+
+# --- fetch and dispatch -----------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
+    """Show the next instruction fetch once the buffer is known to have room; whether it did."""
+    c = FETCH_CLIENT
+    if C[c, C_SHOWN] != NEVER or M[M_REQUESTED] == P[P_COUNT]:
+        return False
+    address = P[P_PROGRAM] + M[M_REQUESTED] * _BYTES
+    count = min(P[P_COUNT] - M[M_REQUESTED], P[P_FETCH_BURST], (4096 - address % 4096) // _BYTES)
+    shown = max(np.int64(1), C[c, C_ACCEPTED] + 1)
+    must_leave = M[M_REQUESTED] + count - P[P_FETCH_DEPTH]
+    if must_leave > 0:
+        if must_leave > M[M_DISPATCHED]:
+            return False
+        shown = max(shown, X[must_leave - 1, X_DISPATCH] + 1)
+    C[c, C_SHOWN] = shown
+    C[c, C_KIND] = T_INSTRUCTION
+    C[c, C_BYTES] = count * _BYTES
+    C[c, C_BEATS] = (address + count * _BYTES - 1) // P[P_BUS] - address // P[P_BUS] + 1
+    burst = R[c, C[c, C_ISSUED] & RING_MASK]
+    burst[R_ADDRESS] = address
+    burst[R_BYTES] = count * _BYTES
+    burst[R_START] = NEVER
+    C[c, C_ISSUED] += 1
+    M[M_REQUESTED] += count
+    return True
+
+
+@njit(cache=True)
+def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
+    """Move fetched instructions to the command queues as far as times are known; whether any moved."""
+    c = FETCH_CLIENT
+    progress = False
+    while M[M_DISPATCHED] <= P[P_LAST] and M[M_DISPATCHED] < P[P_COUNT]:
+        if C[c, C_TAKEN] == C[c, C_SERVED]:
+            break
+        i = M[M_DISPATCHED]
+        u = rows[i, UNIT]
+        burst = R[c, C[c, C_TAKEN] & RING_MASK]
+        end = P[P_PROGRAM] + (i + 1) * _BYTES - 1
+        arrived = burst[R_START] + end // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + 1
+        cycle = max(arrived, M[M_LAST_DISPATCH] + 1)
+        ahead = U[u, U_DISPATCHED] - P[P_COMMANDS]
+        if ahead >= 0:
+            if ahead >= U[u, U_BEGUN]:
+                break
+            cycle = max(cycle, X[order[u, ahead], X_BEGIN] + 1)
+        X[i, X_DISPATCH] = cycle
+        M[M_LAST_DISPATCH] = cycle
+        M[M_DISPATCHED] += 1
+        U[u, U_DISPATCHED] += 1
+        if end + 1 == burst[R_ADDRESS] + burst[R_BYTES]:
+            C[c, C_TAKEN] += 1
+        progress = True
+    return progress
+
+
+# --- beginning and ending ---------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i):  # type: ignore[no-untyped-def]
+    """Earliest begin of instruction `i`, the next of unit `u`, by queue and tokens alone; or BLOCKED.
+
+    Pops whose cycle is known are done, one by one, even if the instruction then waits for something else.
+    """
+    head = max(X[i, X_DISPATCH] + 1, U[u, U_PREVIOUS_BEGIN] + 1)
+    X[i, X_HEAD] = head
+    cycle = head
+    blocked = False
+    for side in range(2):
+        if rows[i, POP_PREV + side] == 0:
+            X[i, X_POP_0 + side] = head
+            continue
+        if U[u, U_POPPED] >> side & 1 == 0:
+            q = pop_queue[u, side]
+            number = T[q, T_POPPED]
+            if number >= T[q, T_PUSHED]:
+                blocked = True
+                continue
+            X[i, X_POP_0 + side] = max(head, pushed[q, number] + 1)
+            popped[q, number] = X[i, X_POP_0 + side]
+            T[q, T_POPPED] += 1
+            U[u, U_POPPED] |= 1 << side
+        cycle = max(cycle, X[i, X_POP_0 + side])
+    if blocked:
+        return BLOCKED
+    for side in range(2):
+        X[i, X_FULL_0 + side] = head
+        if rows[i, PUSH_PREV + side]:
+            q = push_queue[u, side]
+            number = T[q, T_RESERVED] - P[P_TOKENS]
+            if number >= 0:
+                if number >= T[q, T_POPPED]:
+                    return BLOCKED
+                X[i, X_FULL_0 + side] = popped[q, number] + 1
+                cycle = max(cycle, X[i, X_FULL_0 + side])
+    return cycle
+
+
+@njit(cache=True)
+def begin(U, T, X, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-def]
+    """Instruction `i` of unit `u` begins: reserve room for its pushes."""
+    X[i, X_BEGIN] = cycle
+    U[u, U_PREVIOUS_BEGIN] = cycle
+    U[u, U_POPPED] = 0
+    U[u, U_BEGUN] += 1
+    for side in range(2):
+        if rows[i, PUSH_PREV + side]:
+            T[push_queue[u, side], T_RESERVED] += 1
+
+
+@njit(cache=True)
+def end(U, T, X, pushed, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-def]
+    """Instruction `i` of unit `u` ends: push its tokens."""
+    X[i, X_END] = cycle
+    U[u, U_LAST_END] = max(U[u, U_LAST_END], cycle)
+    U[u, U_ENDED] += 1
+    for side in range(2):
+        if rows[i, PUSH_PREV + side]:
+            q = push_queue[u, side]
+            pushed[q, T[q, T_PUSHED]] = cycle
+            T[q, T_PUSHED] += 1
+
+
+@njit(cache=True)
+def start_load(C, c, row, size, kind, earliest):  # type: ignore[no-untyped-def]
+    """Start the DRAM reads of a rectangular load; whether there are any."""
+    if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
+        return False
+    runs, length = row[Y_SIZE], row[X_SIZE] * size
+    if row[X_STRIDE] == row[X_SIZE]:
+        runs, length = np.int64(1), length * row[Y_SIZE]
+    start_transfer(C, c, kind, row[DRAM_BASE] * size, runs, length, row[X_STRIDE] * size, earliest)
+    return True
+
+
+# --- load -------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes):  # type: ignore[no-untyped-def]
+    """Begin loads and move their writer as far as times are known; whether anything moved."""
+    u, c = LOAD, LOAD_CLIENT
+    progress = False
+    while U[u, U_BEGUN] < U[u, U_DISPATCHED] and not requests_left(C, c):
+        i = order[u, U[u, U_BEGUN]]
+        row = rows[i]
+        cycle = ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i)
+        if cycle == BLOCKED:
+            break
+        cycle = max(cycle, U[u, U_FREE] + 1, C[c, C_ACCEPTED] + 1)
+        begin(U, T, X, push_queue, rows, u, i, cycle)
+        progress = True
+        reads = False
+        if row[KIND] == LOAD_PATCH:
+            length = patch_row_bytes(row, registers[row[REGISTERS_AT], 1])
+            if length > 0 and row[Y_SIZE] > 0:
+                start_transfer(C, c, T_INP, row[DRAM_BASE], row[Y_SIZE], length, row[X_STRIDE], cycle + 1)
+                reads = True
+        elif row[KIND] == LOAD_INP:
+            reads = start_load(C, c, row, sizes[LOAD_INP], T_INP, cycle + 1)
+        elif row[KIND] == LOAD_WGT:
+            reads = start_load(C, c, row, sizes[LOAD_WGT], T_WGT, cycle + 1)
+        if not reads:
+            U[u, U_FREE] = cycle + 1
+    while U[u, U_ENDED] < U[u, U_BEGUN]:
+        i = order[u, U[u, U_ENDED]]
+        row = rows[i]
+        if row[KIND] == CONFIG:
+            cycle = max(X[i, X_BEGIN] + 1, U[u, U_LAST_END])
+        elif row[KIND] == LOAD_PATCH:
+            patch = registers[row[REGISTERS_AT], 1]
+            cycle = write_patches(P, C, R, c, row, patch, patch_row_bytes(row, patch), X[i, X_BEGIN])
+        else:
+            cycle = write_elements(P, C, R, c, row, sizes[row[KIND]], X[i, X_BEGIN])
+        if cycle == BLOCKED:
+            break
+        end(U, T, X, pushed, push_queue, rows, u, i, cycle)
+        progress = True
+    return progress
+
+
+# --- compute ----------------------------------------------------------------------------------------------
+
+
+@njit(cache=True)
+def operations(row):  # type: ignore[no-untyped-def]
+    """Operations of a GEMM, DEPTHWISE or ALU."""
+    return row[ITER_OUT] * row[ITER_IN] * max(np.int64(0), row[UOP_END] - row[UOP_BGN])
+
+
+@njit(cache=True)
+def _compute_condition(U, row, cycle):  # type: ignore[no-untyped-def]
+    """First cycle, `cycle` or later, in which the compute unit can begin `row`; BLOCKED if not known yet."""
+    u = COMPUTE
+    if U[u, U_ENDED] < U[u, U_BEGUN]:
+        return np.int64(BLOCKED)
+    kind = row[KIND]
+    if kind in (GEMM, DEPTHWISE):
+        return max(cycle, U[u, U_ISSUED], U[u, U_OTHER_END] + 1)
+    if kind == CONFIG and row[PUSH_PREV] == 0 and row[PUSH_NEXT] == 0:
+        return max(cycle, U[u, U_HARD_END] + 1)
+    cycle = max(cycle, U[u, U_LAST_END] + 1)
+    if kind == FINISH:
+        for other in (LOAD, STORE):
+            if U[other, U_ENDED] < U[other, U_COUNT]:
+                return np.int64(BLOCKED)
+            cycle = max(cycle, U[other, U_LAST_END] + 1)
+    return cycle
+
+
+@njit(cache=True)
+def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, order, sizes):  # type: ignore[no-untyped-def]
+    """Begin and end compute instructions as far as times are known; whether anything moved."""
+    u, c = COMPUTE, COMPUTE_CLIENT
+    progress = False
+    while True:
+        if U[u, U_ENDED] < U[u, U_BEGUN]:  # a load whose data is still arriving
+            i = order[u, U[u, U_ENDED]]
+            cycle = write_elements(P, C, R, c, rows[i], sizes[rows[i, KIND]], X[i, X_BEGIN])
+            if cycle == BLOCKED:
+                break
+            end(U, T, X, pushed, push_queue, rows, u, i, cycle)
+            U[u, U_OTHER_END] = U[u, U_HARD_END] = cycle
+            progress = True
+        if U[u, U_BEGUN] == U[u, U_DISPATCHED]:
+            break
+        i = order[u, U[u, U_BEGUN]]
+        row = rows[i]
+        cycle = ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i)
+        if cycle == BLOCKED:
+            break
+        cycle = _compute_condition(U, row, cycle)
+        if cycle == BLOCKED:
+            break
+        begin(U, T, X, push_queue, rows, u, i, cycle)
+        progress = True
+        kind = row[KIND]
+        if kind in (GEMM, DEPTHWISE):
+            count = operations(row)
+            X[i, X_ISSUES] = count
+            finished = cycle + count + P[P_GEMM_LATENCY]
+            if count == 0:
+                finished = max(cycle + 1, U[u, U_LAST_END])
+            else:
+                U[u, U_ISSUED] = cycle + count
+        elif kind == ALU:
+            X[i, X_ISSUES] = operations(row) * (1 if row[USE_IMM] else 2)
+            finished = cycle + 1
+            if X[i, X_ISSUES] > 0:
+                finished = cycle + X[i, X_ISSUES] + P[P_ALU_LATENCY]
+            U[u, U_OTHER_END] = U[u, U_HARD_END] = finished
+        elif kind == CONFIG:
+            finished = cycle + 1
+            U[u, U_OTHER_END] = finished
+        elif kind == FINISH:
+            finished = cycle + 1
+            M[M_TOTAL] = finished
+        else:
+            start_load(C, c, row, sizes[kind], T_UOP if kind == LOAD_UOP else T_ACC, cycle + 1)
+            continue
+        end(U, T, X, pushed, push_queue, rows, u, i, finished)
+    return progress
