@@ -27,6 +27,7 @@ from .config import Config
 from .errors import ProgramError
 from .hazards import Conflict, LastAccess, conflicts, record, start_access
 from .layout import (
+    EXTENSION_OF,
     FLAGS,
     TOKEN_QUEUES,
     AluOpcode,
@@ -46,10 +47,7 @@ MOST_FINDINGS = 50
 LARGEST_CONSTANT = 2.0**40
 """Largest magnitude of a ratio or offset register: beyond it the sums of a combination could overflow."""
 
-NEEDS = {"LOAD.PAR": "post", "STORE.POST": "post", "LOAD.PATCH": "patch", "DEPTHWISE": "depthwise"}
-"""The extension that an instruction format belongs to, if any."""
-
-_OURS = (*NEEDS, "CONFIG")
+_OURS = (*EXTENSION_OF, "CONFIG")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +183,7 @@ def _decode(config: Config, words: NDArray[np.uint64]) -> _Decoded:
 def _values(program: _Decoded) -> Iterator[Finding]:
     config = program.config
     for index, (name, values) in enumerate(zip(program.names, program.values, strict=True)):
-        extension = NEEDS.get(name)
+        extension = EXTENSION_OF.get(name)
         if extension is not None and not config.has(extension):
             yield _error(
                 "extension",

@@ -130,6 +130,9 @@ _POST = _pack(112, ("combine", 1), ("operand", 1), ("multiply", 1), ("swap", 1),
 LOAD_FORMATS = tuple(f"LOAD.{kind.name}" for kind in MemoryType if kind is not MemoryType.OUT)
 """Assembler names of the loads."""
 
+EXTENSION_OF = {"LOAD.PAR": "post", "STORE.POST": "post", "LOAD.PATCH": "patch", "DEPTHWISE": "depthwise"}
+"""The extension (`Config.extensions`) that a format belongs to; formats not named here are always there."""
+
 
 def _loops(config: Config) -> tuple[Field, ...]:
     uop = config.uop_index_bits

@@ -18,6 +18,7 @@ from .arithmetic import AddConstants, combine_add, combine_multiply, requantize,
 from .config import Config
 from .errors import ProgramError
 from .layout import (
+    EXTENSION_OF,
     REGISTERS,
     AluOpcode,
     Opcode,
@@ -121,6 +122,9 @@ def run_reference(
 
 
 def _execute(machine: _Machine, name: str, values: Values) -> None:
+    extension = EXTENSION_OF.get(name)
+    if extension is not None and not machine.config.has(extension):
+        machine.fail(f"needs the extension {extension!r}, which configuration {machine.config.name!r} lacks")
     match name:
         case "FINISH":
             pass
@@ -129,28 +133,19 @@ def _execute(machine: _Machine, name: str, values: Values) -> None:
         case "GEMM":
             _gemm(machine, values)
         case "DEPTHWISE":
-            _require(machine, "depthwise")
             _depthwise(machine, values)
         case "ALU":
             _alu(machine, values)
         case "STORE.OUT":
             _store_out(machine, values)
         case "STORE.POST":
-            _require(machine, "post")
             _store_post(machine, values)
         case "LOAD.PATCH":
-            _require(machine, "patch")
             _load_patch(machine, values)
         case "LOAD.PAR":
-            _require(machine, "post")
             _load(machine, "par", values)
         case _:
             _load(machine, name.removeprefix("LOAD.").lower(), values)
-
-
-def _require(machine: _Machine, extension: str) -> None:
-    if not machine.config.has(extension):
-        machine.fail(f"needs the extension {extension!r}, which configuration {machine.config.name!r} lacks")
 
 
 def _set_register(machine: _Machine, values: Values) -> None:
