@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.printer import underline
+from ..ir.printer import format_node, underline
 from ..ir.stmt import Program
 
 
@@ -20,4 +20,5 @@ class LegalityError(Exception):
         self.at = at
 
     def __str__(self) -> str:
-        return f"{self.reason}\n{underline(self.program, self.at)}"
+        text = underline(self.program, self.at) if self.at else format_node(self.program)
+        return f"{self.reason}\n{text}"

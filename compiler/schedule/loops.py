@@ -102,7 +102,9 @@ def reorder(program: Program, *names: str) -> Program:
             reason = f"cannot reorder: the extent of {loop.name} depends on {sorted(bad)[0]}, which would be inside it"
             raise LegalityError(reason, program, loop.name)
     body = chain[-1].body
-    moved = {a.name for a, b in zip(order, chain, strict=True) if a is not b and not _single(a)}
+    changed = [i for i, (a, b) in enumerate(zip(order, chain, strict=True)) if a is not b]
+    # A loop that keeps its place between two that change sides is passed by both.
+    moved = {loop.name for loop in chain[changed[0] : changed[-1] + 1] if not _single(loop)}
     outside = [n for n in path[:top] if isinstance(n, For)]
     obstacle = order_obstacle(body, [*outside, *chain], moved, len(outside))
     if obstacle is not None:

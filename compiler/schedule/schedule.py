@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from ..ir.stmt import LOOP_KINDS, IntrinsicDeclaration, LoopKind, Program
 from . import compute_at as producers
-from . import loops, memory
+from . import inline, loops, memory
 from . import tensorize as hardware
 from .errors import LegalityError
 from .tree import names_in
@@ -30,9 +30,9 @@ Trace: TypeAlias = tuple[Step, ...]
 class Schedule:
     """Threads a program through the primitives of this package and records each in a trace.
 
-    Every method is the function of its name in `loops`, `compute_at`, `memory` or `tensorize`, which says what it does
-    and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods that make new names
-    return them.
+    Every method is the function of its name in `loops`, `compute_at`, `inline`, `memory` or `tensorize`, which says
+    what it does and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods that make
+    new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -78,6 +78,10 @@ class Schedule:
     def compute_at(self, name: str, loop: str) -> None:
         """See `compute_at.compute_at`."""
         self._apply(producers.compute_at, "compute_at", name, loop)
+
+    def compute_inline(self, name: str) -> None:
+        """See `inline.compute_inline`."""
+        self._apply(inline.compute_inline, "compute_inline", name)
 
     def set_scope(self, buffer: str, scope: str) -> None:
         """See `memory.set_scope`."""
@@ -129,6 +133,8 @@ def replay(
                 schedule.annotate(loop, cast(LoopKind, kind))
             case "compute_at", str(name), str(loop):
                 schedule.compute_at(name, loop)
+            case "compute_inline", str(name):
+                schedule.compute_inline(name)
             case "set_scope", str(buffer), str(scope):
                 schedule.set_scope(buffer, scope)
             case "cache_read", str(buffer), (str() | None) as loop, str(scope):

@@ -1,0 +1,406 @@
+"""Each primitive: the printed program it makes, equality of what it computes, and what it refuses."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.compiler.ir.expr import Buffer, Const, Var, equal, select
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.printer import format_node
+from vdla.compiler.ir.stmt import (
+    Alloc,
+    Assign,
+    Copy,
+    IntrinsicDeclaration,
+    Program,
+    Reduce,
+    nest,
+    region,
+    seq,
+    whole,
+)
+from vdla.compiler.ir.types import DType
+from vdla.compiler.ir.verify import verify
+from vdla.compiler.schedule import LegalityError, Schedule, Step, replay
+
+I32 = DType.INT32
+A = Buffer(name="A", shape=(10, 8), dtype=I32)
+C = Buffer(name="C", shape=(10,), dtype=I32)
+D = Buffer(name="D", shape=(8, 8), dtype=I32)
+T = Buffer(name="T", shape=(10, 8), dtype=I32)
+ROW, J, P, Q = Var("i"), Var("j"), Var("a"), Var("b")
+
+
+def sums():
+    total = Reduce(name="sum", op="add", buffer=C, indices=(ROW,), value=A[ROW, J], first=equal(J, 0))
+    return Program(name="sums", parameters=(A, C), body=nest([(ROW, 10), (J, 8)], total))
+
+
+def stencil():
+    double = nest([(P, 10), (Q, 8)], Assign(name="double", buffer=T, indices=(P, Q), value=A[P, Q] * 2))
+    add = nest(
+        [(ROW, 8), (J, 8)], Assign(name="add", buffer=D, indices=(ROW, J), value=T[ROW, J] + T[ROW + 2, J])
+    )
+    return Program(name="stencil", parameters=(A, D), body=Alloc(buffer=T, body=seq(double, add)))
+
+
+def same(before, after):
+    verify(after)
+    rng = np.random.default_rng(0)
+    arrays = {"A": rng.integers(-100, 100, A.shape, dtype=np.int32)}
+    expected, got = interpret(before, arrays, poison=True), interpret(after, arrays, poison=True)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(got[name], array)
+
+
+def split_inexact(s):
+    assert s.split("i", 4) == ("i.0", "i.1")
+
+
+def split_exact(s):
+    s.split("j", 4)
+
+
+def split_whole(s):
+    s.split("j", 9)
+
+
+def fuse(s):
+    assert s.fuse("i", "j") == "i_j"
+
+
+def reorder_and_annotate(s):
+    s.split("i", 5)
+    s.reorder("j", "i.0", "i.1")
+    s.annotate("i.1", "vectorize")
+    s.unroll("i.0")
+
+
+def caches(s):
+    s.split("i", 4)
+    assert s.cache_read("A", "i.0", "inp") == "A.inp"
+    assert s.cache_write("C", "i.0", "acc") == "C.acc"
+
+
+def compute_at(s):
+    s.split("i", 3)
+    s.compute_at("double", "i.0")
+    s.set_scope("T", "inp")
+
+
+def compute_inline(s):
+    s.compute_inline("double")
+
+
+SUMS = "def sums(A: int32[10, 8] @ dram, C: int32[10] @ dram):"
+STENCIL = "def stencil(A: int32[10, 8] @ dram, D: int32[8, 8] @ dram):"
+GOLDEN = [
+    (
+        sums,
+        split_inexact,
+        f"""\
+        {SUMS}
+            for i.0 in range(3):
+                for i.1 in range(min(10 - i.0 * 4, 4)):
+                    for j in range(8):
+                        sum: C[i.0 * 4 + i.1] += A[i.0 * 4 + i.1, j] first j == 0
+        """,
+    ),
+    (
+        sums,
+        split_exact,
+        f"""\
+        {SUMS}
+            for i in range(10):
+                for j.0 in range(2):
+                    for j.1 in range(4):
+                        sum: C[i] += A[i, j.0 * 4 + j.1] first j.0 * 4 + j.1 == 0
+        """,
+    ),
+    (
+        sums,
+        split_whole,
+        f"""\
+        {SUMS}
+            for i in range(10):
+                for j.0 in range(1):
+                    for j.1 in range(8):
+                        sum: C[i] += A[i, j.1] first j.1 == 0
+        """,
+    ),
+    (
+        sums,
+        fuse,
+        f"""\
+        {SUMS}
+            for i_j in range(80):
+                sum: C[i_j // 8] += A[i_j // 8, i_j % 8] first i_j % 8 == 0
+        """,
+    ),
+    (
+        sums,
+        reorder_and_annotate,
+        f"""\
+        {SUMS}
+            for j in range(8):
+                for i.0 in unroll(2):
+                    for i.1 in vectorize(5):
+                        sum: C[i.0 * 5 + i.1] += A[i.0 * 5 + i.1, j] first j == 0
+        """,
+    ),
+    (
+        sums,
+        caches,
+        f"""\
+        {SUMS}
+            for i.0 in range(3):
+                alloc C.acc: int32[4] @ acc
+                alloc A.inp: int32[4, 8] @ inp
+                A.inp: copy A.inp[0:min(10 - i.0 * 4, 4), 0:8] = A[i.0 * 4:i.0 * 4 + min(10 - i.0 * 4, 4), 0:8]
+                for i.1 in range(min(10 - i.0 * 4, 4)):
+                    for j in range(8):
+                        sum: C.acc[i.1] += A.inp[i.1, j] first j == 0
+                C.acc: copy C[i.0 * 4:i.0 * 4 + min(10 - i.0 * 4, 4)] = C.acc[0:min(10 - i.0 * 4, 4)]
+        """,
+    ),
+    (
+        stencil,
+        compute_at,
+        f"""\
+        {STENCIL}
+            for i.0 in range(3):
+                alloc T: int32[5, 8] @ inp
+                for a in range(min(8 - i.0 * 3, 3) + 2):
+                    for b in range(8):
+                        double: T[a, b] = A[a + i.0 * 3, b] * int32(2)
+                for i.1 in range(min(8 - i.0 * 3, 3)):
+                    for j in range(8):
+                        add: D[i.0 * 3 + i.1, j] = T[i.1, j] + T[i.1 + 2, j]
+        """,
+    ),
+    (
+        stencil,
+        compute_inline,
+        f"""\
+        {STENCIL}
+            for i in range(8):
+                for j in range(8):
+                    add: D[i, j] = A[i, j] * int32(2) + A[i + 2, j] * int32(2)
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "build", "text"), GOLDEN, ids=[case[1].__name__ for case in GOLDEN])
+def test_golden(make, build, text):
+    s = Schedule(make())
+    build(s)
+    assert format_node(s.program) == dedent(text)
+    same(make(), s.program)
+    assert replay(make(), s.trace).program == s.program
+
+
+DOT = IntrinsicDeclaration(
+    name="dot",
+    parameters=(Buffer(name="c", shape=(1,), dtype=I32), Buffer(name="a", shape=(8,), dtype=I32)),
+    body=nest(
+        [(Var("k"), 8)],
+        Reduce(
+            name="dot",
+            op="add",
+            buffer=Buffer(name="c", shape=(1,), dtype=I32),
+            indices=(Const(0),),
+            value=Buffer(name="a", shape=(8,), dtype=I32)[Var("k"),],
+            first=Var("first", DType.BOOL) & equal(Var("k"), 0),
+        ),
+    ),
+)
+
+
+def test_tensorize():
+    s = Schedule(sums())
+    s.tensorize("j", DOT, (("lanes", 8),))
+    assert format_node(s.program) == dedent(f"""\
+        {SUMS}
+            for i in range(10):
+                sum: dot(C[i], A[i, 0:8]) first True lanes=8
+        """)
+    same(sums(), s.program)
+
+
+def skewed():
+    """Every iteration of i overwrites most of what the one before wrote: their order counts."""
+    body = nest([(ROW, 4), (J, 8)], Assign(name="put", buffer=C, indices=(J,), value=A[ROW, J]))
+    return Program(name="skewed", parameters=(A, C), body=body)
+
+
+def running():
+    """Each element needs the one before."""
+    previous = select(Const(0) < ROW, C[ROW - 1], A[ROW, 0])
+    body = nest([(ROW, 10), (J, 1)], Assign(name="run", buffer=C, indices=(ROW,), value=previous + A[ROW, J]))
+    return Program(name="running", parameters=(A, C), body=body)
+
+
+def recomputed():
+    """The sum is started anew in each iteration of a."""
+    total = Reduce(name="sum", op="add", buffer=C, indices=(ROW,), value=A[ROW, J], first=equal(J, 0))
+    return Program(name="recomputed", parameters=(A, C), body=nest([(P, 2), (J, 8), (ROW, 10)], total))
+
+
+def overwritten():
+    """A, from which T is made, changes before T is used."""
+    whole_t = region(T, (0, 10), (0, 8))
+    load = Copy(name="load", destination=whole_t, source=whole(A))
+    spoil = nest([(P, 10), (Q, 8)], Assign(name="spoil", buffer=A, indices=(P, Q), value=Const(0, I32)))
+    use = nest([(ROW, 8), (J, 8)], Assign(name="use", buffer=D, indices=(ROW, J), value=T[ROW, J]))
+    return Program(name="overwritten", parameters=(A, D), body=Alloc(buffer=T, body=seq(load, spoil, use)))
+
+
+def accumulated():
+    """T is a sum that starts from what is there."""
+    start = Copy(name="start", destination=whole(T), source=whole(A))
+    more = Reduce(name="more", op="add", buffer=T, indices=(P, Q), value=A[P, Q])
+    use = nest([(ROW, 8), (J, 8)], Assign(name="use", buffer=D, indices=(ROW, J), value=T[ROW, J]))
+    body = Alloc(buffer=T, body=seq(start, nest([(P, 10), (Q, 8)], more), use))
+    return Program(name="accumulated", parameters=(A, D), body=body)
+
+
+def narrow(s):
+    """A dot over fewer elements than the loop has."""
+    s.split("j", 4)
+    s.tensorize("j.1", DOT)
+
+
+ERRORS = [
+    (sums, lambda s: s.split("i", 0), "cannot split i into pieces of 0"),
+    (sums, lambda s: s.split("sum", 2), "'sum' is a statement, not a loop"),
+    (sums, lambda s: s.split("q", 2), "no loop or statement named 'q'; there are: i, j, sum"),
+    (sums, lambda s: s.fuse("j", "i"), "cannot fuse: i is not all that j holds"),
+    (sums, lambda s: s.reorder("j", "i", "j"), "a loop is named twice"),
+    (stencil, lambda s: s.reorder("i", "a"), "a is not in one perfect nest with i"),
+    (
+        skewed,
+        lambda s: s.reorder("j", "i"),
+        "put touches the same elements of C in different iterations of i",
+    ),
+    (running, lambda s: (s.split("i", 5), s.reorder("i.1", "i.0")), "run touches the same elements of C"),
+    (
+        recomputed,
+        lambda s: s.reorder("j", "a", "i"),
+        "sum touches the same elements of C in different iterations of a",
+    ),
+    (recomputed, lambda s: s.reorder("i", "j", "a"), "in different iterations of a"),
+    (sums, lambda s: (s.split("i", 4), s.reorder("i.1", "i.0")), "the extent of i.1 depends on i.0"),
+    (
+        sums,
+        lambda s: s.annotate("j", "parallel"),
+        "cannot make j parallel: its iterations share elements of C",
+    ),
+    (sums, lambda s: s.annotate("j", "quickly"), "unknown kind of loop 'quickly'"),
+    (stencil, lambda s: s.compute_at("add", "a"), "cannot move add: D is a parameter"),
+    (stencil, lambda s: s.compute_at("double", "a"), "cannot move double: add uses T outside a"),
+    (
+        stencil,
+        lambda s: (s.compute_at("double", "i"), s.compute_at("double", "i")),
+        "cannot move double: T does not exist at i",
+    ),
+    (overwritten, lambda s: s.compute_at("load", "i"), "A, which it reads, is overwritten on the way to i"),
+    (accumulated, lambda s: s.compute_at("more", "i"), "cannot move more: it adds to what is there"),
+    (overwritten, lambda s: s.compute_inline("load"), "it is not an assignment"),
+    (sums, lambda s: s.compute_inline("add"), "no loop or statement named 'add'"),
+    (sums, lambda s: s.set_scope("A", "inp"), "cannot place A: it is not allocated"),
+    (sums, lambda s: s.cache_read("C", "i", "acc"), "cannot cache C: it is written under i"),
+    (sums, lambda s: s.cache_read("D", "i", "acc"), "no buffer named 'D'"),
+    (sums, lambda s: s.cache_write("A", "i", "acc"), "nothing under i writes it"),
+    (sums, lambda s: s.cache_write("C", "j", "acc"), "the sum of sum starts outside j"),
+    (sums, narrow, "loop j.1 has `4` iterations against `8` of k"),
+    (stencil, lambda s: s.tensorize("j", DOT), "cannot tensorize j with dot: these differ: `add:"),
+    (sums, lambda s: s.tensorize("i", DOT), "loop i has `10` iterations against `8` of k"),
+]
+
+
+@pytest.mark.parametrize(("make", "build", "message"), ERRORS)
+def test_refuses(make, build, message):
+    s = Schedule(make())
+    with pytest.raises(LegalityError) as caught:
+        build(s)
+    assert message in str(caught.value)
+    # A refused step leaves the schedule as it was, and the message shows the program.
+    assert replay(make(), s.trace).program == s.program
+    assert format_node(s.program).splitlines()[0] in str(caught.value)
+
+
+def test_the_loop_is_underlined():
+    with pytest.raises(LegalityError) as caught:
+        Schedule(sums()).annotate("j", "parallel")
+    assert str(caught.value).endswith(
+        "        for j in range(8):\n            ^\n            sum: C[i] += A[i, j] first j == 0\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [("split", "i"), ("dance", "i"), ("tensorize", "j", "dot", ())])
+def test_a_trace_that_cannot_be_replayed(arguments):
+    primitive, *rest = arguments
+    with pytest.raises(LegalityError):
+        replay(sums(), [Step(primitive=primitive, arguments=tuple(rest))])
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_tiles_of_a_padded_window_compute_the_same(data):
+    """Random one-dimensional convolutions, tiled, with both producers moved under the tiles, in chunks."""
+    size = data.draw(st.integers(1, 9), "size")
+    kernel, stride, dilation = (data.draw(st.integers(1, 3), n) for n in ("kernel", "stride", "dilation"))
+    before, after = data.draw(st.integers(0, 3), "before"), data.draw(st.integers(0, 3), "after")
+    span = (kernel - 1) * dilation + 1
+    padded = size + before + after
+    if padded < span:
+        return
+    out = (padded - span) // stride + 1
+    x = Buffer(name="X", shape=(2, size), dtype=I32)
+    pad = Buffer(name="pad", shape=(2, padded), dtype=I32)
+    acc = Buffer(name="acc", shape=(out,), dtype=I32)
+    y = Buffer(name="Y", shape=(out,), dtype=I32)
+    c, k, o, e = Var("c"), Var("k"), Var("o"), Var("e")
+    total = Reduce(
+        name="sum",
+        op="add",
+        buffer=acc,
+        indices=(o,),
+        value=pad[c, o * stride + k * dilation],
+        first=equal(c, 0) & equal(k, 0),
+    )
+    program = Program(
+        name="window",
+        parameters=(x, y),
+        body=Alloc(
+            buffer=pad,
+            body=Alloc(
+                buffer=acc,
+                body=seq(
+                    Copy(
+                        name="load",
+                        destination=whole(pad),
+                        source=region(x, (0, 2), (-before, padded)),
+                        pad=Const(7, I32),
+                    ),
+                    nest([(o, out), (c, 2), (k, kernel)], total),
+                    nest([(e, out)], Assign(name="out", buffer=y, indices=(e,), value=acc[e,] * 3)),
+                ),
+            ),
+        ),
+    )
+    s = Schedule(program)
+    tile, _ = s.split("e", data.draw(st.integers(1, 5), "tile"))
+    s.compute_at("sum", tile)
+    s.split("o", data.draw(st.integers(1, 4), "inner tile"))
+    s.reorder("c", "k", "o.0", "o.1")
+    s.compute_at("load", data.draw(st.sampled_from([tile, "c", "k", "o.0"]), "at"))
+    verify(s.program)
+    arrays = {"X": np.arange(2 * size, dtype=np.int32).reshape(2, size) ** 2}
+    expected = interpret(program, arrays, poison=True)["Y"]
+    np.testing.assert_array_equal(interpret(s.program, arrays, poison=True)["Y"], expected)
