@@ -62,9 +62,6 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     begin(f"compiling for {config.name}")
     compiled = compile_network(path, config)
     launches = sample_arrays(compiled.graph, IMAGES)
-    # The first launch pays for loading the simulator's machine code; its cycles are the same, its host time is not.
-    begin("warming up the simulator")
-    simulate_network(compiled, launches[:1])
     begin(f"simulating {IMAGES} images")
     simulated = simulate_network(compiled, launches)
     begin("checking the outputs")

@@ -11,7 +11,7 @@ from vdla.isa.assembler import instruction_text
 from vdla.isa.layout import Unit, extract, format_names, formats, unit_of
 from vdla.isa.program import Program, instruction_address
 from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
-from vdla.sim import timeline as unit_timeline
+from vdla.sim.simulate import timeline as unit_timeline
 
 from .perfetto_trace import Counter, Slice, Track, write_trace
 from .split import layer_boundaries
@@ -107,7 +107,9 @@ def _counters(program: Program, simulation: SimulationResult) -> list[Counter]:
     counters = []
     for name, kinds in (("read", KINDS[1:-1]), ("written", KINDS[-1:])):
         chosen = np.isin(runs.kind, [KINDS.index(kind) for kind in kinds])
-        size = np.bincount(runs.instruction[chosen], runs.length[chosen], len(simulation.begin))
+        size = np.bincount(
+            runs.instruction[chosen], runs.length[chosen].astype(np.float64), len(simulation.begin)
+        )
         rate = _spread(simulation.begin, simulation.end, size, edges)
         samples = list(zip(edges[:-1].tolist(), (rate / width).tolist(), strict=True))
         counters.append(Counter(name=f"DRAM {name}", unit="bytes/cycle", samples=samples))
