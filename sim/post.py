@@ -61,9 +61,7 @@ def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped
     rows, columns = (here[1] & 0xFF) + 1, (here[1] >> 8 & 0xFF) + 1
     row_stride, column_stride, sums = here[1] >> 16 & 0xFFFF, here[1] >> 32 & 0xFFFF, here[1] >> 48 & 1
     top = row[SRAM_BASE] + (row[Y_SIZE] - 1) * y_stride + (row[X_SIZE] - 1) * x_stride
-    if top + (rows - 1) * row_stride + (columns - 1) * column_stride >= len(acc) or row[PAR_INDEX] >= len(
-        par
-    ):
+    if top >= len(acc) or row[PAR_INDEX] >= len(par):
         return OUTSIDE
     bias, scale = par[row[PAR_INDEX], 0].view(np.int32), par[row[PAR_INDEX], 1].view(np.float32)
     zero_point, low, high = _signed(here[2], 0, 16), _signed(here[2], 16, 8), _signed(here[2], 24, 8)
@@ -92,12 +90,13 @@ def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped
 
 @njit(cache=True)
 def _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced):  # type: ignore[no-untyped-def]
+    """Maximum or wrapping sum over a window, whose positions wrap at the scratchpad's end."""
     reduced[:] = acc[corner]
     for r in range(rows):
         for c in range(columns):
             if r == 0 and c == 0:
                 continue
-            vector = acc[corner + r * row_stride + c * column_stride]
+            vector = acc[(corner + r * row_stride + c * column_stride) & (len(acc) - 1)]
             for b in range(reduced.shape[0]):
                 for j in range(reduced.shape[1]):
                     if sums:
