@@ -25,15 +25,20 @@ Box = tuple[list[Expr], list[Expr]]
 
 
 def read_regions(
-    node: Node, over: Ranges = _NO_RANGES, ranges: Ranges = _NO_RANGES, *, targets: bool = True
+    node: Node,
+    over: Ranges = _NO_RANGES,
+    ranges: Ranges = _NO_RANGES,
+    *,
+    targets: bool = True,
+    only: str | None = None,
 ) -> dict[Buffer, Region]:
     """The box of every buffer that `node` reads, over all iterations of the loops inside it and of those in `over`.
 
     The result is in terms of the other loops around; `ranges` says what they may hold, and only sharpens
     the expressions. Buffers allocated inside `node` are left out. A Reduce reads its target too, unless
-    `targets` is False.
+    `targets` is False. `only` names the one buffer of interest, to save the work for the others.
     """
-    return _collect(node, over, ranges, reads=True, targets=targets)
+    return _collect(node, over, ranges, reads=True, targets=targets, only=only)
 
 
 def write_regions(node: Node, over: Ranges = _NO_RANGES, ranges: Ranges = _NO_RANGES) -> dict[Buffer, Region]:
@@ -120,13 +125,17 @@ def contains(outer: Region, inner: Region, ranges: Ranges = _NO_RANGES) -> bool:
     return True
 
 
-def _collect(node: Node, over: Ranges, ranges: Ranges, *, reads: bool, targets: bool) -> dict[Buffer, Region]:
+def _collect(
+    node: Node, over: Ranges, ranges: Ranges, *, reads: bool, targets: bool, only: str | None = None
+) -> dict[Buffer, Region]:
     boxes: dict[Buffer, Box] = {}
     hidden: set[str] = set()
 
     def add(
         buffer: Buffer, starts: tuple[Expr, ...], extents: tuple[Expr, ...] | None, around: Ranges
     ) -> None:
+        if only is not None and buffer.name != only:
+            return
         box: Box = ([], [])
         for d, start in enumerate(starts):
             low_high = expr_bounds(start, around, ranges)

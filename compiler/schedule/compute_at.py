@@ -64,7 +64,7 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
         raise LegalityError(f"cannot move {name}: {buffer.name} does not exist at {loop}", program, loop)
     producers = _producers(program, path, alloc, buffer, name, loop)
     ranges = loop_ranges(n for n in path if isinstance(n, For))
-    needed = read_regions(at.body, {}, ranges).get(buffer)
+    needed = read_regions(at.body, {}, ranges, only=buffer.name).get(buffer)
     if needed is None:
         raise LegalityError(f"cannot move {name}: nothing under {loop} reads {buffer.name}", program, loop)
 

@@ -51,7 +51,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
     where = loop or program.name
     if any(u.write for u in uses):
         raise LegalityError(f"cannot cache {buffer}: it is written under {where}", program, loop or "")
-    needed = read_regions(body, {}, ranges).get(old)
+    needed = read_regions(body, {}, ranges, only=buffer).get(old)
     if needed is None:
         raise LegalityError(f"cannot cache {buffer}: nothing under {where} reads it", program, loop or "")
     _check_inside(program, needed, ranges, loop)

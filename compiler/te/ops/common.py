@@ -8,7 +8,6 @@ from ...ir.types import DType
 from ..blocks import Blocks, Pair
 from ..post import PoolOperator, Post, Views, post_point
 
-
 Area = tuple[int, int, int, int]
 """Rows and columns of an output: (first row, first column, row behind the last, column behind the last)."""
 
