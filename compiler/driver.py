@@ -11,14 +11,14 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import Program
 
 from .graph.cost import compulsory_bytes, count_macs
-from .graph.fuse import fuse
+from .graph.fuse import fuse, fuse_pool
 from .graph.graph import Graph, Node
 from .graph.layout import activation_bytes, decide_layouts
 from .graph.onnx_import import import_model
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled, Layer
 from .target.vdla.link import link
-from .templates.lower_vdla import lower_node
+from .templates.lower_vdla import lower_node, takes_pool
 from .templates.tiling import NoTileError
 
 
@@ -67,6 +67,7 @@ def compile_graph(
     """`compile_model` from a fused graph on."""
     started = time.perf_counter() if started is None else started
     layouts = decide_layouts(graph, config)
+    graph = fuse_pool(graph, lambda node, pool: takes_pool(config, graph, layouts, node, pool))
     lowered = []
     for number, node in enumerate(graph.nodes):
         dump = None

@@ -172,8 +172,8 @@ def _oriented(node: Elementwise, tensor: str) -> Combine:
     )
 
 
-def fuse_pool(graph: Graph) -> Graph:
-    """A max-pool that alone reads a convolution without stage B moves before its stage A.
+def fuse_pool(graph: Graph, accepts: Callable[[Convolution, MaxPool], bool] = lambda *_: True) -> Graph:
+    """A max-pool that alone reads a convolution without stage B moves before its stage A, where `accepts` says so.
 
     Rounding to a positive scale is monotone, so the maximum of the rounded sums is the rounded maximum.
     """
@@ -181,7 +181,7 @@ def fuse_pool(graph: Graph) -> Graph:
     def merge(first: Node, second: Node) -> Node | None:
         if not isinstance(first, Convolution) or first.combine is not None or first.pool is not None:
             return None
-        if not isinstance(second, MaxPool):
+        if not isinstance(second, MaxPool) or not accepts(first, second):
             return None
         pool = Pool(kernel=second.kernel, strides=second.strides, pads=second.pads)
         return replace(first, output=second.output, members=(*first.members, *second.members), pool=pool)

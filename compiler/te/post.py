@@ -120,34 +120,58 @@ def post_point(
     With a window of more than one position, a buffer `window` int32[batch, block_out] first takes the maximum or sum
     over it, in loops window.b, window.j, r, c around the Reduce "pool".
     """
-    b, j = Var("b"), Var("j")
     lanes = (blocks.batch, blocks.block_out)
-    first_stage: Stmt | None = None
-    values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
     if window == (1, 1):
-        total: Expr = views.accumulator(Const(0), Const(0), b, j)
-    else:
-        wb, wj, r, c = Var("window.b"), Var("window.j"), Var("r"), Var("c")
+        return _finish(blocks, views, post, lambda b, j: views.accumulator(Const(0), Const(0), b, j))
+    values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
+    b, j, r, c = Var("window.b"), Var("window.j"), Var("r"), Var("c")
+    reduce = Reduce(
+        name="pool",
+        op=pool,
+        buffer=values,
+        indices=(b, j),
+        value=views.accumulator(r, c, b, j),
+        first=all_of(equal(r, 0), equal(c, 0)),
+    )
+    first_stage = nest([(b, lanes[0]), (j, lanes[1]), (r, window[0]), (c, window[1])], reduce)
+    last_stage = _finish(blocks, views, post, lambda b, j: values[b, j])
+    return Alloc(buffer=values, body=seq(first_stage, last_stage))
+
+
+def rolling_point(blocks: Blocks, views: Views, post: Post, window: Pair) -> Stmt:
+    """`post_point` for a maximum over rows that need not follow one another: each row has a Reduce of its own.
+
+    Row r is read in loops window.r.b, window.r.j, window.r.c, so that it may lie anywhere (a ring of rows).
+    """
+    lanes = (blocks.batch, blocks.block_out)
+    values = Buffer(name="window", shape=lanes, dtype=DType.INT32, scope="register")
+    rows: list[Stmt] = []
+    for r in range(window[0]):
+        b, j, c = (Var(f"window.{r}.{v}") for v in ("b", "j", "c"))
         reduce = Reduce(
-            name="pool",
-            op=pool,
+            name=f"pool.{r}",
+            op="max",
             buffer=values,
-            indices=(wb, wj),
-            value=views.accumulator(r, c, wb, wj),
-            first=all_of(equal(r, 0), equal(c, 0)),
+            indices=(b, j),
+            value=views.accumulator(Const(r), c, b, j),
+            first=equal(c, 0) if r == 0 else None,
         )
-        first_stage = nest([(wb, lanes[0]), (wj, lanes[1]), (r, window[0]), (c, window[1])], reduce)
-        total = values[b, j]
+        rows.append(nest([(b, lanes[0]), (j, lanes[1]), (c, window[1])], reduce))
+    return Alloc(buffer=values, body=seq(*rows, _finish(blocks, views, post, lambda b, j: values[b, j])))
+
+
+def _finish(blocks: Blocks, views: Views, post: Post, total: Callable[[Expr, Expr], Expr]) -> Stmt:
+    """Loops b, j around the Assign "post" of the reduced accumulator `total`."""
+    b, j = Var("b"), Var("j")
     value = post_value(
-        total + views.parameter(Const(0), j),
+        total(b, j) + views.parameter(Const(0), j),
         views.parameter(Const(1), j),
         views.operand(b, j) if views.operand is not None else None,
         post,
     )
     out = views.out(b, j)
     assign = Assign(name="post", buffer=out.buffer, indices=out.indices, value=value)
-    last_stage = nest([(b, lanes[0]), (j, lanes[1])], assign)
-    return last_stage if first_stage is None else Alloc(buffer=values, body=seq(first_stage, last_stage))
+    return nest([(b, blocks.batch), (j, blocks.block_out)], assign)
 
 
 def _int8(value: int) -> Const:

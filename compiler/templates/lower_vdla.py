@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from vdla.isa.config import Config
 
-from ..graph.graph import AveragePool, Combine, Convolution, Elementwise, Graph, MaxPool, Node, Requantize
+from ..graph.graph import (
+    AveragePool,
+    Combine,
+    Convolution,
+    Elementwise,
+    Graph,
+    MaxPool,
+    Node,
+    Pool,
+    Requantize,
+)
 from ..graph.layout import (
     Layout,
     dense_groups,
@@ -24,9 +35,19 @@ from ..passes.split_copies import split_copies
 from ..schedule import Schedule
 from ..target.vdla.link import LoweredKernel, LoweredLayer
 from ..te.blocks import Blocks, Window
-from ..te.ops import average_pool, conv2d, depthwise_conv2d, elementwise, max_pool, patch_conv2d
+from ..te.ops import (
+    average_pool,
+    conv2d,
+    depthwise_conv2d,
+    elementwise,
+    max_pool,
+    patch_conv2d,
+    patch_conv2d_pool,
+)
+from ..te.ops.rolling_pool import ring_of
 from ..te.post import Combination, Post
-from . import conv2d_vdla, depthwise_vdla, patch_conv2d_vdla, pool_vdla
+from . import conv2d_vdla, depthwise_vdla, patch_conv2d_vdla, pool_vdla, rolling_pool_vdla
+from .tiling import NoTileError
 
 Dump = Callable[[str, str], None]
 
@@ -145,6 +166,12 @@ def _convolution(
         "post": post,
         "name": node.name,
     }
+    if layouts[node.data] == "interleaved" and pool is not None:
+        constants["W"] = pack_patch_weight(config, node.weight)
+        rolling = _rolling(config, graph, node, virtual_threads)
+        if rolling is None:
+            raise ValueError(f"{node.name}: the pool was fused into a convolution that cannot take it")
+        return rolling, tensors, constants
     if layouts[node.data] == "interleaved":
         constants["W"] = pack_patch_weight(config, node.weight)
         schedule = patch_conv2d_vdla.schedule(
@@ -158,6 +185,51 @@ def _convolution(
     constants["W"] = pack_weight(config, dense_groups(node.weight, node.groups))
     program = conv2d(filters=filters, pool=pool, **common)
     return conv2d_vdla.schedule(config, program, window, post, virtual_threads), tensors, constants
+
+
+def takes_pool(
+    config: Config, graph: Graph, layouts: dict[str, Layout], node: Convolution, pool: MaxPool
+) -> bool:
+    """Whether the max-pool behind a convolution can be computed with it, rows kept in a ring."""
+    if layouts[node.data] != "interleaved" or node.combine is not None:
+        return False
+    fused = replace(node, pool=Pool(kernel=pool.kernel, strides=pool.strides, pads=pool.pads))
+    return _rolling(config, graph, fused, 2) is not None
+
+
+def _rolling(config: Config, graph: Graph, node: Convolution, virtual_threads: int) -> Schedule | None:
+    """The schedule of a patch convolution with its pool, or None where no ring of accumulator rows works."""
+    assert node.pool is not None
+    batch, channels, height, width = graph.tensors[node.data].nchw
+    window = Window(kernel=(node.weight.shape[2], node.weight.shape[3]), strides=node.strides, pads=node.pads)
+    pool = Window(kernel=node.pool.kernel, strides=node.pool.strides, pads=node.pool.pads)
+    filters = node.weight.shape[0]
+    rows, columns = window.outputs(height, width)
+    ring = ring_of(pool, rows, columns, -(-filters // config.block_out), config.par_depth, config.acc_depth)
+    if ring is None:
+        return None
+    post = _post(node.requantize, None)
+    program = patch_conv2d_pool(
+        blocks=Blocks.of(config),
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=filters,
+        window=window,
+        pool=pool,
+        ring=ring,
+        pad_value=node.pad_value,
+        post=post,
+        name=node.name,
+    )
+    if not rolling_pool_vdla.weights_fit(config, program, ring, virtual_threads):
+        return None
+    used = min(columns, ring.width - pool.pads[1])
+    try:
+        return rolling_pool_vdla.schedule(config, program, used, pool.kernel, post, virtual_threads)
+    except NoTileError:
+        return None
 
 
 def _max_pool(config: Config, graph: Graph, node: MaxPool, virtual_threads: int) -> _Kernel:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from vdla.isa.config import Config
 
 from ...ir.expr import Buffer, Const, Expr
-from ...ir.stmt import Alloc, Copy, For, Intrinsic, Program, Region, Seq, Stmt
+from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
 from ...ir.visit import loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
-from .evaluate import Environment, Evaluator, compile_index
+from .access import Access
+from .evaluate import Evaluator, compile_index
 from .machine import DRAM, MachineOp, Span
 from .micro_ops import MicroOpMemory
 from .placement import DramBuffer, Scratchpads
@@ -72,45 +73,7 @@ class Chain:
     """Loops that fold into instructions: (variable, extent) outermost first, and the statement inside."""
 
     loops: tuple[tuple[str, Evaluator], ...]
-    leaf: Intrinsic | Copy
-
-
-class Access:
-    """One operand: closures for its start, and the strides of its leading dimensions in elements.
-
-    On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
-    addresses count elements from the buffer's address.
-    """
-
-    def __init__(self, region: Region, slots: Mapping[str, tuple[int, ...]], element_dimensions: int) -> None:
-        buffer = region.buffer
-        self.buffer = buffer
-        self.slots = slots.get(buffer.name)
-        leading = len(buffer.shape) - element_dimensions
-        strides, stride = [0] * leading, 1
-        for d in range(leading - 1, -1, -1):
-            strides[d] = stride
-            stride *= buffer.shape[d]
-        skip = 0 if self.slots is None else 1
-        self._copy = compile_index(region.starts[0]) if skip else None
-        self.strides = tuple(strides[skip:])
-        self.starts = tuple(compile_index(start) for start in region.starts[skip:leading])
-        self.extents = tuple(compile_index(extent) for extent in region.extents[skip:leading])
-        self.sizes = buffer.shape[skip:leading]
-
-    def base(self, environment: Environment) -> int:
-        """First element of the buffer's copy that this iteration uses."""
-        if self.slots is None or self._copy is None:
-            return 0
-        return self.slots[self._copy(environment)]
-
-    def offset(self, environment: Environment):
-        """Element number of the region's start within the buffer's copy."""
-        total = 0
-        for start, stride in zip(self.starts, self.strides, strict=True):
-            if stride:
-                total = total + start(environment) * stride
-        return total
+    leaf: Intrinsic | Copy | Assign
 
 
 class LayerEmitter:
@@ -196,7 +159,7 @@ class LayerEmitter:
         while isinstance(statement, For):
             loops.append((statement.var.name, self.evaluator(statement.extent)))
             statement = statement.body
-        if isinstance(statement, Intrinsic | Copy):
+        if isinstance(statement, Intrinsic | Copy | Assign):
             return Chain(tuple(loops), statement)
         return None
 
@@ -207,10 +170,13 @@ class LayerEmitter:
         if isinstance(leaf, Copy):
             emit_memory.emit_copy(self, chain, leaf, environment)
             return
+        if isinstance(leaf, Assign):
+            emit_memory.emit_fill(self, chain, leaf, environment)
+            return
         match leaf.declaration.name:
             case "gemm" | "depthwise":
                 emit_compute.emit_matrix(self, chain, leaf, environment)
-            case "post":
+            case "post" | "post_rows":
                 emit_memory.emit_post(self, chain, leaf, environment)
             case "patch":
                 emit_memory.emit_patch(self, chain, leaf, environment)

@@ -16,7 +16,8 @@ from .machine import Span
 from .micro_ops import Sequence
 
 if TYPE_CHECKING:
-    from .emit import Access, Chain, LayerEmitter
+    from .access import Access
+    from .emit import Chain, LayerEmitter
 
 _MAX_ITERATIONS = (1 << 14) - 1
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Const
-from ...ir.stmt import Copy, Intrinsic
+from ...ir.stmt import Assign, Copy, Intrinsic, Region
+from ...passes.split_copies import ELEMENT_DIMENSIONS
+from .access import Access
 from .machine import Span
 
 if TYPE_CHECKING:
-    from .emit import Access, Chain, LayerEmitter
+    from .emit import Chain, LayerEmitter
 
 _MAX_PAD = 15
 _FLAGS = ("combine", "operand", "multiply", "swap", "unsigned")
@@ -209,6 +211,24 @@ def _emit_load(
         _emit_pads(emitter, kind, scope, target + height * width, origin, y.after - below, width)
 
 
+def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, environment: dict[str, int]) -> None:
+    """A constant in accumulators: loads of nothing but pads; a dense innermost loop becomes one instruction."""
+    if leaf.buffer.scope != "acc" or not isinstance(leaf.value, Const):
+        raise ValueError(f"{leaf.name}: only constants can be assigned, and only to accumulators")
+    lanes = chain.loops[-2:]
+    outer = chain.loops[:-2]
+    region = Region(buffer=leaf.buffer, starts=leaf.indices, extents=(Const(1),) * len(leaf.indices))
+    access = Access(region, emitter.slots, ELEMENT_DIMENSIONS)
+    zero = {**environment, **{name: 0 for name, _ in chain.loops}}
+    dense = outer[-1][0] if outer and _steps(access, zero, outer[-1][0]) == [1] else None
+    skip = frozenset([name for name, _ in lanes] + ([dense] if dense else []))
+    for inner in _iterate(chain, environment, skip):
+        width = outer[-1][1](inner) if dense else 1
+        if width > 0:
+            emitter.set_register("COMPUTE_PAD", pad_value=int(leaf.value.value))
+            _emit_pads(emitter, "ACC", "acc", access.base(inner) + access.offset(inner), 0, 1, width)
+
+
 # --- patches --------------------------------------------------------------------------------------------
 
 
@@ -267,8 +287,8 @@ def emit_patch(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment
 def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: dict[str, int]) -> None:
     """STORE.POST: two of the loops become its rows and columns, the others are unrolled."""
     attributes = {name: int(value) for name, value in leaf.attributes}
-    out, accumulator, parameters, *others = (emitter.access(operand) for operand in leaf.operands)
-    operand = others[0] if others else None
+    out, accumulators, parameters, operand = _operands(emitter, leaf)
+    accumulator = accumulators[0]
     x_loop, y_loop = _rows_and_columns(chain, environment, out, accumulator, parameters)
     folded = frozenset(name for name in (x_loop, y_loop) if name is not None)
     extents = dict(chain.loops)
@@ -286,6 +306,13 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment:
         stride = _steps(out, inner, y_loop, x_loop)[0] if rows > 1 else columns
         window_rows, window_columns = _window(accumulator, inner)
         row_stride, column_stride = _window_strides(accumulator)
+        corners = [first]
+        if len(accumulators) > 1:
+            window_rows = len(accumulators)
+            corners = [row.base(inner) + row.offset(inner) for row in accumulators]
+            row_stride = (corners[1] - first) % config.acc_depth
+            if any((corner - first - r * row_stride) % config.acc_depth for r, corner in enumerate(corners)):
+                raise ValueError("the rows of a window must lie at one distance from each other")
         emitter.set_register("ADDRESS", y_stride=steps[0], x_stride=steps[1])
         emitter.set_register(
             "WINDOW",
@@ -297,18 +324,10 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment:
         )
         base = dram.address // element + start
         size = ((rows - 1) * stride + columns) * element
-        reads: list[Span] = [
-            (
-                "acc",
-                first,
-                first
-                + (rows - 1) * steps[0]
-                + (columns - 1) * steps[1]
-                + (window_rows - 1) * row_stride
-                + (window_columns - 1) * column_stride
-                + 1,
-            )
-        ]
+        reach = (rows - 1) * steps[0] + (columns - 1) * steps[1] + (window_columns - 1) * column_stride
+        if len(accumulators) == 1:
+            reach += (window_rows - 1) * row_stride
+        reads: list[Span] = [("acc", corner, corner + reach + 1) for corner in corners]
         entry = parameters.base(inner) + parameters.offset(inner)
         reads.append(("par", entry, entry + 1))
         fields = {name: attributes[name] for name in _FLAGS if attributes.get(name)}
@@ -328,6 +347,16 @@ def emit_post(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment:
             x_stride=stride,
             **fields,
         )
+
+
+def _operands(emitter: LayerEmitter, leaf: Intrinsic) -> tuple[Access, list[Access], Access, Access | None]:
+    """Output, accumulator windows (one, or one a row), parameters and operand of a post-processing."""
+    by_formal = {
+        formal.name: emitter.access(operand)
+        for formal, operand in zip(leaf.declaration.parameters, leaf.operands, strict=True)
+    }
+    accumulators = [access for name, access in by_formal.items() if name.split(".")[0] == "acc"]
+    return by_formal["out"], accumulators, by_formal["par"], by_formal.get("operand")
 
 
 def _set_stages(emitter: LayerEmitter, attributes: dict[str, int]) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from vdla.isa.config import Config
 
-from ...ir.expr import FIRST, Buffer, Var, all_of, cast, equal
+from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equal
 from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
 from ...te.ops.patch_conv2d import patch_declaration
-from ...te.post import PoolOperator, Post, Views, post_point
+from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 
 
 def gemm(config: Config) -> IntrinsicDeclaration:
@@ -64,6 +64,35 @@ def post(
     body = post_point(Blocks.of(config), views, constants, window, pool)
     parameters = (out, acc, par) if operand is None else (out, acc, par, operand)
     return IntrinsicDeclaration(name="post", parameters=parameters, body=body)
+
+
+def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclaration:
+    """`post` with the maximum over a window whose rows need not follow one another (a ring of rows).
+
+    acc.r int32[columns, B, co] is row r of the window.
+    """
+    lanes = (config.batch, config.block_out)
+    out = Buffer(name="out", shape=lanes, dtype=DType.INT8)
+    rows = [
+        Buffer(name=f"acc.{r}", shape=(window[1], *lanes), dtype=DType.INT32, scope="acc")
+        for r in range(window[0])
+    ]
+    par = Buffer(name="par", shape=(2, lanes[1]), dtype=DType.INT32, scope="par")
+    operand = Buffer(name="operand", shape=lanes, dtype=DType.INT8) if constants.has_operand else None
+
+    def accumulator(r: Expr, c: Expr, b: Expr, j: Expr) -> Load:
+        assert isinstance(r, Const)
+        return rows[int(r.value)][c, b, j]
+
+    views = Views(
+        out=lambda b, j: out[b, j],
+        accumulator=accumulator,
+        parameter=lambda row, j: par[row, j],
+        operand=None if operand is None else lambda b, j: operand[b, j],
+    )
+    body = rolling_point(Blocks.of(config), views, constants, window)
+    parameters = (out, par, *rows) if operand is None else (out, par, *rows, operand)
+    return IntrinsicDeclaration(name="post_rows", parameters=parameters, body=body)
 
 
 def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:

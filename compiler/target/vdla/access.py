@@ -1,0 +1,46 @@
+"""Operands of intrinsics and copies as addresses: compiled once, evaluated for every tile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...ir.stmt import Region
+from .evaluate import Environment, compile_index
+
+
+class Access:
+    """One operand: closures for its start, and the strides of its leading dimensions in elements.
+
+    On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
+    addresses count elements from the buffer's address.
+    """
+
+    def __init__(self, region: Region, slots: Mapping[str, tuple[int, ...]], element_dimensions: int) -> None:
+        buffer = region.buffer
+        self.buffer = buffer
+        self.slots = slots.get(buffer.name)
+        leading = len(buffer.shape) - element_dimensions
+        strides, stride = [0] * leading, 1
+        for d in range(leading - 1, -1, -1):
+            strides[d] = stride
+            stride *= buffer.shape[d]
+        skip = 0 if self.slots is None else 1
+        self._copy = compile_index(region.starts[0]) if skip else None
+        self.strides = tuple(strides[skip:])
+        self.starts = tuple(compile_index(start) for start in region.starts[skip:leading])
+        self.extents = tuple(compile_index(extent) for extent in region.extents[skip:leading])
+        self.sizes = buffer.shape[skip:leading]
+
+    def base(self, environment: Environment) -> int:
+        """First element of the buffer's copy that this iteration uses."""
+        if self.slots is None or self._copy is None:
+            return 0
+        return self.slots[self._copy(environment)]
+
+    def offset(self, environment: Environment):
+        """Element number of the region's start within the buffer's copy."""
+        total = 0
+        for start, stride in zip(self.starts, self.strides, strict=True):
+            if stride:
+                total = total + start(environment) * stride
+        return total

@@ -1,0 +1,188 @@
+"""A first convolution and the max-pool behind it in one, with accumulator rows kept in a ring.
+
+Windows of a 3x3 pool with stride 2 overlap by a row. Computing each tile by itself would compute those rows twice; here
+`ring` rows roll along with the pool, so every convolution result is computed once and never goes to DRAM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, cast, equal, minimum
+from ...ir.stmt import Alloc, Assign, Intrinsic, Program, Reduce, Stmt, nest, region, seq
+from ...ir.types import DType
+from ..blocks import Blocks, Window, ceil_div
+from ..post import Post, Views, rolling_point
+from .common import output_buffers, parameters_of
+from .conv2d import INT32_MIN
+from .patch_conv2d import patch_declaration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ring:
+    """The accumulator ring: `rows` rows of `pitch` vectors, of which `filters` blocks of `width` are used."""
+
+    rows: int
+    pitch: int
+    filters: int
+    width: int
+
+
+def ring_of(
+    pool: Window, out_height: int, out_width: int, filter_blocks: int, most_filters: int, acc_depth: int
+) -> Ring | None:
+    """The ring for a pool over `out_height` x `out_width` results in `acc_depth` accumulators; None if none works.
+
+    It needs one row more than a window, so that the array can go on while a window is read; the rows that a window
+    shares with the one before must be as many as the pool's top pads, so that every step computes `stride` rows.
+    """
+    rows = 1 << pool.kernel[0].bit_length()
+    width = (pool.outputs(out_height, out_width)[1] - 1) * pool.strides[1] + pool.kernel[1]
+    if pool.dilations != (1, 1) or pool.kernel[0] - pool.strides[0] != pool.pads[0] or rows > acc_depth:
+        return None
+    pitch = acc_depth // rows
+    most = min(most_filters, pitch // width, filter_blocks)
+    if most < 1:
+        return None
+    filters = ceil_div(filter_blocks, ceil_div(filter_blocks, most))
+    return Ring(rows=rows, pitch=pitch, filters=filters, width=width)
+
+
+def patch_conv2d_pool(
+    *,
+    blocks: Blocks,
+    batch: int,
+    channels: int,
+    height: int,
+    width: int,
+    filters: int,
+    window: Window,
+    pool: Window,
+    ring: Ring,
+    pad_value: int,
+    post: Post,
+    name: str = "patch_conv2d_pool",
+) -> Program:
+    """Y = post(bias + maximum over the pool's windows of the sums of `patch_conv2d`).
+
+    Parameters X, W, P as of `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co]. Intermediates: `patches` as there, and
+    `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r + top) % ring.rows, column x of filter
+    block o at o * ring.width + x + left; what is no result holds the least int32. Loops: og (groups of ring.filters filter
+    blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o, conv.x; o, x.
+    """
+    b_size, ci, co = blocks.batch, blocks.block_in, blocks.block_out
+    nb, ob = ceil_div(batch, b_size), ceil_div(filters, co)
+    (kh_size, kw_size), (sy, sx) = window.kernel, window.strides
+    top, left, _, _ = window.pads
+    oh, ow = window.outputs(height, width)
+    ph, pw = pool.outputs(oh, ow)
+    pool_top, pool_left = pool.pads[0], pool.pads[1]
+    run = kw_size * channels
+    declaration = patch_declaration(blocks, kh_size, run)
+    kb_size = declaration.parameters[0].shape[0]
+
+    image = Buffer(name="X", shape=(batch, height, width * channels), dtype=DType.INT8)
+    weight = Buffer(name="W", shape=(ob, kb_size, co, ci), dtype=DType.INT8)
+    patches = Buffer(name="patches", shape=(nb, oh, ow, kb_size, b_size, ci), dtype=DType.INT8, scope="inp")
+    acc = Buffer(name="acc", shape=(ring.rows, ring.pitch, b_size, co), dtype=DType.INT32, scope="acc")
+    parameters, out, operand = output_buffers(blocks, (nb, ob, ph, pw), post)
+
+    n, b, y, x = (Var(f"patch.{v}") for v in ("n", "b", "y", "x"))
+    patch = Intrinsic(
+        name="patch",
+        declaration=declaration,
+        operands=(
+            region(patches, (n, 1), (y, 1), (x, 1), (0, kb_size), (b, 1), (0, ci)),
+            region(
+                image,
+                (n * b_size + b, 1),
+                (y * sy - top, kh_size),
+                (x * (sx * channels) - left * channels, run),
+            ),
+        ),
+        pad=Const(pad_value, DType.INT8),
+    )
+    images = minimum(b_size, batch - n * b_size) if batch % b_size else b_size
+    gather = nest([(n, nb), (b, images), (y, oh), (x, ow)], patch)
+
+    og, n, ty = Var("og"), Var("n"), Var("ty")
+    members: Expr = (
+        Const(ring.filters) if ob % ring.filters == 0 else minimum(ring.filters, ob - og * ring.filters)
+    )
+    columns = min(ow, ring.width - pool_left)
+    row0 = ty * pool.strides[0]
+    added: Expr = Const(pool.strides[0])
+    if oh != ph * pool.strides[0]:
+        added = minimum(pool.strides[0], oh - row0)
+    cy, o, x, b, j, kb, k = (Var(f"conv.{v}") for v in ("y", "o", "x", "b", "j", "kb", "k"))
+    row = row0 + cy
+    conv = Reduce(
+        name="conv",
+        op="add",
+        buffer=acc,
+        indices=acc[(row + pool_top) % ring.rows, o * ring.width + x + pool_left, b, j].indices,
+        value=cast(patches[n, row, x, kb, b, k], DType.INT32)
+        * cast(weight[og * ring.filters + o, kb, j, k], DType.INT32),
+        first=all_of(equal(kb, 0), equal(k, 0)),
+    )
+    convolve = nest(
+        [(cy, added), (o, members), (x, columns), (b, b_size), (j, co), (kb, kb_size), (k, ci)], conv
+    )
+
+    o, x = Var("o"), Var("x")
+    block = og * ring.filters + o
+    views = Views(
+        out=lambda b, j: out[n, block, ty, x, b, j],
+        accumulator=lambda r, c, b, j: acc[
+            (row0 + r) % ring.rows, o * ring.width + x * pool.strides[1] + c, b, j
+        ],
+        parameter=lambda part, j: parameters[block, part, j],
+        operand=None if operand is None else lambda b, j: operand[n, block, ty, x, b, j],
+    )
+    finish = nest([(o, members), (x, pw)], rolling_point(blocks, views, post, pool.kernel))
+
+    fills = [_fill(acc, "border.top", (0, pool_top), ring.filters, (0, ring.width), ring.width)]
+    fills += [
+        _fill(acc, f"border.{side}", (0, ring.rows), ring.filters, span, ring.width)
+        for side, span in (("left", (0, pool_left)), ("right", (pool_left + columns, ring.width)))
+    ]
+    step: list[Stmt] = [convolve]
+    if oh != ph * pool.strides[0]:
+        step.append(_fill_below(acc, ring, row0 + pool_top + added, added, pool.strides[0]))
+    body = seq(*(fill for fill in fills if fill is not None), nest([(ty, ph)], seq(*step, finish)))
+    groups = nest([(og, ceil_div(ob, ring.filters)), (n, nb)], Alloc(buffer=acc, body=body))
+    return Program(
+        name=name,
+        parameters=parameters_of(image, weight, parameters, operand, out),
+        body=Alloc(buffer=patches, body=seq(gather, groups)),
+    )
+
+
+def _fill(
+    acc: Buffer, name: str, rows: tuple[int, int], filters: int, columns: tuple[int, int], width: int
+) -> Stmt | None:
+    """The least int32 in ring rows and columns from first to last (exclusive), for every filter block."""
+    if rows[0] >= rows[1] or columns[0] >= columns[1]:
+        return None
+    y, o, x, b, j = (Var(f"{name}.{v}") for v in ("y", "o", "x", "b", "j"))
+    fill = Assign(
+        name=name,
+        buffer=acc,
+        indices=acc[y + rows[0], o * width + x + columns[0], b, j].indices,
+        value=Const(INT32_MIN, DType.INT32),
+    )
+    extents = (rows[1] - rows[0], filters, columns[1] - columns[0], *acc.shape[2:])
+    return nest(list(zip((y, o, x, b, j), extents, strict=True)), fill)
+
+
+def _fill_below(acc: Buffer, ring: Ring, first: Expr, added: Expr, stride: int) -> Stmt:
+    """Rows of the last window behind the last convolution row: `stride` - `added` ring rows from `first` on."""
+    y, x, b, j = (Var(f"border.bottom.{v}") for v in ("y", "x", "b", "j"))
+    fill = Assign(
+        name="border.bottom",
+        buffer=acc,
+        indices=acc[(first + y) % ring.rows, x, b, j].indices,
+        value=Const(INT32_MIN, DType.INT32),
+    )
+    extents = (stride - added, ring.filters * ring.width, *acc.shape[2:])
+    return nest(list(zip((y, x, b, j), extents, strict=True)), fill)
