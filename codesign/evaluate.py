@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from vdla.compiler.graph.interpret import interpret
 from vdla.isa.errors import UserError
 
 from . import models
+from .files import read_whole
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -54,22 +56,18 @@ def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
 
 def load_arrays(path: Path) -> Arrays:
     """The arrays of an npz file by name. Raises CheckError for a file that is none or holds objects."""
+    # Read whole first: numpy leaves a damaged file open.
+    content = io.BytesIO(read_whole(path, "inputs"))
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise CheckError(
-                    f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)"
-                )
+        archive = np.load(content, allow_pickle=False)
+        if isinstance(archive, np.lib.npyio.NpzFile):
             return {name: archive[name] for name in archive.files}
-    except CheckError:
-        raise
-    except OSError as error:
-        raise CheckError(f"{path}: cannot read the inputs: {error.strerror or 'damaged file'}") from None
     except Exception:
         # numpy and zipfile raise a dozen kinds of errors on damaged bytes; for the user they are one.
         raise CheckError(
             f"{path}: no npz file of plain arrays; write one with numpy.savez(file, INPUT_NAME=array)"
         ) from None
+    raise CheckError(f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)")
 
 
 def split_launches(graph: Graph, arrays: Mapping[str, NDArray[np.generic]], where: str) -> list[Arrays]:

@@ -36,7 +36,7 @@ def text_console() -> Console:
 
 def note(text: str) -> None:
     """A line for people on standard error, where it never disturbs a JSON object."""
-    Console(stderr=True, highlight=False).print(text, markup=False)
+    print(text, file=sys.stderr)
 
 
 class Steps:

@@ -18,6 +18,8 @@ from .accounts import LayerAccount, RunAccount
 INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"
 COMPUTE, MEMORY = "#2563a8", "#c2571a"
 CAUSE_COLORS = ("#e08a3c", "#8b6bb1", "#3d9a8b", "#c9a227", "#b8475d", "#7a8a99")
+SAME_SPOT = 2.5
+"""Points (1/72 inch) within which two layers share one label in the roofline."""
 LARGEST_CAUSES = len(CAUSE_COLORS) - 1
 """Stall causes that get a colour of their own; the rest are drawn together."""
 
@@ -67,13 +69,13 @@ def roofline_png(run: RunAccount, config: Config) -> bytes:
     reach = np.array([low, ridge, high])
     roof = np.minimum(peak, bus * reach)
     axes.fill_between(reach, roof, 1e9, color="#f1f3f5", linewidth=0)
-    axes.plot(reach, roof, color=INK, linewidth=2)
+    axes.plot(reach, roof, color=INK, linewidth=2, label="what array and bus allow")
     axes.annotate(
         f"peak {peak} MAC/cycle", (high, peak), (-4, 6), textcoords="offset points", ha="right", color=INK
     )
     axes.set_xscale("log")
     axes.set_yscale("log")
-    floor = min([bus * low, *(y / 2 for _, y in points)])
+    floor = min([bus * low, peak / 40, *(y / 2 for _, y in points)])
     axes.set_xlim(low, high)
     axes.set_ylim(floor, peak * 2)
     for bound, color in (("compute", COMPUTE), ("memory", MEMORY)):
@@ -111,6 +113,7 @@ def roofline_png(run: RunAccount, config: Config) -> bytes:
     _key(key, [(n, layer) for n, layer in layers], peak)
     # What follows is placed in pixels, so the layout must be settled first.
     figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     across, up = axes.transData.transform((ridge, peak)) - axes.transData.transform((low, bus * low))
     middle = np.sqrt(low * ridge)
     axes.annotate(
@@ -128,22 +131,35 @@ def roofline_png(run: RunAccount, config: Config) -> bytes:
 
 
 def _number_points(axes: Axes, points: Sequence[tuple[float, float]], numbers: Sequence[int]) -> None:
-    # Layers crowd under the roof: each number takes the highest free place below its point, with a thin leader.
+    # Layers crowd under the roof: layers at one spot share a label, and each label takes the highest free place
+    # below its point, with a thin leader.
     to_points = 72 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
-    places = [axes.transData.transform(point) * to_points for point in points]
-    taken: list[tuple[float, float]] = [(x, y) for x, y in places]
-    for place, point, number in sorted(zip(places, points, numbers, strict=True), key=lambda item: item[2]):
-        x, y = place
-        spot = next(
-            (x, y - 13 - 10 * step)
-            for step in range(len(points) + 40)
-            if all(abs(x - other) > 13 or abs(y - 13 - 10 * step - level) > 9.5 for other, level in taken)
+    spots: list[tuple[float, float, tuple[float, float], list[int]]] = []
+    for point, number in zip(points, numbers, strict=True):
+        x, y = axes.transData.transform(point) * to_points
+        for spot in spots:
+            if abs(spot[0] - x) < SAME_SPOT and abs(spot[1] - y) < SAME_SPOT:
+                spot[3].append(number)
+                break
+        else:
+            spots.append((x, y, point, [number]))
+    taken = [(x, y, 0.0) for x, y, _, _ in spots]
+    for x, y, point, members in spots:
+        label = number_ranges(members)
+        half = 2.4 * len(label)
+        level = next(
+            y - 13 - 10 * step
+            for step in range(2 * len(points) + 2)
+            if all(
+                abs(x - other) > half + width + 3 or abs(y - 13 - 10 * step - height) > 9.5
+                for other, height, width in taken
+            )
         )
-        taken.append(spot)
+        taken.append((x, level, half))
         axes.annotate(
-            str(number),
+            label,
             point,
-            (0, spot[1] - y),
+            (0, level - y),
             textcoords="offset points",
             ha="center",
             va="center",
@@ -155,14 +171,28 @@ def _number_points(axes: Axes, points: Sequence[tuple[float, float]], numbers: S
         )
 
 
+def number_ranges(numbers: Sequence[int], longest: int = 14) -> str:
+    """Ascending `numbers` as "3, 5-7"; more than `longest` characters of them become a count."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    text = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+    return text if len(text) <= longest else f"{len(numbers)} layers"
+
+
 def _key(axes: Axes, layers: Sequence[tuple[int, LayerAccount]], peak: int) -> None:
     axes.set_axis_off()
-    shown = layers if len(layers) <= 40 else layers[:39]
+    shown = layers if len(layers) <= 36 else layers[:35]
     lines = [f"{n:>3}  {layer.name[-26:]}  {layer.macs / layer.cycles / peak:.0%}" for n, layer in shown]
     if len(layers) > len(shown):
         lines.append(f"     and {len(layers) - len(shown)} more")
     text = "layer, share of peak\n\n" + "\n".join(lines)
-    axes.text(0, 1, text, va="top", family="monospace", fontsize=7.5, color=INK, linespacing=1.45)
+    axes.text(
+        0, 1, text, va="top", family="monospace", fontsize=7.5, color=INK, linespacing=1.45
+    ).set_in_layout(False)
 
 
 def layers_png(run: RunAccount) -> bytes:

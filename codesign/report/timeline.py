@@ -107,9 +107,8 @@ def _counters(program: Program, simulation: SimulationResult) -> list[Counter]:
     counters = []
     for name, kinds in (("read", KINDS[1:-1]), ("written", KINDS[-1:])):
         chosen = np.isin(runs.kind, [KINDS.index(kind) for kind in kinds])
-        size = np.bincount(
-            runs.instruction[chosen], runs.length[chosen].astype(np.float64), len(simulation.begin)
-        )
+        totals = np.bincount(runs.instruction[chosen], runs.length[chosen], len(simulation.begin))
+        size = np.asarray(totals, np.float64)
         rate = _spread(simulation.begin, simulation.end, size, edges)
         samples = list(zip(edges[:-1].tolist(), (rate / width).tolist(), strict=True))
         counters.append(Counter(name=f"DRAM {name}", unit="bytes/cycle", samples=samples))

@@ -1,0 +1,81 @@
+from vdla.codesign.report.accounts import LayerAccount, RunAccount, TotalAccount
+from vdla.codesign.report.plots import LARGEST_CAUSES, layers_png, number_ranges, roofline_png, stacked_causes
+from vdla.codesign.report.table import main_causes
+from vdla.isa.config import load_config
+
+
+def layer(name: str, begin: int, gemm: int, stalls: dict[str, int], macs: int) -> LayerAccount:
+    return LayerAccount(
+        name=name,
+        op="Convolution",
+        members=(name,),
+        macs=macs,
+        begin=begin,
+        end=begin + gemm + sum(stalls.values()),
+        roofline_cycles=macs / 256,
+        bound="compute",
+        gemm_cycles=gemm,
+        stalls=stalls,
+        dram={"inp": 1000 if macs else 0},
+        compulsory_bytes=1000,
+        excess={},
+    )
+
+
+def account(layers: tuple[LayerAccount, ...]) -> RunAccount:
+    total = TotalAccount(
+        macs=sum(item.macs for item in layers),
+        cycles=layers[-1].end,
+        roofline_cycles=sum(item.roofline_cycles for item in layers),
+        instructions=10,
+        dram_read_bytes=sum(item.dram_bytes for item in layers),
+        dram_write_bytes=0,
+        seconds_at_clock=1e-5,
+        compile_seconds=0.1,
+        simulate_seconds=0.1,
+    )
+    return RunAccount(model="made-up", config="vta", total=total, layers=layers, check=None)
+
+
+MANY = tuple(
+    layer(f"layer{n}", 1000 * n, 900, {f"cause{c}": 10 * (c + 1) for c in range(4)}, 200_000)
+    for n in range(60)
+)
+
+
+def test_same_account_gives_the_same_picture() -> None:
+    run = account((layer("a", 0, 90, {"drain": 10}, 20_000), layer("pool", 100, 0, {"alu": 50}, 0)))
+    assert roofline_png(run, load_config("vta")) == roofline_png(run, load_config("vta"))
+    assert layers_png(run) == layers_png(run)
+
+
+def test_many_layers_at_one_spot_are_still_drawn() -> None:
+    run = account(MANY)
+    assert roofline_png(run, load_config("vta")).startswith(b"\x89PNG")
+    assert layers_png(run).startswith(b"\x89PNG")
+
+
+def test_network_without_multiplies_is_drawn() -> None:
+    run = account((layer("pool", 0, 0, {"alu": 50}, 0),))
+    assert roofline_png(run, load_config("tiny")).startswith(b"\x89PNG")
+    assert layers_png(run).startswith(b"\x89PNG")
+
+
+def test_small_causes_are_drawn_together_and_none_is_lost() -> None:
+    stalls = {f"cause{n}": n + 1 for n in range(10)}
+    stacks = stacked_causes((layer("a", 0, 5, stalls, 0),))
+    assert len(stacks) == LARGEST_CAUSES + 1
+    assert next(iter(stacks)) == "cause9" and list(stacks)[-1] == "all other causes"
+    assert sum(values[0] for values in stacks.values()) == sum(stalls.values())
+
+
+def test_main_causes_come_largest_first() -> None:
+    assert main_causes({"drain": 5, "alu": 1000, "unit": 7}) == "alu 1,000, unit 7"
+    assert main_causes({"drain": 0}) == ""
+
+
+def test_layers_at_one_spot_share_a_label() -> None:
+    assert number_ranges([3]) == "3"
+    assert number_ranges([3, 5, 6, 7]) == "3, 5-7"
+    assert number_ranges(range(1, 61)) == "1-60"
+    assert number_ranges(range(1, 61, 2)) == "30 layers"

@@ -1,0 +1,78 @@
+"""What surrounds the program: a missing extra, an interruption, a closed pipe."""
+
+import builtins
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from vdla.codesign.models import build
+
+VDLA = [sys.executable, "-c", "from vdla.codesign.cli.main import main; main()"]
+
+
+@pytest.fixture
+def mlp(tmp_path: Path) -> Path:
+    path = tmp_path / "mlp.onnx"
+    path.write_bytes(build("mlp").SerializeToString())
+    return path
+
+
+@pytest.fixture
+def no_onnxruntime(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_import = builtins.__import__
+
+    def refuse(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "onnxruntime":
+            raise ImportError(name)
+        return real_import(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+@pytest.mark.usefixtures("no_onnxruntime")
+def test_demanded_extra_is_named_in_one_line(vdla, mlp: Path) -> None:
+    message = vdla("run", mlp, "--check", "onnxruntime").message()
+    assert 'pip install "vdla[check]"' in message
+
+
+@pytest.mark.usefixtures("no_onnxruntime")
+def test_without_the_extra_the_interpreter_checks_and_says_so(vdla, mlp: Path) -> None:
+    outcome = vdla("run", mlp, "--json")
+    assert outcome.document()["check"]["against"] == "interpreter"
+    assert 'pip install "vdla[check]"' in outcome.err
+
+
+def test_interruption_ends_with_130_and_without_traceback(tmp_path: Path) -> None:
+    # The model is a pipe that nobody writes to: the process waits there until it is interrupted.
+    import os
+
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [*VDLA, "config", str(pipe)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out == "" and "Traceback" not in err
+
+
+def test_a_reader_that_goes_away_is_no_error_worth_a_traceback() -> None:
+    process = subprocess.Popen([*VDLA, "isa", "--markdown"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    err = process.stderr.read()
+    process.wait(timeout=20)
+    process.stderr.close()
+    assert b"Traceback" not in err
+
+
+def test_a_real_process_keeps_its_streams_apart(mlp: Path) -> None:
+    done = subprocess.run([*VDLA, "run", str(mlp) + "x"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
