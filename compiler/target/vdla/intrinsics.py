@@ -6,10 +6,11 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ...ir.expr import FIRST, Buffer, Const, Expr, Load, Var, all_of, cast, equal
-from ...ir.stmt import IntrinsicDeclaration, Reduce, nest
+from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
 from ...te.blocks import Blocks, Pair
 from ...te.ops.patch_conv2d import patch_declaration
+from ...te.ops.ring import INT32_MIN
 from ...te.post import PoolOperator, Post, Views, post_point, rolling_point
 
 
@@ -93,6 +94,16 @@ def post_rows(config: Config, constants: Post, window: Pair) -> IntrinsicDeclara
     body = rolling_point(Blocks.of(config), views, constants, window)
     parameters = (out, par, *rows) if operand is None else (out, par, *rows, operand)
     return IntrinsicDeclaration(name="post_rows", parameters=parameters, body=body)
+
+
+def fill(config: Config) -> IntrinsicDeclaration:
+    """acc int32[B, co] = the least int32: the pads of a max-pool over accumulators."""
+    lanes = (config.batch, config.block_out)
+    acc = Buffer(name="acc", shape=lanes, dtype=DType.INT32, scope="acc")
+    b, j = Var("b"), Var("j")
+    least = Const(INT32_MIN, DType.INT32)
+    body = nest([(b, lanes[0]), (j, lanes[1])], Assign(name="fill", buffer=acc, indices=(b, j), value=least))
+    return IntrinsicDeclaration(name="fill", parameters=(acc,), body=body)
 
 
 def patch(config: Config, rows: int, run: int) -> IntrinsicDeclaration:

@@ -22,6 +22,7 @@ from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post
 from .common import activation, output_buffers, parameters_of, post_nest
+from .ring import Ring
 
 
 def patch_declaration(blocks: Blocks, rows: int, run: int) -> IntrinsicDeclaration:
@@ -52,6 +53,7 @@ def patch_conv2d(
     window: Window,
     pad_value: int,
     post: Post,
+    pool: Window | None = None,
     name: str = "patch_conv2d",
 ) -> Program:
     """`conv2d` on an image X int8[N, H, W * C] of interleaved channels.
@@ -59,6 +61,7 @@ def patch_conv2d(
     W is int8[OB, KB, co, ci], its byte k = kh * KW * C + kw * C + c in vector k // ci; P, R and Y as of `conv2d`.
     Intermediates: `patches` int8[NB, OH, OW, KB, B, ci] @ inp (statement "patch", loops patch.n, patch.b, patch.y,
     patch.x; image n is row n % B of batch block n // B) and `acc` (statement "conv", reduction loops conv.kb, conv.k).
+    `pool` as for `conv2d`.
     ValueError for dilations or a window that does not fit.
     """
     if window.dilations != (1, 1):
@@ -89,20 +92,39 @@ def patch_conv2d(
     images = minimum(b_size, batch - n * b_size) if batch % b_size else b_size
     gather = nest([(n, nb), (b, images), (y, oh), (x, ow)], patch)
 
-    acc = activation("acc", (nb, ob, oh, ow), (b_size, co), DType.INT32)
+    ring = Ring.of(pool, oh, ow)
+    acc = activation("acc", (nb, ob, *ring.shape), (b_size, co), DType.INT32)
     n, o, y, x, b, j, kb, k = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j", "kb", "k"))
     conv = Reduce(
         name="conv",
         op="add",
         buffer=acc,
-        indices=acc[n, o, y, x, b, j].indices,
+        indices=acc[n, o, y + ring.top, x + ring.left, b, j].indices,
         value=cast(patches[n, y, x, kb, b, k], DType.INT32) * cast(weight[o, kb, j, k], DType.INT32),
         first=all_of(equal(kb, 0), equal(k, 0)),
     )
-    loops = [(n, nb), (o, ob), (y, oh), (x, ow), (b, b_size), (j, co), (kb, kb_size), (k, ci)]
-    outputs = output_buffers(blocks, (nb, ob, oh, ow), post)
+    loops = [
+        (n, nb),
+        (o, ob),
+        (y, ring.rows),
+        (x, ring.columns),
+        (b, b_size),
+        (j, co),
+        (kb, kb_size),
+        (k, ci),
+    ]
+    size = (oh, ow) if pool is None else pool.outputs(oh, ow)
+    outputs = output_buffers(blocks, (nb, ob, *size), post)
+    finish = post_nest(
+        blocks,
+        acc,
+        outputs,
+        post,
+        window=(1, 1) if pool is None else pool.kernel,
+        strides=(1, 1) if pool is None else pool.strides,
+    )
     parameters, out, operand = outputs
-    body = seq(gather, nest(loops, conv), post_nest(blocks, acc, outputs, post))
+    body = seq(gather, *ring.fills(acc), nest(loops, conv), finish)
     return Program(
         name=name,
         parameters=parameters_of(image, weight, parameters, operand, out),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
-from vdla.compiler.ir.stmt import Copy, Intrinsic
+from vdla.compiler.ir.stmt import Assign, Copy, Intrinsic
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.schedule import Schedule, replay, trace_from_lists, trace_to_lists
@@ -144,7 +144,7 @@ def test_conv2d_with_pool(pads):
         blocks=Blocks.of(config),
         batch=1,
         channels=3,
-        height=8,
+        height=6,
         width=7,
         filters=5,
         window=Window(kernel=(2, 2), pads=(0, 0, 1, 1)),
@@ -153,22 +153,26 @@ def test_conv2d_with_pool(pads):
         pool=pool,
     )
 
-    arrays_rng = np.random.default_rng(2)
-    arrays = {p.name: arrays_rng.integers(-128, 128, p.shape, dtype=np.int8) for p in program.parameters[:2]}
-    scale = np.full((2, 4), 2e-3, np.float32)
-    arrays["P"] = np.stack([np.zeros((2, 4), np.int32), scale.view(np.int32)], axis=1)
-    expected = interpret(program, arrays, functions=FUNCTIONS, poison=True)["Y"]
-    s = Schedule(program)
-    schedule_conv2d(s, config, CLAMP, (1, 2, 2), 1, pool)
-    verify(s.program)
-    got = interpret(s.program, arrays, functions=FUNCTIONS, poison=True)["Y"]
-    np.testing.assert_array_equal(got, expected)
-    assert len(np.unique(expected)) > 8
+    def build(s):
+        declarations = schedule_conv2d(s, config, CLAMP, (1, 2, 2), 1, pool)
+        return declarations | tensorize_borders(s, config)
+
+    check(program, np.random.default_rng(2), build)
+
+
+def tensorize_borders(s, config):
+    declaration = intrinsics.fill(config)
+    for statement in walk(s.program):
+        if isinstance(statement, Assign) and statement.name.startswith("border."):
+            s.tensorize(f"{statement.name}.b", declaration)
+    return {"fill": declaration}
 
 
 @pytest.mark.parametrize("batch", CONFIGS)
-@pytest.mark.parametrize("chunk", [1, 2])
-def test_patch_conv2d(batch, chunk):
+@pytest.mark.parametrize(
+    ("chunk", "pool"), [(1, None), (2, None), (9, Window(kernel=(2, 2), strides=(2, 1), pads=(1, 0, 0, 1)))]
+)
+def test_patch_conv2d(batch, chunk, pool):
     config = CONFIGS[batch]
     program = patch_conv2d(
         blocks=Blocks.of(config),
@@ -180,10 +184,11 @@ def test_patch_conv2d(batch, chunk):
         window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
         pad_value=7,
         post=CLAMP,
+        pool=pool,
     )
 
     def build(s):
-        og, tx = tile(s, 1, 2, 3)
+        og, tx = tile(s, 1, 2, 3, lanes=("b", "j") if pool is None else ())
         s.compute_at("conv", tx)
         s.set_scope("acc", "acc")
         kbc, kb = s.split("conv.kb", chunk)
@@ -191,11 +196,12 @@ def test_patch_conv2d(batch, chunk):
         s.compute_at("patch", tx)
         s.cache_read("W", kbc, "wgt")
         s.cache_read("P", og, "par")
-        gemm, finish = intrinsics.gemm(config), intrinsics.post(config, CLAMP)
+        gemm = intrinsics.gemm(config)
+        finish = intrinsics.post(config, CLAMP, (1, 1) if pool is None else pool.kernel)
         s.tensorize("conv.b", gemm)
-        s.tensorize("b", finish)
+        s.tensorize("b" if pool is None else "window", finish)
         s.virtual_thread(tx)
-        return {"gemm": gemm, "post": finish}
+        return {"gemm": gemm, "post": finish} | tensorize_borders(s, config)
 
     check(program, np.random.default_rng(3), build, poison=batch == 1)
 

@@ -96,6 +96,10 @@ def test_patch(config):
     assert not got.reshape(-1)[21:].any()
 
 
+def test_fill():
+    assert (call(intrinsics.fill(CONFIGS[1]), {})["acc"] == np.iinfo(np.int32).min).all()
+
+
 def test_scopes_are_the_accelerators_memories():
     scopes = {p.name: p.scope for p in intrinsics.post(CONFIGS[0], Post()).parameters}
     assert scopes == {"out": "dram", "acc": "acc", "par": "par"}

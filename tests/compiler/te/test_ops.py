@@ -187,7 +187,8 @@ def test_conv2d(blocks, case, post):
 @pytest.mark.parametrize(
     "window", [Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 0, 1)), Window(kernel=(2, 1))]
 )
-def test_patch_conv2d(blocks, window):
+@pytest.mark.parametrize("pool", [None, Window(kernel=(2, 3), strides=(1, 2), pads=(1, 1, 0, 0))])
+def test_patch_conv2d(blocks, window, pool):
     rng = np.random.default_rng(8)
     n, c, o, height, width = 3 if blocks.batch == 2 else 1, 3, 6, 5, 6
     data, weight = int8(rng, n, c, height, width), int8(rng, o, c, *window.kernel)
@@ -202,6 +203,7 @@ def test_patch_conv2d(blocks, window):
         window=window,
         pad_value=-9,
         post=POSTS["requantize"],
+        pool=pool,
     )
     ci, co = blocks.block_in, blocks.block_out
     flat = weight.transpose(0, 2, 3, 1).reshape(o, -1)
@@ -214,6 +216,8 @@ def test_patch_conv2d(blocks, window):
         "P": parameter_table(bias, scale, co),
     }
     total = np.einsum("nchwyx,ocyx->nohw", windows(data, window, -9), weight.astype(np.int64))
+    if pool is not None:
+        total = windows(total, pool, LOWEST).max(axis=(4, 5))
     expected = finish(total, bias, scale, POSTS["requantize"], None)
     np.testing.assert_array_equal(run(program, arrays, n, o), expected)
 
