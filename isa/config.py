@@ -100,7 +100,7 @@ class Config:
     token_queue_depth: int = 64
     fetch_buffer_depth: int = 32
     load_fifo_bytes: int = 2048
-    compute_fifo_bytes: int = 256
+    compute_fifo_bytes: int = 512
     operand_fifo_bytes: int = 512
     store_fifo_bytes: int = 512
     clock_mhz: int = 100

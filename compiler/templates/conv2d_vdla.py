@@ -12,7 +12,17 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Window
 from ..te.post import Post
-from .tiling import Knobs, balanced_sizes, best, candidates, divide, fits
+from .tiling import (
+    Knobs,
+    balanced_sizes,
+    best,
+    candidates,
+    divide,
+    fits,
+    par_load_cycles,
+    store_overhead,
+    transfer_cycles,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +50,10 @@ def choose_knobs(config: Config, shape: ConvolutionShape, virtual_threads: int) 
             "rows": balanced_sizes(shape.out_height),
             "reduction": balanced_sizes(shape.input_blocks),
             "output": balanced_sizes(shape.output_blocks, config.par_depth),
+            "resident": (0, 1),
         }
     )
+    resident = knobs["resident"] == 1
     rows, columns, output, reduction = knobs["rows"], knobs["columns"], knobs["output"], knobs["reduction"]
     taps = shape.kernel[0] * shape.kernel[1]
     in_rows = (rows - 1) * shape.strides[0] + (shape.kernel[0] - 1) * shape.dilations[0] + 1
@@ -49,8 +61,9 @@ def choose_knobs(config: Config, shape: ConvolutionShape, virtual_threads: int) 
     groups = divide(shape.output_blocks, output)
     chunks = divide(shape.input_blocks, reduction)
     tiles = shape.images * divide(shape.out_height, rows) * divide(shape.out_width, columns)
-    inp, wgt, acc = reduction * in_rows * in_columns, output * reduction * taps, output * rows * columns
-    weight_loads = np.where(chunks == 1, groups, groups * tiles * chunks)
+    inp, acc = reduction * in_rows * in_columns, output * rows * columns
+    wgt = output * np.where(resident, shape.input_blocks, reduction) * taps
+    weight_loads = np.where(resident, groups, groups * tiles * chunks)
     threads = virtual_threads
     legal = {
         "the input scratchpad": fits(config, "inp", inp, np.minimum(threads, groups * tiles * chunks)),
@@ -59,29 +72,37 @@ def choose_knobs(config: Config, shape: ConvolutionShape, virtual_threads: int) 
         "the parameter table": fits(config, "par", output, np.minimum(threads, groups)),
         "the micro-op memory": output * reduction * taps * 2 <= config.uop_depth,
     }
-    bus = config.memory.bus_bytes
+    memory = config.memory
     seen_rows, seen_columns = np.minimum(in_rows, shape.height), np.minimum(in_columns, shape.width)
-    inp_beats = reduction * seen_rows * seen_columns * max(1, config.inp_bytes // bus)
-    # The writer needs a step for every element, padding included.
-    inp_beats = np.maximum(inp_beats, inp)
-    wgt_beats = wgt * (config.wgt_bytes // min(bus, config.wgt_bytes))
-    out_beats = acc * max(1.0, config.out_bytes / bus) * (2 if shape.operand else 1)
-    traffic = groups * tiles * chunks * inp_beats + weight_loads * wgt_beats + groups * tiles * out_beats
-    array = acc * reduction * taps
-    compute = array * groups * tiles * chunks
-    latency = config.memory.read_latency
+    # Rows over the whole width are one run in DRAM, others are read one by one.
+    runs = reduction * np.where(seen_columns == shape.width, 1, seen_rows)
+    inp_beats = reduction * seen_rows * seen_columns * max(1, config.inp_bytes // memory.bus_bytes)
+    load = np.maximum(inp, transfer_cycles(config, inp_beats, runs))
+    wgt_beats = wgt * (config.wgt_bytes // min(memory.bus_bytes, config.wgt_bytes))
+    out_beats = acc * max(1.0, config.out_bytes / memory.bus_bytes) * (2 if shape.operand else 1)
+    store = output * store_overhead(config, shape.operand) + np.maximum(acc, out_beats)
+    steps = groups * tiles * chunks
+    compute = steps * (output * rows * columns * reduction * taps)
+    loading = steps * load + weight_loads * wgt_beats
+    storing = groups * (tiles * store + par_load_cycles(config, output))
+    traffic = steps * inp_beats + weight_loads * wgt_beats + groups * tiles * out_beats
     if threads == 1:
-        cost = compute + traffic + groups * tiles * chunks * (2.0 * latency)
+        cost = compute + loading + storing + steps * 2.0 * memory.read_latency
     else:
         # What the layers around cannot hide: the first inputs, part of the first weights, the last stores.
-        exposed = inp_beats + latency + 0.25 * wgt_beats + 0.5 * out_beats
-        cost = np.maximum(compute, traffic) + exposed + 4.0 * groups * tiles * chunks
+        exposed = load + memory.read_latency + 0.25 * wgt_beats + 0.5 * store
+        # Resident weights wait, in the load queue, behind the inputs of the tiles before.
+        ahead = threads * (compute - loading + weight_loads * wgt_beats) / np.maximum(groups * tiles, 1)
+        exposed = exposed + np.where(resident, (groups - 1) * np.maximum(0, wgt_beats - ahead), 0)
+        busiest = np.maximum(np.maximum(compute, loading), np.maximum(storing, traffic))
+        cost = busiest + exposed + 4.0 * steps
     index = best("conv2d", legal, np.asarray(cost, dtype=np.float64), np.asarray(traffic, dtype=np.float64))
     return Knobs(
         output_blocks=int(output[index]),
         rows=int(rows[index]),
         columns=int(columns[index]),
         reduction_blocks=int(reduction[index]),
+        resident_weights=bool(resident[index]),
         virtual_threads=virtual_threads,
     )
 
@@ -111,8 +132,7 @@ def schedule(
     )
     s.compute_at("pad", icc)
     s.set_scope("padded", "inp")
-    resident = knobs.reduction_blocks >= shape.input_blocks
-    s.cache_read("W", og if resident else icc, "wgt")
+    s.cache_read("W", og if knobs.resident_weights else icc, "wgt")
     s.cache_read("P", og, "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))

@@ -12,6 +12,11 @@ from math import ceil
 
 import numpy as np
 from vdla.isa.config import Config
+from vdla.isa.timing import post_latency
+
+
+TRAFFIC_WEIGHT = 0.01
+"""Cycles that a bus beat counts even where it is hidden: of two equally fast tiles, the one that moves less."""
 
 
 class NoTileError(Exception):
@@ -20,12 +25,17 @@ class NoTileError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """How a layer is cut: output blocks, rows and columns of a tile, reduction blocks of a chunk."""
+    """How a layer is cut: output blocks, rows and columns of a tile, reduction blocks of a chunk.
+
+    With `resident_weights` the weights of a group of output blocks stay on the chip for all its tiles; otherwise
+    they are loaded with every chunk.
+    """
 
     output_blocks: int
     rows: int
     columns: int
     reduction_blocks: int = 1
+    resident_weights: bool = True
     virtual_threads: int = 2
 
 
@@ -60,6 +70,25 @@ def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np
     return size * copies <= depth
 
 
+def transfer_cycles(config: Config, beats: np.ndarray, runs: np.ndarray) -> np.ndarray:
+    """Cycles to read `beats` in `runs` separate runs: the bus, or the latency of as many as may be outstanding."""
+    memory = config.memory
+    waiting = (runs * memory.read_latency + beats) / memory.outstanding_reads
+    return np.maximum(beats, waiting)
+
+
+def store_overhead(config: Config, operand: bool) -> int:
+    """Cycles of one STORE.POST beyond its vectors: pipeline, last burst's response, first operand's latency."""
+    memory = config.memory
+    return post_latency(config) + memory.write_latency + 8 + (memory.read_latency if operand else 0)
+
+
+def par_load_cycles(config: Config, entries: np.ndarray) -> np.ndarray:
+    """Cycles of one LOAD.PAR, which the store unit does not overlap with anything."""
+    memory = config.memory
+    return memory.read_latency + 8 + entries * (config.par_bytes // min(config.par_bytes, memory.bus_bytes))
+
+
 def best(what: str, legal: Mapping[str, np.ndarray], cost: np.ndarray, traffic: np.ndarray) -> int:
     """Index of the cheapest legal candidate (ties: least DRAM traffic, then the last). Raises NoTileError."""
     allowed = np.ones(len(cost), dtype=bool)
@@ -67,5 +96,5 @@ def best(what: str, legal: Mapping[str, np.ndarray], cost: np.ndarray, traffic: 
         if not (allowed & mask).any():
             raise NoTileError(f"{what}: no tile is small enough for {reason}")
         allowed &= mask
-    value = np.where(allowed, cost + 1e-6 * traffic, np.inf)
+    value = np.where(allowed, cost + TRAFFIC_WEIGHT * traffic, np.inf)
     return int(len(value) - 1 - np.argmin(value[::-1]))
