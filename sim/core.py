@@ -13,6 +13,7 @@ from numba import njit
 
 from .memory import accept_read, accept_writes, next_accept, next_slot, serve, show_request
 from .state import (
+    BLOCKED,
     C_SHOWN,
     C_SIZE,
     COMPUTE_CLIENT,
@@ -39,6 +40,7 @@ from .state import (
     U_LAST_END,
     U_OTHER_END,
     U_PREVIOUS_BEGIN,
+    U_READY,
     UNIT,
     V_SIZE,
     W_SIZE,
@@ -77,6 +79,7 @@ def run(P, clients, rows, registers, sizes, pop_queue, push_queue, B, kept, X, m
     M[M_LAST_ACCEPT] = M[M_LAST_WRITE_ACCEPT] = M[M_LAST_DISPATCH] = -1
     for u in range(3):
         U[u, U_COUNT] = counts[u]
+        U[u, U_READY] = BLOCKED
         U[u, U_LAST_END] = U[u, U_OTHER_END] = U[u, U_HARD_END] = U[u, U_PREVIOUS_BEGIN] = -1
     while True:
         progress = True

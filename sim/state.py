@@ -156,13 +156,14 @@ M_SIZE = 14
     U_ENDED,
     U_PREVIOUS_BEGIN,
     U_POPPED,  # bit set of the head instruction's pops done
+    U_READY,  # ready_cycle of the head instruction, BLOCKED while unknown
     U_LAST_END,  # largest end so far
     U_FREE,  # load: cycle in which the address side was last busy
     U_ISSUED,  # compute: cycle of the last GEMM operation
     U_OTHER_END,  # compute: largest end of what is no GEMM
     U_HARD_END,  # compute: largest end of ALU, LOAD and FINISH
-) = range(11)
-U_SIZE = 11
+) = range(12)
+U_SIZE = 12
 
 # --- V: the store in progress ----------------------------------------------------------------------------
 

@@ -44,11 +44,11 @@ from .state import (
     T_OUT,
     T_PAR,
     U_BEGUN,
-    U_DISPATCHED,
     U_ENDED,
     U_ISSUED,
     U_LAST_END,
     U_OTHER_END,
+    U_READY,
     V_ADDRESS,
     V_BASE,
     V_BURSTS,
@@ -85,7 +85,7 @@ from .state import (
     Y_SIZE,
 )
 from .streams import write_elements
-from .units import begin, end, ready_cycle, start_load
+from .units import begin, end, look_ahead, start_load
 
 
 @njit(cache=True)
@@ -156,6 +156,7 @@ def advance_store(
     u, c = STORE, STORE_CLIENT
     progress = False
     while True:
+        progress |= look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
         if U[u, U_ENDED] < U[u, U_BEGUN]:
             i = order[u, U[u, U_ENDED]]
             if rows[i, KIND] == LOAD_PAR:
@@ -168,14 +169,11 @@ def advance_store(
                 cycle = W[(M[M_WRITE_SERVED] - 1) & RING_MASK, W_LAST] + P[P_WRITE_LATENCY]
             end(U, T, X, pushed, push_queue, rows, u, i, cycle)
             progress = True
-        if U[u, U_BEGUN] == U[u, U_DISPATCHED]:
+        if U[u, U_READY] == BLOCKED:
             break
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i)
-        if cycle == BLOCKED:
-            break
-        cycle = max(cycle, U[u, U_LAST_END] + 1)
+        cycle = max(U[u, U_READY], U[u, U_LAST_END] + 1)
         begin(U, T, X, push_queue, rows, u, i, cycle)
         progress = True
         if row[KIND] == LOAD_PAR:

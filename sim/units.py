@@ -78,6 +78,7 @@ from .state import (
     U_OTHER_END,
     U_POPPED,
     U_PREVIOUS_BEGIN,
+    U_READY,
     UNIT,
     UOP_BGN,
     UOP_END,
@@ -161,7 +162,7 @@ def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i):  # type: ignore[no-untyped-def]
+def _ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i):  # type: ignore[no-untyped-def]
     """Earliest begin of instruction `i`, the next of unit `u`, by queue and tokens alone; or BLOCKED.
 
     Pops whose cycle is known are done, one by one, even if the instruction then waits for something else.
@@ -201,11 +202,23 @@ def ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i): 
 
 
 @njit(cache=True)
+def look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u):  # type: ignore[no-untyped-def]
+    """Do the pops of the unit's head instruction, even while the unit is busy; whether its U_READY became known."""
+    if U[u, U_READY] != BLOCKED or U[u, U_BEGUN] == U[u, U_DISPATCHED]:
+        return False
+    i = order[u, U[u, U_BEGUN]]
+    before = U[u, U_POPPED]
+    U[u, U_READY] = _ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i)
+    return U[u, U_READY] != BLOCKED or U[u, U_POPPED] != before
+
+
+@njit(cache=True)
 def begin(U, T, X, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-def]
     """Instruction `i` of unit `u` begins: reserve room for its pushes."""
     X[i, X_BEGIN] = cycle
     U[u, U_PREVIOUS_BEGIN] = cycle
     U[u, U_POPPED] = 0
+    U[u, U_READY] = BLOCKED
     U[u, U_BEGUN] += 1
     for side in range(2):
         if rows[i, PUSH_PREV + side]:
@@ -244,14 +257,11 @@ def start_load(C, c, row, size, kind, earliest):  # type: ignore[no-untyped-def]
 def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes):  # type: ignore[no-untyped-def]
     """Begin loads and move their writer as far as times are known; whether anything moved."""
     u, c = LOAD, LOAD_CLIENT
-    progress = False
-    while U[u, U_BEGUN] < U[u, U_DISPATCHED] and not requests_left(C, c):
+    progress = look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
+    while U[u, U_READY] != BLOCKED and not requests_left(C, c):
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i)
-        if cycle == BLOCKED:
-            break
-        cycle = max(cycle, U[u, U_FREE] + 1, C[c, C_ACCEPTED] + 1)
+        cycle = max(U[u, U_READY], U[u, U_FREE] + 1, C[c, C_ACCEPTED] + 1)
         begin(U, T, X, push_queue, rows, u, i, cycle)
         progress = True
         reads = False
@@ -266,6 +276,7 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
             reads = start_load(C, c, row, sizes[LOAD_WGT], T_WGT, cycle + 1)
         if not reads:
             U[u, U_FREE] = cycle + 1
+        look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
     while U[u, U_ENDED] < U[u, U_BEGUN]:
         i = order[u, U[u, U_ENDED]]
         row = rows[i]
@@ -318,6 +329,7 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
     u, c = COMPUTE, COMPUTE_CLIENT
     progress = False
     while True:
+        progress |= look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
         if U[u, U_ENDED] < U[u, U_BEGUN]:  # a load whose data is still arriving
             i = order[u, U[u, U_ENDED]]
             cycle = write_elements(P, C, R, c, rows[i], sizes[rows[i, KIND]], X[i, X_BEGIN])
@@ -326,14 +338,11 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
             end(U, T, X, pushed, push_queue, rows, u, i, cycle)
             U[u, U_OTHER_END] = U[u, U_HARD_END] = cycle
             progress = True
-        if U[u, U_BEGUN] == U[u, U_DISPATCHED]:
+        if U[u, U_READY] == BLOCKED:
             break
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i)
-        if cycle == BLOCKED:
-            break
-        cycle = _compute_condition(U, row, cycle)
+        cycle = _compute_condition(U, row, U[u, U_READY])
         if cycle == BLOCKED:
             break
         begin(U, T, X, push_queue, rows, u, i, cycle)
