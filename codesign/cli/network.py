@@ -65,7 +65,7 @@ def run(
     json: JsonOption = False,
 ) -> None:
     """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went."""
-    from ..network_run import check_run, compile_network, simulate_network
+    from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
     from .simulate import exit_on_deadlock
 
     machine = load_config(config)
@@ -82,6 +82,8 @@ def run(
             launches = sample_arrays(compiled.graph, 1)
         else:
             launches = split_launches(compiled.graph, load_arrays(inputs), str(inputs))
+        progress.begin(LOADING)
+        load_simulator(machine)
         progress.begin("simulating", total=len(launches))
         simulated = simulate_network(compiled, launches, data=not timing_only, on_launch=progress.advance)
         verdict = None
@@ -157,7 +159,7 @@ def demo(
 
     machine = load_config(config)
     started = time.monotonic()
-    with steps() as progress, exit_on_deadlock():
+    with steps(always=True) as progress, exit_on_deadlock():
         result: Demo = run_demo(model, machine, output, progress.begin)
     if json:
         print_json(result.document)
