@@ -11,6 +11,7 @@ from vdla.isa import layout
 from ...ir.expr import FIRST, Expr, Var
 from ...ir.stmt import Intrinsic
 from ...ir.visit import free_vars
+from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .evaluate import Environment, Evaluator, compile_index
 from .machine import Span
 from .micro_ops import Sequence
@@ -109,10 +110,10 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environmen
 
 
 def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment) -> Plan:
-    accumulator, data, weight = (emitter.access(operand) for operand in leaf.operands)
-    if leaf.declaration.name == "depthwise":
-        weight = emitter.access(leaf.operands[2], element_dimensions=1)
-    operands = (accumulator, data, weight)
+    accumulator, data, weight = leaf.operands
+    # Depthwise weights count in rows of a tile, all else in whole elements.
+    inner = 1 if leaf.declaration.name == "depthwise" else ELEMENT_DIMENSIONS
+    operands = (emitter.access(accumulator), emitter.access(data), emitter.access(weight, inner))
     names = [name for name, _ in chain.loops]
     reducing = free_vars(leaf.first) & set(names) if leaf.first is not None else set()
     factors = {name: _factors(operands, names, name, environment) for name in names if name not in reducing}
