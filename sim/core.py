@@ -27,6 +27,10 @@ from .state import (
 from .store import advance_store, read_vectors
 from .units import advance_compute, advance_load, dispatch, show_fetch
 
+# One bit a read client: who may have something new to derive.
+_FETCH, _COMPUTE, _STORE, _LOAD = 1, 2, 4, 8
+_ALL = 15
+
 
 @timing_code
 def run(
@@ -54,43 +58,53 @@ def run(
     beats,
 ):  # type: ignore[no-untyped-def]
     """Run the program; (outcome, cycle in which it was decided). All arrays as `machine.py` makes them."""
+    work = _ALL
     while True:
-        progress = True
-        while progress:
-            progress = dispatch(P, M, C, U, R, X, rows, order)
-            progress |= show_fetch(P, M, C, R, X)
-            progress |= advance_load(
-                P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes
-            )
-            progress |= show_request(P, C, R, LOAD_CLIENT)
-            progress |= advance_compute(
-                P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, order, sizes
-            )
-            progress |= show_request(P, C, R, COMPUTE_CLIENT)
-            progress |= advance_store(
-                P,
-                M,
-                C,
-                U,
-                V,
-                T,
-                R,
-                W,
-                X,
-                pushed,
-                popped,
-                pop_queue,
-                push_queue,
-                rows,
-                registers,
-                order,
-                sizes,
-            )
-            progress |= show_request(P, C, R, STORE_CLIENT)
-            progress |= accept_writes(P, M, W)
+        while work:
+            todo, work = work, 0
+            if todo & _FETCH:
+                if dispatch(P, M, C, U, R, X, rows, order):
+                    work = _ALL
+                show_fetch(P, M, C, R, X)
+            if todo & _LOAD:
+                if advance_load(
+                    P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes
+                ):
+                    work = _ALL
+                show_request(P, C, R, LOAD_CLIENT)
+            if todo & _COMPUTE:
+                if advance_compute(
+                    P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, order, sizes
+                ):
+                    work = _ALL
+                show_request(P, C, R, COMPUTE_CLIENT)
+            if todo & _STORE:
+                if advance_store(
+                    P,
+                    M,
+                    C,
+                    U,
+                    V,
+                    T,
+                    R,
+                    W,
+                    X,
+                    pushed,
+                    popped,
+                    pop_queue,
+                    push_queue,
+                    rows,
+                    registers,
+                    order,
+                    sizes,
+                ):
+                    work = _ALL
+                show_request(P, C, R, STORE_CLIENT)
+                accept_writes(P, M, W)
         accept, slot = next_accept(P, M, C, Q), next_slot(M, Q, W)
         event = min(accept, slot)
         if read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved, beats, event):
+            work = _STORE
             continue
         if event > M[M_TOTAL]:
             return OK, M[M_TOTAL]
@@ -98,7 +112,8 @@ def run(
             return DEADLOCK, max(U[LOAD, U_LAST_END], U[STORE, U_LAST_END])
         if event > P[P_LIMIT]:
             return LIMIT, event
+        # A client's address or data concerns that client's unit alone, until the unit begins or ends something.
         if accept <= slot:
-            accept_read(P, M, C, Q, accept, moved, beats)
+            work = 1 << accept_read(P, M, C, Q, accept, moved, beats)
         else:
-            serve(P, M, C, R, Q, W, slot)
+            work = 1 << serve(P, M, C, R, Q, W, slot)

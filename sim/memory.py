@@ -54,6 +54,7 @@ from .state import (
     R_RESERVED,
     R_START,
     RING_MASK,
+    STORE_CLIENT,
     W_BEATS,
     W_LAST,
     W_READY,
@@ -215,7 +216,7 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
 
 @timing_code
 def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
-    """Pick the burst that the data slot serves from `cycle` on and fix the cycles of its beats."""
+    """Pick the burst that the data slot serves from `cycle` on and fix the cycles of its beats; its client."""
     read = Q[M[M_SERVED] & QUEUE_MASK]
     write = W[M[M_WRITE_SERVED] & RING_MASK]
     read_ready = M[M_SERVED] < M[M_ACCEPTED] and read[Q_READY] <= cycle
@@ -227,11 +228,12 @@ def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
         M[M_SLOT_FREE] = write[W_LAST] + 1
         M[M_WRITE_SERVED] += 1
         M[M_LAST_WAS_WRITE] = 1
-    else:
-        read[Q_LAST] = first + read[Q_BEATS] - 1
-        M[M_SLOT_FREE] = read[Q_LAST] + 1
-        M[M_SERVED] += 1
-        M[M_LAST_WAS_WRITE] = 0
-        c = read[Q_CLIENT]
-        R[c, C[c, C_SERVED] & RING_MASK, R_START] = first
-        C[c, C_SERVED] += 1
+        return np.int64(STORE_CLIENT)
+    read[Q_LAST] = first + read[Q_BEATS] - 1
+    M[M_SLOT_FREE] = read[Q_LAST] + 1
+    M[M_SERVED] += 1
+    M[M_LAST_WAS_WRITE] = 0
+    c = read[Q_CLIENT]
+    R[c, C[c, C_SERVED] & RING_MASK, R_START] = first
+    C[c, C_SERVED] += 1
+    return c
