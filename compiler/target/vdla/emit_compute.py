@@ -11,7 +11,6 @@ from vdla.isa import layout
 from ...ir.expr import FIRST, Expr, Var
 from ...ir.stmt import Intrinsic
 from ...ir.visit import free_vars
-from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .evaluate import Environment, Evaluator, compile_index
 from .machine import Span
 from .micro_ops import Sequence
@@ -111,9 +110,12 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environmen
 
 def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment) -> Plan:
     accumulator, data, weight = leaf.operands
-    # Depthwise weights count in rows of a tile, all else in whole elements.
-    inner = 1 if leaf.declaration.name == "depthwise" else ELEMENT_DIMENSIONS
-    operands = (emitter.access(accumulator), emitter.access(data), emitter.access(weight, inner))
+    if leaf.declaration.name == "depthwise":
+        # Its weights count in rows of a tile, all else in whole elements.
+        filters = emitter.access(weight, element_dimensions=1, least=emitter.config.block_out)
+    else:
+        filters = emitter.access(weight)
+    operands = (emitter.access(accumulator), emitter.access(data), filters)
     names = [name for name, _ in chain.loops]
     reducing = free_vars(leaf.first) & set(names) if leaf.first is not None else set()
     factors = {name: _factors(operands, names, name, environment) for name in names if name not in reducing}
