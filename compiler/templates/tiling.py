@@ -14,7 +14,6 @@ import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.timing import post_latency
 
-
 TRAFFIC_WEIGHT = 0.01
 """Cycles that a bus beat counts even where it is hidden: of two equally fast tiles, the one that moves less."""
 

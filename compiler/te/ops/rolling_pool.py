@@ -14,8 +14,8 @@ from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post, Views, rolling_point
 from .common import output_buffers, parameters_of
-from .ring import INT32_MIN
 from .patch_conv2d import patch_declaration
+from .ring import INT32_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
