@@ -71,15 +71,19 @@ def _emit_sums(
     depthwise: bool,
 ) -> None:
     """The instructions of one position, the first of which overwrites."""
-    key = tuple(extents[i] for i in plan.unrolled)
-    if key not in plan.sequences:
-        plan.sequences[key] = _unroll(emitter, plan, [names[i] for i in plan.unrolled], key, inner)
-    words, overwriting, reach = plan.sequences[key]
-    sequence = _place(emitter, words)
-
     row = emitter.config.block_out if depthwise else 1
     bases = [access.base(inner) for access in plan.operands]
     starts = [access.offset(inner) for access in plan.operands]
+    # Depthwise weights are relocated by whole tiles; the row inside the tile is the micro-ops' part.
+    tile, inside = divmod(starts[2], row)
+    sizes = tuple(extents[i] for i in plan.unrolled)
+    key = (*sizes, inside)
+    if key not in plan.sequences:
+        unrolled = [names[i] for i in plan.unrolled]
+        plan.sequences[key] = _unroll(emitter, plan, unrolled, sizes, inner, inside)
+    words, overwriting, reach = plan.sequences[key]
+    sequence = _place(emitter, words)
+
     counts = [extents[i] for i in plan.counted]
     # A loop that runs once adds nothing, and its factor might be as large as the memory.
     factors = [
@@ -91,12 +95,7 @@ def _emit_sums(
     for item in factors:
         while len(item) < 2:
             item.insert(0, 0)
-    relocation = [base + start for base, start in zip(bases, starts, strict=True)]
-    if depthwise:
-        tile, inside = divmod(starts[2], row)
-        if inside:
-            raise ValueError("depthwise weights must start at a tile")
-        relocation[2] = bases[2] + tile
+    relocation = [bases[0] + starts[0], bases[1] + starts[1], bases[2] + tile]
     emitter.set_register("BASE", acc_base=relocation[0], inp_base=relocation[1], wgt_base=relocation[2])
 
     spans: list[Span] = []
@@ -188,9 +187,17 @@ def _factors(
 
 
 def _unroll(
-    emitter: LayerEmitter, plan: Plan, names: list[str], extents: tuple[int, ...], environment: Environment
+    emitter: LayerEmitter,
+    plan: Plan,
+    names: list[str],
+    extents: tuple[int, ...],
+    environment: Environment,
+    first_row: int,
 ) -> tuple[np.ndarray, int, tuple[int, int, int]]:
-    """Micro-ops of one position: words, how many start a sum (they come first), furthest index of each operand."""
+    """Micro-ops of one position: words, how many start a sum (they come first), furthest index of each operand.
+
+    Weight indices count from `first_row` on.
+    """
     grid = (
         [axis.ravel() for axis in np.indices(extents, dtype=np.int64)]
         if extents
@@ -203,6 +210,7 @@ def _unroll(
         np.broadcast_to(np.asarray(access.offset(inner) - access.offset(zero), dtype=np.int64), (count,))
         for access in plan.operands
     ]
+    indices[2] = indices[2] + first_row
     starting = np.ones(count, dtype=bool)
     for name, axis in zip(names, grid, strict=False):
         if name in plan.reducing:
