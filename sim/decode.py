@@ -223,7 +223,7 @@ def _follow(rows, count, sizes, register_counts, size, registers):  # type: igno
         row = rows[i]
         if row[KIND] == STORE_OUT or row[KIND] == STORE_POST:
             begin = row[DRAM_BASE] * sizes[row[KIND]]
-            end = begin + (row[Y_SIZE] * row[X_STRIDE] + row[X_SIZE]) * sizes[row[KIND]]
+            end = begin + ((row[Y_SIZE] - 1) * row[X_STRIDE] + row[X_SIZE]) * sizes[row[KIND]]
             rewrites = rewrites or (begin < uop_high and end > uop_low)
     return _DONE, used, 0, 0, rewrites
 
