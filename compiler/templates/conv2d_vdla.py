@@ -83,7 +83,7 @@ def _cheapest(config: Config, shape: ConvolutionShape, threads: int, whole: bool
         "the input scratchpad": fits(config, "inp", inp, np.minimum(threads, groups * tiles * chunks)),
         "the weight scratchpad": fits(config, "wgt", wgt, np.minimum(threads, weight_loads)),
         "the accumulators": fits(config, "acc", acc, np.minimum(threads, groups * tiles)),
-        "the parameter table": fits(config, "par", output, np.minimum(threads, groups)),
+        "the parameter table": output <= config.par_depth,
         # Twice: the last tile of a row or column may need a sequence of its own. What remains is paged.
         "the micro-op memory": output * reduction * taps * (2 if whole else 1) <= config.uop_depth,
     }

@@ -59,7 +59,7 @@ def _cheapest(config: Config, program: Program, window: Window, virtual_threads:
         # Weight rows are addressed by the micro-op's weight index, relative to a tile.
         "the row index of a micro-op": wgt * config.block_out <= config.wgt_depth,
         "the accumulators": fits(config, "acc", acc, runs),
-        "the parameter table": fits(config, "par", output, np.minimum(virtual_threads, groups)),
+        "the parameter table": output <= config.par_depth,
         "the micro-op memory": output * taps * (2 if whole else 1) <= config.uop_depth,
     }
     bus = config.memory.bus_bytes

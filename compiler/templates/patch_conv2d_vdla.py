@@ -41,7 +41,7 @@ def _cheapest(config: Config, program: Program, window: Window, virtual_threads:
         "the input scratchpad": fits(config, "inp", inp, np.minimum(virtual_threads, groups * tiles)),
         "the weight scratchpad": fits(config, "wgt", wgt, np.minimum(virtual_threads, groups)),
         "the accumulators": fits(config, "acc", acc, np.minimum(virtual_threads, groups * tiles)),
-        "the parameter table": fits(config, "par", output, np.minimum(virtual_threads, groups)),
+        "the parameter table": output <= config.par_depth,
         "the micro-op memory": output * vectors * 2 <= config.uop_depth,
     }
     kernel_rows = window.kernel[0]

@@ -48,7 +48,7 @@ def _cheapest(config: Config, program: Program, kernel: Pair, strides: Pair, vir
     legal = {
         "the windows of the store unit": np.full(len(rows), max(kernel) <= _MOST_WINDOW),
         "the accumulators": fits(config, "acc", acc, runs),
-        "the parameter table": fits(config, "par", output, np.minimum(virtual_threads, groups)),
+        "the parameter table": output <= config.par_depth,
     }
     bus = config.memory.bus_bytes
     latency = config.memory.read_latency
