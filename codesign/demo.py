@@ -63,7 +63,7 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     compiled = compile_network(path, config)
     launches = sample_arrays(compiled.graph, IMAGES)
     begin(LOADING)
-    load_simulator(config)
+    load_simulator()
     begin(f"simulating {IMAGES} images")
     simulated = simulate_network(compiled, launches)
     begin("checking the outputs")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from vdla.compiler.driver import Compiled, compile_model
 from vdla.compiler.runtime.executor import run as execute
-from vdla.isa.config import Config
+from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
 from vdla.isa.random_programs import random_program
 from vdla.sim import SimulationResult, simulate
@@ -95,14 +95,14 @@ def simulate_network(
     return Simulated(launches=tuple(outputs), simulation=first, seconds=seconds)
 
 
-def load_simulator(config: Config) -> None:
+def load_simulator() -> None:
     """Has the simulator's compiled code ready, so that the time of a later simulation is the simulation's own.
 
     Code is loaded from its cache (and once, after an installation, made: that takes about a minute) at first use; a
     small program of all kinds of instructions uses it here.
     """
-    program = random_program(config, 0)
-    simulate(config, program.instructions, program.image)
+    program = random_program(load_config("tiny"), 0)
+    simulate(program.config, program.instructions, program.image)
 
 
 def check_run(

@@ -165,7 +165,9 @@ def port_free(P, U, V, X, rows, registers, order, B, kept, bank, cycle, horizon)
         row = rows[i]
         kind = row[KIND]
         matrix = kind in (GEMM, DEPTHWISE)
-        if (not matrix and kind != ALU) or (matrix and (row[RESET] or row[OVERWRITE])):
+        reads = kind == ALU or (matrix and row[RESET] == 0 and row[OVERWRITE] == 0)
+        # Without operations it must be passed over at once: it would hide the instruction behind it.
+        if not reads or X[i, X_ISSUES] == 0:
             V[V_PORT] += 1
             continue
         first = X[i, X_BEGIN] + 1 + (P[P_GEMM_STAGE] if matrix else P[P_ALU_STAGE])

@@ -89,7 +89,7 @@ def run(
         else:
             launches = split_launches(compiled.graph, load_arrays(inputs), str(inputs))
         progress.begin(LOADING)
-        load_simulator(machine)
+        load_simulator()
         progress.begin("simulating", total=len(launches))
         simulated = simulate_network(compiled, launches, data=not timing_only, on_launch=progress.advance)
         verdict = None

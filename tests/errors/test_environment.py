@@ -4,7 +4,6 @@ import builtins
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +54,14 @@ def test_interruption_ends_with_130_and_without_traceback(tmp_path: Path) -> Non
     process = subprocess.Popen(
         [*VDLA, "config", str(pipe)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    time.sleep(1.5)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    # Opening the other end returns when the process has opened its own: now it reads, and waits.
+    writer = os.open(pipe, os.O_WRONLY)
+    try:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    finally:
+        os.close(writer)
+        process.kill()
     assert process.returncode == 130
     assert out == "" and "Traceback" not in err
 

@@ -82,7 +82,7 @@ def test_missing_model(vdla, tmp_path: Path) -> None:
 
 def test_model_that_no_buffer_can_hold_names_the_node(vdla, tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
-    config.write_text("inp_buffer_bytes = 32\nwgt_buffer_bytes = 512\nname = 'small'\n", encoding="utf-8")
+    config.write_text("acc_buffer_bytes = 128\nacc_banks = 1\nname = 'small'\n", encoding="utf-8")
     message = refused(vdla, tmp_path, build("small_cnn").SerializeToString(), "--config", str(config))
     assert "node" in message and "small" in message
 

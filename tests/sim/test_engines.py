@@ -131,6 +131,12 @@ def test_pops_of_a_busy_unit_make_room():
     check_timing(random_program(random_config(16), 16, length=40))
 
 
+@pytest.mark.parametrize("seed", [42, 68, 377])
+def test_a_matrix_instruction_without_operations_hides_no_alu(seed: int):
+    # Once wrong, found by the RTL: the store read a bank that the ALU behind an empty GEMM was using.
+    check_timing(random_program(load_config("tiny"), seed, length=60))
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_machines(name: str):
     config: Config = MACHINES[name]
