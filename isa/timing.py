@@ -16,6 +16,9 @@ WRITE_BURST_BEATS = 32
 AXI_BOUNDARY = 4096
 """No AXI4 burst crosses an address that is a multiple of this many bytes."""
 
+LOADS_IN_FLIGHT = 32
+"""Loads that may have begun in the load unit while its writer still works on the first of them (its job queue)."""
+
 ALU_LATENCY = 3
 """Cycles from the issue of an ALU operation to its end: read, execute, write."""
 

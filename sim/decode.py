@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import REGISTERS, Unit, format_names, formats, unit_of
+from vdla.isa.timing import LOADS_IN_FLIGHT
 
 from . import state as s
 from .cache import timing_code
@@ -22,8 +23,10 @@ from .state import (
     DRAM_BASE,
     FINISH,
     KIND,
+    LOAD,
     LOAD_ACC,
     LOAD_ACC8,
+    LOAD_BEFORE,
     LOAD_INP,
     LOAD_PAR,
     LOAD_PATCH,
@@ -191,9 +194,15 @@ def _follow(rows, count, sizes, register_counts, size, registers):  # type: igno
     current = np.zeros(3, np.int64)
     used = 1
     uop_low, uop_high = np.int64(1) << 60, np.int64(-1)
+    in_flight, loads = np.full(LOADS_IN_FLIGHT, -1, np.int64), 0
     for i in range(count):
         row = rows[i]
         kind = row[KIND]
+        if row[UNIT] == LOAD:
+            row[LOAD_BEFORE] = in_flight[loads % LOADS_IN_FLIGHT]
+            if kind != CONFIG:
+                in_flight[loads % LOADS_IN_FLIGHT] = i
+                loads += 1
         if kind == CONFIG:
             unit = row[UNIT]
             if unit > STORE or row[REGISTER] >= register_counts[unit]:

@@ -18,7 +18,10 @@ UOP_BGN, UOP_END, ITER_OUT, ITER_IN, RESET, OVERWRITE = range(7, 13)
 DST_OUT, DST_IN, SRC_OUT, SRC_IN, WGT_OUT, WGT_IN = range(13, 19)
 ALU_OPCODE, USE_IMM, IMM = 17, 18, 19
 REGISTER, VALUE = 7, 8
-ROW_COLUMNS = 20
+LOAD_BEFORE = (
+    20  # load unit: the load that must have ended for this one to have a place in the job queue, or -1
+)
+ROW_COLUMNS = 21
 
 # Kinds of instruction.
 (

@@ -30,6 +30,7 @@ from .state import (
     ITER_OUT,
     KIND,
     LOAD,
+    LOAD_BEFORE,
     LOAD_CLIENT,
     LOAD_INP,
     LOAD_PATCH,
@@ -262,6 +263,10 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
         cycle = max(U[u, U_READY], U[u, U_FREE] + 1, C[c, C_ACCEPTED] + 1)
+        if row[LOAD_BEFORE] >= 0:
+            if X[row[LOAD_BEFORE], X_END] < 0:
+                break
+            cycle = max(cycle, X[row[LOAD_BEFORE], X_END])
         begin(U, T, X, push_queue, rows, u, i, cycle)
         progress = True
         reads = False

@@ -15,6 +15,7 @@ from vdla.isa.layout import REGISTERS, TOKEN_QUEUES, Unit, decode_one, decode_uo
 from vdla.isa.timing import (
     ALU_LATENCY,
     ALU_READ_STAGE,
+    LOADS_IN_FLIGHT,
     NOISE_READ,
     NOISE_STALL,
     STORE_LATENCY,
@@ -318,7 +319,10 @@ class Model:
         match instruction.unit:
             case Unit.LOAD:
                 client = self.clients["load"]
-                return client.idle and client.last_accept < now and self.load_free < now
+                loads = [i for i in before if i.name != "CONFIG"]
+                in_flight = sum(i.end is None or i.end > now for i in loads)
+                free = client.idle and client.last_accept < now and self.load_free < now
+                return free and in_flight < LOADS_IN_FLIGHT
             case Unit.STORE:
                 return all(i.ended(now) for i in before)
         matrix = ("GEMM", "DEPTHWISE")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import Unit
-from vdla.isa.program import Program
+from vdla.isa.program import Program, bare_program
 from vdla.isa.random_programs import random_config, random_program
 from vdla.isa.reference import run_reference
 from vdla.sim import SimulationResult, simulate
@@ -135,6 +136,13 @@ def test_pops_of_a_busy_unit_make_room():
 def test_a_matrix_instruction_without_operations_hides_no_alu(seed: int):
     # Once wrong, found by the RTL: the store read a bank that the ALU behind an empty GEMM was using.
     check_timing(random_program(load_config("tiny"), seed, length=60))
+
+
+def test_loads_in_flight_are_bounded():
+    # Loads of nothing but pads need no memory: only the job queue holds them back.
+    fill = "LOAD.INP y_pad_0=15 y_pad_1=15 x_size=3\n"
+    text = fill * 40 + "CONFIG LOAD_PAD pad_value=1\n" + fill * 3 + "FINISH\n"
+    check_timing(bare_program(TINY, assemble(text, TINY)))
 
 
 @pytest.mark.parametrize("name", MACHINES)
