@@ -5,7 +5,6 @@ from __future__ import annotations
 from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
-
 from vdla.isa.config import Config
 
 PRODUCT_BITS = 16
