@@ -10,8 +10,10 @@ from .interfaces import scratchpad_read, scratchpad_write
 
 
 class Scratchpad(wiring.Component):
-    """`depth` words of `width` bits, one write port of `lanes` lanes and one read port; what is written in cycle t is read
-    in t + 1. A read in the cycle of a write to the same word gives the old word (programs never do that).
+    """`depth` words of `width` bits, one write port of `lanes` lanes and one read port.
+
+    What is written in cycle t can be read in t + 1. A read in the cycle of a write to the same word gives the old
+    word (programs never do that).
     """
 
     def __init__(self, *, depth: int, width: int, lanes: int) -> None:
