@@ -59,7 +59,10 @@ class Step:
     issues: int = 0
 
 
-def program(config: Config, seed: int, length: int) -> tuple[list[Step], ReferenceResult, np.ndarray]:
+def program(
+    config: Config, seed: int, length: int, dense: bool = False
+) -> tuple[list[Step], ReferenceResult, np.ndarray]:
+    """Steps of the unit, what the machine holds in the end, and the DRAM image; `dense`: GEMMs of 0 to 2 operations."""
     rng = np.random.default_rng((seed, 9))
     image, regions = random_image(config, rng)
     start = len(image)
@@ -84,6 +87,15 @@ def program(config: Config, seed: int, length: int) -> tuple[list[Step], Referen
         if name != "FINISH":
             flags = ("pop_prev", "pop_next", "push_prev", "push_next")
             values |= {flag: int(source.chance(0.25)) for flag in flags}
+        if dense and name in ("GEMM", "DEPTHWISE"):
+            count = source.number(2)
+            values |= {
+                "iter_out": 1,
+                "iter_in": 1,
+                "uop_end": values["uop_bgn"] + count,
+                "pop_prev": 0,
+                "pop_next": 0,
+            }
         try:
             touched = accesses(trace, name, values)
         except AccessError:
@@ -114,13 +126,13 @@ def program(config: Config, seed: int, length: int) -> tuple[list[Step], Referen
     append("LOAD.UOP", {"y_size": 1, "x_size": UOPS, "x_stride": UOPS})
     while len(steps) < length:
         name, values = random_instruction(source)
-        if unit_of(name, values) is Unit.COMPUTE:
+        if unit_of(name, values) is Unit.COMPUTE and (not dense or name in ("GEMM", "DEPTHWISE", "CONFIG")):
             append(name, values)
     append("FINISH", {})
     everything.append(steps[-1].words)
     cycle = 1
     for step in steps:
-        cycle += int(rng.integers(0, 60)) if rng.random() < 0.2 else 1
+        cycle += int(rng.integers(1, 60)) if rng.random() < (0.05 if dense else 0.2) else 1
         step.visible = cycle
     return steps, run_reference(config, np.array(everything, np.uint64), image), image
 
@@ -153,7 +165,7 @@ class Bench:
             tuple[int, int, bool]
         ] = []  # to come: bus word's address, earliest cycle, last of burst
         self.moved: list[tuple[int, int]] = []
-        self.others_idle_from = int(self.rng.integers(0, 600))
+        self.others_idle_from: int | None = None
         self.total = 0
         self.acc: list[int] = []
 
@@ -178,7 +190,9 @@ class Bench:
                 ctx.set(getattr(unit, f"pop_{side}").available, there)
                 self.room[side].append(self.reserved[side] < self.config.token_queue_depth)
                 ctx.set(getattr(unit, f"push_{side}").room, self.room[side][now])
-            ctx.set(unit.others_idle, now >= self.others_idle_from)
+            if self.shown == len(self.steps) - 1 and self.others_idle_from is None:
+                self.others_idle_from = now + int(self.rng.integers(0, 100))
+            ctx.set(unit.others_idle, self.others_idle_from is not None and now >= self.others_idle_from)
             beat = bool(self.beats) and self.beats[0][1] <= now
             ctx.set(unit.read.beat_valid, beat)
             if beat:
@@ -293,6 +307,7 @@ def predict(bench: Bench) -> None:
         else:
             cycle = max(cycle, all_end(lambda s: True) + 1)
         if step.name == "FINISH":
+            assert bench.others_idle_from is not None
             cycle = max(cycle, bench.others_idle_from)
         while any(step.values[f"push_{side}"] and not bench.room[side][cycle] for side in SIDES):
             cycle += 1
@@ -361,7 +376,21 @@ def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_cycles_and_results(config: Config, seed: int) -> None:
-    steps, final, image = program(config, seed, 30)
+    compare(config, *program(config, seed, 24))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_short_instructions_back_to_back(seed: int) -> None:
+    config = dataclasses.replace(TINY, token_queue_depth=64)
+    steps, final, image = program(config, seed, 120, dense=True)
+    ends = compare(config, steps, final, image)
+    # Otherwise the program does not test what it is here for.
+    assert max(ends.values()) >= 4
+    assert len({s.begin + 1 for s in steps} & {s.begin for s in steps}) > 40
+
+
+def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> Counter[int]:
+    """Hold the unit to the contract and the reference; how many instructions ended in each cycle."""
     bench = Bench(config, steps, final, image)
     simulator = Simulator(bench.unit)
     simulator.add_clock(1e-8)
@@ -385,6 +414,7 @@ def test_cycles_and_results(config: Config, seed: int) -> None:
         assert grant == ((now, address // config.acc_bank_depth) not in used), now
     acc = np.frombuffer(b"".join(v.to_bytes(config.acc_bytes, "little") for v in bench.acc), np.int32)
     np.testing.assert_array_equal(acc.reshape(final.acc.shape), final.acc)
+    return bench.ends
 
 
 def _first(bench: Bench) -> str:
