@@ -1,0 +1,1 @@
+"""The store unit: accumulators to DRAM, with or without the post-processing pipeline (hw/README.md section 8)."""
