@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import memory, wiring
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import Config
 from vdla.isa.layout import MemoryType, Opcode, register
@@ -18,7 +18,7 @@ from .operations import Operations, loop_layout, wgt_row_bits
 from .pipeline import Pipeline, mode_layout
 
 
-class Compute(wiring.Component):
+class ComputeUnit(wiring.Component):
     """GEMM, DEPTHWISE, ALU, the loads of micro-ops and accumulators, CONFIG and FINISH.
 
     Members: `interfaces.compute_members`.
@@ -87,7 +87,7 @@ class Compute(wiring.Component):
         operates = begin & (is_matrix | is_alu) & ~empty
         m.d.sync += [
             configuring.eq(begin & is_config),
-            other.eq(begin & ~is_load & ~operates),
+            other.eq(begin & ~operates),  # of a load too, but its cycles are charged to it first
             finishing.eq(begin & is_finish),
         ]
         with m.If(ends.now.count != 0):

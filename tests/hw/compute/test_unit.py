@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from vdla.hw.compute.unit import Compute
+from vdla.hw.compute.unit import ComputeUnit
 from vdla.hw.interfaces import Activity
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
@@ -143,7 +143,7 @@ class Bench:
     def __init__(self, config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> None:
         self.config, self.steps, self.final, self.image = config, steps, final, image
         self.rng = np.random.default_rng(len(steps))
-        self.unit = Compute(config=config)
+        self.unit = ComputeUnit(config=config)
         self.shown = 0
         # Tokens that the other units push, in order, and when; enough of them for every pop.
         self.arrivals = {
