@@ -197,7 +197,7 @@ class ComputeUnit(wiring.Component):
         ]
 
     @staticmethod
-    def _registers(m: Module, write: Signal, setting) -> dict[str, Signal]:
+    def _registers(m: Module, write: Value, setting: data.View) -> dict[str, Signal]:
         """The unit's configuration registers by name; `setting` views the CONFIG that `write` executes."""
         registers = {name: Signal(64, name=name.lower()) for name in ("BASE", "COMPUTE_PAD")}
         for name, value in registers.items():
