@@ -13,10 +13,11 @@ from ..read_fifo import word_layout
 class OperandFifo(wiring.Component):
     """Words in order of arrival; a beat of cycle t is there from t + 1 on.
 
-    Members: `beat_*` as in `interfaces.read_client`; `words` the head word, popped with `ready`. Or, as vectors:
-    `start` gives the place of the first vector in its word (`offset`, in vectors) and how far rows lie apart (`pitch`,
-    modulo the word); `vector` is the next one, there if `vector_valid`; `take` pops it, with `run_ends` the rest of its word.
-    A vector wider than the bus is popped whole. `release`: the words of a burst in the cycle in which its last is popped.
+    Members: `beat_*` as in `interfaces.read_client`; `words` the head word, popped with `ready`. Or, as
+    vectors: `start` gives the place of the first vector in its word (`offset`, in vectors) and how far rows
+    lie apart (`pitch`, modulo the word); `vector` is the next one, there if `vector_valid`; `take` pops it,
+    with `run_ends` the rest of its word. A vector wider than the bus is popped whole. `release`: the words
+    of a burst in the cycle in which its last is popped.
     """
 
     def __init__(self, *, config: Config) -> None:

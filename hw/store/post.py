@@ -21,9 +21,7 @@ _OPERANDS_IN_FLIGHT = 16  # a power of two above the cycles from an operand's po
 
 def flags_layout() -> data.StructLayout:
     """Flags of the instruction, and register WINDOW's choice of sum or maximum."""
-    return data.StructLayout(
-        {name: 1 for name in ("combine", "operand", "multiply", "swap", "unsigned", "sum")}
-    )
+    return data.StructLayout(dict.fromkeys(("combine", "operand", "multiply", "swap", "unsigned", "sum"), 1))
 
 
 class PostPipeline(wiring.Component):
@@ -38,7 +36,7 @@ class PostPipeline(wiring.Component):
     def __init__(self, *, config: Config) -> None:
         """`config` gives the lanes, [batch][block_out]."""
         self._config = config
-        if _BEFORE + REQUANTIZE_STAGES + COMBINE_STAGES + 1 != post_latency(config):
+        if post_latency(config) != _BEFORE + REQUANTIZE_STAGES + COMBINE_STAGES + 1:
             raise ValueError(f"the pipeline cannot have {post_latency(config)} stages")
         super().__init__(
             {

@@ -11,16 +11,17 @@ from vdla.isa.config import Config
 def windows_layout() -> data.StructLayout:
     """Output vectors y_size x x_size (none, if either is 0), their corners' strides, and the window at each corner."""
     sixteen = ("sram_base", "y_size", "x_size", "y_stride", "x_stride", "row_stride", "column_stride")
-    return data.StructLayout({name: 16 for name in sixteen} | {"rows_minus_1": 8, "columns_minus_1": 8})
+    return data.StructLayout(dict.fromkeys(sixteen, 16) | {"rows_minus_1": 8, "columns_minus_1": 8})
 
 
 class Reader(wiring.Component):
     """One read request after the other.
 
-    Members: `start` loads `windows`; requests show from the next cycle on. `ready`: a vector's first read may happen now
-    (room, operand; a function of registers). `request` and `address` go to the accumulators, `grant` comes back in the same
-    cycle, and a read happens: `read`, with `first` and `last` of its window, and, for the whole window, whether its vector
-    is the last one of a row (`row_ends`) and of the last row (`last_row`). `active`: vectors are left to read.
+    Members: `start` loads `windows`; requests show from the next cycle on. `ready`: a vector's first read
+    may happen now (room, operand; a function of registers). `request` and `address` go to the accumulators,
+    `grant` comes back in the same cycle, and a read happens: `read`, with `first` and `last` of its window,
+    and, for the whole window, whether its vector is the last one of a row (`row_ends`) and of the last row
+    (`last_row`). `active`: vectors are left to read.
     """
 
     def __init__(self, *, config: Config) -> None:

@@ -22,7 +22,7 @@ from .writer import Writer
 def _running_layout() -> data.StructLayout:
     """What is kept of the instruction that runs. `short`: it ends in the cycle after its begin."""
     names = ("is_config", "is_load", "short", "post", "push_prev", "push_next")
-    return data.StructLayout({name: 1 for name in names} | {"flags": flags_layout(), "par_index": 6})
+    return data.StructLayout(dict.fromkeys(names, 1) | {"flags": flags_layout(), "par_index": 6})
 
 
 class StoreUnit(wiring.Component):

@@ -13,8 +13,10 @@ from ..read_requests import BurstCutter, run_layout
 
 
 class Writer(wiring.Component):
-    """Vectors in, bursts out. Vectors and their addresses are multiples of out_bytes, a power of two, so a burst holds whole
-    vectors and a bus word whole vectors or a vector whole bus words.
+    """Vectors in, bursts out.
+
+    Vectors and their addresses are multiples of out_bytes, a power of two: a burst holds whole vectors, and a bus
+    word holds whole vectors or a vector whole bus words.
 
     Members: `start` loads the output `runs`. `room`: the FIFO has a place for a vector that is not reserved; `reserve`
     takes it. `put` writes `vector` in this cycle. `write` goes to the memory port. `done`: this cycle's response
@@ -38,7 +40,7 @@ class Writer(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counts of vectors: places taken; those there that no shown burst has claimed. Accepted bursts wait in a queue."""
+        """Counts of vectors: places taken, and those in them that no accepted burst has claimed."""
         m = Module()
         config = self._config
         capacity = config.store_fifo_bytes // config.out_bytes
