@@ -98,7 +98,9 @@ def random_setting(rng: np.random.Generator, multiply: int, operand_used: int) -
     ratio_self, ratio_operand = random_ratio(rng), random_ratio(rng)
     offset = random_offset(rng, ratio_operand if rng.random() < 0.5 else ratio_self)
     if multiply and rng.random() < 0.7:
-        ratio_self = np.float32(2.0 ** -int(rng.integers(2, 25))) * rng.choice(np.array([1, 1.1, 3], np.float32))
+        ratio_self = np.float32(2.0 ** -int(rng.integers(2, 25))) * rng.choice(
+            np.array([1, 1.1, 3], np.float32)
+        )
     low = -128 if rng.random() < 0.7 else int(rng.integers(-128, 0))
     small = rng.random() < 0.7
     return {
