@@ -271,7 +271,7 @@ def program(config: Config, seed: int, length: int) -> tuple[list[Step], Referen
 
 
 class Bench:
-    """Drives the unit and the model; `busy` is how often memory and accumulators say no: never for a while, then often."""
+    """Drives the unit and the model; `busy` is how often memory and accumulators say no, which changes."""
 
     def __init__(self, config: Config, seed: int, length: int) -> None:
         self.config, self.busy = config, 0.0
@@ -430,7 +430,7 @@ class Bench:
                 self.memory[word + k] = content[k]
 
 
-@pytest.mark.parametrize(("name", "seed"), zip(CONFIGS, (34, 12, 19, 1), strict=True))
+@pytest.mark.parametrize(("name", "seed"), list(zip(CONFIGS, (34, 12, 19, 1), strict=True)))
 def test_every_cycle_and_every_byte(name: str, seed: int) -> None:
     bench = Bench(CONFIGS[name], seed=seed, length=40)
     simulator = Simulator(bench.unit)
