@@ -5,7 +5,7 @@
 | 0x000 | ID, 0x56444C41 ("VDLA") |
 | 0x004 | VERSION of this map |
 | 0x008 | CONTROL, write: bit 0 launches (when nothing is outstanding), bit 1 clears the error bit |
-| 0x00C | STATUS: bit 0 running or about to, bit 1 done since the last launch, bit 2 memory answered with an error, bit 3 quiet |
+| 0x00C | STATUS: bit 0 running (or about to), 1 done since the last launch, 2 memory answered with an error, 3 quiet |
 | 0x010, 0x014 | PROGRAM: byte address of the first instruction, a multiple of 4096, low and high word |
 | 0x018 | COUNT of instructions |
 | 0x020, 0x024 | BASE: added to every DRAM address, a multiple of 4096 |

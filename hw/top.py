@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, ResetInserter
+from amaranth.hdl import Module, Mux, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from vdla.isa.config import Config
@@ -25,8 +25,8 @@ class Accelerator(wiring.Component):
     """Everything on the chip.
 
     Members: `axi` the memory, a master; `control` the registers, an AXI4-Lite slave (`control.py` has the map). With
-    `trace`: `running`, high in the cycles 1 .. total, and `trace_load`, `trace_compute`, `trace_store`, begin and end of
-    instructions (`interfaces.trace`).
+    `trace_ports`: `running`, high in the cycles 1 .. total, and `trace_load`, `trace_compute`, `trace_store`, begin and
+    end of instructions (`interfaces.trace`).
     """
 
     def __init__(self, *, config: Config, trace_ports: bool = False) -> None:
@@ -92,7 +92,7 @@ class Accelerator(wiring.Component):
             control.error.eq(port.error),
             port.base.eq(control.base),
             fetch.program.eq(control.program),
-            fetch.count.eq(control.count),
+            fetch.count.eq(Mux(control.running, control.count, 0)),
             counters.run.eq(control.running),
             counters.clear.eq(control.launch),
             counters.index.eq(control.counter_index),
