@@ -105,7 +105,7 @@ class PostPipeline(wiring.Component):
                 stage_b.multiply.eq(multiply),
                 stage_b.operand_used.eq(flags.operand),
                 stage_b.swap.eq(flags.swap),
-                stage_b.unsigned.eq(flags.unsigned & flags.operand),
+                stage_b.unsigned.eq(flags.unsigned),
                 stage_b.zero_point.eq(first["zero_point"]),
                 stage_b.operand_zero_point.eq(first["operand_zero_point"]),
                 stage_b.last_zero_point.eq(last["zero_point"]),
