@@ -15,7 +15,7 @@ test: $(VENV)/.installed-dev
 	@bash .ci/test.sh $(BIN)
 
 bench: $(VENV)/.installed-check
-	$(BIN)/python -m benchmarks
+	@for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done
 
 clean:
 	rm -rf build

@@ -15,7 +15,7 @@ from vdla.isa.program import write_whole
 from . import models
 from .evaluate import sample_arrays
 from .files import FileError
-from .network_run import check_run, compile_network, simulate_network
+from .network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
 from .report.account_run import account_total
 from .report.accounts import RunAccount
 from .report.plots import layers_png, roofline_png
@@ -62,6 +62,8 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     begin(f"compiling for {config.name}")
     compiled = compile_network(path, config)
     launches = sample_arrays(compiled.graph, IMAGES)
+    begin(LOADING)
+    load_simulator(config)
     begin(f"simulating {IMAGES} images")
     simulated = simulate_network(compiled, launches)
     begin("checking the outputs")

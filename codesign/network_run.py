@@ -29,6 +29,9 @@ from .evaluate import (
 from .report.account_run import account_layers, account_total
 from .report.accounts import CheckAccount, RunAccount
 
+LOADING = "loading the simulator (compiled once after an installation: about a minute)"
+"""What to tell a person while `load_simulator` works."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Simulated:
@@ -80,7 +83,6 @@ def simulate_network(
     on_launch: Callable[[], None] = lambda: None,
 ) -> Simulated:
     """Simulates `compiled` on the inputs of each launch; with `data` False only the first, for its timing alone."""
-    _load_simulator(compiled.program.config)
     outputs, first, seconds = [], None, 0.0
     for arrays in launches if data else launches[:1]:
         started = time.thread_time()
@@ -93,9 +95,12 @@ def simulate_network(
     return Simulated(launches=tuple(outputs), simulation=first, seconds=seconds)
 
 
-def _load_simulator(config: Config) -> None:
-    # Compiled code is loaded from its cache (and once, after an installation, made) at first use; a small program of
-    # all kinds of instructions does that here, so that the time of a simulation is the simulation's.
+def load_simulator(config: Config) -> None:
+    """Has the simulator's compiled code ready, so that the time of a later simulation is the simulation's own.
+
+    Code is loaded from its cache (and once, after an installation, made: that takes about a minute) at first use; a
+    small program of all kinds of instructions uses it here.
+    """
     program = random_program(config, 0)
     simulate(config, program.instructions, program.image)
 

@@ -8,19 +8,21 @@ from vdla.isa.config import Config
 from vdla.isa.layout import TOKEN_QUEUES, Unit
 
 from . import state as s
-from .decode import KIND_NAMES
+from .decode import KIND_NAMES, Decoded
 
 
 def describe(
     config: Config,
-    rows: NDArray[np.int64],
+    decoded: Decoded,
     count: int,
-    last: int,
     units: NDArray[np.int64],
     tokens: NDArray[np.int64],
-    record: NDArray[np.int64],
 ) -> str:
-    """One clause a unit: its instruction and the token, queue or data it waits for; then fetch."""
+    """One clause a unit: its instruction and the token, queue or data it waits for; then fetch.
+
+    `count` is the length of the program; `units` and `tokens` are the state in which the run stopped.
+    """
+    rows, last = decoded.rows, decoded.last
     clauses = [_unit_clause(config, rows, units, tokens, unit) for unit in Unit]
     dispatched = int(units[:, s.U_DISPATCHED].sum())
     if last == count and dispatched == count:

@@ -16,6 +16,7 @@ from vdla.isa.errors import ProgramError
 from vdla.isa.layout import REGISTERS, Unit, format_names, formats, unit_of
 
 from . import state as s
+from .cache import timing_code
 from .state import (
     CONFIG,
     DRAM_BASE,
@@ -174,7 +175,7 @@ def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
     return -1
 
 
-@njit(cache=True)
+@timing_code
 def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
     """DRAM bytes that one row of a LOAD.PATCH reads, from the row's start; `patch` is its register."""
     run, step = patch & 0xFF, patch >> 8 & 0xFF
@@ -222,7 +223,7 @@ def _follow(rows, count, sizes, register_counts, size, registers):  # type: igno
         row = rows[i]
         if row[KIND] == STORE_OUT or row[KIND] == STORE_POST:
             begin = row[DRAM_BASE] * sizes[row[KIND]]
-            end = begin + (row[Y_SIZE] * row[X_STRIDE] + row[X_SIZE]) * sizes[row[KIND]]
+            end = begin + ((row[Y_SIZE] - 1) * row[X_STRIDE] + row[X_SIZE]) * sizes[row[KIND]]
             rewrites = rewrites or (begin < uop_high and end > uop_low)
     return _DONE, used, 0, 0, rewrites
 

@@ -6,7 +6,9 @@ those of `isa.reference`, bit for bit.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -39,6 +41,8 @@ from .state import (
     SRAM_BASE,
     STORE_OUT,
 )
+
+_LINE = 64  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +143,20 @@ def _refuse(decoded: Decoded, index: int) -> None:
         )
 
 
+def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
+    """Zeros that start at a cache line: a vector that straddles two costs a third of the array's speed."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    buffer = np.zeros(size + _LINE, np.uint8)
+    start = -buffer.ctypes.data % _LINE
+    return buffer[start : start + size].view(dtype).reshape(shape)
+
+
 def execute(
     config: Config, decoded: Decoded, memory: NDArray[np.uint8]
 ) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint32]]:
     """Final memory, final scratchpads and the words of all LOAD.UOPs. Raises ProgramError, naming the instruction."""
     image = np.array(memory, np.uint8)
-    inp = np.zeros((config.inp_depth, config.batch, config.block_in), np.int16)
+    inp = _aligned((config.inp_depth, config.batch, config.block_in), np.int16)
     wgt = np.zeros((config.wgt_depth, config.block_out, config.block_in), np.int8)
     packed = np.zeros(
         (
@@ -156,7 +168,7 @@ def execute(
         ),
         np.int16,
     )
-    acc = np.zeros((config.acc_depth, config.batch, config.block_out), np.int32)
+    acc = _aligned((config.acc_depth, config.batch, config.block_out), np.int32)
     par = np.zeros((config.par_depth, 2, config.block_out), np.uint32)
     uop = np.zeros(config.uop_depth, np.uint32)
     trace = np.empty(_trace_size(decoded.rows), np.uint32)

@@ -105,6 +105,8 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
         return OUTSIDE
     source = memory.view(np.int8)
     flat, size = wgt.reshape(-1), wgt.shape[1] * wgt.shape[2]
+    blocks, pairs, lanes = packed.shape[1], packed.shape[2], packed.shape[3]
+    words = packed.reshape(-1).view(np.int32)  # a pair of int16 each, the first in the low half
     for to, count, start in _runs(row):
         if start < 0:
             flat[to * size : (to + count) * size] = 0
@@ -112,11 +114,13 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
             continue
         flat[to * size : (to + count) * size] = source[start * size : (start + count) * size]
         for tile in range(to, to + count):
-            for block in range(packed.shape[1]):
-                for lane in range(packed.shape[3]):
-                    for pair in range(packed.shape[2]):
-                        packed[tile, block, pair, lane, 0] = wgt[tile, block * LANES + lane, 2 * pair]
-                        packed[tile, block, pair, lane, 1] = wgt[tile, block * LANES + lane, 2 * pair + 1]
+            for block in range(blocks):
+                for lane in range(lanes):
+                    line = tile * size + (block * LANES + lane) * 2 * pairs
+                    place = (tile * blocks + block) * pairs * lanes + lane
+                    for pair in range(pairs):
+                        low, high = np.int32(flat[line + 2 * pair]), np.int32(flat[line + 2 * pair + 1])
+                        words[place + pair * lanes] = high << 16 | low & 0xFFFF
     return DONE
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .cache import timing_code
 from .state import (
     C_ACCEPTED,
     C_ADDRESS,
@@ -54,6 +54,7 @@ from .state import (
     R_RESERVED,
     R_START,
     RING_MASK,
+    STORE_CLIENT,
     W_BEATS,
     W_LAST,
     W_READY,
@@ -64,7 +65,7 @@ BOUNDARY = 4096
 _NOISE_READ, _NOISE_STALL = 0, 1
 
 
-@njit(cache=True)
+@timing_code
 def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
     """`isa.timing.memory_noise` in 64-bit arithmetic."""
     if limit == 0:
@@ -76,19 +77,19 @@ def noise(seed, index, stream, limit):  # type: ignore[no-untyped-def]
     return np.int64(((z ^ (z >> np.uint64(31))) >> np.uint64(33)) % np.uint64(limit + 1))
 
 
-@njit(cache=True)
+@timing_code
 def burst_bytes(address, left, longest, bus):  # type: ignore[no-untyped-def]
     """Data bytes of the burst at `address` of a run with `left` bytes; `longest` bytes fit when aligned."""
     return min(left, longest - address % bus, BOUNDARY - address % BOUNDARY)
 
 
-@njit(cache=True)
+@timing_code
 def beats_of(address, length, bus):  # type: ignore[no-untyped-def]
     """Bus words that `length` bytes from `address` touch."""
     return (address + length - 1) // bus - address // bus + 1
 
 
-@njit(cache=True)
+@timing_code
 def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type: ignore[no-untyped-def]
     """Client `c` will read `runs` runs of `length` bytes (both above zero); first request at `earliest`."""
     C[c, C_KIND] = kind
@@ -101,13 +102,13 @@ def start_transfer(C, c, kind, address, runs, length, pitch, earliest):  # type:
     C[c, C_EARLIEST] = earliest
 
 
-@njit(cache=True)
+@timing_code
 def requests_left(C, c):  # type: ignore[no-untyped-def]
     """Whether the client's transfer still has a request to show or to be accepted."""
     return C[c, C_LEFT] > 0 or C[c, C_SHOWN] != NEVER
 
 
-@njit(cache=True)
+@timing_code
 def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
     """Show the client's next request if the cycle in which its FIFO has room is known; whether it did."""
     if C[c, C_LEFT] == 0 or C[c, C_SHOWN] != NEVER:
@@ -146,7 +147,7 @@ def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True)
+@timing_code
 def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
     """Cycle in which the next read address is accepted, as far as shown requests tell; NEVER without one."""
     shown = min(min(C[0, C_SHOWN], C[1, C_SHOWN]), min(C[2, C_SHOWN], C[3, C_SHOWN]))
@@ -161,7 +162,7 @@ def next_accept(P, M, C, Q):  # type: ignore[no-untyped-def]
     return cycle
 
 
-@njit(cache=True)
+@timing_code
 def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def]
     """Accept the request of the first client, in order of priority, that shows one; the client."""
     c = 0
@@ -181,7 +182,7 @@ def accept_read(P, M, C, Q, cycle, moved, beats):  # type: ignore[no-untyped-def
     return c
 
 
-@njit(cache=True)
+@timing_code
 def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
     """Accept shown write addresses as far as earlier responses are known; whether any was accepted."""
     progress = False
@@ -200,7 +201,7 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
     return progress
 
 
-@njit(cache=True)
+@timing_code
 def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
     """Cycle in which the memory picks the next burst, as far as accepted bursts tell; NEVER without one."""
     ready = NEVER
@@ -213,9 +214,9 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
     return max(ready, M[M_SLOT_FREE])
 
 
-@njit(cache=True)
+@timing_code
 def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
-    """Pick the burst that the data slot serves from `cycle` on and fix the cycles of its beats."""
+    """Pick the burst that the data slot serves from `cycle` on and fix the cycles of its beats; its client."""
     read = Q[M[M_SERVED] & QUEUE_MASK]
     write = W[M[M_WRITE_SERVED] & RING_MASK]
     read_ready = M[M_SERVED] < M[M_ACCEPTED] and read[Q_READY] <= cycle
@@ -227,11 +228,12 @@ def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
         M[M_SLOT_FREE] = write[W_LAST] + 1
         M[M_WRITE_SERVED] += 1
         M[M_LAST_WAS_WRITE] = 1
-    else:
-        read[Q_LAST] = first + read[Q_BEATS] - 1
-        M[M_SLOT_FREE] = read[Q_LAST] + 1
-        M[M_SERVED] += 1
-        M[M_LAST_WAS_WRITE] = 0
-        c = read[Q_CLIENT]
-        R[c, C[c, C_SERVED] & RING_MASK, R_START] = first
-        C[c, C_SERVED] += 1
+        return np.int64(STORE_CLIENT)
+    read[Q_LAST] = first + read[Q_BEATS] - 1
+    M[M_SLOT_FREE] = read[Q_LAST] + 1
+    M[M_SERVED] += 1
+    M[M_LAST_WAS_WRITE] = 0
+    c = read[Q_CLIENT]
+    R[c, C[c, C_SERVED] & RING_MASK, R_START] = first
+    C[c, C_SERVED] += 1
+    return c

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .cache import timing_code
 from .state import (
     ALU,
     COMPUTE,
@@ -133,7 +134,7 @@ def find_banks(P, rows, registers, trace, B):  # type: ignore[no-untyped-def]
     return kept
 
 
-@njit(cache=True)
+@timing_code
 def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-untyped-def]
     """Bank that operation `number` of instruction `i` reads for its destination, or for its source."""
     uniform = B[i, B_SOURCE] if source else B[i, B_BANK]
@@ -151,7 +152,7 @@ def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-
     return (index & (P[P_ACC_DEPTH] - 1)) // P[P_BANK_DEPTH]
 
 
-@njit(cache=True)
+@timing_code
 def port_free(P, U, V, X, rows, registers, order, B, kept, bank, cycle, horizon):  # type: ignore[no-untyped-def]
     """First cycle from `cycle` on in which compute does not read `bank`: (that cycle, last cycle known to stay free).
 

@@ -8,28 +8,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
-from vdla.isa.layout import TOKEN_QUEUES, Unit, uop_fields
-from vdla.isa.program import instruction_address
-from vdla.isa.timing import (
-    ALU_LATENCY,
-    ALU_READ_STAGE,
-    READ_BURST_BEATS,
-    STORE_LATENCY,
-    gemm_latency,
-    gemm_read_stage,
-    post_latency,
-    read_burst_beats,
-    write_burst_beats,
-)
+from vdla.isa.layout import Unit
 
-from . import state as s
 from .cache import discard_stale_code
-from .core import run
 from .deadlock import describe
-from .decode import Decoded, decode, kind_sizes
+from .decode import decode
 from .errors import CycleLimitError, DeadlockError
 from .execute import Scratchpads, execute, trace_uops
-from .ports import B_SIZE, MIXED, find_banks
+from .machine import run_timing, token_queues
+from .state import DEADLOCK, OK, TRAFFIC, X_BEGIN, X_DISPATCH, X_END
 from .timeline import BUSY_CATEGORIES, CATEGORIES, unit_segments
 
 discard_stale_code()
@@ -139,65 +126,6 @@ def cycles_by_category(timeline: Timeline, start: int, stop: int) -> dict[str, i
     return {name: int(value) for name, value in zip(CATEGORIES, cycles, strict=True) if value}
 
 
-def _parameters(config: Config, count: int, last: int, memory_size: int, limit: int) -> NDArray[np.int64]:
-    memory = config.memory
-    values = {
-        s.P_BUS: memory.bus_bytes,
-        s.P_READ_LATENCY: memory.read_latency,
-        s.P_WRITE_LATENCY: memory.write_latency,
-        s.P_READS: memory.outstanding_reads,
-        s.P_WRITES: memory.outstanding_writes,
-        s.P_JITTER: memory.jitter,
-        s.P_STALL: memory.stall,
-        s.P_SEED: memory.seed,
-        s.P_COMMANDS: config.command_queue_depth,
-        s.P_TOKENS: config.token_queue_depth,
-        s.P_FETCH_DEPTH: config.fetch_buffer_depth,
-        s.P_GEMM_LATENCY: gemm_latency(config),
-        s.P_GEMM_STAGE: gemm_read_stage(config),
-        s.P_ALU_LATENCY: ALU_LATENCY,
-        s.P_ALU_STAGE: ALU_READ_STAGE,
-        s.P_POST_LATENCY: post_latency(config),
-        s.P_STORE_LATENCY: STORE_LATENCY,
-        s.P_ACC_DEPTH: config.acc_depth,
-        s.P_BANK_DEPTH: config.acc_bank_depth,
-        s.P_UOP_DEPTH: config.uop_depth,
-        s.P_OUT_BYTES: config.out_bytes,
-        s.P_BLOCK_IN: config.block_in,
-        s.P_STORE_FIFO: config.store_fifo_bytes,
-        s.P_WRITE_BURST: write_burst_beats(config) * memory.bus_bytes,
-        s.P_FETCH_BURST: fetch_burst_instructions(config),
-        s.P_PROGRAM: instruction_address(memory_size),
-        s.P_COUNT: count,
-        s.P_LAST: last,
-        s.P_LIMIT: limit,
-        s.P_UOP_DST: uop_fields(config)[0].width,
-        s.P_UOP_SRC: uop_fields(config)[1].width,
-    }
-    return np.array([values[place] for place in range(s.P_SIZE)], np.int64)
-
-
-def _clients(config: Config) -> NDArray[np.int64]:
-    """FIFO bytes and bytes of the longest burst of each client; fetch keeps its own account."""
-    table = np.zeros((4, 2), np.int64)
-    for client, size in (
-        (s.COMPUTE_CLIENT, config.compute_fifo_bytes),
-        (s.STORE_CLIENT, config.operand_fifo_bytes),
-        (s.LOAD_CLIENT, config.load_fifo_bytes),
-    ):
-        table[client] = size, read_burst_beats(config, size) * config.memory.bus_bytes
-    return table
-
-
-def _queues() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Token queue of each unit's (pop_prev, pop_next) and (push_prev, push_next)."""
-    pop, push = np.zeros((3, 2), np.int64), np.zeros((3, 2), np.int64)
-    for number, queue in enumerate(TOKEN_QUEUES):
-        pop[queue.consumer, int(queue.pop_flag == "pop_next")] = number
-        push[queue.producer, int(queue.push_flag == "push_next")] = number
-    return pop, push
-
-
 def simulate(
     config: Config,
     instructions: NDArray[np.uint64],
@@ -223,70 +151,35 @@ def simulate(
         image, scratchpads, trace = execute(config, decoded, memory)
     else:
         trace = trace_uops(config, decoded, memory)
-    record, moved, beats, total = _run_timing(config, decoded, len(instructions), len(memory), limit, trace)
+    timing = run_timing(config, decoded, len(instructions), len(memory), limit, trace)
+    if timing.outcome != OK or timing.cycle > limit:
+        what = describe(config, decoded, len(instructions), timing.units, timing.tokens)
+        if timing.outcome == DEADLOCK:
+            raise DeadlockError(f"deadlock after cycle {timing.cycle}: {what}")
+        raise CycleLimitError(
+            f"not finished after {limit} cycles: {what}; raise the limit if that is expected"
+        )
+    record = timing.record
     begin = np.full(len(instructions), -1, np.int64)
     end, dispatch = begin.copy(), begin.copy()
-    begin[: len(record)] = record[:, s.X_BEGIN]
-    end[: len(record)] = record[:, s.X_END]
-    dispatch[: len(record)] = record[:, s.X_DISPATCH]
-    pop, push = _queues()
-    first, second, third = (unit_segments(record, decoded.rows, pop, push, int(unit), total) for unit in Unit)
+    begin[: len(record)] = record[:, X_BEGIN]
+    end[: len(record)] = record[:, X_END]
+    dispatch[: len(record)] = record[:, X_DISPATCH]
+    pop, push = token_queues()
+    first, second, third = (
+        unit_segments(record, decoded.rows, pop, push, int(unit), timing.cycle) for unit in Unit
+    )
     return SimulationResult(
         config=config,
-        cycles=total,
+        cycles=timing.cycle,
         begin=begin,
         end=end,
         dispatch=dispatch,
         traffic={
-            kind: Traffic(bytes=int(moved[place]), beats=int(beats[place]))
-            for place, kind in enumerate(s.TRAFFIC)
+            kind: Traffic(bytes=int(timing.moved[place]), beats=int(timing.beats[place]))
+            for place, kind in enumerate(TRAFFIC)
         },
         memory=image if data else None,
         scratchpads=scratchpads if data else None,
         segments=(first, second, third),
     )
-
-
-def _run_timing(
-    config: Config, decoded: Decoded, count: int, memory_size: int, limit: int, trace: NDArray[np.uint32]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], int]:
-    """(record (m, RECORD_COLUMNS), traffic bytes, traffic beats, total cycles)."""
-    rows = decoded.rows
-    parameters = _parameters(config, count, decoded.last, memory_size, limit)
-    pop, push = _queues()
-    banks = np.full((len(rows), B_SIZE), MIXED, np.int64)
-    kept = find_banks(parameters, rows, decoded.registers, trace, banks)
-    record = np.full((len(rows), s.RECORD_COLUMNS), -1, np.int64)
-    record[:, s.X_ISSUES] = 0
-    moved, beats = np.zeros(len(s.TRAFFIC), np.int64), np.zeros(len(s.TRAFFIC), np.int64)
-    units, tokens = np.zeros((3, s.U_SIZE), np.int64), np.zeros((len(TOKEN_QUEUES), s.T_SIZE), np.int64)
-    outcome, cycle = run(
-        parameters,
-        _clients(config),
-        rows,
-        decoded.registers,
-        kind_sizes(config),
-        pop,
-        push,
-        banks,
-        kept,
-        record,
-        moved,
-        beats,
-        units,
-        tokens,
-    )
-    if outcome == s.OK and cycle <= limit:
-        return record, moved, beats, int(cycle)
-    what = describe(config, rows, count, decoded.last, units, tokens, record)
-    if outcome == s.DEADLOCK:
-        raise DeadlockError(f"deadlock after cycle {cycle}: {what}")
-    raise CycleLimitError(
-        f"not finished after {limit} cycles: {what}; raise the cycle limit if that is expected"
-    )
-
-
-def fetch_burst_instructions(config: Config) -> int:
-    """Most instructions one fetch asks for: half the buffer, and no more than the longest read burst."""
-    longest = max(1, READ_BURST_BEATS * config.memory.bus_bytes // 16)
-    return min(config.fetch_buffer_depth // 2, longest)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .cache import timing_code
 from .memory import beats_of, burst_bytes, start_transfer
 from .ports import port_free
 from .state import (
@@ -88,7 +88,7 @@ from .streams import write_elements
 from .units import begin, end, look_ahead, start_load
 
 
-@njit(cache=True)
+@timing_code
 def _next_burst(P, V):  # type: ignore[no-untyped-def]
     """Cut the next write burst from the output runs, if any is left."""
     if V[V_LEFT] == 0:
@@ -105,7 +105,7 @@ def _next_burst(P, V):  # type: ignore[no-untyped-def]
     V[V_LEFT] -= length
 
 
-@njit(cache=True)
+@timing_code
 def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyped-def]
     """Set up the store that begins in `cycle`; whether it stores anything."""
     out = P[P_OUT_BYTES]
@@ -148,7 +148,7 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
     return True
 
 
-@njit(cache=True)
+@timing_code
 def advance_store(
     P, M, C, U, V, T, R, W, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes
 ):  # type: ignore[no-untyped-def]
@@ -183,7 +183,7 @@ def advance_store(
     return progress
 
 
-@njit(cache=True)
+@timing_code
 def _room(P, M, V, W):  # type: ignore[no-untyped-def]
     """First cycle in which the FIFO has room for the next vector, or NEVER if that is not known yet."""
     used = (V[V_INDEX] + 1) * P[P_OUT_BYTES] - P[P_STORE_FIFO]
@@ -198,7 +198,7 @@ def _room(P, M, V, W):  # type: ignore[no-untyped-def]
         V[V_ROOM] += 1
 
 
-@njit(cache=True)
+@timing_code
 def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
     """First cycle in which the next vector's operand is in the FIFO, or BLOCKED."""
     c = STORE_CLIENT
@@ -214,7 +214,7 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
     return np.int64(BLOCKED)
 
 
-@njit(cache=True)
+@timing_code
 def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
     """The operand leaves the FIFO in `cycle`; give back the bursts it ends."""
     c = STORE_CLIENT
@@ -228,7 +228,7 @@ def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
         C[c, C_TAKEN] += 1
 
 
-@njit(cache=True)
+@timing_code
 def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
     """Last cycle whose accumulator reads are all known, if nothing unknown happens before `next_event`.
 
@@ -239,7 +239,7 @@ def port_horizon(P, U, next_event):  # type: ignore[no-untyped-def]
     return max(known, U[COMPUTE, U_ISSUED] + P[P_GEMM_STAGE])
 
 
-@njit(cache=True)
+@timing_code
 def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved, beats, next_event):  # type: ignore[no-untyped-def]
     """Read accumulator vectors as far as room, operands and port use are known; whether any read happened."""
     if U[STORE, U_ENDED] == U[STORE, U_BEGUN] or V[V_INDEX] == V[V_COUNT]:

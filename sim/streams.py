@@ -7,8 +7,8 @@ at most one bus word and a beat arrives every cycle: the burst's steps are a clo
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .cache import timing_code
 from .memory import beats_of
 from .state import (
     BLOCKED,
@@ -39,7 +39,7 @@ from .state import (
 )
 
 
-@njit(cache=True)
+@timing_code
 def _enter(C, c, begin):  # type: ignore[no-untyped-def]
     C[c, C_ACTIVE] = 1
     C[c, C_STEP_TIME] = max(C[c, C_STEP_TIME], begin)
@@ -52,7 +52,7 @@ def _enter(C, c, begin):  # type: ignore[no-untyped-def]
     C[c, C_WINDOW] = 0
 
 
-@njit(cache=True)
+@timing_code
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
     """Go on with the load `row` (elements of `size` bytes) that began in `begin`; its end, or BLOCKED."""
     if C[c, C_ACTIVE] == 0:
@@ -86,7 +86,7 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
     return C[c, C_STEP_TIME] + 1
 
 
-@njit(cache=True)
+@timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
     """The same for a LOAD.PATCH; `patch` is its register, `row_bytes` what a row reads from DRAM."""
     if C[c, C_ACTIVE] == 0:

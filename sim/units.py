@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from .cache import timing_code
 from .decode import patch_row_bytes
 from .memory import requests_left, start_transfer
 from .state import (
@@ -102,7 +102,7 @@ _BYTES = 16  # of an instruction
 # --- fetch and dispatch -----------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@timing_code
 def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
     """Show the next instruction fetch once the buffer is known to have room; whether it did."""
     c = FETCH_CLIENT
@@ -129,7 +129,7 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True)
+@timing_code
 def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
     """Move fetched instructions to the command queues as far as times are known; whether any moved."""
     c = FETCH_CLIENT
@@ -161,7 +161,7 @@ def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
 # --- beginning and ending ---------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@timing_code
 def _ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i):  # type: ignore[no-untyped-def]
     """Earliest begin of instruction `i`, the next of unit `u`, by queue and tokens alone; or BLOCKED.
 
@@ -201,7 +201,7 @@ def _ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i):
     return cycle
 
 
-@njit(cache=True)
+@timing_code
 def look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u):  # type: ignore[no-untyped-def]
     """Do the pops of the unit's head instruction, even while the unit is busy; whether its U_READY became known."""
     if U[u, U_READY] != BLOCKED or U[u, U_BEGUN] == U[u, U_DISPATCHED]:
@@ -212,7 +212,7 @@ def look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u
     return U[u, U_READY] != BLOCKED or U[u, U_POPPED] != before
 
 
-@njit(cache=True)
+@timing_code
 def begin(U, T, X, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-def]
     """Instruction `i` of unit `u` begins: reserve room for its pushes."""
     X[i, X_BEGIN] = cycle
@@ -225,7 +225,7 @@ def begin(U, T, X, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-de
             T[push_queue[u, side], T_RESERVED] += 1
 
 
-@njit(cache=True)
+@timing_code
 def end(U, T, X, pushed, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-def]
     """Instruction `i` of unit `u` ends: push its tokens."""
     X[i, X_END] = cycle
@@ -238,7 +238,7 @@ def end(U, T, X, pushed, push_queue, rows, u, i, cycle):  # type: ignore[no-unty
             T[q, T_PUSHED] += 1
 
 
-@njit(cache=True)
+@timing_code
 def start_load(C, c, row, size, kind, earliest):  # type: ignore[no-untyped-def]
     """Start the DRAM reads of a rectangular load; whether there are any."""
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
@@ -253,7 +253,7 @@ def start_load(C, c, row, size, kind, earliest):  # type: ignore[no-untyped-def]
 # --- load -------------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@timing_code
 def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, registers, order, sizes):  # type: ignore[no-untyped-def]
     """Begin loads and move their writer as far as times are known; whether anything moved."""
     u, c = LOAD, LOAD_CLIENT
@@ -297,13 +297,13 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
 # --- compute ----------------------------------------------------------------------------------------------
 
 
-@njit(cache=True)
+@timing_code
 def operations(row):  # type: ignore[no-untyped-def]
     """Operations of a GEMM, DEPTHWISE or ALU."""
     return row[ITER_OUT] * row[ITER_IN] * max(np.int64(0), row[UOP_END] - row[UOP_BGN])
 
 
-@njit(cache=True)
+@timing_code
 def _compute_condition(U, row, cycle):  # type: ignore[no-untyped-def]
     """First cycle, `cycle` or later, in which the compute unit can begin `row`; BLOCKED if not known yet."""
     u = COMPUTE
@@ -323,7 +323,7 @@ def _compute_condition(U, row, cycle):  # type: ignore[no-untyped-def]
     return cycle
 
 
-@njit(cache=True)
+@timing_code
 def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, order, sizes):  # type: ignore[no-untyped-def]
     """Begin and end compute instructions as far as times are known; whether anything moved."""
     u, c = COMPUTE, COMPUTE_CLIENT

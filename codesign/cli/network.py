@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.isa.program import save_program, write_whole
 
 from ..files import check_destination, whole_directory
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
@@ -61,15 +61,21 @@ def run(
     dump_passes: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The program after each compiler pass.")
     ] = None,
+    program_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--program-out", metavar="FILE", help="The compiled program, for `vdla check` and others."
+        ),
+    ] = None,
     check: Annotated[Check, typer.Option(help="What to compare the outputs with.")] = Check.auto,
     json: JsonOption = False,
 ) -> None:
     """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went."""
-    from ..network_run import check_run, compile_network, simulate_network
+    from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
     from .simulate import exit_on_deadlock
 
     machine = load_config(config)
-    check_destination(outputs, trace)
+    check_destination(outputs, trace, program_out)
     if timing_only and outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
     with whole_directory(dump_passes) as dumps, steps() as progress, exit_on_deadlock():
@@ -82,6 +88,8 @@ def run(
             launches = sample_arrays(compiled.graph, 1)
         else:
             launches = split_launches(compiled.graph, load_arrays(inputs), str(inputs))
+        progress.begin(LOADING)
+        load_simulator(machine)
         progress.begin("simulating", total=len(launches))
         simulated = simulate_network(compiled, launches, data=not timing_only, on_launch=progress.advance)
         verdict = None
@@ -95,6 +103,8 @@ def run(
 
             progress.begin("writing the timeline")
             write_whole(trace, timeline(compiled.program, simulated.simulation))
+        if program_out is not None:
+            save_program(compiled.program, program_out)
         if outputs is not None:
             from ..network_run import npz_bytes
 
@@ -157,7 +167,7 @@ def demo(
 
     machine = load_config(config)
     started = time.monotonic()
-    with steps() as progress, exit_on_deadlock():
+    with steps(always=True) as progress, exit_on_deadlock():
         result: Demo = run_demo(model, machine, output, progress.begin)
     if json:
         print_json(result.document)

@@ -40,16 +40,19 @@ def note(text: str) -> None:
 
 
 class Steps:
-    """The running commentary of a long command: one line a step, on standard error, and only on a terminal."""
+    """The running commentary of a long command, on standard error: a bar a step, or a line a step, or nothing."""
 
-    def __init__(self, progress: Progress | None) -> None:
-        """`progress` None keeps silent."""
+    def __init__(self, progress: Progress | None, lines: bool = False) -> None:
+        """`progress` shows bars; without it, `lines` prints the beginning of each step."""
         self._progress = progress
+        self._lines = lines
         self._task: TaskID | None = None
 
     def begin(self, text: str, total: int | None = None) -> None:
         """Ends the step before and begins the one called `text`, of `total` parts if that is known."""
         if self._progress is None:
+            if self._lines:
+                note(f"{text} ...")
             return
         self.end()
         self._task = self._progress.add_task(text, total=total)
@@ -70,11 +73,11 @@ class Steps:
 
 
 @contextlib.contextmanager
-def steps() -> Iterator[Steps]:
-    """A Steps that shows itself when standard error is a terminal."""
+def steps(always: bool = False) -> Iterator[Steps]:
+    """A Steps with bars when standard error is a terminal; elsewhere silent, or with `always` in lines."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Steps(None)
+        yield Steps(None, lines=always)
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:

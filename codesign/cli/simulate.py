@@ -79,7 +79,7 @@ def sim(
     with steps() as progress:
         progress.begin("checking the program")
         check_program(machine, instructions, image, str(insns), allow_races=allow_races)
-        progress.begin("running the program")
+        progress.begin("running the program (the simulator is compiled once after an installation)")
         if engine is Engine.reference:
             from vdla.isa.reference import run_reference
 

@@ -47,7 +47,11 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
     for layer in compiled.layers:
         begin, end = (int(boundary) for boundary in boundaries[layer.group : layer.group + 2])
         spent = cycles_by_category(pieces, begin, end)
+        moved = traffic[layer.group].moved
         compulsory = compulsory_by_kind(compiled.graph, nodes[layer.name])
+        if moved["acc"] and not moved["inp"]:
+            # Pools and element-wise layers read their input straight into the accumulators.
+            compulsory["acc"] = compulsory.pop("inp")
         layers.append(
             LayerAccount(
                 name=layer.name,
@@ -60,7 +64,7 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
                 bound=layer.bound,
                 gemm_cycles=spent.get(GEMM, 0),
                 stalls={cause: count for cause, count in spent.items() if cause != GEMM},
-                dram=traffic[layer.group].moved,
+                dram=moved,
                 compulsory_bytes=sum(compulsory.values()),
                 excess=explain_excess(traffic[layer.group], compulsory),
             )

@@ -13,8 +13,9 @@ class LayerAccount:
 
     The layer lasts from `begin` to `end`, the cycle in which its last output byte is acknowledged. `gemm_cycles`
     plus the values of `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram`
-    splits the traffic by kind; `compulsory_bytes` plus the values of `excess` is exactly `dram_bytes`. `bound` is
-    "compute" or "memory", whichever decides `roofline_cycles`.
+    splits the traffic by kind; `compulsory_bytes` (of the fused group: what passes between its members never moves)
+    plus the values of `excess` is exactly `dram_bytes`. `bound` is "compute" or "memory", whichever decides
+    `roofline_cycles` (of the convolution or matrix product before fusion).
     """
 
     name: str

@@ -176,7 +176,6 @@ EXPLANATIONS = {
     "instruction": "instructions",
     "uop": "micro-ops",
     "par": "scales and padded channels",
-    "acc": "accumulator loads",
 }
 """Kinds whose excess has one reason; the others are split into reading again and padding."""
 

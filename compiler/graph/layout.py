@@ -8,6 +8,7 @@ short row of the window).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -21,8 +22,10 @@ _PATCH_LIMIT = 255
 """Largest run, step and left padding of a patch in bytes (8-bit fields of register PATCH)."""
 
 
-def decide_layouts(graph: Graph, config: Config) -> dict[str, Layout]:
-    """The layout of every tensor of the graph by name."""
+def decide_layouts(
+    graph: Graph, config: Config, accepts: Callable[[Convolution], bool] = lambda _: True
+) -> dict[str, Layout]:
+    """The layout of every tensor of the graph by name; `accepts` says whether a convolution's patches fit."""
     layouts: dict[str, Layout] = dict.fromkeys(graph.tensors, "blocked")
     outputs = {output.tensor for output in graph.outputs}
     for item in graph.inputs:
@@ -31,13 +34,15 @@ def decide_layouts(graph: Graph, config: Config) -> dict[str, Layout]:
             config.has("patch")
             and item.tensor not in outputs
             and readers
-            and all(_takes_patches(graph, node, item.tensor, config) for node in readers)
+            and all(_takes_patches(graph, node, item.tensor, config, accepts) for node in readers)
         ):
             layouts[item.tensor] = "interleaved"
     return layouts
 
 
-def _takes_patches(graph: Graph, node: Node, tensor: str, config: Config) -> bool:
+def _takes_patches(
+    graph: Graph, node: Node, tensor: str, config: Config, accepts: Callable[[Convolution], bool]
+) -> bool:
     if not isinstance(node, Convolution) or node.data != tensor:
         return False
     if node.combine is not None and node.combine.operand == tensor:
@@ -55,6 +60,7 @@ def _takes_patches(graph: Graph, node: Node, tensor: str, config: Config) -> boo
         and width * channels < 1 << 16
         and -(-kernel_height * kernel_width * channels // config.block_in) <= _PATCH_LIMIT
         and max(node.pads[0], node.pads[2]) <= 15
+        and accepts(node)
     )
 
 

@@ -18,10 +18,12 @@ from .tiling import (
     best,
     candidates,
     divide,
+    first_that_fits,
     fits,
     par_load_cycles,
     store_overhead,
     transfer_cycles,
+    window_sizes,
 )
 
 
@@ -43,34 +45,47 @@ class ConvolutionShape:
 
 
 def choose_knobs(config: Config, shape: ConvolutionShape, virtual_threads: int) -> Knobs:
-    """The cheapest tile by the static estimate. Raises NoTileError when nothing fits."""
+    """The cheapest tile by the static estimate, with fewer threads or cut windows where nothing else fits.
+
+    Raises NoTileError when nothing fits at all.
+    """
+    return first_that_fits(
+        lambda threads, whole: _cheapest(config, shape, threads, whole), virtual_threads, shape.kernel
+    )
+
+
+def _cheapest(config: Config, shape: ConvolutionShape, threads: int, whole: bool) -> Knobs:
     knobs = candidates(
         {
             "columns": balanced_sizes(shape.out_width),
             "rows": balanced_sizes(shape.out_height),
             "reduction": balanced_sizes(shape.input_blocks),
-            "output": balanced_sizes(shape.output_blocks, config.par_depth),
-            "resident": (0, 1),
+            # Where not even one window fits, few filters and no weights that stay are what is left to try.
+            "output": balanced_sizes(shape.output_blocks, config.par_depth if whole else 1),
+            "resident": (0, 1) if whole else (0,),
+            **window_sizes(shape.kernel, whole),
         }
     )
     resident = knobs["resident"] == 1
     rows, columns, output, reduction = knobs["rows"], knobs["columns"], knobs["output"], knobs["reduction"]
-    taps = shape.kernel[0] * shape.kernel[1]
-    in_rows = (rows - 1) * shape.strides[0] + (shape.kernel[0] - 1) * shape.dilations[0] + 1
-    in_columns = (columns - 1) * shape.strides[1] + (shape.kernel[1] - 1) * shape.dilations[1] + 1
+    window_rows, window_columns = knobs["window_rows"], knobs["window_columns"]
+    taps = window_rows * window_columns
+    in_rows = (rows - 1) * shape.strides[0] + (window_rows - 1) * shape.dilations[0] + 1
+    in_columns = (columns - 1) * shape.strides[1] + (window_columns - 1) * shape.dilations[1] + 1
     groups = divide(shape.output_blocks, output)
     chunks = divide(shape.input_blocks, reduction)
+    chunks = chunks * divide(shape.kernel[0], window_rows) * divide(shape.kernel[1], window_columns)
     tiles = shape.images * divide(shape.out_height, rows) * divide(shape.out_width, columns)
     inp, acc = reduction * in_rows * in_columns, output * rows * columns
     wgt = output * np.where(resident, shape.input_blocks, reduction) * taps
     weight_loads = np.where(resident, groups, groups * tiles * chunks)
-    threads = virtual_threads
     legal = {
         "the input scratchpad": fits(config, "inp", inp, np.minimum(threads, groups * tiles * chunks)),
         "the weight scratchpad": fits(config, "wgt", wgt, np.minimum(threads, weight_loads)),
         "the accumulators": fits(config, "acc", acc, np.minimum(threads, groups * tiles)),
-        "the parameter table": fits(config, "par", output, np.minimum(threads, groups)),
-        "the micro-op memory": output * reduction * taps * 2 <= config.uop_depth,
+        "the parameter table": output <= config.par_depth,
+        # Twice: the last tile of a row or column may need a sequence of its own. What remains is paged.
+        "the micro-op memory": output * reduction * taps * (2 if whole else 1) <= config.uop_depth,
     }
     memory = config.memory
     seen_rows, seen_columns = np.minimum(in_rows, shape.height), np.minimum(in_columns, shape.width)
@@ -103,7 +118,8 @@ def choose_knobs(config: Config, shape: ConvolutionShape, virtual_threads: int) 
         columns=int(columns[index]),
         reduction_blocks=int(reduction[index]),
         resident_weights=bool(resident[index]),
-        virtual_threads=virtual_threads,
+        window=None if whole else (int(window_rows[index]), int(window_columns[index])),
+        virtual_threads=threads,
     )
 
 
@@ -127,16 +143,19 @@ def schedule(
     s.compute_at("conv", tx)
     s.set_scope("acc", "acc")
     icc, ic = s.split("conv.ic", knobs.reduction_blocks)
-    s.reorder(
-        icc, "conv.n", "conv.y", "conv.x", "conv.o", ic, "conv.kh", "conv.kw", "conv.b", "conv.j", "conv.k"
-    )
-    s.compute_at("pad", icc)
+    chunk, kh, kw = (icc,), "conv.kh", "conv.kw"
+    if knobs.window is not None:
+        khc, kh = s.split(kh, knobs.window[0])
+        kwc, kw = s.split(kw, knobs.window[1])
+        chunk = (icc, khc, kwc)
+    s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", ic, kh, kw, "conv.b", "conv.j", "conv.k")
+    s.compute_at("pad", chunk[-1])
     s.set_scope("padded", "inp")
-    s.cache_read("W", og if knobs.resident_weights else icc, "wgt")
+    s.cache_read("W", og if knobs.resident_weights else chunk[-1], "wgt")
     s.cache_read("P", og, "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
-    for loop in (og, tx, icc):
+    for loop in (og, tx, *chunk):
         s.virtual_thread(loop)
     return s
 

@@ -6,19 +6,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 from vdla.isa.config import Config
 
 from ..graph.graph import (
     AveragePool,
-    Combine,
     Convolution,
     Elementwise,
     Graph,
     MaxPool,
     Node,
     Pool,
-    Requantize,
 )
 from ..graph.layout import (
     Layout,
@@ -35,18 +32,11 @@ from ..passes.split_copies import split_copies
 from ..schedule import Schedule
 from ..target.vdla.link import LoweredKernel, LoweredLayer
 from ..te.blocks import Blocks, Window
-from ..te.ops import (
-    average_pool,
-    conv2d,
-    depthwise_conv2d,
-    elementwise,
-    max_pool,
-    patch_conv2d,
-    patch_conv2d_pool,
-)
+from ..te.ops import conv2d, depthwise_conv2d, patch_conv2d, patch_conv2d_pool
 from ..te.ops.rolling_pool import ring_of
-from ..te.post import Combination, Post
-from . import conv2d_vdla, depthwise_vdla, patch_conv2d_vdla, pool_vdla, rolling_pool_vdla
+from . import conv2d_vdla, depthwise_vdla, patch_conv2d_vdla, rolling_pool_vdla
+from .lower_pools_vdla import Kernel, lower_average_pool, lower_elementwise, lower_max_pool
+from .stages import bound_tensors, post_of
 from .tiling import NoTileError
 
 Dump = Callable[[str, str], None]
@@ -89,61 +79,26 @@ def lower_node(
     return LoweredLayer(node.name, tuple(kernels))
 
 
-_Kernel = tuple[Schedule, dict[str, str], dict[str, np.ndarray]]
-
-
 def _kernels(
     config: Config, graph: Graph, layouts: dict[str, Layout], node: Node, virtual_threads: int
-) -> list[_Kernel]:
+) -> list[Kernel]:
     match node:
         case Convolution():
             return [_convolution(config, graph, layouts, node, virtual_threads)]
         case MaxPool():
-            return [_max_pool(config, graph, node, virtual_threads)]
+            return [lower_max_pool(config, graph, node, virtual_threads)]
         case AveragePool():
-            return _average_pools(config, graph, node, virtual_threads)
+            return lower_average_pool(config, graph, node, virtual_threads)
         case Elementwise():
-            return [_elementwise(config, graph, node, virtual_threads)]
-
-
-def _post(requantize: Requantize, combine: Combine | None) -> Post:
-    return Post(
-        zero_point=requantize.zero_point,
-        low=requantize.low,
-        high=requantize.high,
-        combination=None if combine is None else _combination(combine),
-    )
-
-
-def _combination(combine: Combine) -> Combination:
-    return Combination(
-        kind=combine.kind,
-        ratio_self=float(combine.ratio_self),
-        ratio_operand=float(combine.ratio_operand),
-        offset=float(combine.offset),
-        zero_point_self=combine.zero_point_self,
-        zero_point_operand=combine.zero_point_operand,
-        zero_point=combine.zero_point,
-        unsigned=combine.unsigned,
-        swap=combine.swap,
-        low=combine.low,
-        high=combine.high,
-    )
-
-
-def _bound(node_data: str, output: str, combine: Combine | None) -> dict[str, str]:
-    tensors = {"X": node_data, "Y": output}
-    if combine is not None and combine.operand is not None:
-        tensors["R"] = combine.operand
-    return tensors
+            return [lower_elementwise(config, graph, node, virtual_threads)]
 
 
 def _convolution(
     config: Config, graph: Graph, layouts: dict[str, Layout], node: Convolution, virtual_threads: int
-) -> _Kernel:
+) -> Kernel:
     batch, channels, height, width = graph.tensors[node.data].nchw
     filters = node.weight.shape[0]
-    post = _post(node.requantize, node.combine)
+    post = post_of(node.requantize, node.combine)
     window = Window(
         kernel=(node.weight.shape[2], node.weight.shape[3]),
         strides=node.strides,
@@ -153,7 +108,7 @@ def _convolution(
     pool = None
     if node.pool is not None:
         pool = Window(kernel=node.pool.kernel, strides=node.pool.strides, pads=node.pool.pads)
-    tensors = _bound(node.data, node.output, node.combine)
+    tensors = bound_tensors(node.data, node.output, node.combine)
     constants = {"P": pack_parameters(config, node.bias, node.requantize.scale)}
     common = {
         "blocks": Blocks.of(config),
@@ -179,22 +134,62 @@ def _convolution(
         )
         return schedule, tensors, constants
     if node.groups == channels == filters and channels > 1 and config.has("depthwise") and node.pool is None:
-        constants["W"] = pack_depthwise_weight(config, node.weight[:, 0])
-        schedule = depthwise_vdla.schedule(config, depthwise_conv2d(**common), window, post, virtual_threads)
-        return schedule, tensors, constants
-    constants["W"] = pack_weight(config, dense_groups(node.weight, node.groups))
+        program = depthwise_conv2d(**common)
+        try:
+            schedule = depthwise_vdla.schedule(config, program, window, post, virtual_threads)
+        except NoTileError:
+            pass  # As a convolution with many zeros it may still fit: its weights need no row index.
+        else:
+            constants["W"] = pack_depthwise_weight(config, node.weight[:, 0])
+            return schedule, tensors, constants
+    weight = pack_weight(config, dense_groups(node.weight, node.groups))
+    if window.kernel == (height, width) != (1, 1) and not any(window.pads) and pool is None:
+        # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
+        weight = weight.reshape(weight.shape[0], -1, 1, 1, config.block_out, config.block_in)
+        window = Window(kernel=(1, 1))
+        flat = {"channels": weight.shape[1] * config.block_in, "height": 1, "width": 1, "window": window}
+        common = {**common, **flat}
+    constants["W"] = weight
     program = conv2d(filters=filters, pool=pool, **common)
     return conv2d_vdla.schedule(config, program, window, post, virtual_threads), tensors, constants
 
 
+def takes_patches(config: Config, graph: Graph, node: Convolution) -> bool:
+    """Whether patches of a first convolution, and the weights for a whole one, fit the scratchpads."""
+    batch, channels, height, width = graph.tensors[node.data].nchw
+    window = Window(kernel=(node.weight.shape[2], node.weight.shape[3]), strides=node.strides, pads=node.pads)
+    program = patch_conv2d(
+        blocks=Blocks.of(config),
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=node.weight.shape[0],
+        window=window,
+        pad_value=node.pad_value,
+        post=post_of(node.requantize, node.combine),
+        name=node.name,
+    )
+    try:
+        patch_conv2d_vdla.choose_knobs(config, program, window, 1)
+    except NoTileError:
+        return False
+    return True
+
+
 def takes_pool(
-    config: Config, graph: Graph, layouts: dict[str, Layout], node: Convolution, pool: MaxPool
+    config: Config,
+    graph: Graph,
+    layouts: dict[str, Layout],
+    node: Convolution,
+    pool: MaxPool,
+    virtual_threads: int,
 ) -> bool:
     """Whether the max-pool behind a convolution can be computed with it, rows kept in a ring."""
     if layouts[node.data] != "interleaved" or node.combine is not None:
         return False
     fused = replace(node, pool=Pool(kernel=pool.kernel, strides=pool.strides, pads=pool.pads))
-    return _rolling(config, graph, fused, 2) is not None
+    return _rolling(config, graph, fused, virtual_threads) is not None
 
 
 def _rolling(config: Config, graph: Graph, node: Convolution, virtual_threads: int) -> Schedule | None:
@@ -208,7 +203,7 @@ def _rolling(config: Config, graph: Graph, node: Convolution, virtual_threads: i
     ring = ring_of(pool, rows, columns, -(-filters // config.block_out), config.par_depth, config.acc_depth)
     if ring is None:
         return None
-    post = _post(node.requantize, None)
+    post = post_of(node.requantize, None)
     program = patch_conv2d_pool(
         blocks=Blocks.of(config),
         batch=batch,
@@ -230,90 +225,3 @@ def _rolling(config: Config, graph: Graph, node: Convolution, virtual_threads: i
         return rolling_pool_vdla.schedule(config, program, used, pool.kernel, post, virtual_threads)
     except NoTileError:
         return None
-
-
-def _max_pool(config: Config, graph: Graph, node: MaxPool, virtual_threads: int) -> _Kernel:
-    batch, channels, height, width = graph.tensors[node.data].nchw
-    post = Post()
-    program = max_pool(
-        blocks=Blocks.of(config),
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        window=Window(kernel=node.kernel, strides=node.strides, pads=node.pads),
-        post=post,
-        name=node.name,
-    )
-    constants = {"P": _identity(config, channels, 0)}
-    schedule = pool_vdla.schedule(config, program, post, node.kernel, node.strides, "max", virtual_threads)
-    return schedule, {"X": node.data, "Y": node.output}, constants
-
-
-def _identity(config: Config, channels: int, zero_point: int) -> np.ndarray:
-    """Parameters with which stage A hands its int8 value on: bias -zero_point, scale 1."""
-    return pack_parameters(
-        config, np.full(channels, -zero_point, dtype=np.int32), np.ones(1, dtype=np.float32)
-    )
-
-
-def _average_pools(config: Config, graph: Graph, node: AveragePool, virtual_threads: int) -> list[_Kernel]:
-    """One kernel for each part of the output whose windows count equally many positions."""
-    batch, channels, height, width = graph.tensors[node.data].nchw
-    post = _post(node.requantize, None)
-    bias = np.full(channels, node.bias, dtype=np.int32)
-    scales = dict(node.scale_by_divisor)
-    kernels = []
-    for area, divisor in _areas(node.divisors):
-        program = average_pool(
-            blocks=Blocks.of(config),
-            batch=batch,
-            channels=channels,
-            height=height,
-            width=width,
-            window=Window(kernel=node.kernel, strides=node.strides, pads=node.pads),
-            pad_value=node.pad_value,
-            post=post,
-            area=area,
-            name=node.name,
-        )
-        constants = {"P": pack_parameters(config, bias, np.array([scales[divisor]], dtype=np.float32))}
-        schedule = pool_vdla.schedule(
-            config, program, post, node.kernel, node.strides, "add", virtual_threads
-        )
-        kernels.append((schedule, {"X": node.data, "Y": node.output}, constants))
-    return kernels
-
-
-def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
-    """Rectangles (top, left, bottom, right) of equal divisor that cover (OH, OW) `divisors`, with their divisor."""
-
-    def runs(lines: np.ndarray) -> list[tuple[int, int]]:
-        changes = np.flatnonzero((lines[1:] != lines[:-1]).any(axis=1)) + 1
-        ends = [0, *changes.tolist(), len(lines)]
-        return list(zip(ends[:-1], ends[1:], strict=True))
-
-    return [
-        ((top, left, bottom, right), int(divisors[top, left]))
-        for top, bottom in runs(divisors)
-        for left, right in runs(divisors.T)
-    ]
-
-
-def _elementwise(config: Config, graph: Graph, node: Elementwise, virtual_threads: int) -> _Kernel:
-    batch, channels, height, width = graph.tensors[node.a].nchw
-    combination = _combination(node.combine)
-    zero_point = 0 if combination.kind == "add" else combination.zero_point_self
-    post = Post(zero_point=zero_point, combination=combination)
-    program = elementwise(
-        blocks=Blocks.of(config),
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        post=post,
-        name=node.name,
-    )
-    constants = {"P": _identity(config, channels, zero_point)}
-    schedule = pool_vdla.schedule(config, program, post, (1, 1), (1, 1), "max", virtual_threads)
-    return schedule, _bound(node.a, node.output, node.combine), constants

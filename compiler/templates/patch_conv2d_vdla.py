@@ -10,11 +10,18 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Window
 from ..te.post import Post
-from .tiling import Knobs, balanced_sizes, best, candidates, divide, fits
+from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits
 
 
 def choose_knobs(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
-    """The cheapest tile by the static estimate. Raises NoTileError when nothing fits."""
+    """The cheapest tile by the static estimate, with fewer threads where so many do not fit.
+
+    Raises NoTileError when nothing fits at all.
+    """
+    return first_that_fits(lambda threads, _: _cheapest(config, program, window, threads), virtual_threads)
+
+
+def _cheapest(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
     buffers = {buffer.name: buffer for buffer in program.parameters}
     images, _, row_bytes = buffers["X"].shape
     filters, vectors = buffers["W"].shape[:2]
@@ -34,7 +41,7 @@ def choose_knobs(config: Config, program: Program, window: Window, virtual_threa
         "the input scratchpad": fits(config, "inp", inp, np.minimum(virtual_threads, groups * tiles)),
         "the weight scratchpad": fits(config, "wgt", wgt, np.minimum(virtual_threads, groups)),
         "the accumulators": fits(config, "acc", acc, np.minimum(virtual_threads, groups * tiles)),
-        "the parameter table": fits(config, "par", output, np.minimum(virtual_threads, groups)),
+        "the parameter table": output <= config.par_depth,
         "the micro-op memory": output * vectors * 2 <= config.uop_depth,
     }
     kernel_rows = window.kernel[0]

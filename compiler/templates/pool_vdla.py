@@ -10,13 +10,25 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Pair
 from ..te.post import PoolOperator, Post
-from .tiling import Knobs, balanced_sizes, best, candidates, divide, fits
+from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits
+
+_MOST_WINDOW = 256
+"""Rows and columns of a window at most: 8-bit fields of register WINDOW."""
 
 
 def choose_knobs(
     config: Config, program: Program, kernel: Pair, strides: Pair, virtual_threads: int
 ) -> Knobs:
-    """The cheapest tile by the static estimate. Raises NoTileError when nothing fits."""
+    """The cheapest tile by the static estimate, with fewer threads where so many do not fit.
+
+    Raises NoTileError when nothing fits at all.
+    """
+    return first_that_fits(
+        lambda threads, _: _cheapest(config, program, kernel, strides, threads), virtual_threads
+    )
+
+
+def _cheapest(config: Config, program: Program, kernel: Pair, strides: Pair, virtual_threads: int) -> Knobs:
     buffers = {buffer.name: buffer for buffer in program.parameters}
     images, blocks, out_height, out_width = buffers["Y"].shape[:4]
     knobs = candidates(
@@ -34,8 +46,9 @@ def choose_knobs(
     acc, out = output * in_rows * in_columns, output * rows * columns
     runs = np.minimum(virtual_threads, groups * tiles)
     legal = {
+        "the windows of the store unit": np.full(len(rows), max(kernel) <= _MOST_WINDOW),
         "the accumulators": fits(config, "acc", acc, runs),
-        "the parameter table": fits(config, "par", output, np.minimum(virtual_threads, groups)),
+        "the parameter table": output <= config.par_depth,
     }
     bus = config.memory.bus_bytes
     latency = config.memory.read_latency

@@ -6,14 +6,13 @@ nothing learned; the tuner replaces the choice, not the template.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.timing import post_latency
-
 
 TRAFFIC_WEIGHT = 0.01
 """Cycles that a bus beat counts even where it is hidden: of two equally fast tiles, the one that moves less."""
@@ -28,7 +27,8 @@ class Knobs:
     """How a layer is cut: output blocks, rows and columns of a tile, reduction blocks of a chunk.
 
     With `resident_weights` the weights of a group of output blocks stay on the chip for all its tiles; otherwise
-    they are loaded with every chunk.
+    they are loaded with every chunk. `window` cuts the reduction into rows and columns of the kernel too (None: not),
+    where not even one block's inputs or weights for a whole window fit.
     """
 
     output_blocks: int
@@ -36,7 +36,33 @@ class Knobs:
     columns: int
     reduction_blocks: int = 1
     resident_weights: bool = True
+    window: tuple[int, int] | None = None
     virtual_threads: int = 2
+
+
+def first_that_fits(
+    choose: Callable[[int, bool], Knobs], virtual_threads: int, kernel: tuple[int, int] = (1, 1)
+) -> Knobs:
+    """The knobs that `choose(threads, whole)` gives for as many threads as fit, whole windows before cut ones.
+
+    Raises the NoTileError of one thread and cut windows, the least that can be asked for.
+    """
+    problem: NoTileError | None = None
+    for whole in (True, False) if kernel != (1, 1) else (True,):
+        for threads in range(virtual_threads, 0, -1):
+            try:
+                return choose(threads, whole)
+            except NoTileError as error:
+                problem = error
+    assert problem is not None
+    raise problem
+
+
+def window_sizes(kernel: tuple[int, int], whole: bool) -> dict[str, np.ndarray]:
+    """The axes "window_rows" and "window_columns" of `candidates`: the kernel's own size, or every balanced one."""
+    if whole:
+        return {"window_rows": np.array(kernel[:1]), "window_columns": np.array(kernel[1:])}
+    return {"window_rows": balanced_sizes(kernel[0]), "window_columns": balanced_sizes(kernel[1])}
 
 
 def balanced_sizes(extent: int, most: int | None = None) -> np.ndarray:

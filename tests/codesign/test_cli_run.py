@@ -9,6 +9,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.network_run import compile_network
 from vdla.isa.config import load_config
+from vdla.isa.program import load_program
 from vdla.sim import simulate
 
 TOTAL = [
@@ -217,3 +218,17 @@ def test_progress_never_reaches_standard_output(vdla, mlp: Path) -> None:
     outcome = vdla("run", mlp, "--json")
     assert outcome.err == ""
     assert json.loads(outcome.out)["model"] == "mlp"
+
+
+@pytest.mark.parametrize("vthreads", ["1", "2"])
+def test_the_compiled_program_is_sound_and_runs_elsewhere(
+    vdla, small_cnn: Path, tmp_path: Path, vthreads: str
+) -> None:
+    file = tmp_path / "small_cnn.vdla"
+    options = ("--timing-only", "--vthreads", vthreads, "--program-out", file)
+    document = vdla("run", small_cnn, *options, "--json").document()
+    findings = vdla("check", file, "--json").document()
+    assert findings["clean"] and findings["instructions"] == document["total"]["instructions"]
+    program = load_program(file)
+    result = simulate(program.config, program.instructions, program.image, data=False)
+    assert result.cycles == document["total"]["cycles"]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 VECTORS = sorted((Path(__file__).parent.parent / "isa" / "vectors").glob("*.json"))
 
@@ -41,3 +42,31 @@ def test_vta_programs_come_out_byte_for_byte(vdla, tmp_path: Path, vector: Path,
 
 def test_there_are_eight_vectors() -> None:
     assert len(VECTORS) == 8
+
+
+def test_timeline_of_a_raw_program(vdla, tmp_path: Path) -> None:
+    _, program, memory = write_vector(VECTORS[0], tmp_path)
+    file = tmp_path / "t.perfetto-trace"
+    document = vdla("sim", "--insns", program, "--memory", memory, "--timeline", file, "--json").document()
+    trace = Trace.FromString(file.read_bytes())
+    tracks = {p.track_descriptor.name for p in trace.packet if p.HasField("track_descriptor")}
+    assert {"fetch", "load", "compute", "store", "DRAM read", "DRAM written"} <= tracks
+    names = {entry.name for p in trace.packet for entry in p.interned_data.event_names}
+    assert {"LOAD.INP", "GEMM", "STORE.OUT"} <= names
+    assert any(name.startswith("wait token:") for name in names)
+    assert max(packet.timestamp for packet in trace.packet) == document["cycles"]
+
+
+def test_counts_bytes_by_kind(vdla, tmp_path: Path) -> None:
+    values, program, memory = write_vector(VECTORS[1], tmp_path)
+    document = vdla("sim", "--insns", program, "--memory", memory, "--json").document()
+    assert document["dram"]["instruction"]["bytes"] == 16 * len(values["insns"])
+    assert document["dram"]["out"]["bytes"] > 0
+
+
+def test_for_people(vdla, tmp_path: Path) -> None:
+    values, program, memory = write_vector(VECTORS[2], tmp_path)
+    outcome = vdla("sim", "--insns", program, "--memory", memory)
+    assert outcome.code == 0 and f"{len(values['insns'])} instructions" in outcome.out
+    for unit in ("load", "compute", "store"):
+        assert unit in outcome.out

@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
-
 from vdla.isa.config import Config
 from vdla.isa.layout import REGISTERS, TOKEN_QUEUES, Unit, decode_one, decode_uops, unit_of, unpack_fields
 from vdla.isa.timing import (
@@ -324,9 +323,14 @@ class Model:
                 return all(i.ended(now) for i in before)
         matrix = ("GEMM", "DEPTHWISE")
         if instruction.name in matrix:
-            issued = all(i.begin + i.issues <= now for i in before if i.name in matrix and i.begin is not None)
+            issued = all(
+                i.begin + i.issues <= now for i in before if i.name in matrix and i.begin is not None
+            )
             return issued and all(i.ended(now) for i in before if i.name not in matrix)
-        if instruction.name == "CONFIG" and not instruction.values["push_prev"] | instruction.values["push_next"]:
+        if (
+            instruction.name == "CONFIG"
+            and not instruction.values["push_prev"] | instruction.values["push_next"]
+        ):
             return all(i.ended(now) for i in before if i.name == "ALU" or i.name.startswith("LOAD"))
         if instruction.name == "FINISH":
             before = [i for i in self.program if i is not instruction]
@@ -454,7 +458,10 @@ class Model:
                 instruction.bursts += bursts
                 for burst in bursts:
                     first = burst.address // self.bus
-                    ends = [min((first + k + 1) * self.bus, burst.address + burst.size) for k in range(burst.beats)]
+                    ends = [
+                        min((first + k + 1) * self.bus, burst.address + burst.size)
+                        for k in range(burst.beats)
+                    ]
                     words += [(burst, end - 1) for end in ends]
             taken = 0
             for w in range(values["x_size"]):
@@ -475,7 +482,9 @@ class Model:
             if instruction.end is not None:
                 continue
             if instruction.name == "CONFIG":
-                earlier = [i.end for i in self.units[unit] if i.index < instruction.index and i.end is not None]
+                earlier = [
+                    i.end for i in self.units[unit] if i.index < instruction.index and i.end is not None
+                ]
                 self.finish(instruction, max([instruction.begin + 1, *earlier]))
                 continue
             if not instruction.name.startswith("LOAD"):
@@ -486,7 +495,9 @@ class Model:
                 if not burst.has(byte, now):
                     return
                 wanted.pop(0)
-                later = [need for need in [wanted, *instruction.steps[instruction.done + 1 :]] for need in need]
+                later = [
+                    need for need in [wanted, *instruction.steps[instruction.done + 1 :]] for need in need
+                ]
                 if all(other is not burst for other, _ in later):
                     burst.returned = now
             if not wanted:
@@ -521,7 +532,9 @@ class Model:
             delta = instruction.registers["OPERAND"]["delta"] * out
             client = self.clients["store"]
             most = client.most_beats
-            instruction.bursts = [b for at, size in runs for b in cut(at + delta, size, self.bus, most, "operand")]
+            instruction.bursts = [
+                b for at, size in runs for b in cut(at + delta, size, self.bus, most, "operand")
+            ]
             client.waiting, client.earliest = list(instruction.bursts), now + 1
 
     def positions(self, instruction: Instruction) -> list[int]:

@@ -12,10 +12,17 @@ class Access:
     """One operand: closures for its start, and the strides of its leading dimensions in elements.
 
     On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
-    addresses count elements from the buffer's address.
+    addresses count elements from the buffer's address. `least` is the room that the innermost dimension takes even
+    where the buffer has less of it: the rows of a weight tile.
     """
 
-    def __init__(self, region: Region, slots: Mapping[str, tuple[int, ...]], element_dimensions: int) -> None:
+    def __init__(
+        self,
+        region: Region,
+        slots: Mapping[str, tuple[int, ...]],
+        element_dimensions: int,
+        least: int = 1,
+    ) -> None:
         buffer = region.buffer
         self.buffer = buffer
         self.slots = slots.get(buffer.name)
@@ -23,7 +30,7 @@ class Access:
         strides, stride = [0] * leading, 1
         for d in range(leading - 1, -1, -1):
             strides[d] = stride
-            stride *= buffer.shape[d]
+            stride *= max(buffer.shape[d], least if d == leading - 1 else 1)
         skip = 0 if self.slots is None else 1
         self._copy = compile_index(region.starts[0]) if skip else None
         self.strides = tuple(strides[skip:])

@@ -109,11 +109,11 @@ class LayerEmitter:
         """Append a CONFIG if register `name` does not hold these fields yet."""
         self.emission.operations.extend(self.emission.registers.set(name, self.group, **fields))
 
-    def access(self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS) -> Access:
-        """The compiled form of an operand, made once."""
+    def access(self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: int = 1) -> Access:
+        """The compiled form of an operand, made once: an operand is always counted in one kind of element."""
         found = self._accesses.get(id(region))
         if found is None:
-            found = self._accesses[id(region)] = Access(region, self.slots, element_dimensions)
+            found = self._accesses[id(region)] = Access(region, self.slots, element_dimensions, least)
         return found
 
     def varying(self, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,15 +25,17 @@ _MAX_ITERATIONS = (1 << 14) - 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is the same for every tile: which loops count, which unroll into micro-ops.
+    """What is the same for every tile: which loops count, which unroll into micro-ops, which repeat the instruction.
 
-    `counted` are at most two data-parallel loops; `unrolled` the others, of which `reducing` occur in the
-    `first` predicate. `operands` are accumulator, input, weight.
+    `counted` are at most two data-parallel loops, `unrolled` the others, of which `reducing` occur in the
+    `first` predicate; data-parallel ones that would make the sequence too long are `repeated`. `operands` are
+    accumulator, input, weight.
     """
 
     operands: tuple[Access, Access, Access]
     counted: tuple[int, ...]
     unrolled: tuple[int, ...]
+    repeated: tuple[int, ...]
     reducing: frozenset[str]
     first: Evaluator | None
     factors: tuple[tuple[int, ...], ...]
@@ -40,7 +43,7 @@ class Plan:
 
 
 def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: dict[str, int]) -> None:
-    """Emit the instructions of one tile's sums: at most two, the first of which overwrites."""
+    """Emit the instructions of one tile's sums: at most two for each position of the repeated loops."""
     plan = emitter.plans.get(id(leaf))
     if not isinstance(plan, Plan):
         plan = emitter.plans[id(leaf)] = _plan(emitter, chain, leaf, environment)
@@ -52,30 +55,47 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environmen
         extents.append(extent(inner))
     if min(extents, default=1) <= 0:
         return
-    names = [name for name, _ in chain.loops]
-    key = tuple(extents[i] for i in plan.unrolled)
-    if key not in plan.sequences:
-        plan.sequences[key] = _unroll(emitter, plan, [names[i] for i in plan.unrolled], key, inner)
-    words, overwriting, reach = plan.sequences[key]
-    sequence = _place(emitter, words)
-
     depthwise = leaf.declaration.name == "depthwise"
+    for position in np.ndindex(*(extents[i] for i in plan.repeated)):
+        for i, value in zip(plan.repeated, position, strict=True):
+            inner[chain.loops[i][0]] = value
+        _emit_sums(emitter, plan, [name for name, _ in chain.loops], extents, inner, depthwise)
+
+
+def _emit_sums(
+    emitter: LayerEmitter,
+    plan: Plan,
+    names: list[str],
+    extents: list[int],
+    inner: dict[str, int],
+    depthwise: bool,
+) -> None:
+    """The instructions of one position, the first of which overwrites."""
     row = emitter.config.block_out if depthwise else 1
     bases = [access.base(inner) for access in plan.operands]
     starts = [access.offset(inner) for access in plan.operands]
+    # Depthwise weights are relocated by whole tiles; the row inside the tile is the micro-ops' part.
+    tile, inside = divmod(starts[2], row)
+    sizes = tuple(extents[i] for i in plan.unrolled)
+    key = (*sizes, inside)
+    if key not in plan.sequences:
+        unrolled = [names[i] for i in plan.unrolled]
+        plan.sequences[key] = _unroll(emitter, plan, unrolled, sizes, inner, inside)
+    words, overwriting, reach = plan.sequences[key]
+    sequence = _place(emitter, words)
+
     counts = [extents[i] for i in plan.counted]
+    # A loop that runs once adds nothing, and its factor might be as large as the memory.
+    factors = [
+        [factor if count > 1 else 0 for factor, count in zip(item, counts, strict=True)]
+        for item in plan.factors
+    ]
     while len(counts) < 2:
         counts.insert(0, 1)
-    factors = [list(item) for item in plan.factors]
     for item in factors:
         while len(item) < 2:
             item.insert(0, 0)
-    relocation = [base + start for base, start in zip(bases, starts, strict=True)]
-    if depthwise:
-        tile, inside = divmod(starts[2], row)
-        if inside:
-            raise ValueError("depthwise weights must start at a tile")
-        relocation[2] = bases[2] + tile
+    relocation = [bases[0] + starts[0], bases[1] + starts[1], bases[2] + tile]
     emitter.set_register("BASE", acc_base=relocation[0], inp_base=relocation[1], wgt_base=relocation[2])
 
     spans: list[Span] = []
@@ -109,10 +129,13 @@ def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environmen
 
 
 def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment) -> Plan:
-    accumulator, data, weight = (emitter.access(operand) for operand in leaf.operands)
+    accumulator, data, weight = leaf.operands
     if leaf.declaration.name == "depthwise":
-        weight = emitter.access(leaf.operands[2], element_dimensions=1)
-    operands = (accumulator, data, weight)
+        # Its weights count in rows of a tile, all else in whole elements.
+        filters = emitter.access(weight, element_dimensions=1, least=emitter.config.block_out)
+    else:
+        filters = emitter.access(weight)
+    operands = (emitter.access(accumulator), emitter.access(data), filters)
     names = [name for name, _ in chain.loops]
     reducing = free_vars(leaf.first) & set(names) if leaf.first is not None else set()
     factors = {name: _factors(operands, names, name, environment) for name in names if name not in reducing}
@@ -121,10 +144,19 @@ def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Env
     candidates = [i for i, name in enumerate(names) if name not in reducing and factors[name] is not None]
     candidates.sort(key=lambda i: (not varying[i], -chain.loops[i][1](zero), i))
     counted = tuple(sorted(i for i in candidates[:2] if chain.loops[i][1](zero) <= _MAX_ITERATIONS))
+    unrolled = [i for i in range(len(names)) if i not in counted]
+    repeated: list[int] = []
+    while prod(chain.loops[i][1](zero) for i in unrolled) > emitter.config.uop_depth:
+        free = [i for i in unrolled if names[i] not in reducing]
+        if not free:
+            break
+        repeated.append(free[0])
+        unrolled.remove(free[0])
     return Plan(
         operands=operands,
         counted=counted,
-        unrolled=tuple(i for i in range(len(names)) if i not in counted),
+        unrolled=tuple(unrolled),
+        repeated=tuple(repeated),
         reducing=frozenset(reducing),
         first=None if leaf.first is None else compile_index(_without(leaf.first)),
         factors=tuple(tuple((factors[names[i]] or (0, 0, 0))[k] for i in counted) for k in range(3)),
@@ -155,9 +187,17 @@ def _factors(
 
 
 def _unroll(
-    emitter: LayerEmitter, plan: Plan, names: list[str], extents: tuple[int, ...], environment: Environment
+    emitter: LayerEmitter,
+    plan: Plan,
+    names: list[str],
+    extents: tuple[int, ...],
+    environment: Environment,
+    first_row: int,
 ) -> tuple[np.ndarray, int, tuple[int, int, int]]:
-    """Micro-ops of one position: words, how many start a sum (they come first), furthest index of each operand."""
+    """Micro-ops of one position: words, how many start a sum (they come first), furthest index of each operand.
+
+    Weight indices count from `first_row` on.
+    """
     grid = (
         [axis.ravel() for axis in np.indices(extents, dtype=np.int64)]
         if extents
@@ -170,6 +210,7 @@ def _unroll(
         np.broadcast_to(np.asarray(access.offset(inner) - access.offset(zero), dtype=np.int64), (count,))
         for access in plan.operands
     ]
+    indices[2] = indices[2] + first_row
     starting = np.ones(count, dtype=bool)
     for name, axis in zip(names, grid, strict=False):
         if name in plan.reducing:

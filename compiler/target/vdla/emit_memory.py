@@ -182,7 +182,8 @@ def _emit_load(
         _emit_pads(emitter, kind, scope, target, origin, y.extent, width)
         return
     if x.before > _MAX_PAD or x.after > _MAX_PAD:
-        raise ValueError(f"padding of {max(x.before, x.after)} columns: a load pads at most {_MAX_PAD}")
+        _emit_wide_pads(emitter, kind, scope, target, origin, y, x)
+        return
     above = min(y.before, _MAX_PAD)
     below = min(y.after, _MAX_PAD)
     if y.before > above:
@@ -209,6 +210,30 @@ def _emit_load(
     )
     if y.after > below:
         _emit_pads(emitter, kind, scope, target + height * width, origin, y.after - below, width)
+
+
+def _emit_wide_pads(
+    emitter: LayerEmitter, kind: str, scope: str, target: int, origin: int, y: _Axis, x: _Axis
+) -> None:
+    """Rows with more columns of pads than one load has: row by row, what lies between two rows on its own."""
+    left, right = min(x.before, _MAX_PAD), min(x.after, _MAX_PAD)
+    before, after = x.before - left, x.after - right
+    row = _Axis(left + x.data + right, 1, 1, left, right)
+    line = _Axis(1, 0, 1, 0, 0)
+
+    def pads(count: int) -> None:
+        nonlocal target
+        if count > 0:
+            _emit_pads(emitter, kind, scope, target, origin, 1, count)
+            target += count
+
+    pads(y.before * x.extent + before)
+    for number in range(y.data):
+        if number > 0:
+            pads(after + before)
+        _emit_load(emitter, kind, scope, target, origin + number * y.origin, line, row)
+        target += row.extent
+    pads(after + y.after * x.extent)
 
 
 def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, environment: dict[str, int]) -> None:

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...ir.expr import Buffer, Expr, Var
 from ...ir.stmt import Stmt, nest
 from ...ir.types import DType
-from ..blocks import Blocks, Pair
+from ..blocks import Blocks, Pair, Window
 from ..post import PoolOperator, Post, Views, post_point
 
 Area = tuple[int, int, int, int]
 """Rows and columns of an output: (first row, first column, row behind the last, column behind the last)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What computing one area of an output takes: `outputs` of it, and the `inputs` from row and column `start` on.
+
+    Starts and sizes are (rows, columns); inputs include pads, so starts may be negative.
+    """
+
+    start: Pair
+    inputs: Pair
+    outputs: Pair
+
+    @staticmethod
+    def of(window: Window, height: int, width: int, area: Area | None) -> Part:
+        """The part that `area` (None: everything, all pads included) of a window operator's output stands for."""
+        top, left, _, _ = window.pads
+        if area is None:
+            return Part(
+                start=(-top, -left),
+                inputs=window.padded(height, width),
+                outputs=window.outputs(height, width),
+            )
+        first, last = area[:2], area[2:]
+        outputs = (last[0] - first[0], last[1] - first[1])
+        spans = [(k - 1) * d + 1 for k, d in zip(window.kernel, window.dilations, strict=True)]
+        (sy, sx), (rows, columns) = window.strides, outputs
+        return Part(
+            start=(first[0] * sy - top, first[1] * sx - left),
+            inputs=((rows - 1) * sy + spans[0], (columns - 1) * sx + spans[1]),
+            outputs=outputs,
+        )
 
 
 def activation(name: str, shape: tuple[int, int, int, int], lanes: Pair, dtype: DType = DType.INT8) -> Buffer:

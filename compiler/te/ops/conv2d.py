@@ -7,7 +7,7 @@ from ...ir.stmt import Alloc, Copy, Program, Reduce, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post
-from .common import activation, output_buffers, parameters_of, post_nest
+from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
 from .ring import INT32_MIN as INT32_MIN
 from .ring import Ring
 
@@ -24,6 +24,7 @@ def conv2d(
     pad_value: int,
     post: Post,
     pool: Window | None = None,
+    area: Area | None = None,
     name: str = "conv2d",
 ) -> Program:
     """Y = post(bias + sum over the window of W * X), positions outside X reading as `pad_value`.
@@ -35,14 +36,14 @@ def conv2d(
 
     With `pool` the maximum over its windows (dilation 1) comes before `post`, and Y has the pool's size. `acc` then
     holds the pool's pads too: statements "border.top", "border.left", … fill them with the least int32.
-    ValueError if a window does not fit.
+    With `area` (not together with `pool`) only that part of Y is computed. ValueError if a window does not fit.
     """
     b_size, ci, co = blocks.batch, blocks.block_in, blocks.block_out
     nb, cb, ob = ceil_div(batch, b_size), ceil_div(channels, ci), ceil_div(filters, co)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
-    top, left, _, _ = window.pads
-    rows, columns = window.padded(height, width)
-    oh, ow = window.outputs(height, width)
+    part = Part.of(window, height, width, area)
+    rows, columns = part.inputs
+    oh, ow = part.outputs
 
     x_in = activation("X", (nb, cb, height, width), (b_size, ci))
     weight = Buffer(name="W", shape=(ob, cb, kh_size, kw_size, co, ci), dtype=DType.INT8)
@@ -50,7 +51,9 @@ def conv2d(
     pad = Copy(
         name="pad",
         destination=whole(padded),
-        source=region(x_in, (0, nb), (0, cb), (-top, rows), (-left, columns), (0, b_size), (0, ci)),
+        source=region(
+            x_in, (0, nb), (0, cb), (part.start[0], rows), (part.start[1], columns), (0, b_size), (0, ci)
+        ),
         pad=Const(pad_value, DType.INT8),
     )
 
@@ -70,7 +73,7 @@ def conv2d(
     spatial = [(n, nb), (o, ob), (y, ring.rows), (x, ring.columns), (b, b_size), (j, co)]
     summed = nest([*spatial, (ic, cb), (kh, kh_size), (kw, kw_size), (k, ci)], conv)
 
-    size = (oh, ow) if pool is None else pool.outputs(oh, ow)
+    size = window.outputs(height, width) if pool is None else pool.outputs(oh, ow)
     outputs = output_buffers(blocks, (nb, ob, *size), post)
     finish = post_nest(
         blocks,
@@ -79,6 +82,7 @@ def conv2d(
         post,
         window=(1, 1) if pool is None else pool.kernel,
         strides=(1, 1) if pool is None else pool.strides,
+        area=area,
     )
     body = seq(pad, *ring.fills(acc), summed, finish)
     parameters, out, operand = outputs

@@ -7,7 +7,7 @@ from ...ir.stmt import Alloc, Copy, Program, Reduce, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post
-from .common import activation, output_buffers, parameters_of, post_nest
+from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
 
 
 def depthwise_conv2d(
@@ -21,13 +21,15 @@ def depthwise_conv2d(
     pad_value: int,
     post: Post,
     shared_weights: bool = False,
+    area: Area | None = None,
     name: str = "depthwise_conv2d",
 ) -> Program:
     """Y[c] = post(bias[c] + sum over the window of W[c] * X[c]), positions outside X reading as `pad_value`.
 
     Parameters as of `conv2d` but for W int8[CB, T, co, ci]: the window's position t = kh * KW + kw is row t % co of
-    tile t // co, T = ceil(KH * KW / co); lanes of a row are channels. With `shared_weights` its first dimension is 1:
-    all channel blocks use the same rows (an average pool's ones).
+    tile t // co, T = ceil(KH * KW / co); lanes of a row are channels. With `shared_weights` it is int8[1, 1, co, ci],
+    whose row 0 serves every position of every channel block (an average pool's ones). With `area` only that part of
+    Y is computed.
     ValueError if block_in and block_out differ, or a window does not fit.
     """
     if blocks.block_in != blocks.block_out:
@@ -35,10 +37,10 @@ def depthwise_conv2d(
     b_size, lanes = blocks.batch, blocks.block_out
     nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
-    top, left, _, _ = window.pads
-    rows, columns = window.padded(height, width)
-    oh, ow = window.outputs(height, width)
-    tiles = ceil_div(kh_size * kw_size, lanes)
+    part = Part.of(window, height, width, area)
+    rows, columns = part.inputs
+    oh, ow = part.outputs
+    tiles = 1 if shared_weights else ceil_div(kh_size * kw_size, lanes)
 
     x_in = activation("X", (nb, cb, height, width), (b_size, lanes))
     weight = Buffer(name="W", shape=(1 if shared_weights else cb, tiles, lanes, lanes), dtype=DType.INT8)
@@ -46,14 +48,16 @@ def depthwise_conv2d(
     pad = Copy(
         name="pad",
         destination=whole(padded),
-        source=region(x_in, (0, nb), (0, cb), (-top, rows), (-left, columns), (0, b_size), (0, lanes)),
+        source=region(
+            x_in, (0, nb), (0, cb), (part.start[0], rows), (part.start[1], columns), (0, b_size), (0, lanes)
+        ),
         pad=Const(pad_value, DType.INT8),
     )
     acc = activation("acc", (nb, cb, oh, ow), (b_size, lanes), DType.INT32)
     n, o, y, x, b, j, kh, kw = (Var(f"conv.{v}") for v in ("n", "o", "y", "x", "b", "j", "kh", "kw"))
     tap = kh * kw_size + kw
     data = padded[n, o, y * sy + kh * dy, x * sx + kw * dx, b, j]
-    filters = weight[Const(0) if shared_weights else o, tap // lanes, tap % lanes, j]
+    filters = weight[0, 0, 0, j] if shared_weights else weight[o, tap // lanes, tap % lanes, j]
     conv = Reduce(
         name="conv",
         op="add",
@@ -64,9 +68,9 @@ def depthwise_conv2d(
     )
     # The window's loops lie outside the lanes: one operation of the array is one position for all lanes.
     loops = [(n, nb), (o, cb), (y, oh), (x, ow), (kh, kh_size), (kw, kw_size), (b, b_size), (j, lanes)]
-    outputs = output_buffers(blocks, (nb, cb, oh, ow), post)
+    outputs = output_buffers(blocks, (nb, cb, *window.outputs(height, width)), post)
     parameters, out, operand = outputs
-    body = seq(pad, nest(loops, conv), post_nest(blocks, acc, outputs, post))
+    body = seq(pad, nest(loops, conv), post_nest(blocks, acc, outputs, post, area=area))
     return Program(
         name=name,
         parameters=parameters_of(x_in, weight, parameters, operand, out),

@@ -7,7 +7,7 @@ from ...ir.stmt import Alloc, Copy, Program, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import PoolOperator, Post
-from .common import Area, activation, output_buffers, parameters_of, post_nest
+from .common import Area, Part, activation, output_buffers, parameters_of, post_nest
 
 
 def max_pool(
@@ -89,14 +89,10 @@ def _widened(
         raise ValueError("the store unit's windows have no dilations")
     b_size, lanes = blocks.batch, blocks.block_out
     nb, cb = ceil_div(batch, b_size), ceil_div(channels, lanes)
-    top, left, _, _ = window.pads
+    part = Part.of(window, height, width, area)
+    rows, columns = part.inputs
+    start = part.start
     out_shape = window.outputs(height, width)
-    first_row, first_column, last_row, last_column = area or (0, 0, *out_shape)
-    rows, columns = window.padded(height, width)
-    if area is not None:
-        rows = (last_row - first_row - 1) * window.strides[0] + window.kernel[0]
-        columns = (last_column - first_column - 1) * window.strides[1] + window.kernel[1]
-    start = (first_row * window.strides[0] - top, first_column * window.strides[1] - left)
     x_in = activation("X", (nb, cb, height, width), (b_size, lanes))
     acc = activation("acc", (nb, cb, rows, columns), (b_size, lanes), DType.INT32)
     pad = Copy(

@@ -14,8 +14,8 @@ from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
 from ..post import Post, Views, rolling_point
 from .common import output_buffers, parameters_of
-from .ring import INT32_MIN
 from .patch_conv2d import patch_declaration
+from .ring import INT32_MIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +65,10 @@ def patch_conv2d_pool(
 ) -> Program:
     """Y = post(bias + maximum over the pool's windows of the sums of `patch_conv2d`).
 
-    Parameters X, W, P as of `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co]. Intermediates: `patches` as there, and
-    `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r + top) % ring.rows, column x of filter
-    block o at o * ring.width + x + left; what is no result holds the least int32. Loops: og (groups of ring.filters filter
-    blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o, conv.x; o, x.
+    Parameters X, W, P as of `patch_conv2d`, Y (and R) int8[NB, OB, PH, PW, B, co]. Intermediates: `patches` as
+    there, and `acc` int32[ring.rows, ring.pitch, B, co]: convolution row r lies in ring row (r + top) % ring.rows,
+    column x of filter block o at o * ring.width + x + left; what is no result holds the least int32. Loops: og
+    (groups of ring.filters filter blocks), n, ty (rows of Y), conv.y (the rows that ty adds), conv.o, conv.x; o, x.
     """
     b_size, ci, co = blocks.batch, blocks.block_in, blocks.block_out
     nb, ob = ceil_div(batch, b_size), ceil_div(filters, co)

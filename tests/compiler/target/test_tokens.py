@@ -1,5 +1,7 @@
 """Token insertion: the edges order every conflict, are needed, and stay within the queues."""
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -82,7 +84,7 @@ def happens_before(operations, edges) -> np.ndarray:
         before[edge.source, edge.target] = True
     for unit in Unit:
         mine = [i for i, operation in enumerate(operations) if operation.unit == unit]
-        for a, b in zip(mine[:-1], mine[1:], strict=True):
+        for a, b in pairwise(mine):
             before[a, b] = True
     for middle in range(count):
         before |= np.outer(before[:, middle], before[middle])

@@ -250,7 +250,7 @@ def test_depthwise_conv2d(blocks, shared):
     rows = taps.reshape(cb, lanes, tiles, lanes).transpose(0, 2, 3, 1)
     arrays = {
         "X": block(data, blocks.batch, lanes),
-        "W": np.ones_like(rows[:1]) if shared else rows,
+        "W": np.ones_like(rows[:1, :1]) if shared else rows,
         "P": parameter_table(bias, scale, lanes),
     }
     total = np.einsum("nchwyx,cyx->nchw", windows(data, window, 4), weight.astype(np.int64))

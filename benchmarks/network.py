@@ -1,0 +1,215 @@
+"""ResNet-18 on the accelerator: outputs, utilization, simulation and compilation speed, as the README shows them.
+
+    python benchmarks/network.py [--json] [--write]
+
+Times are thread CPU time, medians of 5, compiled code cached, nothing carried over between runs. With `--write`
+the table replaces the one between the benchmark marks of README.md, and the figures go to
+benchmarks/results/network.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from vdla.codesign import models
+from vdla.codesign.evaluate import (
+    interpreter_outputs,
+    largest_difference,
+    onnxruntime_outputs,
+    sample_arrays,
+    top1_agrees,
+)
+from vdla.compiler.driver import Compiled, compile_model
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Convolution
+from vdla.compiler.graph.layout import decide_layouts
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.runtime.executor import run
+from vdla.compiler.templates.lower_vdla import lower_node
+from vdla.isa.config import Config, Memory, load_config
+from vdla.isa.program import write_whole
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "network.json"
+REPEAT = 5
+IMAGES = 8
+
+
+def seconds(function: Callable[[], object]) -> float:
+    """Median thread CPU seconds of `function` after one call that is not counted."""
+    function()
+    times = []
+    for _ in range(REPEAT):
+        begin = time.thread_time()
+        function()
+        times.append(time.thread_time() - begin)
+    return statistics.median(times)
+
+
+def utilization(compiled: Compiled) -> float:
+    """Roofline over cycles."""
+    cycles = run(compiled, {}, data=False).simulation.cycles
+    return sum(layer.roofline_cycles for layer in compiled.layers) / cycles
+
+
+def outputs_row(path: Path, config: Config, images: int) -> tuple[int, bool, bool]:
+    """Largest difference to ONNX Runtime in LSB, top-1 agreement, and equality with the interpreter."""
+    compiled = compile_model(path, config)
+    launches = sample_arrays(compiled.graph, images)
+    ours = [dict(run(compiled, dict(arrays)).outputs) for arrays in launches]
+    theirs = onnxruntime_outputs(path, compiled.graph, launches)
+    own = [interpreter_outputs(compiled.graph, arrays) for arrays in launches]
+    pairs = list(zip(ours, theirs, strict=True))
+    return (
+        max(largest_difference(compiled.graph, a, b) for a, b in pairs),
+        all(top1_agrees(compiled.graph, a, b) for a, b in pairs),
+        all(largest_difference(compiled.graph, a, b) == 0 for a, b in zip(ours, own, strict=True)),
+    )
+
+
+def small_cnn_configs() -> dict[str, Config]:
+    """The configurations that the small CNN must give the same outputs on."""
+    vta = load_config("vta")
+    return {
+        "vta": vta,
+        "osdi18": load_config("osdi18"),
+        "tiny": load_config("tiny"),
+        "32x32": replace(vta, name="32x32", block_in=32, block_out=32),
+        "batch 2": replace(vta, name="batch2", batch=2),
+        "512-bit bus": replace(vta, name="wide", memory=Memory(bus_bytes=64)),
+    }
+
+
+def measure(folder: Path) -> dict[str, object]:
+    """Every figure by name."""
+    resnet, small = folder / "resnet18.onnx", folder / "small_cnn.onnx"
+    models.write(resnet, "resnet18")
+    models.write(small, "small_cnn")
+    vta = load_config("vta")
+    figures: dict[str, object] = {}
+    for name, config in (("vta", vta), ("osdi18", load_config("osdi18"))):
+        lsb, top1, exact = outputs_row(resnet, config, IMAGES)
+        figures[f"resnet18 outputs, {name}"] = {
+            "max_lsb": lsb,
+            "top1_equal": top1,
+            "equals_interpreter": exact,
+        }
+    for name, config in small_cnn_configs().items():
+        lsb, top1, exact = outputs_row(small, config, 2)
+        figures[f"small_cnn outputs, {name}"] = {
+            "max_lsb": lsb,
+            "top1_equal": top1,
+            "equals_interpreter": exact,
+        }
+    compiled = compile_model(resnet, vta)
+    figures["utilization, vta"] = utilization(compiled)
+    figures["utilization, osdi18"] = utilization(compile_model(resnet, load_config("osdi18")))
+    figures["utilization, vta, one virtual thread"] = utilization(
+        compile_model(resnet, vta, virtual_threads=1)
+    )
+    for latency in (60, 120, 240):
+        slow = replace(vta, memory=replace(vta.memory, read_latency=latency))
+        figures[f"utilization, vta, read latency {latency}"] = utilization(compile_model(resnet, slow))
+    arrays = dict(sample_arrays(compiled.graph, 1)[0])
+    cycles = run(compiled, {}, data=False).simulation.cycles
+    figures["cycles, vta"] = cycles
+    figures["simulation with data, M cycles/s"] = cycles / seconds(lambda: run(compiled, arrays)) / 1e6
+    figures["timing alone, s"] = seconds(lambda: run(compiled, {}, data=False))
+    content = resnet.read_bytes()
+    figures["compile ResNet-18, s"] = seconds(lambda: compile_model(content, vta))
+    figures["lower one convolution, ms"] = 1e3 * lowering_seconds(content, vta)
+    return figures
+
+
+def lowering_seconds(content: bytes, config: Config) -> float:
+    """Median over ResNet-18's convolutions of the time to lower one, verification off."""
+    graph = fuse(import_model(content))
+    layouts = decide_layouts(graph, config)
+    nodes = [node for node in graph.nodes if isinstance(node, Convolution)]
+    return statistics.median(
+        seconds(lambda node=node: lower_node(config, graph, layouts, node, virtual_threads=2))
+        for node in nodes
+    )
+
+
+def table(figures: dict[str, object]) -> str:
+    """The README's table."""
+
+    def number(name: str) -> float:
+        value = figures[name]
+        assert isinstance(value, int | float)
+        return float(value)
+
+    def outputs(prefix: str) -> str:
+        rows = [
+            value for name, value in figures.items() if name.startswith(prefix) and isinstance(value, dict)
+        ]
+        worst = max(row["max_lsb"] for row in rows)
+        top1 = all(row["top1_equal"] for row in rows)
+        exact = all(row["equals_interpreter"] for row in rows)
+        return f"{worst} LSB, top-1 {'equal' if top1 else 'differs'}, {'equal to' if exact else 'NOT'} our interpreter"
+
+    latencies = ", ".join(
+        f"{number(f'utilization, vta, read latency {latency}'):.3f}" for latency in (60, 120, 240)
+    )
+    rows = [
+        ("ResNet-18 outputs against ONNX Runtime, 8 inputs, `vta` and `osdi18`", outputs("resnet18")),
+        (
+            "the small CNN on `vta`, `tiny`, `osdi18`, 32x32, batch 2, 512-bit bus",
+            outputs("small_cnn"),
+        ),
+        (
+            "utilization, ResNet-18, `vta`",
+            f"{number('utilization, vta'):.3f} ({number('cycles, vta'):,.0f} cycles)",
+        ),
+        (
+            "with one virtual thread (no latency hiding)",
+            f"{number('utilization, vta, one virtual thread'):.3f}",
+        ),
+        ("at read latencies 60, 120, 240", latencies),
+        ("utilization, ResNet-18, `osdi18`", f"{number('utilization, osdi18'):.3f}"),
+        ("simulation with data", f"{number('simulation with data, M cycles/s'):.0f} M cycles/s"),
+        ("timing alone, whole ResNet-18", f"{number('timing alone, s'):.3f} s"),
+        ("compile ResNet-18", f"{number('compile ResNet-18, s'):.2f} s"),
+        ("lowering one convolution, verification off", f"{number('lower one convolution, ms'):.1f} ms"),
+    ]
+    lines = ["| measure | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    return "\n".join(lines)
+
+
+def write(figures: dict[str, object]) -> None:
+    """The table into README.md, the figures into `RESULTS`."""
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    head, rest = text.split("<!-- benchmark -->", 1)
+    tail = rest.split("<!-- /benchmark -->", 1)[1]
+    note = "`make bench` prints it; thread CPU time on two shared cores, medians of 5:"
+    block = f"<!-- benchmark -->\n{note}\n\n{table(figures)}\n<!-- /benchmark -->"
+    write_whole(readme, (head + block + tail).encode())
+    RESULTS.parent.mkdir(exist_ok=True)
+    write_whole(RESULTS, (json.dumps(figures, indent=2) + "\n").encode())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
+    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(Path(folder))
+    print(json.dumps(figures) if options.json else table(figures))
+    if options.write:
+        write(figures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Speed of the simulator: thread CPU seconds from encoded program to counters, with data and in timing alone.
+
+    python benchmarks/simulator.py [PROGRAM.vdla] [--repeat 5] [--json]
+
+Without a program it makes one the size of ResNet-18 on `vta`: 3x3 convolution tiles with 64 channels in,
+double-buffered loads, post-processing stores under the next tile's GEMM, about 7.1 M cycles.
+The first run, which loads the compiled code, is not counted; nothing else is carried over between runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config, load_config
+from vdla.isa.layout import encode, encode_uops, register_value
+from vdla.isa.program import Program, bare_program, load_program
+from vdla.sim import simulate
+
+SIDE, CHANNEL_BLOCKS, TAPS = 14, 4, 9
+HALO = SIDE + 2
+
+
+def tiles_program(config: Config, tiles: int) -> Program:
+    """`tiles` convolution tiles of 14x14 outputs, 3x3 taps and 4 input blocks, one output block each."""
+    uops = CHANNEL_BLOCKS * TAPS
+    vectors = HALO * HALO * CHANNEL_BLOCKS
+    taps = [(block, ky, kx) for block in range(CHANNEL_BLOCKS) for ky in range(3) for kx in range(3)]
+    source = np.array([(block * HALO + ky) * HALO + kx for block, ky, kx in taps])
+    words = encode_uops(config, np.zeros(uops, np.int64), source, np.arange(uops))
+    rng = np.random.default_rng(0)
+    activations = rng.integers(-128, 128, 64 * vectors * config.inp_bytes).astype(np.int8)
+    weights = rng.integers(-128, 128, 256 * uops * config.wgt_bytes).astype(np.int8)
+    bias = np.zeros(config.block_out, np.int32)
+    scale = np.full(config.block_out, 2e-4, np.float32)
+    parts: list[NDArray[np.generic]] = [weights, activations, words, bias, scale]
+    starts, at = [], 0
+    for part in parts:
+        at = -(-at // 4096) * 4096
+        starts.append(at)
+        at += part.nbytes
+    out_start = -(-at // 4096) * 4096
+    image = np.zeros(out_start + 64 * SIDE * SIDE * config.out_bytes, np.uint8)
+    for start, part in zip(starts, parts, strict=True):
+        image[start : start + part.nbytes] = part.view(np.uint8)
+    wgt_at, inp_at, uop_at, par_at, _ = starts
+    code = [
+        encode(config, "LOAD.UOP", dram_base=uop_at // 4, y_size=1, x_size=uops, x_stride=uops),
+        encode(config, "LOAD.PAR", dram_base=par_at // config.par_bytes, y_size=1, x_size=1, x_stride=1),
+        encode(
+            config, "CONFIG", unit=2, register=0, value=register_value("ADDRESS", y_stride=SIDE, x_stride=1)
+        ),
+        encode(
+            config,
+            "CONFIG",
+            unit=2,
+            register=2,
+            value=register_value("REQUANTIZE", zero_point=0, low=-128, high=127),
+        ),
+    ]
+    for tile in range(tiles):
+        half, later = tile % 2, int(tile >= 2)
+        acc = half * config.acc_bank_depth
+        inp, wgt = half * config.inp_depth // 2, half * uops
+        code += [
+            encode(
+                config,
+                "LOAD.INP",
+                pop_next=later,
+                sram_base=inp,
+                dram_base=inp_at // config.inp_bytes + tile % 64 * vectors,
+                y_size=vectors // HALO,
+                x_size=HALO,
+                x_stride=HALO,
+            ),
+            encode(
+                config,
+                "LOAD.WGT",
+                push_next=1,
+                sram_base=wgt,
+                dram_base=wgt_at // config.wgt_bytes + tile % 256 * uops,
+                y_size=1,
+                x_size=uops,
+                x_stride=uops,
+            ),
+            encode(
+                config,
+                "CONFIG",
+                unit=1,
+                register=0,
+                value=register_value("BASE", acc_base=acc, inp_base=inp, wgt_base=wgt),
+            ),
+        ]
+        # The first micro-op of a position replaces the accumulator, the others add to it.
+        for first, last, overwrite in ((0, 1, 1), (1, uops, 0)):
+            code.append(
+                encode(
+                    config,
+                    "GEMM",
+                    pop_prev=overwrite,
+                    pop_next=overwrite * later,
+                    push_prev=1 - overwrite,
+                    push_next=1 - overwrite,
+                    uop_bgn=first,
+                    uop_end=last,
+                    iter_out=SIDE,
+                    iter_in=SIDE,
+                    overwrite=overwrite,
+                    dst_factor_out=SIDE,
+                    dst_factor_in=1,
+                    src_factor_out=HALO,
+                    src_factor_in=1,
+                )
+            )
+        code.append(
+            encode(
+                config,
+                "STORE.POST",
+                pop_prev=1,
+                push_prev=1,
+                sram_base=acc,
+                dram_base=out_start // config.out_bytes + tile % 64 * SIDE * SIDE,
+                y_size=SIDE,
+                x_size=SIDE,
+                x_stride=SIDE,
+            )
+        )
+    code.append(encode(config, "FINISH"))
+    return bare_program(config, np.array(code, np.uint64), image)
+
+
+def measure(program: Program, data: bool, repeat: int) -> dict[str, float]:
+    """Cycles, median thread CPU seconds and million cycles a second."""
+    simulate(program.config, program.instructions, program.image, data=data)
+    seconds, cycles = [], 0
+    for _ in range(repeat):
+        start = time.thread_time()
+        cycles = simulate(program.config, program.instructions, program.image, data=data).cycles
+        seconds.append(time.thread_time() - start)
+    median = statistics.median(seconds)
+    return {"cycles": cycles, "seconds": median, "million_cycles_per_second": cycles / median / 1e6}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("program", nargs="?", help="a saved program; without it, convolution tiles on vta")
+    parser.add_argument("--tiles", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    program = (
+        load_program(options.program) if options.program else tiles_program(load_config("vta"), options.tiles)
+    )
+    result = {
+        "with data": measure(program, True, options.repeat),
+        "timing alone": measure(program, False, options.repeat),
+    }
+    if options.json:
+        print(json.dumps(result))
+        return
+    print(f"{len(program.instructions)} instructions, {int(result['with data']['cycles']):,} cycles")
+    for name, row in result.items():
+        print(f"{name:14} {row['seconds']:8.4f} s  {row['million_cycles_per_second']:8.1f} M cycles/s")
+
+
+if __name__ == "__main__":
+    main()

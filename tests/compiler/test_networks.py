@@ -1,0 +1,300 @@
+"""Networks nobody designed, on machines nobody designed: compiled, checked, run, and equal to the integer graph."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.codesign import models
+from vdla.codesign.models.build import Form
+from vdla.compiler.driver import CompileError, compile_graph, compile_model
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.host import store_inputs
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.compiler.runtime.executor import _write_inputs, read_tensor, run
+from vdla.isa.check import check
+from vdla.isa.config import Config, Memory, load_config
+from vdla.isa.reference import run_reference
+
+from .random_networks import NetworkBuilder, builder, machine, network
+
+VTA = load_config("vta")
+MACHINES: dict[str, Config] = {
+    "vta": VTA,
+    "osdi18": load_config("osdi18"),
+    "tiny": load_config("tiny"),
+    "block32": replace(VTA, name="block32", block_in=32, block_out=32, par_buffer_bytes=2048),
+    "block8": replace(
+        VTA,
+        name="block8",
+        block_in=8,
+        block_out=8,
+        inp_buffer_bytes=16384,
+        wgt_buffer_bytes=65536,
+        acc_buffer_bytes=65536,
+    ),
+    "batch2": replace(VTA, name="batch2", batch=2),
+    "batch4": replace(VTA, name="batch4", batch=4, acc_banks=1),
+    "bus512": replace(VTA, name="bus512", memory=Memory(bus_bytes=64), acc_banks=16),
+    "queues": replace(VTA, name="queues", token_queue_depth=1, command_queue_depth=1, fetch_buffer_depth=2),
+    "plain": replace(VTA, name="plain", extensions=("post",)),
+    "starved": replace(
+        load_config("tiny"),
+        name="starved",
+        uop_buffer_bytes=256,
+        inp_buffer_bytes=128,
+        wgt_buffer_bytes=256,
+        acc_buffer_bytes=512,
+        par_buffer_bytes=32,
+        token_queue_depth=2,
+    ),
+}
+
+
+def sample(graph: Graph, seed: int) -> dict[str, np.ndarray]:
+    """Integer inputs of a graph, by the model's names."""
+    random = np.random.default_rng(seed)
+    low = {"int8": -128, "uint8": 0}
+    return {
+        item.name: random.integers(low[item.dtype], low[item.dtype] + 256, item.shape).astype(item.dtype)
+        for item in graph.inputs
+    }
+
+
+def compiled(graph: Graph, config: Config, virtual_threads: int) -> Compiled:
+    """The network compiled, verified after every pass, and free of findings of the static checker."""
+    result = compile_graph(fuse(graph), config, virtual_threads=virtual_threads, verify=True)
+    findings = check(config, result.program.instructions, result.program.image)
+    assert findings == [], findings[0].message
+    return result
+
+
+def assert_right(graph: Graph, config: Config, virtual_threads: int = 2, reference: bool = False) -> Compiled:
+    """Every output, bit for bit, on the simulator or with `reference` on the plain-numpy machine."""
+    result = compiled(graph, config, virtual_threads)
+    inputs = sample(graph, 5)
+    expected = interpret(result.graph, store_inputs(result.graph, inputs))
+    if reference:
+        memory = result.program.image.copy()
+        _write_inputs(result, inputs, memory)
+        memory = run_reference(config, result.program.instructions, memory).memory
+        outputs = {item.name: read_tensor(result, item.tensor, memory) for item in result.graph.outputs}
+    else:
+        outputs = dict(run(result, inputs).integer_outputs)
+    for item in result.graph.outputs:
+        np.testing.assert_array_equal(outputs[item.name], expected[item.tensor], err_msg=item.tensor)
+    return result
+
+
+def digest(result: Compiled) -> str:
+    """Of everything that execution depends on."""
+    program = result.program
+    return hashlib.sha256(program.instructions.tobytes() + program.image.tobytes()).hexdigest()
+
+
+# --- random networks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_networks_on_named_machines(seed):
+    config = list(MACHINES.values())[seed % len(MACHINES)]
+    assert_right(network(3000 + seed), config, virtual_threads=1 + seed % 3)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_networks_on_random_machines(seed):
+    try:
+        assert_right(network(4000 + seed), machine(4000 + seed), virtual_threads=1 + seed % 3)
+    except CompileError as error:
+        assert_helpful(error, f"machine{4000 + seed}")
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(10_000, 1 << 40), st.integers(10_000, 1 << 40), st.integers(1, 3))
+def test_any_network_on_any_machine(network_seed, machine_seed, virtual_threads):
+    try:
+        assert_right(network(network_seed), machine(machine_seed), virtual_threads)
+    except CompileError as error:
+        assert_helpful(error, f"machine{machine_seed}")
+
+
+def assert_helpful(error: CompileError, config: str) -> None:
+    """A refusal names the node, the limit and the configuration."""
+    message = str(error)
+    assert message.startswith("node "), message
+    assert "no tile is small enough for the " in message, message
+    assert config in message, message
+
+
+# --- corners --------------------------------------------------------------------------------------------
+
+Build = Callable[[NetworkBuilder], str]
+
+CORNERS: dict[str, Build] = {
+    "a global average over more rows than accumulators": lambda b: b.global_average_pool(
+        b.input(1, 20, 50, 47)
+    ),
+    "averages whose windows count differently": lambda b: b.average_pool(
+        b.input(2, 5, 9, 11), (4, 3), (2, 2), (3, 2, 1, 0)
+    ),
+    "large windows of an average with pads": lambda b: b.average_pool(
+        b.input(1, 3, 52, 50), (48, 47), (3, 3), (4, 4, 5, 0)
+    ),
+    "a maximum over more positions than accumulators": lambda b: b.max_pool(
+        b.input(1, 5, 50, 49), (48, 47), (2, 1), (3, 0, 0, 4)
+    ),
+    "a fully connected layer over a large plane": lambda b: b.dense(b.input(2, 18, 13, 12), 21),
+    "a fully connected layer behind a convolution": lambda b: b.dense(
+        b.convolution(b.input(3, 3, 14, 15), 20, (3, 3)), 11
+    ),
+    "a window larger than the weight scratchpad": lambda b: b.convolution(
+        b.input(1, 17, 17, 16), 18, (14, 13), (1, 2), (2, 0, 3, 15)
+    ),
+    "a depthwise window larger than the inputs on the chip": lambda b: b.convolution(
+        b.input(1, 35, 49, 48), 35, (47, 46), (2, 2), (4, 5, 3, 2), groups=35
+    ),
+    "pads wider than a load makes": lambda b: b.convolution(
+        b.input(1, 16, 6, 5), 7, (3, 3), pads=(17, 40, 33, 21)
+    ),
+    "pads larger than the image, with a dilation": lambda b: b.convolution(
+        b.input(1, 3, 2, 2), 5, (3, 2), (2, 3), (7, 6, 8, 9), (3, 4)
+    ),
+    "outputs that see nothing but pads": lambda b: b.convolution(
+        b.input(1, 16, 1, 1), 16, (1, 1), (4, 4), (1, 0, 1, 0)
+    ),
+    "stride larger than the window": lambda b: b.convolution(b.input(1, 20, 9, 17), 9, (2, 1), (4, 3)),
+    "a depthwise multiplier": lambda b: b.convolution(
+        b.input(2, 6, 7, 7), 12, (3, 3), pads=(1, 1, 1, 1), groups=6
+    ),
+    "groups": lambda b: b.convolution(b.input(1, 24, 6, 7), 8, (3, 2), groups=4),
+    "255 channels at the first layer": lambda b: b.convolution(
+        b.input(1, 255, 5, 4), 5, (3, 1), pads=(1, 0, 1, 0)
+    ),
+    "patches with a stride in one direction": lambda b: b.convolution(
+        b.input(3, 5, 11, 23), 33, (5, 3), (1, 4), (15, 2, 0, 7)
+    ),
+    "patches, then a max-pool with overlapping windows": lambda b: b.max_pool(
+        b.convolution(b.input(2, 3, 21, 30), 20, (7, 5), (2, 1), (3, 2, 3, 2)), (5, 3), (2, 2), (2, 1, 1, 0)
+    ),
+    "one reader in the patch layout, one not": lambda b: b.add(
+        b.convolution(x := b.input(1, 4, 9, 9), 4, (3, 3), pads=(1, 1, 1, 1)), x
+    ),
+    "a residual in the other order": lambda b: b.add(
+        y := b.convolution(b.input(1, 17, 8, 8), 17, (1, 1)),
+        b.rescale(b.convolution(y, 17, (3, 3), pads=(1, 1, 1, 1))),
+    ),
+    "a tensor with itself": lambda b: b.multiply(x := b.input(1, 18, 5, 5), b.add(x, x)),
+    "a constant operand first": lambda b: b.multiply(b.constant(1, 9, 4, 6), b.input(1, 9, 4, 6)),
+    "operators on the network's input alone": lambda b: b.clip(b.rescale(b.input(5, 3))),
+}
+
+
+@pytest.mark.parametrize("machine_name", ["vta", "tiny"])
+@pytest.mark.parametrize("name", CORNERS)
+def test_corners(name, machine_name):
+    b = builder(len(name))
+    assert_right(b.graph(CORNERS[name](b)), MACHINES[machine_name], reference=len(name) % 4 == 0)
+
+
+@pytest.mark.parametrize(
+    ("machine_name", "name"),
+    [
+        ("plain", "a global average over more rows than accumulators"),
+        ("plain", "large windows of an average with pads"),
+        ("plain", "a depthwise multiplier"),
+        ("plain", "255 channels at the first layer"),
+        ("starved", "averages whose windows count differently"),
+        ("starved", "groups"),
+        ("starved", "patches with a stride in one direction"),
+        ("osdi18", "a window larger than the weight scratchpad"),
+        ("osdi18", "a fully connected layer over a large plane"),
+        ("batch2", "patches, then a max-pool with overlapping windows"),
+        ("queues", "patches, then a max-pool with overlapping windows"),
+        ("bus512", "pads wider than a load makes"),
+    ],
+)
+def test_corners_that_depend_on_the_machine(name, machine_name):
+    b = builder(len(name) + 1)
+    assert_right(b.graph(CORNERS[name](b)), MACHINES[machine_name])
+
+
+@pytest.mark.parametrize("machine_name", ["vta", "batch4"])
+def test_several_inputs_and_outputs(machine_name):
+    """An output that others read, one given twice, and an input that is an output as well."""
+    b = builder(11)
+    first, second = b.input(2, 3, 8, 9), b.input(2, 20, 4, 4)
+    one = b.convolution(first, 20, (3, 3), (2, 2), (1, 0, 1, 0))
+    two = b.add(b.convolution(second, 20, (1, 1)), b.max_pool(one, (1, 2), (1, 1), (0, 1, 0, 0)))
+    three = b.dense(two, 12)
+    assert_right(b.graph(three, one, two, one, first), MACHINES[machine_name])
+
+
+def test_a_pool_that_nothing_can_cut_is_refused():
+    b = builder(1)
+    graph = b.graph(b.max_pool(b.input(1, 4, 3, 40), (1, 40), (1, 1)))
+    with pytest.raises(
+        CompileError, match=r"node maxpool0 \(MaxPool\): .* the accumulators of configuration starved"
+    ):
+        compiled(graph, MACHINES["starved"], 2)
+
+
+# --- shipped models -------------------------------------------------------------------------------------
+
+
+@cache
+def small_network(form: Form) -> bytes:
+    """The small convolutional network that ships, made once a form."""
+    return models.build("small_cnn", form).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("machine_name", "form"), [*((name, "u8") for name in MACHINES), ("vta", "s8"), ("tiny", "qop")]
+)
+def test_the_small_network_on_every_machine(machine_name, form):
+    config = MACHINES[machine_name]
+    result = compile_model(small_network(form), config, verify=True)
+    assert check(config, result.program.instructions, result.program.image) == []
+    inputs = {result.graph.inputs[0].name: models.sample_inputs("small_cnn", 1, 3).astype(np.float32)}
+    expected = interpret(result.graph, store_inputs(result.graph, inputs))
+    got = run(result, inputs).integer_outputs
+    for item in result.graph.outputs:
+        np.testing.assert_array_equal(got[item.name], expected[item.tensor])
+
+
+# --- equal programs -------------------------------------------------------------------------------------
+
+_ANOTHER_PROCESS = """
+import sys
+sys.path.insert(0, {folder!r})
+import hashlib
+from random_networks import machine, network
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.fuse import fuse
+for seed in {seeds!r}:
+    program = compile_graph(fuse(network(seed)), machine(seed)).program
+    print(hashlib.sha256(program.instructions.tobytes() + program.image.tobytes()).hexdigest())
+"""
+
+
+def test_equal_networks_give_equal_programs_in_every_process():
+    seeds = [3, 12, 18, 27]
+    here = [digest(compile_graph(fuse(network(seed)), machine(seed))) for seed in seeds]
+    assert here == [digest(compile_graph(fuse(network(seed)), machine(seed))) for seed in seeds]
+    code = _ANOTHER_PROCESS.format(folder=os.path.dirname(__file__), seeds=seeds)
+    for hash_seed in ("0", "12345"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        output = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        assert output.split() == here

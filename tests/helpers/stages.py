@@ -1,0 +1,108 @@
+"""One small convolution through every stage of the VDLA back end, as text; run this file to rewrite the goldens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from vdla.compiler.driver import compile_graph
+from vdla.compiler.graph.graph import (
+    Convolution,
+    Graph,
+    GraphInput,
+    GraphOutput,
+    Quantization,
+    Requantize,
+    Tensor,
+)
+from vdla.compiler.ir.printer import format_node
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.passes.pipeline import run_pipeline
+from vdla.compiler.te.blocks import Blocks, Window
+from vdla.compiler.te.ops import conv2d
+from vdla.compiler.te.post import Post
+from vdla.compiler.templates import conv2d_vdla
+from vdla.compiler.templates.lower_vdla import pipeline
+from vdla.compiler.templates.tiling import Knobs
+from vdla.isa.assembler import disassemble
+from vdla.isa.config import load_config
+
+GOLDEN = Path(__file__).parents[1] / "compiler" / "passes" / "golden"
+WINDOW = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
+POST = Post(zero_point=-3, low=-3)
+
+
+def ir_programs() -> dict[str, Program]:
+    """The loop program of the convolution: as an expression, scheduled, and after each pass."""
+    config = load_config("tiny")
+    program = conv2d(
+        blocks=Blocks.of(config),
+        batch=1,
+        channels=16,
+        height=6,
+        width=5,
+        filters=8,
+        window=WINDOW,
+        pad_value=-7,
+        post=POST,
+    )
+    knobs = Knobs(output_blocks=1, rows=4, columns=5, reduction_blocks=2, resident_weights=False)
+    programs = {
+        "expression": program,
+        "scheduled": conv2d_vdla.schedule(config, program, WINDOW, POST, 2, knobs).program,
+    }
+    program = programs["scheduled"]
+    for item in pipeline(config, 2):
+        program = programs[item.name] = run_pipeline(program, (item,))
+    return programs
+
+
+def graph() -> Graph:
+    """The same convolution as an integer graph."""
+    quantization = Quantization(scale=np.float32(0.5), zero_point=-7, dtype="int8")
+    rng = np.random.default_rng(0)
+    node = Convolution(
+        name="conv",
+        members=("conv",),
+        data="x",
+        output="y",
+        weight=rng.integers(-127, 128, (8, 8, 3, 3), dtype=np.int8),
+        bias=np.arange(8, dtype=np.int32),
+        strides=(1, 1),
+        pads=(1, 1, 1, 1),
+        dilations=(1, 1),
+        groups=1,
+        pad_value=-7,
+        requantize=Requantize(scale=np.full(8, 0.001, np.float32), zero_point=-3, low=-3),
+    )
+    tensors = {
+        "x": Tensor(name="x", shape=(1, 8, 6, 5), quantization=quantization),
+        "y": Tensor(name="y", shape=(1, 8, 6, 5), quantization=quantization),
+    }
+    return Graph(
+        name="golden",
+        inputs=(GraphInput(name="x", tensor="x", shape=(1, 8, 6, 5), dtype="int8"),),
+        outputs=(
+            GraphOutput(name="y", tensor="y", shape=(1, 8, 6, 5), dtype="int8", quantization=quantization),
+        ),
+        nodes=(node,),
+        tensors=tensors,
+    )
+
+
+def program_stages() -> dict[str, str]:
+    """The instructions of the whole program, with their dependence flags."""
+    compiled = compile_graph(graph(), load_config("tiny"))
+    return {"instructions": disassemble(compiled.program.instructions, compiled.program.config)}
+
+
+def stages() -> dict[str, str]:
+    """Every text by name."""
+    texts = {name: format_node(program) + "\n" for name, program in ir_programs().items()}
+    return {**texts, **program_stages()}
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for name, text in stages().items():
+        (GOLDEN / f"{name}.txt").write_text(text, encoding="utf-8")
