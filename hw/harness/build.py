@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -12,8 +13,18 @@ from pathlib import Path
 
 from vdla.isa.errors import UserError
 
-_FLAGS = ("-O2", "-fPIC", "-shared", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
+_FLAGS = ("-O1", "-fPIC", "-shared", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
+
+
+_MEMORIES = """`verilator_config
+public_flat_rd -module "*compute*" -var "uops"
+public_flat_rd -module "*compute*accumulators" -var "bank_*"
+public_flat_rd -module "*inp" -var "words"
+public_flat_rd -module "*wgt" -var "words"
+public_flat_rd -module "*store*" -var "table"
+"""
+"""The scratchpads, which the harness reads after a run, stay visible in the generated C++."""
 
 
 class BuildError(UserError):
@@ -49,6 +60,24 @@ def _call(command: list[str], environment: dict[str, str]) -> None:
         raise BuildError(f"{Path(command[0]).name} failed with exit code {result.returncode}:\n{shown}")
 
 
+def _scratchpads(header: str) -> str:
+    """C++ that lists the scratchpads' arrays, found by their names in Verilator's root class."""
+    arrays = re.findall(r"VlUnpacked<[^;]*> (vdla__DOT__\w+);", header)
+    kinds = {
+        "uop": r"compute\w*__DOT__uops",
+        "inp": r"inp__DOT__words",
+        "wgt": r"wgt__DOT__words",
+        "acc": r"compute\w*__DOT__accumulators__DOT__bank_(\d+)",
+        "par": r"store\w*__DOT__table",
+    }
+    lines = ["static const std::vector<Block> scratchpads(Vvdla___024root &root) { return {"]
+    for kind, pattern in kinds.items():
+        found = [(match, name) for name in arrays if (match := re.fullmatch("vdla__DOT__" + pattern, name))]
+        for _, name in sorted(found, key=lambda item: int(item[0][1]) if item[0].groups() else 0):
+            lines.append(f'{{"{kind}", &root.{name}, sizeof root.{name}}},')
+    return "\n".join([*lines, "}; }", ""])
+
+
 def build_library(verilog: str, *, bus_bytes: int) -> Path:
     """Path of the shared library of `verilog` (top module vdla with trace ports) and the memory model.
 
@@ -56,7 +85,7 @@ def build_library(verilog: str, *, bus_bytes: int) -> Path:
     """
     root, version = _verilator()
     source = (resources.files(__package__) / "harness.cpp").read_text(encoding="utf-8")
-    parts = (verilog, source, version, str(bus_bytes), *_FLAGS)
+    parts = (verilog, source, _MEMORIES, version, str(bus_bytes), *_FLAGS)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     target = cache_directory() / f"{digest[:32]}.so"
     if target.exists():
@@ -68,6 +97,7 @@ def build_library(verilog: str, *, bus_bytes: int) -> Path:
     with tempfile.TemporaryDirectory() as directory:
         work = Path(directory)
         (work / "vdla.v").write_text(verilog, encoding="utf-8")
+        (work / "memories.vlt").write_text(_MEMORIES, encoding="utf-8")
         generate = [
             str(root / "bin" / "verilator"),
             "--cc",
@@ -78,9 +108,14 @@ def build_library(verilog: str, *, bus_bytes: int) -> Path:
             "fast",
         ]
         generate += ["--noassert", "-Wno-fatal", "-Wno-lint", "--output-split", "0", "--top-module", "vdla"]
-        _call([*generate, "--Mdir", str(work / "generated"), str(work / "vdla.v")], environment)
+        _call(
+            [*generate, "--Mdir", str(work / "generated"), str(work / "memories.vlt"), str(work / "vdla.v")],
+            environment,
+        )
         runtime = [root / "include" / name for name in _RUNTIME]
         generated = sorted((work / "generated").glob("*.cpp"))
+        header = (work / "generated" / "Vvdla___024root.h").read_text(encoding="utf-8")
+        (work / "generated" / "scratchpads.inc").write_text(_scratchpads(header), encoding="utf-8")
         unit = "".join(f'#include "{path}"\n' for path in (*runtime, *generated)) + source
         (work / "unit.cpp").write_text(unit, encoding="utf-8")
         include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{work / 'generated'}"]

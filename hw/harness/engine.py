@@ -37,7 +37,8 @@ class RtlResult:
     """What a run on the RTL took and left.
 
     `cycles` is the total; `begin` and `end` are (n,) int64, -1 for instructions that never began; `counters` by
-    name (`counters.COUNTERS`); `memory` is the image after the run, uint8.
+    name (`counters.COUNTERS`); `memory` is the image after the run, uint8; `scratchpads` the
+    bytes of uop, inp, wgt, acc and (with `post`) par.
     """
 
     cycles: int
@@ -45,6 +46,7 @@ class RtlResult:
     end: NDArray[np.int64]
     counters: dict[str, int]
     memory: NDArray[np.uint8]
+    scratchpads: dict[str, NDArray[np.uint8]]
 
 
 class _Parameters(ctypes.Structure):
@@ -78,6 +80,8 @@ def _library(config: Config) -> ctypes.CDLL:
         ctypes.c_uint32,
         ctypes.c_int64,
     ]
+    library.vdla_copy.argtypes = [handle, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64]
+    library.vdla_copy.restype = ctypes.c_uint64
     library.vdla_cycles.argtypes = [handle]
     library.vdla_cycles.restype = ctypes.c_int64
     library.vdla_read.argtypes = [handle, ctypes.c_uint32]
@@ -129,10 +133,33 @@ def simulate_rtl(
         if status != FINISHED:
             waiting = _waiting(begin, end)
             raise RtlError(f"the RTL {_REASONS[status].format(cycles=cycles)}{waiting}")
+        scratchpads = {
+            kind: _scratchpad(library, harness, kind, size) for kind, size in _sizes(config).items()
+        }
         counters = {name: _read_long(library, harness, counter_address(name)) for name in COUNTERS}
     finally:
         library.vdla_destroy(harness)
-    return RtlResult(cycles=cycles, begin=begin, end=end, counters=counters, memory=memory[: len(image)])
+    return RtlResult(
+        cycles=cycles,
+        begin=begin,
+        end=end,
+        counters=counters,
+        memory=memory[: len(image)],
+        scratchpads=scratchpads,
+    )
+
+
+def _sizes(config: Config) -> dict[str, int]:
+    sizes = {kind: getattr(config, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc")}
+    return sizes | ({"par": config.par_depth * config.par_bytes} if config.has("post") else {})
+
+
+def _scratchpad(library: ctypes.CDLL, harness: int, kind: str, size: int) -> NDArray[np.uint8]:
+    contents = np.zeros(size, np.uint8)
+    there = library.vdla_copy(harness, kind.encode(), contents.ctypes.data, size)
+    if there != size:
+        raise RtlError(f"the RTL's {kind} scratchpad has {there} bytes, not {size}")
+    return contents
 
 
 def _read_long(library: ctypes.CDLL, harness: int, address: int) -> int:

@@ -8,11 +8,21 @@
 #include <vector>
 
 #include "Vvdla.h"
+#include "Vvdla___024root.h"
 #include "verilated.h"
 
 namespace {
 
 enum Status : int32_t { FINISHED = 0, LIMIT = 1, SHORT_OF_DATA = 2, OUTSIDE = 3, TOO_MANY = 4, BAD_LAST = 5, NOT_LAUNCHED = 6 };
+
+// A part of a scratchpad: the bytes of its words, first word first.
+struct Block {
+    const char *kind;
+    const void *bytes;
+    uint64_t size;
+};
+
+#include "scratchpads.inc"
 
 struct Parameters {
     int64_t read_latency, write_latency, outstanding_reads, outstanding_writes, jitter, stall, seed;
@@ -176,6 +186,17 @@ class Harness {
         return value;
     }
 
+    // Bytes of scratchpad `kind` copied to `into`, which has room for `size`; how many there are.
+    uint64_t copy(const char *kind, uint8_t *into, uint64_t size) {
+        uint64_t done = 0;
+        for (const Block &block : scratchpads(*top_->rootp)) {
+            if (std::strcmp(block.kind, kind) != 0) continue;
+            if (done + block.size <= size) std::memcpy(into + done, block.bytes, block.size);
+            done += block.size;
+        }
+        return done;
+    }
+
     int64_t cycles = 0;
     std::vector<int64_t> events;
 
@@ -215,6 +236,10 @@ void vdla_destroy(Harness *harness) { delete harness; }
 int32_t vdla_run(Harness *harness, uint8_t *bytes, uint64_t size, const Parameters *parameters, uint64_t program,
                  uint32_t count, int64_t limit) {
     return harness->run(bytes, size, *parameters, program, count, limit);
+}
+
+uint64_t vdla_copy(Harness *harness, const char *kind, uint8_t *into, uint64_t size) {
+    return harness->copy(kind, into, size);
 }
 
 int64_t vdla_cycles(Harness *harness) { return harness->cycles; }
