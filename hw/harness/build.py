@@ -84,7 +84,7 @@ def build_library(verilog: str, *, bus_bytes: int) -> Path:
     Raises BuildError when a tool is missing or fails.
     """
     root, version = _verilator()
-    source = (resources.files(__package__) / "harness.cpp").read_text(encoding="utf-8")
+    source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
     parts = (verilog, source, _MEMORIES, version, str(bus_bytes), *_FLAGS)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     target = cache_directory() / f"{digest[:32]}.so"

@@ -49,19 +49,19 @@ class RtlResult:
     scratchpads: dict[str, NDArray[np.uint8]]
 
 
+_TIMING = (
+    "read_latency",
+    "write_latency",
+    "outstanding_reads",
+    "outstanding_writes",
+    "jitter",
+    "stall",
+    "seed",
+)
+
+
 class _Parameters(ctypes.Structure):
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in (
-            "read_latency",
-            "write_latency",
-            "outstanding_reads",
-            "outstanding_writes",
-            "jitter",
-            "stall",
-            "seed",
-        )
-    ]
+    _fields_ = [(name, ctypes.c_int64) for name in _TIMING]
 
 
 @lru_cache(maxsize=8)
@@ -112,7 +112,7 @@ def simulate_rtl(
         np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
     )
     timing = config.memory
-    parameters = _Parameters(*(getattr(timing, name) for name, _ in _Parameters._fields_))
+    parameters = _Parameters(*(getattr(timing, name) for name in _TIMING))
     harness = library.vdla_create()
     try:
         status = library.vdla_run(
