@@ -132,7 +132,7 @@ def simulate_rtl(
         begin, end = _times(config, instructions, events)
         if status != FINISHED:
             waiting = _waiting(begin, end)
-            raise RtlError(f"the RTL {_REASONS[status].format(cycles=cycles)}{waiting}")
+            raise RtlError(f"the RTL {_REASONS[status].format(cycles=min(cycles, cycle_limit))}{waiting}")
         scratchpads = {
             kind: _scratchpad(library, harness, kind, size) for kind, size in _sizes(config).items()
         }

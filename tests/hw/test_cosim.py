@@ -4,6 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
+from vdla.codesign import models
+from vdla.compiler.driver import compile_model
 from vdla.hw.harness.engine import RtlError, RtlResult, simulate_rtl
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import encode
@@ -96,7 +98,22 @@ def test_addresses_outside_memory_are_reported():
         simulate_rtl(TINY, np.array(words, np.uint64), np.zeros(64, np.uint8))
 
 
-@pytest.mark.parametrize("machine", [3])
+@pytest.mark.parametrize("name", ["mlp", "small_cnn"])
+def test_whole_network(name: str):
+    program = compile_model(models.build(name).SerializeToString(), TINY).program
+    image = program.image.copy()
+    rng = np.random.default_rng(0)
+    for segment in program.segments:
+        if segment.kind == "input":
+            image[segment.address : segment.address + segment.size] = rng.integers(
+                0, 256, segment.size, np.uint8
+            )
+    simulated = simulate(TINY, program.instructions, image)
+    run = simulate_rtl(TINY, program.instructions, image)
+    assert differences(simulated, run) == []
+
+
+@pytest.mark.parametrize("machine", [6])
 def test_random_machine(machine: int):
     config = random_config(machine)
     for seed in range(25):
