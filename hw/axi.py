@@ -1,0 +1,62 @@
+"""AXI4 signatures: a master of 40-bit addresses without IDs (everything is served in order), and AXI4-Lite."""
+
+from __future__ import annotations
+
+from amaranth.lib.wiring import In, Out, Signature
+
+from .interfaces import ADDRESS_BITS
+
+OKAY = 0
+SLAVE_ERROR = 2
+INCREMENTING = 1
+"""AxBURST of INCR."""
+
+LITE_ADDRESS_BITS = 12
+
+
+def axi4(bus_bytes: int) -> Signature:
+    """AXI4 from the master's side; INCR bursts of whole bus words."""
+    address = {"addr": ADDRESS_BITS, "len": 8, "size": 3, "burst": 2}
+    return Signature(
+        {
+            **{f"{channel}valid": Out(1) for channel in ("ar", "aw", "w")},
+            **{f"{channel}ready": In(1) for channel in ("ar", "aw", "w")},
+            **{f"{channel}{name}": Out(width) for channel in ("ar", "aw") for name, width in address.items()},
+            "wdata": Out(8 * bus_bytes),
+            "wstrb": Out(bus_bytes),
+            "wlast": Out(1),
+            "rvalid": In(1),
+            "rready": Out(1),
+            "rdata": In(8 * bus_bytes),
+            "rresp": In(2),
+            "rlast": In(1),
+            "bvalid": In(1),
+            "bready": Out(1),
+            "bresp": In(2),
+        }
+    )
+
+
+def axi4_lite() -> Signature:
+    """AXI4-Lite from the master's side: 32-bit words, byte addresses of 12 bits."""
+    return Signature(
+        {
+            "awvalid": Out(1),
+            "awready": In(1),
+            "awaddr": Out(LITE_ADDRESS_BITS),
+            "wvalid": Out(1),
+            "wready": In(1),
+            "wdata": Out(32),
+            "wstrb": Out(4),
+            "bvalid": In(1),
+            "bready": Out(1),
+            "bresp": In(2),
+            "arvalid": Out(1),
+            "arready": In(1),
+            "araddr": Out(LITE_ADDRESS_BITS),
+            "rvalid": In(1),
+            "rready": Out(1),
+            "rdata": In(32),
+            "rresp": In(2),
+        }
+    )

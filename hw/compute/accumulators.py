@@ -1,0 +1,83 @@
+"""The accumulator scratchpad: banks with one read and one write port each, shared by compute and store."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In
+from vdla.isa.config import Config
+
+from ..interfaces import accumulator_read, scratchpad_read, scratchpad_write
+from .vector_alu import accumulator_layout, lanes
+
+
+class Accumulators(wiring.Component):
+    """`acc_banks` memories of `acc_bank_depth` vectors; bank(i) = i // acc_bank_depth.
+
+    A read returns what was written in earlier cycles, not in the same one.
+
+    Members
+    -------
+    read : In
+        Compute's read port: always served.
+    store : In
+        The store unit's: granted when compute does not read the same bank in the cycle.
+    write : In
+        Compute's write port, one enable a lane.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        depth, width = config.acc_depth, 8 * config.acc_bytes
+        super().__init__(
+            {
+                "read": In(scratchpad_read(depth=depth, width=width)),
+                "store": In(accumulator_read(config)),
+                "write": In(scratchpad_write(depth=depth, width=width, lanes=lanes(config))),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Per bank: an address multiplexer before the read port; behind the banks, a multiplexer for each reader."""
+        m = Module()
+        config = self.config
+        inside = (config.acc_bank_depth - 1).bit_length()
+
+        def bank_of(address: Value) -> Value:
+            return address[inside:]
+
+        m.d.comb += self.store.grant.eq(
+            ~self.read.enable | (bank_of(self.read.address) != bank_of(self.store.address))
+        )
+        read_bank = Signal(range(max(2, config.acc_banks)))
+        store_bank = Signal.like(read_bank)
+        m.d.sync += store_bank.eq(bank_of(self.store.address))
+        with m.If(self.read.enable):
+            m.d.sync += read_bank.eq(bank_of(self.read.address))
+        outputs = []
+        for number in range(config.acc_banks):
+            bank = memory.Memory(shape=accumulator_layout(config), depth=config.acc_bank_depth, init=[])
+            m.submodules[f"bank_{number}"] = bank
+            read, write = bank.read_port(), bank.write_port(granularity=1)
+            mine = Signal(name=f"compute_reads_{number}")
+            m.d.comb += [
+                mine.eq(self.read.enable & (bank_of(self.read.address) == number)),
+                read.en.eq(mine | (self.store.request & (bank_of(self.store.address) == number))),
+                read.addr.eq(self.store.address[:inside]),
+                write.addr.eq(self.write.address[:inside]),
+                write.data.eq(self.write.data),
+            ]
+            with m.If(mine):
+                m.d.comb += read.addr.eq(self.read.address[:inside])
+            with m.If(bank_of(self.write.address) == number):
+                m.d.comb += write.en.eq(self.write.enable)
+            outputs.append(read.data.as_value())
+        with m.Switch(read_bank):
+            for number, output in enumerate(outputs):
+                with m.Case(number):
+                    m.d.comb += self.read.data.eq(output)
+        with m.Switch(store_bank):
+            for number, output in enumerate(outputs):
+                with m.Case(number):
+                    m.d.comb += self.store.data.eq(output)
+        return m

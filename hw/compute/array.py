@@ -1,0 +1,96 @@
+"""The matrix array: batch x block_out dot products of block_in int8 pairs, or one product a lane for DEPTHWISE."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+
+PRODUCT_BITS = 16
+
+
+def vector_layout(config: Config) -> data.ArrayLayout:
+    """An input vector, [batch][block_in] int8."""
+    return data.ArrayLayout(data.ArrayLayout(signed(8), config.block_in), config.batch)
+
+
+def tile_layout(config: Config) -> data.ArrayLayout:
+    """A weight tile, [block_out][block_in] int8."""
+    return data.ArrayLayout(data.ArrayLayout(signed(8), config.block_in), config.block_out)
+
+
+def sum_bits(config: Config) -> int:
+    """Width of a dot product: |sum| <= block_in x 2**14."""
+    return PRODUCT_BITS + tree_levels(config)
+
+
+def tree_levels(config: Config) -> int:
+    """Levels of the adder tree, one cycle each."""
+    return (config.block_in - 1).bit_length()
+
+
+def array_latency(config: Config) -> int:
+    """Cycles from operands to sums: operand registers, product registers, tree."""
+    return 2 + tree_levels(config)
+
+
+class MultiplyArray(wiring.Component):
+    """Operands of cycle t give `sums` in cycle t + `array_latency`; a new set every cycle.
+
+    DEPTHWISE multiplies element j of the input vector by element j of row `row` of the tile. It uses the
+    multiplier (j, j) of each batch row, whose weight comes from that row; the tree lets only its product through.
+
+    Members
+    -------
+    vector, tile, depthwise, row : In
+        Operands: one input vector, one tile and how to combine them.
+    sums : Out
+        Lane b * block_out + o: the dot product of vector[b] and tile[o], or the product of lane o.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        self.diagonal = config.has("depthwise")
+        super().__init__(
+            {
+                "vector": In(vector_layout(config)),
+                "tile": In(tile_layout(config)),
+                "depthwise": In(1),
+                "row": In(max(1, (config.block_out - 1).bit_length())),
+                "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.batch * config.block_out)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Registers after the operand selection, after the products and after every level of the tree."""
+        m = Module()
+        config = self.config
+        vector, tile = Signal(vector_layout(config)), Signal(tile_layout(config))
+        m.d.sync += [vector.eq(self.vector), tile.eq(self.tile)]
+        alone = Signal(2)  # DEPTHWISE, as it passes the operand and product registers
+        if self.diagonal:
+            m.d.sync += alone.eq((alone << 1) | self.depthwise)
+            chosen = Signal(data.ArrayLayout(signed(8), config.block_in))
+            m.d.comb += chosen.eq(self.tile[self.row])
+            for j in range(config.block_in):
+                m.d.sync += tile[j][j].eq(Mux(self.depthwise, chosen[j], self.tile[j][j]))
+        for b in range(config.batch):
+            for o in range(config.block_out):
+                terms: list[Value] = []
+                for i in range(config.block_in):
+                    product = Signal(signed(PRODUCT_BITS), name=f"product_{b}_{o}_{i}")
+                    m.d.sync += product.eq(vector[b][i] * tile[o][i])
+                    masked = self.diagonal and i != o
+                    terms.append(Mux(alone[1], 0, product) if masked else product)
+                for level in range(tree_levels(config)):
+                    sums: list[Value] = []
+                    for left, right in zip(terms[::2], terms[1::2], strict=True):
+                        total = Signal(
+                            signed(PRODUCT_BITS + level + 1), name=f"sum_{b}_{o}_{level}_{len(sums)}"
+                        )
+                        m.d.sync += total.eq(left + right)
+                        sums.append(total)
+                    terms = sums
+                m.d.comb += self.sums[b * config.block_out + o].eq(terms[0])
+        return m

@@ -1,0 +1,85 @@
+"""When compute instructions end, and how many at once: tokens and the trace follow from it (section 7)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+from vdla.isa.timing import ALU_LATENCY, gemm_latency
+
+
+def ends_layout(config: Config) -> data.StructLayout:
+    """Instructions that end in one cycle: how many, and how many of them push to each side.
+
+    At most gemm_latency + 1: a GEMM with operations and one without in every cycle until it ends.
+    """
+    bits = (gemm_latency(config) + 1).bit_length()
+    return data.StructLayout({"count": bits, "push_prev": bits, "push_next": bits})
+
+
+class Ends(wiring.Component):
+    """A shift register of coming ends, one place a cycle, as long as the GEMM pipeline.
+
+    Place k holds what ends gemm_latency - k cycles from now.
+
+    Members
+    -------
+    issued, alu, issued_prev, issued_next : In
+        The last operation of an instruction issues in this cycle; of an ALU instruction; its push flags.
+    next : In
+        Instructions that end in the next cycle whatever else is under way.
+    joins, joins_prev, joins_next : In
+        An instruction without operations begins: it ends with the youngest under way, or in the next cycle.
+    now : Out
+        What ends in this cycle (registered).
+    busy : Out
+        Something ends in this cycle or later (registered).
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "issued": In(1),
+                "alu": In(1),
+                "issued_prev": In(1),
+                "issued_next": In(1),
+                "next": In(ends_layout(config)),
+                "joins": In(1),
+                "joins_prev": In(1),
+                "joins_next": In(1),
+                "now": Out(ends_layout(config)),
+                "busy": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Every place but the last may be the youngest; what joins is added while the place moves on."""
+        m = Module()
+        length = gemm_latency(self.config)
+        layout = ends_layout(self.config)
+        names = tuple(layout.members)
+        places = [Signal(layout, name=f"place_{k}") for k in range(length + 1)]  # 0 is of this cycle
+        arriving = {"count": 1, "push_prev": self.issued_prev, "push_next": self.issued_next}
+        with m.If(self.issued & ~self.alu):
+            m.d.comb += [places[0][name].eq(value) for name, value in arriving.items()]
+        joining = {"count": self.joins, "push_prev": self.joins_prev, "push_next": self.joins_next}
+        taken = 0  # whether a younger place holds something
+        for k in range(length):
+            here = places[k]["count"] != 0
+            youngest = Signal(name=f"youngest_{k}")
+            m.d.comb += youngest.eq(here & ~taken)
+            for name in names:
+                total = places[k][name] + (joining[name] & youngest)
+                if k == length - 1:
+                    total = total + self.next[name] + (joining[name] & ~(here | taken))
+                if k == length - ALU_LATENCY:
+                    total = total + (arriving[name] & self.issued & self.alu)
+                m.d.sync += places[k + 1][name].eq(total)
+            taken = taken | here
+        m.d.comb += [
+            self.now.eq(places[length]),
+            self.busy.eq(sum((place["count"] != 0 for place in places[2:]), places[1]["count"] != 0) != 0),
+        ]
+        return m

@@ -1,0 +1,120 @@
+"""LOAD.UOP, LOAD.ACC and LOAD.ACC8: from the read client's FIFO into micro-op memory and accumulators (section 6)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from vdla.isa.config import Config
+from vdla.isa.layout import UOP_BYTES, MemoryType
+
+from ..element_writer import ElementWriter, step_width
+from ..interfaces import Kind, read_client, scratchpad_write
+from ..layouts import instruction_layout, view
+from ..read_fifo import ReadFifo
+from ..read_requests import ReadRequests
+from .vector_alu import LANE, lanes
+
+KINDS = (MemoryType.UOP, MemoryType.ACC, MemoryType.ACC8)
+
+
+class Loader(wiring.Component):
+    """One load at a time; a step of the writer in cycle t writes the memory in t + 1.
+
+    Members
+    -------
+    start, instruction : In
+        A LOAD of one of the kinds begins in this cycle; only while none is under way.
+    pad_value : In
+        Register COMPUTE_PAD, stable while a load is under way; micro-op pads are zero.
+    last : Out
+        The load's last step happens in this cycle: it ends in the next.
+    read : Out
+        The read client.
+    uop_write, acc_write : Out
+        Write ports.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "instruction": In(128),
+                "pad_value": In(LANE),
+                "last": Out(1),
+                "read": Out(read_client(config)),
+                "uop_write": Out(scratchpad_write(depth=config.uop_depth, width=32, lanes=1)),
+                "acc_write": Out(
+                    scratchpad_write(depth=config.acc_depth, width=8 * config.acc_bytes, lanes=lanes(config))
+                ),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Requests, FIFO and writer side by side, then a register before the memories."""
+        m = Module()
+        config = self.config
+        sizes = (UOP_BYTES, config.acc_bytes, config.out_bytes)
+        fifo_bytes = config.compute_fifo_bytes
+        m.submodules.requests = requests = ReadRequests(config=config, fifo_bytes=fifo_bytes)
+        m.submodules.fifo = fifo = ReadFifo(config=config, fifo_bytes=fifo_bytes)
+        m.submodules.writer = writer = ElementWriter(config=config, element_bytes=sizes)
+        connect(m, requests.request, flipped(self.read.request))
+        connect(m, fifo.words, writer.words)
+        m.d.comb += [
+            fifo.beat_valid.eq(self.read.beat_valid),
+            fifo.beat_last.eq(self.read.beat_last),
+            fifo.beat_data.eq(self.read.beat_data),
+            requests.release.eq(fifo.release),
+            requests.start.eq(self.start),
+            writer.job.valid.eq(self.start),
+            self.last.eq(writer.last),
+        ]
+
+        load = view(instruction_layout(config, "LOAD.ACC"), self.instruction)
+        job = writer.job.payload
+        one_run = load.x_stride == load.x_size
+        for name in ("sram_base", "y_size", "x_size", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"):
+            m.d.comb += job[name].eq(load[name])
+        m.d.comb += [
+            job.one_run.eq(one_run),
+            requests.runs.rows.eq(Mux(one_run & (load.y_size != 0), 1, load.y_size)),
+        ]
+        length = Mux(one_run, load.x_size * load.y_size, load.x_size)
+        for number, (kind, size) in enumerate(zip(KINDS, sizes, strict=True)):
+            shift = size.bit_length() - 1
+            with m.If(load.memory_type == kind):
+                m.d.comb += [
+                    job.kind.eq(number),
+                    job.offset.eq(load.dram_base << shift),
+                    job.pitch.eq(load.x_stride << shift),
+                    requests.runs.address.eq(load.dram_base << shift),
+                    requests.runs.length.eq(length << shift),
+                    requests.runs.pitch.eq(load.x_stride << shift),
+                    requests.runs.kind.eq(Kind.UOP if kind == MemoryType.UOP else Kind.ACC),
+                ]
+
+        # The register before the memories.
+        is_uop = writer.kind == KINDS.index(MemoryType.UOP)
+        m.d.sync += [
+            self.uop_write.enable.eq(writer.write & is_uop),
+            self.uop_write.address.eq(writer.address),
+            self.uop_write.data.eq(Mux(writer.pad, 0, writer.data[: 8 * UOP_BYTES])),
+            self.acc_write.address.eq(writer.address),
+            self.acc_write.enable.eq(0),
+        ]
+        for kind, lane_bytes in ((MemoryType.ACC, 4), (MemoryType.ACC8, 1)):
+            number = KINDS.index(kind)
+            lanes_a_step = step_width(config, sizes[number]) // lane_bytes
+            with m.If(writer.write & (writer.kind == number)):
+                for lane in range(lanes(config)):
+                    value = writer.data.word_select(lane % lanes_a_step, 8 * lane_bytes).as_signed()
+                    mine = writer.pad | (writer.part == lane // lanes_a_step)
+                    m.d.sync += [
+                        self.acc_write.enable[lane].eq(mine),
+                        self.acc_write.data.word_select(lane, LANE.width).eq(
+                            Mux(writer.pad, self.pad_value, value)
+                        ),
+                    ]
+        return m

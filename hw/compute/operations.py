@@ -1,0 +1,125 @@
+"""The loop nest of GEMM, DEPTHWISE and ALU: which micro-op, with which offsets, issues in which cycle."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+
+
+def loop_layout(config: Config) -> data.StructLayout:
+    """The loop fields that GEMM, DEPTHWISE and ALU share, in the names of `isa.layout`; an ALU's wgt factors are 0."""
+    acc, inp, wgt = config.acc_index_bits, config.inp_index_bits, config.wgt_index_bits
+    return data.StructLayout(
+        {
+            "uop_bgn": config.uop_index_bits,
+            "uop_end": config.uop_index_bits + 1,
+            "iter_out": 14,
+            "iter_in": 14,
+            "dst_factor_out": acc,
+            "dst_factor_in": acc,
+            "src_factor_out": inp,
+            "src_factor_in": inp,
+            "wgt_factor_out": wgt,
+            "wgt_factor_in": wgt,
+        }
+    )
+
+
+def wgt_row_bits(config: Config) -> int:
+    """Width of an index that counts rows of weight tiles, as DEPTHWISE does."""
+    return config.wgt_index_bits + (config.block_out - 1).bit_length()
+
+
+def src_bits(config: Config) -> int:
+    """Width of a source index: input vectors for GEMM, accumulator vectors for ALU."""
+    return max(config.acc_index_bits, config.inp_index_bits)
+
+
+def offset_layout(config: Config) -> data.StructLayout:
+    """What is added to a micro-op's dst, src and wgt: base register and factors. wgt counts rows for DEPTHWISE."""
+    return data.StructLayout(
+        {"dst": config.acc_index_bits, "src": src_bits(config), "wgt": wgt_row_bits(config)}
+    )
+
+
+class Operations(wiring.Component):
+    """Walks y over iter_out, x over iter_in and the micro-ops uop_bgn .. uop_end, one operation a step.
+
+    `start` in cycle b takes the loops; the operations issue from b+1 on, one a cycle, or one in two cycles with
+    `slow`. The instruction must have operations. `start` may come in the cycle of `last`.
+
+    Members
+    -------
+    start, loops, base, slow : In
+        The instruction, valid with `start`. `base` is the offset of the first operation.
+    busy : Out
+        The cycle belongs to an operation; `second` tells its second cycle (with `slow`) from its first.
+    last : Out
+        The last cycle of the last operation.
+    uop, offset : Out
+        Micro-op index and offsets of the operation, stable over its cycles.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "loops": In(loop_layout(config)),
+                "base": In(offset_layout(config)),
+                "slow": In(1),
+                "busy": Out(1),
+                "second": Out(1),
+                "last": Out(1),
+                "uop": Out(config.uop_index_bits),
+                "offset": Out(offset_layout(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Counters for the three loops; the offsets are running sums, so no multiplier is needed."""
+        m = Module()
+        loops = Signal(loop_layout(self.config))
+        slow = Signal()
+        columns_left, rows_left = Signal(14), Signal(14)
+        row_start = Signal(offset_layout(self.config))  # offset of the row's first column
+        step = Signal()
+
+        last_uop = Signal()
+        m.d.comb += [
+            step.eq(self.busy & (self.second | ~slow)),
+            last_uop.eq(self.uop + 1 == loops.uop_end),
+            self.last.eq(step & last_uop & (columns_left == 0) & (rows_left == 0)),
+        ]
+        with m.If(self.busy & slow):
+            m.d.sync += self.second.eq(~self.second)
+        with m.If(step):
+            m.d.sync += self.uop.eq(self.uop + 1)
+            with m.If(last_uop):
+                m.d.sync += self.uop.eq(loops.uop_bgn)
+                with m.If(columns_left == 0):
+                    m.d.sync += [columns_left.eq(loops.iter_in - 1), rows_left.eq(rows_left - 1)]
+                    for name in ("dst", "src", "wgt"):
+                        following = row_start[name] + loops[f"{name}_factor_out"]
+                        m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
+                with m.Else():
+                    m.d.sync += columns_left.eq(columns_left - 1)
+                    for name in ("dst", "src", "wgt"):
+                        m.d.sync += self.offset[name].eq(self.offset[name] + loops[f"{name}_factor_in"])
+        with m.If(self.last):
+            m.d.sync += self.busy.eq(0)
+        with m.If(self.start):
+            m.d.sync += [
+                self.busy.eq(1),
+                self.second.eq(0),
+                loops.eq(self.loops),
+                slow.eq(self.slow),
+                self.uop.eq(self.loops.uop_bgn),
+                columns_left.eq(self.loops.iter_in - 1),
+                rows_left.eq(self.loops.iter_out - 1),
+                row_start.eq(self.base),
+                self.offset.eq(self.base),
+            ]
+        return m

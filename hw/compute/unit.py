@@ -1,0 +1,206 @@
+"""The compute unit (hw/README.md section 7): control around the pipeline, the loader and the memories it owns."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import connect, flipped
+from vdla.isa.config import Config
+from vdla.isa.layout import MemoryType, Opcode, register
+
+from ..interfaces import Activity, compute_members
+from ..issue import Issue
+from ..layouts import instruction_layout, register_layout, view
+from .accumulators import Accumulators
+from .ends import Ends
+from .loader import Loader
+from .operations import Operations, loop_layout, wgt_row_bits
+from .pipeline import Pipeline, mode_layout
+
+
+class ComputeUnit(wiring.Component):
+    """GEMM, DEPTHWISE, ALU, the loads of micro-ops and accumulators, CONFIG and FINISH.
+
+    Members: `interfaces.compute_members`.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        super().__init__(compute_members(config))
+
+    def elaborate(self, platform: object) -> Module:
+        """What is under way is known from four registers: operations, ends, `exclusive` and `configuring`."""
+        m = Module()
+        config = self.config
+        m.submodules.issue = issue = Issue(config=config)
+        m.submodules.operations = operations = Operations(config=config)
+        m.submodules.pipeline = pipeline = Pipeline(config=config)
+        m.submodules.ends = ends = Ends(config=config)
+        m.submodules.loader = loader = Loader(config=config)
+        self._memories(m, pipeline, loader)
+        connect(m, flipped(self.commands), issue.commands)
+        connect(m, flipped(self.pop_prev), issue.pop_prev)
+        connect(m, flipped(self.pop_next), issue.pop_next)
+        connect(m, flipped(self.read), loader.read)
+        m.d.comb += [
+            issue.room_prev.eq(self.push_prev.room),
+            issue.room_next.eq(self.push_next.room),
+            self.push_prev.reserve.eq(issue.reserve_prev),
+            self.push_next.reserve.eq(issue.reserve_next),
+            self.push_prev.push.eq(ends.now.push_prev),
+            self.push_next.push.eq(ends.now.push_next),
+        ]
+
+        # The head instruction. GEMM, DEPTHWISE and ALU have their loops and factors in the same places.
+        bits = self.commands.payload
+        head = view(instruction_layout(config, "GEMM"), bits)
+        alu, setting = (view(instruction_layout(config, name), bits) for name in ("ALU", "CONFIG"))
+        is_matrix = (head.opcode == Opcode.GEMM) | (head.opcode == Opcode.DEPTHWISE)
+        is_depthwise = head.opcode == Opcode.DEPTHWISE
+        is_alu = head.opcode == Opcode.ALU
+        is_load = head.opcode == Opcode.LOAD
+        is_config = head.opcode == Opcode.CONFIG
+        is_finish = head.opcode == Opcode.FINISH
+        pushes = head.push_prev | head.push_next
+        empty = (head.iter_out == 0) | (head.iter_in == 0) | (head.uop_end <= head.uop_bgn)
+        begin = issue.begin
+
+        # What is under way: `exclusive` an ALU, LOAD or FINISH (begin < now <= end), `configuring` a CONFIG.
+        exclusive, loading_uop, loading_acc = Signal(), Signal(), Signal()
+        configuring, other, finishing, halted = Signal(), Signal(), Signal(), Signal()
+        running_prev, running_next = Signal(), Signal()
+        everything_ended, may_issue = Signal(), Signal()
+        m.d.comb += [
+            everything_ended.eq(~operations.busy & ~ends.busy & ~exclusive & ~configuring),
+            may_issue.eq((~operations.busy | operations.last) & ~exclusive & ~configuring),
+            self.idle.eq(everything_ended),
+        ]
+        with m.If(halted):
+            m.d.comb += issue.condition.eq(0)
+        with m.Elif(is_matrix):
+            m.d.comb += issue.condition.eq(may_issue)
+        with m.Elif(is_config & ~pushes):
+            m.d.comb += issue.condition.eq(~exclusive)
+        with m.Else():
+            m.d.comb += issue.condition.eq(everything_ended & (~is_finish | self.others_idle))
+
+        operates = begin & (is_matrix | is_alu) & ~empty
+        m.d.sync += [
+            configuring.eq(begin & is_config),
+            other.eq(begin & ~operates),  # of a load too, but its cycles are charged to it first
+            finishing.eq(begin & is_finish),
+        ]
+        with m.If(ends.now.count != 0):
+            m.d.sync += [exclusive.eq(0), loading_uop.eq(0), loading_acc.eq(0)]
+        with m.If(begin & (is_alu | is_load | is_finish)):
+            m.d.sync += [
+                exclusive.eq(1),
+                loading_uop.eq(is_load & (bits[7:10] == MemoryType.UOP)),
+                loading_acc.eq(is_load & (bits[7:10] != MemoryType.UOP)),
+            ]
+        with m.If(begin & is_finish):
+            m.d.sync += halted.eq(1)
+        m.d.comb += self.finished.eq(finishing)
+
+        # Operations and loads start; their push flags wait for their end.
+        mode = Signal(mode_layout())
+        with m.If(operates):
+            m.d.sync += [
+                mode.alu.eq(is_alu),
+                mode.reset.eq(head.reset),
+                mode.overwrite.eq(head.overwrite),
+                mode.depthwise.eq(is_depthwise),
+                mode.alu_opcode.eq(alu.alu_opcode),
+                mode.use_imm.eq(alu.use_imm),
+                mode.imm.eq(alu.imm),
+            ]
+        with m.If(operates | (begin & is_load)):
+            m.d.sync += [running_prev.eq(head.push_prev), running_next.eq(head.push_next)]
+        registers = self._registers(m, begin & is_config, setting)
+        base = view(register_layout("BASE"), registers["BASE"])
+        row_bits = wgt_row_bits(config) - config.wgt_index_bits
+        m.d.comb += [
+            operations.start.eq(operates),
+            operations.slow.eq(is_alu & ~alu.use_imm),
+            operations.base.dst.eq(base.acc_base),
+            operations.base.src.eq(Mux(is_alu, base.acc_base, base.inp_base)),
+            operations.base.wgt.eq(Mux(is_depthwise, base.wgt_base << row_bits, base.wgt_base)),
+            *(operations.loops[name].eq(head[name]) for name in loop_layout(config).members),
+            pipeline.issue.eq(operations.busy),
+            pipeline.second.eq(operations.second),
+            pipeline.uop.eq(operations.uop),
+            pipeline.offset.eq(operations.offset),
+            pipeline.mode.eq(mode),
+            loader.start.eq(begin & is_load),
+            loader.instruction.eq(bits),
+            loader.pad_value.eq(view(register_layout("COMPUTE_PAD"), registers["COMPUTE_PAD"]).pad_value),
+        ]
+
+        # Ends. A CONFIG ends beside the others: it may overtake a GEMM, and pushes only when it does not.
+        at_once = begin & (is_config | is_finish | (is_alu & empty))
+        m.d.comb += [
+            ends.issued.eq(operations.last),
+            ends.alu.eq(mode.alu),
+            ends.issued_prev.eq(running_prev),
+            ends.issued_next.eq(running_next),
+            ends.joins.eq(begin & is_matrix & empty),
+            ends.joins_prev.eq(ends.joins & head.push_prev),
+            ends.joins_next.eq(ends.joins & head.push_next),
+            ends.next.count.eq(loader.last | (at_once & ~is_config)),
+            ends.next.push_prev.eq(Mux(loader.last, running_prev, at_once & head.push_prev)),
+            ends.next.push_next.eq(Mux(loader.last, running_next, at_once & head.push_next)),
+            self.trace.begin.eq(begin),
+            self.trace.end.eq(ends.now.count),
+            self.trace.end_config.eq(configuring),
+        ]
+
+        # Activity: the first that applies.
+        with m.If(operations.busy):
+            m.d.comb += self.activity.eq(Mux(mode.alu, Activity.ALU, Activity.GEMM))
+        with m.Elif(loading_uop):
+            m.d.comb += self.activity.eq(Activity.LOAD_UOP)
+        with m.Elif(loading_acc):
+            m.d.comb += self.activity.eq(Activity.LOAD_ACC)
+        with m.Elif(other):
+            m.d.comb += self.activity.eq(Activity.OTHER)
+        with m.Elif(ends.busy):
+            m.d.comb += self.activity.eq(Activity.DRAIN)
+        with m.Else():
+            m.d.comb += self.activity.eq(issue.stall)
+        return m
+
+    def _memories(self, m: Module, pipeline: Pipeline, loader: Loader) -> None:
+        """Micro-op memory and accumulators between pipeline, loader and the store unit's port."""
+        config = self.config
+        m.submodules.uops = uops = memory.Memory(shape=32, depth=config.uop_depth, init=[])
+        uop_read, uop_write = uops.read_port(), uops.write_port()
+        m.submodules.accumulators = accumulators = Accumulators(config=config)
+        connect(m, flipped(self.inp), pipeline.inp)
+        connect(m, flipped(self.wgt), pipeline.wgt)
+        connect(m, flipped(self.accumulators), accumulators.store)
+        connect(m, pipeline.acc_read, accumulators.read)
+        m.d.comb += [
+            uop_read.en.eq(pipeline.uop_memory.enable),
+            uop_read.addr.eq(pipeline.uop_memory.address),
+            pipeline.uop_memory.data.eq(uop_read.data),
+            uop_write.en.eq(loader.uop_write.enable),
+            uop_write.addr.eq(loader.uop_write.address),
+            uop_write.data.eq(loader.uop_write.data),
+        ]
+        # Never both in a cycle: a load begins after the last operation's write, and ends with its own.
+        computed = pipeline.acc_write
+        chosen = Mux(computed.enable.any(), computed.address, loader.acc_write.address)
+        m.d.comb += [
+            accumulators.write.enable.eq(computed.enable | loader.acc_write.enable),
+            accumulators.write.address.eq(chosen),
+            accumulators.write.data.eq(Mux(computed.enable.any(), computed.data, loader.acc_write.data)),
+        ]
+
+    @staticmethod
+    def _registers(m: Module, write: Value, setting: data.View) -> dict[str, Signal]:
+        """The unit's configuration registers by name; `setting` views the CONFIG that `write` executes."""
+        registers = {name: Signal(64, name=name.lower()) for name in ("BASE", "COMPUTE_PAD")}
+        for name, value in registers.items():
+            with m.If(write & (setting.register == register(name).index)):
+                m.d.sync += value.eq(setting.value)
+        return registers

@@ -1,0 +1,162 @@
+"""Control registers on AXI4-Lite: what software writes to run a program, and what it reads afterwards.
+
+| byte address | register |
+|---|---|
+| 0x000 | ID, 0x56444C41 ("VDLA") |
+| 0x004 | VERSION of this map |
+| 0x008 | CONTROL, write: bit 0 launches (when nothing is outstanding), bit 1 clears the error bit |
+| 0x00C | STATUS: bit 0 running (or about to), 1 done since the last launch, 2 memory answered with an error, 3 quiet |
+| 0x010, 0x014 | PROGRAM: byte address of the first instruction, a multiple of 4096, low and high word |
+| 0x018 | COUNT of instructions |
+| 0x020, 0x024 | BASE: added to every DRAM address, a multiple of 4096 |
+| 0x028, 0x02C | CYCLES of the run so far |
+| 0x040 .. 0x05C | DIGEST: SHA-256 of the configuration, first byte lowest |
+| 0x100 + 8 i | counter i of `counters.COUNTERS`, low and high word |
+"""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Const, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+
+from .axi import LITE_ADDRESS_BITS, OKAY, axi4_lite
+from .counters import COUNTER_BITS, COUNTERS
+from .fetch import COUNT_BITS
+from .interfaces import ADDRESS_BITS
+
+IDENTITY = 0x56444C41
+VERSION = 1
+REGISTERS = {
+    "ID": 0x000,
+    "VERSION": 0x004,
+    "CONTROL": 0x008,
+    "STATUS": 0x00C,
+    "PROGRAM": 0x010,
+    "COUNT": 0x018,
+    "BASE": 0x020,
+    "CYCLES": 0x028,
+    "DIGEST": 0x040,
+}
+"""Byte address of each register's first word."""
+
+LAUNCH_BIT, CLEAR_BIT = 0, 1
+RUNNING_BIT, DONE_BIT, ERROR_BIT, QUIET_BIT = range(4)
+COUNTERS_AT = 0x100
+
+
+def counter_address(name: str) -> int:
+    """Byte address of the low word of counter `name`. Raises ValueError when there is none."""
+    return COUNTERS_AT + 8 * COUNTERS.index(name)
+
+
+class Control(wiring.Component):
+    """The registers and the run's state.
+
+    Members: `bus` the AXI4-Lite slave; `program`, `count`, `base` the registers; `launch` is high in the launch cycle
+    (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`; `quiet` and
+    `error` come from the memory port; `counter_index`, `counter_value` read a counter.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        """`config` gives the digest."""
+        self._config = config
+        super().__init__(
+            {
+                "bus": In(axi4_lite()),
+                "program": Out(ADDRESS_BITS),
+                "count": Out(COUNT_BITS),
+                "base": Out(ADDRESS_BITS),
+                "launch": Out(1),
+                "running": Out(1),
+                "finished": In(1),
+                "quiet": In(1),
+                "error": In(1),
+                "counter_index": Out(range(len(COUNTERS))),
+                "counter_value": In(COUNTER_BITS),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """One access at a time in each direction."""
+        m = Module()
+        pending, done, failed = Signal(), Signal(), Signal()
+        cycles = Signal(COUNTER_BITS)
+        m.d.comb += self.launch.eq(pending & ~self.running & self.quiet)
+        with m.If(self.launch):
+            m.d.sync += [pending.eq(0), self.running.eq(1), done.eq(0), cycles.eq(1)]
+        with m.If(self.running):
+            m.d.sync += cycles.eq(cycles + 1)
+            with m.If(self.finished):
+                m.d.sync += [self.running.eq(0), done.eq(1), cycles.eq(cycles)]
+        with m.If(self.error):
+            m.d.sync += failed.eq(1)
+        status = Cat(pending | self.running, done, failed, self.quiet)
+        self._write(m, pending, failed)
+        self._read(m, status, cycles)
+        return m
+
+    def _write(self, m: Module, pending: Signal, failed: Signal) -> None:
+        bus = self.bus
+        accept = bus.awvalid & bus.wvalid & ~bus.bvalid
+        m.d.comb += [bus.awready.eq(accept), bus.wready.eq(accept), bus.bresp.eq(OKAY)]
+        with m.If(bus.bvalid & bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+        with m.If(accept):
+            m.d.sync += bus.bvalid.eq(1)
+            with m.Switch(bus.awaddr[2:]):
+                with m.Case(REGISTERS["CONTROL"] >> 2):
+                    with m.If(bus.wdata[LAUNCH_BIT] & bus.wstrb[0]):
+                        m.d.sync += pending.eq(1)
+                    with m.If(bus.wdata[CLEAR_BIT] & bus.wstrb[0]):
+                        m.d.sync += failed.eq(0)
+                for name, target in (("PROGRAM", self.program), ("COUNT", self.count), ("BASE", self.base)):
+                    for word in range(-(-len(target) // 32)):
+                        with m.Case((REGISTERS[name] >> 2) + word):
+                            for lane in range(4):
+                                part = target[32 * word + 8 * lane : 32 * word + 8 * lane + 8]
+                                with m.If(bus.wstrb[lane] if len(part) else Const(0)):
+                                    m.d.sync += part.eq(bus.wdata[8 * lane : 8 * lane + 8])
+
+    def _read(self, m: Module, status: Cat, cycles: Signal) -> None:
+        bus = self.bus
+        digest = int.from_bytes(bytes.fromhex(self._config.digest), "little")
+        words = {
+            REGISTERS["ID"]: Const(IDENTITY, 32),
+            REGISTERS["VERSION"]: Const(VERSION, 32),
+            REGISTERS["STATUS"]: status,
+            **_words("PROGRAM", self.program),
+            **_words("COUNT", self.count),
+            **_words("BASE", self.base),
+            **_words("CYCLES", cycles),
+            **_words("DIGEST", Const(digest, 256)),
+        }
+        accept = bus.arvalid & ~bus.rvalid
+        counter = self.counter_value
+        offset = Signal(LITE_ADDRESS_BITS)
+        m.d.comb += [
+            bus.arready.eq(~bus.rvalid),
+            bus.rresp.eq(OKAY),
+            offset.eq(bus.araddr - COUNTERS_AT),
+            self.counter_index.eq(offset[3:]),
+        ]
+        with m.If(bus.rvalid & bus.rready):
+            m.d.sync += bus.rvalid.eq(0)
+        with m.If(accept):
+            m.d.sync += bus.rvalid.eq(1)
+            with m.If((bus.araddr >= COUNTERS_AT) & (offset[3:] < len(COUNTERS))):
+                m.d.sync += bus.rdata.eq(Array([counter[:32], counter[32:]])[offset[2]])
+            with m.Else(), m.Switch(bus.araddr[2:]):
+                for address, value in words.items():
+                    with m.Case(address >> 2):
+                        m.d.sync += bus.rdata.eq(value)
+                with m.Default():
+                    m.d.sync += bus.rdata.eq(0)
+
+
+def _words(name: str, value: Signal | Const) -> dict[int, object]:
+    return {
+        REGISTERS[name] + 4 * word: value[32 * word : min(len(value), 32 * word + 32)]
+        for word in range(-(-len(value) // 32))
+    }

@@ -1,0 +1,80 @@
+"""Beginning an instruction: pops, room for pushes, and why the head instruction waits (hw/README.md section 5)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+
+from .interfaces import Activity, commands, token_pop, token_push
+from .layouts import instruction_layout, view
+
+
+class Issue(wiring.Component):
+    """The head of a unit.
+
+    Members: `commands`, `pop_*` the unit's own ports, passed through. `condition`: the unit's own condition holds
+    in this cycle. `begin`: the head instruction begins in this cycle (reads `condition`). `reserve_prev`,
+    `reserve_next`: pulsed with `begin` for each push of the instruction; the unit connects them to its `push_*`
+    ports, whose `room` it gives here. `stall`: what to show as activity when no instruction is busy.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        """Of the unit of any kind; `config` gives the flags' places."""
+        self._config = config
+        push = token_push(config).members
+        super().__init__(
+            {
+                "commands": In(commands()),
+                "pop_prev": Out(token_pop()),
+                "pop_next": Out(token_pop()),
+                "room_prev": push["room"],
+                "room_next": push["room"],
+                "reserve_prev": Out(1),
+                "reserve_next": Out(1),
+                "condition": In(1),
+                "begin": Out(1),
+                "stall": Out(Activity),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """A bit for each pop already done; everything else is combinational."""
+        m = Module()
+        head = view(instruction_layout(self._config, "FINISH"), self.commands.payload)
+        missing = []
+        for name, port in (("pop_prev", self.pop_prev), ("pop_next", self.pop_next)):
+            done = Signal(name=f"{name}_done")
+            lacks = Signal(name=f"{name}_lacks")
+            needs = self.commands.valid & head[name] & ~done
+            m.d.comb += [port.pop.eq(needs & port.available), lacks.eq(needs & ~port.available)]
+            with m.If(self.begin):
+                m.d.sync += done.eq(0)
+            with m.Elif(port.pop):
+                m.d.sync += done.eq(1)
+            missing.append(lacks)
+        full_prev = head["push_prev"] & ~self.room_prev
+        full_next = head["push_next"] & ~self.room_next
+        ready = ~missing[0] & ~missing[1] & ~full_prev & ~full_next
+        m.d.comb += [
+            self.begin.eq(self.commands.valid & ready & self.condition),
+            self.commands.ready.eq(self.begin),
+            self.reserve_prev.eq(self.begin & head["push_prev"]),
+            self.reserve_next.eq(self.begin & head["push_next"]),
+        ]
+        with m.If(~self.commands.valid):
+            m.d.comb += self.stall.eq(Activity.INSTRUCTION)
+        with m.Elif(missing[0]):
+            m.d.comb += self.stall.eq(Activity.TOKEN_PREV)
+        with m.Elif(missing[1]):
+            m.d.comb += self.stall.eq(Activity.TOKEN_NEXT)
+        with m.Elif(full_prev):
+            m.d.comb += self.stall.eq(Activity.FULL_PREV)
+        with m.Elif(full_next):
+            m.d.comb += self.stall.eq(Activity.FULL_NEXT)
+        with m.Elif(~self.condition):
+            m.d.comb += self.stall.eq(Activity.UNIT)
+        with m.Else():
+            m.d.comb += self.stall.eq(Activity.BEGIN)
+        return m

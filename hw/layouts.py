@@ -1,0 +1,41 @@
+"""Amaranth layouts of instructions, micro-ops and configuration registers, from the tables of `vdla.isa.layout`."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Value, signed, unsigned
+from amaranth.lib import data
+from vdla.isa.config import Config
+from vdla.isa.layout import INSTRUCTION_BYTES, UOP_BYTES, Field, formats, register, uop_fields
+
+REGISTER_BITS = 64
+
+
+def layout_of(fields: tuple[Field, ...], size: int) -> data.FlexibleLayout:
+    """`fields` at their bits of a word of `size` bits (flexible because the tables leave gaps)."""
+    return data.FlexibleLayout(
+        size,
+        {
+            item.name: data.Field(signed(item.width) if item.signed else unsigned(item.width), item.low)
+            for item in fields
+        },
+    )
+
+
+def instruction_layout(config: Config, name: str) -> data.FlexibleLayout:
+    """The 128 bits of an instruction of format `name`, such as LOAD.INP or GEMM. KeyError if there is none."""
+    return layout_of(formats(config)[name].fields, 8 * INSTRUCTION_BYTES)
+
+
+def uop_layout(config: Config) -> data.FlexibleLayout:
+    """The 32 bits of a micro-op."""
+    return layout_of(uop_fields(config), 8 * UOP_BYTES)
+
+
+def register_layout(name: str) -> data.FlexibleLayout:
+    """The 64 bits of configuration register `name`. Raises EncodingError when there is none."""
+    return layout_of(register(name).fields, REGISTER_BITS)
+
+
+def view(layout: data.Layout, bits: Value) -> data.View:
+    """`bits` seen through `layout`; both have the same width."""
+    return data.View(layout, bits)

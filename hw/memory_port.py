@@ -1,0 +1,136 @@
+"""The one AXI4 master: read arbiter, limits of outstanding bursts, write channel (hw/README.md sections 1 and 2)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.lib import fifo, wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+
+from .axi import INCREMENTING, OKAY, axi4
+from .interfaces import ADDRESS_BITS, Client, burst_layout, read_client, write_client
+
+
+class MemoryPort(wiring.Component):
+    """Read clients and the store unit's writes on one AXI4 port.
+
+    Members: `fetch`, `compute`, `store`, `load` the clients and `write`, from this side; `axi`; `base` is added to
+    every address (a multiple of 4096). `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed
+    the byte counters. `error` is
+    pulsed when a response is not OKAY; `quiet`: nothing is outstanding. This part is not reset between runs: beats
+    of a run that has ended are taken and dropped.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        """`config` gives bus width and the limits of outstanding bursts."""
+        self._config = config
+        super().__init__(
+            {
+                **{client.name.lower(): In(read_client(config)) for client in Client},
+                "write": In(write_client(config)),
+                "axi": Out(axi4(config.memory.bus_bytes)),
+                "base": In(ADDRESS_BITS),
+                "read_accepted": Out(1),
+                "read_burst": Out(burst_layout(config)),
+                "write_accepted": Out(1),
+                "write_burst": Out(burst_layout(config)),
+                "error": Out(1),
+                "quiet": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Reads, then writes; the two share nothing but the base address."""
+        m = Module()
+        reads, owners_empty = self._reads(m)
+        writes = self._writes(m)
+        axi = self.axi
+        m.d.comb += [
+            self.error.eq(
+                (axi.rvalid & axi.rready & (axi.rresp != OKAY))
+                | (axi.bvalid & axi.bready & (axi.bresp != OKAY))
+            ),
+            self.quiet.eq((reads == 0) & (writes == 0) & owners_empty),
+        ]
+        return m
+
+    def _address(self, byte: Value) -> Value:
+        shift = self._config.memory.bus_bytes.bit_length() - 1
+        return Cat(Const(0, shift), (self.base + byte)[shift:ADDRESS_BITS])
+
+    def _reads(self, m: Module) -> tuple[Value, Value]:
+        config, axi = self._config, self.axi
+        limit = config.memory.outstanding_reads
+        layout = burst_layout(config)
+        clients = [getattr(self, client.name.lower()) for client in Client]
+        valid, owner = Signal(), Signal(range(len(Client)))
+        chosen = Signal(layout)
+        # AXI forbids to withdraw or change an address that waits for ARREADY: then it is kept here.
+        kept, kept_owner, kept_burst = Signal(), Signal.like(owner), Signal(layout)
+        outstanding = Signal(range(limit + 1))
+        for index, client in reversed(list(enumerate(clients))):
+            with m.If(client.request.valid):
+                m.d.comb += [valid.eq(1), owner.eq(index), chosen.eq(client.request.payload)]
+        with m.If(kept):
+            m.d.comb += [valid.eq(1), owner.eq(kept_owner), chosen.eq(kept_burst)]
+        accept = Signal()
+        m.d.comb += [
+            axi.arvalid.eq(valid & (outstanding < limit)),
+            axi.araddr.eq(self._address(chosen.address)),
+            axi.arlen.eq(chosen.beats - 1),
+            axi.arsize.eq(config.memory.bus_bytes.bit_length() - 1),
+            axi.arburst.eq(INCREMENTING),
+            accept.eq(axi.arvalid & axi.arready),
+            self.read_accepted.eq(accept),
+            self.read_burst.eq(chosen),
+        ]
+        m.d.sync += [
+            kept.eq(axi.arvalid & ~axi.arready),
+            kept_owner.eq(owner),
+            kept_burst.eq(chosen),
+        ]
+        m.submodules.owners = owners = fifo.SyncFIFO(width=len(owner), depth=limit)
+        last = axi.rvalid & axi.rready & axi.rlast
+        m.d.comb += [
+            owners.w_data.eq(owner),
+            owners.w_en.eq(accept),
+            axi.rready.eq(1),
+            owners.r_en.eq(last),
+        ]
+        for index, client in enumerate(clients):
+            m.d.comb += [
+                client.request.ready.eq(accept & (owner == index)),
+                client.beat_valid.eq(axi.rvalid & (owners.r_data == index)),
+                client.beat_last.eq(axi.rlast),
+                client.beat_data.eq(axi.rdata),
+            ]
+        m.d.sync += outstanding.eq(outstanding + accept - last)
+        return outstanding, ~owners.r_rdy & ~kept
+
+    def _writes(self, m: Module) -> Value:
+        config, axi, write = self._config, self.axi, self.write
+        limit = config.memory.outstanding_writes
+        outstanding = Signal(range(limit + 1))
+        accept = Signal()
+        below = outstanding < limit
+        response = axi.bvalid & axi.bready
+        m.d.comb += [
+            axi.awvalid.eq(write.request.valid & below),
+            axi.awaddr.eq(self._address(write.request.payload.address)),
+            axi.awlen.eq(write.request.payload.beats - 1),
+            axi.awsize.eq(config.memory.bus_bytes.bit_length() - 1),
+            axi.awburst.eq(INCREMENTING),
+            accept.eq(axi.awvalid & axi.awready),
+            write.request.ready.eq(below & axi.awready),
+            self.write_accepted.eq(accept),
+            self.write_burst.eq(write.request.payload),
+            axi.wvalid.eq(write.beat.valid),
+            axi.wdata.eq(write.beat.payload.data),
+            axi.wstrb.eq(write.beat.payload.strobe),
+            axi.wlast.eq(write.beat.payload.last),
+            write.beat.ready.eq(axi.wready),
+            axi.bready.eq(1),
+            write.response.eq(response),
+        ]
+        m.d.sync += outstanding.eq(outstanding + accept - response)
+        return outstanding

@@ -1,0 +1,5 @@
+"""The store unit: accumulators to DRAM, with or without the post-processing pipeline (hw/README.md section 8)."""
+
+from .unit import StoreUnit
+
+__all__ = ["StoreUnit"]

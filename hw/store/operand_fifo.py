@@ -1,0 +1,105 @@
+"""The FIFO of the store unit's read client: bus words to PAR loads, output vectors to STORE.POST with an operand."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+
+from ..read_fifo import word_layout
+
+
+class OperandFifo(wiring.Component):
+    """Words in order of arrival; a beat of cycle t is there from t + 1 on.
+
+    Members: `beat_*` as in `interfaces.read_client`; `words` the head word, popped with `ready`. Or, as
+    vectors: `start` gives the place of the first vector in its word (`offset`, in vectors) and how far rows
+    lie apart (`pitch`, modulo the word); `vector` is the next one, there if `vector_valid`; `take` pops it,
+    with `run_ends` the rest of its word. A vector wider than the bus is popped whole. `release`: the words
+    of a burst in the cycle in which its last is popped.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        """`config` gives bus, vector and size of the FIFO, all powers of two."""
+        self._config = config
+        bus, out = config.memory.bus_bytes, config.out_bytes
+        self._words = config.operand_fifo_bytes // bus
+        self._banks = max(1, out // bus)
+        self._places = max(1, bus // out)
+        super().__init__(
+            {
+                "beat_valid": In(1),
+                "beat_last": In(1),
+                "beat_data": In(8 * bus),
+                "words": Out(stream.Signature(word_layout(config))),
+                "start": In(1),
+                "offset": In(range(self._places)),
+                "pitch": In(range(self._places)),
+                "take": In(1),
+                "run_ends": In(1),
+                "vector": Out(8 * out),
+                "vector_valid": Out(1),
+                "release": Out(range(self._words + 1)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """One memory for each word of a wide vector, so that all are read at once."""
+        m = Module()
+        layout = word_layout(self._config)
+        bank_bits = self._banks.bit_length() - 1
+        level = Signal(range(self._words + 1))
+        head, tail = Signal(range(self._words)), Signal(range(self._words))
+        beat = Signal(layout)
+        m.d.comb += [beat.data.eq(self.beat_data), beat.last.eq(self.beat_last)]
+        reads = []
+        for number in range(self._banks):
+            m.submodules[f"bank_{number}"] = bank = memory.Memory(
+                shape=layout.size, depth=self._words // self._banks, init=[]
+            )
+            write, read = bank.write_port(), bank.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(self.beat_valid & (tail[:bank_bits] == number)),
+                write.addr.eq(tail[bank_bits:]),
+                write.data.eq(beat),
+                read.addr.eq(head[bank_bits:]),
+            ]
+            reads.append(data.View(layout, read.data))
+        here = Signal(layout)
+        m.d.comb += here.eq(Array([read.as_value() for read in reads])[head[:bank_bits]])
+
+        pop_word = self.words.valid & self.words.ready
+        offset, row = Signal(range(self._places)), Signal(range(self._places))
+        popped, pop = Signal(range(self._words + 1)), Signal(range(self._words + 1))
+        last = Signal()
+        if self._banks > 1:
+            joined = Cat(*(read.data for read in reads))
+            m.d.comb += [
+                pop.eq(Mux(self.take, self._banks, pop_word)),
+                last.eq(Mux(self.take, reads[-1].last, here.last)),
+            ]
+        else:
+            joined = here.data.word_select(offset, 8 * self._config.out_bytes)
+            word_ends = (offset == self._places - 1) | self.run_ends
+            m.d.comb += [pop.eq(Mux(self.take, word_ends, pop_word)), last.eq(here.last)]
+        m.d.comb += [
+            self.words.valid.eq(level != 0),
+            self.words.payload.eq(here),
+            self.vector_valid.eq(level >= self._banks),
+            self.vector.eq(joined),
+            self.release.eq(Mux((pop != 0) & last, popped + pop, 0)),
+        ]
+        m.d.sync += [
+            tail.eq(tail + self.beat_valid),
+            head.eq(head + pop),
+            level.eq(level + self.beat_valid - pop),
+            popped.eq(Mux((pop != 0) & last, 0, popped + pop)),
+        ]
+        with m.If(self.start):
+            m.d.sync += [offset.eq(self.offset), row.eq(self.offset)]
+        with m.Elif(self.take):
+            m.d.sync += offset.eq(offset + 1)
+            with m.If(self.run_ends):
+                m.d.sync += [offset.eq(row + self.pitch), row.eq(row + self.pitch)]
+        return m

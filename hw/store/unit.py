@@ -1,0 +1,264 @@
+"""The store unit: STORE.OUT, STORE.POST, PAR loads and its configuration registers, strictly one at a time."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import connect, flipped
+from vdla.isa.config import Config
+from vdla.isa.layout import POST, REGISTERS, Opcode, Unit, register
+
+from ..element_writer import ElementWriter, step_width
+from ..interfaces import Activity, Kind, store_members
+from ..issue import Issue
+from ..layouts import REGISTER_BITS, instruction_layout, register_layout, view
+from ..read_requests import ReadRequests
+from .operand_fifo import OperandFifo
+from .post import SETTINGS, PostPipeline, flags_layout
+from .reader import Reader
+from .writer import Writer
+
+
+def _running_layout() -> data.StructLayout:
+    """What is kept of the instruction that runs. `short`: it ends in the cycle after its begin."""
+    names = ("is_config", "is_load", "short", "post", "push_prev", "push_next")
+    return data.StructLayout(dict.fromkeys(names, 1) | {"flags": flags_layout(), "par_index": 6})
+
+
+class StoreUnit(wiring.Component):
+    """Members: `interfaces.store_members`."""
+
+    def __init__(self, *, config: Config) -> None:
+        """`config` gives lanes, table, FIFOs, bus and whether there is the extension `post`."""
+        self._config = config
+        super().__init__(store_members(config))
+
+    def elaborate(self, platform: object) -> Module:
+        """Control; reader, pipeline and writer in a row; with `post`, the read client beside them."""
+        m = Module()
+        config = self._config
+        m.submodules.issue = issue = Issue(config=config)
+        m.submodules.reader = reader = Reader(config=config)
+        m.submodules.writer = writer = Writer(config=config)
+        for port in ("commands", "pop_prev", "pop_next"):
+            connect(m, flipped(getattr(self, port)), getattr(issue, port))
+        connect(m, flipped(self.write), writer.write)
+        m.d.comb += [
+            issue.room_prev.eq(self.push_prev.room),
+            issue.room_next.eq(self.push_next.room),
+            self.accumulators.request.eq(reader.request),
+            self.accumulators.address.eq(reader.address),
+            reader.grant.eq(self.accumulators.grant),
+            writer.reserve.eq(reader.read & reader.first),
+        ]
+        registers = self._registers(m, issue.begin)
+        busy, running = Signal(), Signal(_running_layout())
+        starting = self._decode(m, registers)
+        self._start(m, issue.begin, starting, reader, writer, registers)
+
+        out_put = Signal()  # STORE.OUT: the cycle after the read
+        m.d.sync += out_put.eq(reader.read & ~running.post)
+        words = (self.accumulators.data.word_select(lane, 32) for lane in range(config.out_bytes))
+        truncated = Cat(*(word[:8] for word in words))
+        load_done = Signal()
+        if config.has("post"):
+            pipeline = self._post(m, issue.begin, starting, running, reader, registers, load_done)
+            m.d.comb += [
+                writer.put.eq(out_put | pipeline.put),
+                writer.vector.eq(Mux(running.post, pipeline.vector, truncated)),
+            ]
+        else:
+            m.d.comb += [writer.put.eq(out_put), writer.vector.eq(truncated), reader.ready.eq(writer.room)]
+
+        end = Signal()
+        m.d.comb += [
+            end.eq(busy & (running.short | Mux(running.is_load, load_done, writer.done))),
+            issue.condition.eq(~busy),
+            self.push_prev.reserve.eq(issue.reserve_prev),
+            self.push_next.reserve.eq(issue.reserve_next),
+            self.push_prev.push.eq(end & running.push_prev),
+            self.push_next.push.eq(end & running.push_next),
+            self.idle.eq(~busy),
+            self.activity.eq(Mux(busy, Activity.BUSY, issue.stall)),
+            self.trace.begin.eq(issue.begin),
+            self.trace.end.eq(end & ~running.is_config),
+            self.trace.end_config.eq(end & running.is_config),
+        ]
+        with m.If(issue.begin):
+            m.d.sync += [busy.eq(1), running.eq(starting)]
+        with m.Elif(end):
+            m.d.sync += busy.eq(0)
+        return m
+
+    def _registers(self, m: Module, begin: Value) -> dict[str, Signal]:
+        setting = view(instruction_layout(self._config, "CONFIG"), self.commands.payload)
+        names = [item.name for item in REGISTERS if item.unit == Unit.STORE]
+        registers = {name: Signal(REGISTER_BITS, name=name.lower()) for name in names}
+        for name, bits in registers.items():
+            chosen = setting["register"] == register(name).index
+            with m.If(begin & (setting["opcode"] == Opcode.CONFIG) & chosen):
+                m.d.sync += bits.eq(setting["value"])
+        return registers
+
+    def _decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
+        """The head instruction as it will be kept."""
+        words = self.commands.payload
+        head = view(instruction_layout(self._config, "STORE.OUT"), words)
+        post = view(instruction_layout(self._config, "STORE.POST"), words)
+        window = view(register_layout("WINDOW"), registers["WINDOW"])
+        starting = Signal(_running_layout())
+        is_store = head["opcode"] == Opcode.STORE
+        m.d.comb += [
+            starting.is_config.eq(head["opcode"] == Opcode.CONFIG),
+            starting.is_load.eq(head["opcode"] == Opcode.LOAD),
+            starting.short.eq(
+                starting.is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))
+            ),
+            starting.push_prev.eq(head["push_prev"]),
+            starting.push_next.eq(head["push_next"]),
+        ]
+        if self._config.has("post"):
+            m.d.comb += [
+                starting.post.eq(is_store & (head["memory_type"] == POST)),
+                starting.par_index.eq(post["par_index"]),
+                starting.flags.sum.eq(window["sum"]),
+            ]
+            for name in ("combine", "operand", "multiply", "swap", "unsigned"):
+                m.d.comb += starting.flags[name].eq(starting.post & post[name])
+        return starting
+
+    def _start(
+        self,
+        m: Module,
+        begin: Value,
+        starting: data.View,
+        reader: Reader,
+        writer: Writer,
+        registers: dict[str, Signal],
+    ) -> None:
+        """Give the head instruction to reader and writer in the cycle it begins, if it stores anything."""
+        head = view(instruction_layout(self._config, "STORE.OUT"), self.commands.payload)
+        address = view(register_layout("ADDRESS"), registers["ADDRESS"])
+        window = view(register_layout("WINDOW"), registers["WINDOW"])
+        stores = begin & ~starting.is_load & ~starting.short
+        windows, runs = reader.windows, writer.runs
+        shift = self._config.out_bytes.bit_length() - 1
+        m.d.comb += [
+            reader.start.eq(stores),
+            *(windows[name].eq(head[name]) for name in ("sram_base", "y_size", "x_size")),
+            windows.y_stride.eq(Mux(starting.post, address["y_stride"], head["x_size"])),
+            windows.x_stride.eq(Mux(starting.post, address["x_stride"], 1)),
+            writer.start.eq(stores),
+            runs.kind.eq(Kind.OUT),
+        ]
+        with m.If(starting.post):
+            for name in ("rows_minus_1", "columns_minus_1", "row_stride", "column_stride"):
+                m.d.comb += windows[name].eq(window[name])
+        self._set_runs(m, runs, head["dram_base"], head, shift)
+
+    def _set_runs(self, m: Module, runs: data.View, base: Value, head: data.View, shift: int) -> None:
+        """The rows of `head` from element `base`, elements of 2^shift bytes; as one run if they touch (section 3)."""
+        one_run = head["x_stride"] == head["x_size"]
+        m.d.comb += [
+            runs.address.eq(base << shift),
+            runs.length.eq(Mux(one_run, head["x_size"] * head["y_size"], head["x_size"]) << shift),
+            runs.rows.eq(Mux(one_run & (head["y_size"] != 0), 1, head["y_size"])),
+            runs.pitch.eq(head["x_stride"] << shift),
+        ]
+
+    def _post(
+        self,
+        m: Module,
+        begin: Value,
+        starting: data.View,
+        running: data.View,
+        reader: Reader,
+        registers: dict[str, Signal],
+        load_done: Signal,
+    ) -> PostPipeline:
+        """The extension: pipeline, operand FIFO, parameter table and its loads."""
+        config = self._config
+        m.submodules.pipeline = pipeline = PostPipeline(config=config)
+        m.submodules.requests = requests = ReadRequests(config=config, fifo_bytes=config.operand_fifo_bytes)
+        m.submodules.operands = operands = OperandFifo(config=config)
+        writer = m.submodules.writer
+        connect(m, flipped(self.read.request), requests.request)
+        head = view(instruction_layout(config, "STORE.OUT"), self.commands.payload)
+        out_shift, par_shift = (size.bit_length() - 1 for size in (config.out_bytes, config.par_bytes))
+        delta = view(register_layout("OPERAND"), registers["OPERAND"])["delta"]
+        base = head["dram_base"] + delta
+        one_run = Signal()
+        with m.If(starting.is_load):
+            self._set_runs(m, requests.runs, head["dram_base"], head, par_shift)
+            m.d.comb += requests.runs.kind.eq(Kind.PAR)
+        with m.Else():
+            self._set_runs(m, requests.runs, base, head, out_shift)
+            m.d.comb += requests.runs.kind.eq(Kind.OPERAND)
+        with m.If(begin):
+            m.d.sync += one_run.eq(head["x_stride"] == head["x_size"])
+        pitch = Signal.like(operands.pitch)
+        with m.If(begin):
+            m.d.sync += pitch.eq(head["x_stride"])
+        taken = reader.read & reader.first & running.flags.operand
+        m.d.comb += [
+            requests.start.eq(begin & (starting.is_load | (starting.flags.operand & ~starting.short))),
+            requests.release.eq(operands.release),
+            operands.beat_valid.eq(self.read.beat_valid),
+            operands.beat_last.eq(self.read.beat_last),
+            operands.beat_data.eq(self.read.beat_data),
+            operands.start.eq(begin),
+            operands.offset.eq(base),
+            operands.pitch.eq(pitch),
+            operands.take.eq(taken),
+            operands.run_ends.eq(reader.row_ends & (~one_run | reader.last_row)),
+            reader.ready.eq(writer.room & (operands.vector_valid | ~running.flags.operand)),
+            pipeline.read.eq(reader.read & running.post),
+            pipeline.first.eq(reader.first),
+            pipeline.last.eq(reader.last),
+            pipeline.data.eq(self.accumulators.data),
+            pipeline.operand.eq(operands.vector),
+            pipeline.flags.eq(running.flags),
+            *(getattr(pipeline, name.lower()).eq(registers[name]) for name in SETTINGS),
+        ]
+        self._parameters(m, begin, starting, running, operands, pipeline, load_done)
+        return pipeline
+
+    def _parameters(
+        self,
+        m: Module,
+        begin: Value,
+        starting: data.View,
+        running: data.View,
+        operands: OperandFifo,
+        pipeline: PostPipeline,
+        load_done: Signal,
+    ) -> None:
+        """The table, an entry of biases and scales a word; the writer of PAR loads fills it step by step."""
+        config = self._config
+        bus_bits = config.memory.bus_bytes.bit_length() - 1
+        width = step_width(config, config.par_bytes)
+        parts = config.par_bytes // width
+        m.submodules.loader = loader = ElementWriter(config=config, element_bytes=(config.par_bytes,))
+        m.submodules.table = table = memory.Memory(
+            shape=8 * config.par_bytes, depth=config.par_depth, init=[]
+        )
+        write, read = table.write_port(granularity=8 * width), table.read_port()
+        head = view(instruction_layout(config, "LOAD.PAR"), self.commands.payload)
+        job, par_shift = loader.job.payload, config.par_bytes.bit_length() - 1
+        connect(m, operands.words, loader.words)
+        m.d.comb += [
+            loader.job.valid.eq(begin & starting.is_load),
+            *(
+                job[name].eq(head[name])
+                for name in ("sram_base", "y_size", "x_size", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+            ),
+            job.offset.eq((head["dram_base"] << par_shift)[:bus_bits]),
+            job.pitch.eq((head["x_stride"] << par_shift)[:bus_bits]),
+            job.one_run.eq(head["x_stride"] == head["x_size"]),
+            write.addr.eq(loader.address),
+            write.data.eq(Mux(loader.pad, 0, loader.data[: 8 * width].replicate(parts))),
+            write.en.eq(Cat(*(loader.write & (loader.pad | (loader.part == part)) for part in range(parts)))),
+            read.addr.eq(running.par_index),
+            pipeline.parameters.eq(read.data),
+        ]
+        m.d.sync += load_done.eq(loader.last)

@@ -1,0 +1,172 @@
+"""The store FIFO and the write bursts that empty it (hw/README.md sections 1, 3 and 8)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.lib import data, fifo, memory, wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+from vdla.isa.timing import write_burst_beats
+
+from ..interfaces import write_client
+from ..read_requests import BurstCutter, run_layout
+
+
+class Writer(wiring.Component):
+    """Vectors in, bursts out.
+
+    Vectors and their addresses are multiples of out_bytes, a power of two: a burst holds whole vectors, and a bus
+    word holds whole vectors or a vector whole bus words.
+
+    Members: `start` loads the output `runs`. `room`: the FIFO has a place for a vector that is not reserved; `reserve`
+    takes it. `put` writes `vector` in this cycle. `write` goes to the memory port. `done`: this cycle's response
+    is the last one of the runs.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        """`config` gives bus, vector, size of the FIFO and how many writes may be outstanding."""
+        self._config = config
+        super().__init__(
+            {
+                "start": In(1),
+                "runs": In(run_layout()),
+                "room": Out(1),
+                "reserve": In(1),
+                "put": In(1),
+                "vector": In(8 * config.out_bytes),
+                "write": Out(write_client(config)),
+                "done": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Counts of vectors: places taken, and those in them that no accepted burst has claimed."""
+        m = Module()
+        config = self._config
+        capacity = config.store_fifo_bytes // config.out_bytes
+        vector_shift = config.out_bytes.bit_length() - 1
+        m.submodules.cutter = cutter = BurstCutter(config=config, most_beats=write_burst_beats(config))
+        burst = cutter.burst.payload
+        claimed = Signal(range(capacity + 1))
+        there, taken, freed = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "freed"))
+        complete, accepted = Signal(), Signal()
+        m.d.comb += [
+            cutter.start.eq(self.start),
+            cutter.runs.eq(self.runs),
+            claimed.eq(burst.bytes >> vector_shift),
+            complete.eq(burst.bytes >> vector_shift <= there),
+            self.write.request.valid.eq(cutter.burst.valid & complete),
+            self.write.request.payload.eq(burst),
+            accepted.eq(self.write.request.valid & self.write.request.ready),
+            cutter.burst.ready.eq(accepted),
+            self.room.eq(taken != capacity),
+        ]
+        m.d.sync += [
+            there.eq(there + self.put - Mux(accepted, claimed, 0)),
+            taken.eq(taken + self.reserve - freed),
+        ]
+        layout = data.StructLayout(
+            {
+                "offset": range(config.memory.bus_bytes),
+                "beats": burst.beats.shape(),
+                "vectors": range(capacity + 1),
+            }
+        )
+        bursts = fifo.SyncFIFO(width=layout.size, depth=min(capacity, config.memory.outstanding_writes))
+        m.submodules.bursts = bursts
+        entry = Signal(layout)
+        m.d.comb += [
+            entry.offset.eq(burst.address),
+            entry.beats.eq(burst.beats),
+            entry.vectors.eq(claimed),
+            bursts.w_data.eq(entry),
+            bursts.w_en.eq(accepted),
+        ]
+        beat = self.write.beat
+        moved, beats = Signal(), Signal(burst.beats.shape())
+        head = data.View(layout, bursts.r_data)
+        m.d.comb += [
+            beat.valid.eq(bursts.r_rdy),
+            moved.eq(beat.valid & beat.ready),
+            beat.payload.last.eq(beats + 1 == head.beats),
+            bursts.r_en.eq(moved & beat.payload.last),
+            freed.eq(Mux(bursts.r_en, head.vectors, 0)),
+        ]
+        with m.If(moved):
+            m.d.sync += beats.eq(Mux(beat.payload.last, 0, beats + 1))
+        if config.out_bytes >= config.memory.bus_bytes:
+            self._wide_vectors(m, capacity, moved)
+        else:
+            self._narrow_vectors(m, capacity, moved, beats == 0, head)
+
+        waiting = Signal(range(config.memory.outstanding_writes + 1))
+        m.d.sync += waiting.eq(waiting + accepted - self.write.response)
+        m.d.comb += self.done.eq(self.write.response & (waiting == 1) & ~cutter.active)
+        return m
+
+    def _wide_vectors(self, m: Module, capacity: int, moved: Signal) -> None:
+        """A vector is one or more bus words."""
+        bits, out = 8 * self._config.memory.bus_bytes, 8 * self._config.out_bytes
+        m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[])
+        write, read = vectors.write_port(), vectors.read_port(domain="comb")
+        tail, head, part = Signal(range(capacity)), Signal(range(capacity)), Signal(range(out // bits))
+        beat = self.write.beat.payload
+        m.d.comb += [
+            write.en.eq(self.put),
+            write.addr.eq(tail),
+            write.data.eq(self.vector),
+            read.addr.eq(head),
+            beat.data.eq(read.data.word_select(part, bits)),
+            beat.strobe.eq(-1),
+        ]
+        m.d.sync += tail.eq(tail + self.put)
+        with m.If(moved):
+            m.d.sync += part.eq(part + 1)
+            with m.If(part == out // bits - 1):
+                m.d.sync += head.eq(head + 1)
+
+    def _narrow_vectors(
+        self, m: Module, capacity: int, moved: Signal, first_beat: Signal, burst: data.View
+    ) -> None:
+        """A bus word is two or more vectors; any that follow each other are read at once, each from its own bank."""
+        places = self._config.memory.bus_bytes // self._config.out_bytes
+        place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes
+        tail, head = Signal(range(capacity)), Signal(range(capacity))
+        reads = []
+        for number in range(places):
+            m.submodules[f"bank_{number}"] = bank = memory.Memory(
+                shape=out, depth=capacity // places, init=[]
+            )
+            write, read = bank.write_port(), bank.read_port(domain="comb")
+            m.d.comb += [
+                write.en.eq(self.put & (tail[:place_bits] == number)),
+                write.addr.eq(tail[place_bits:]),
+                write.data.eq(self.vector),
+                # Banks before the head's hold vectors of the next row.
+                read.addr.eq(head[place_bits:] + (head[:place_bits] > number)),
+            ]
+            reads.append(read.data)
+        start, left, count = Signal(place_bits), Signal(range(capacity + 1)), Signal(range(places + 1))
+        sent = Signal(range(capacity + 1))
+        room = Signal(range(places + 1))
+        turn = Signal(place_bits)
+        beat = self.write.beat.payload
+        m.d.comb += [
+            start.eq(Mux(first_beat, burst.offset >> (self._config.out_bytes.bit_length() - 1), 0)),
+            left.eq(burst.vectors - sent),
+            room.eq(places - start),
+            count.eq(Mux(left < room, left, room)),
+            turn.eq(head - start),
+            beat.data.eq(Cat(*(Array(reads)[(turn + place)[:place_bits]] for place in range(places)))),
+            beat.strobe.eq(
+                Cat(
+                    *(
+                        ((place >= start) & (place < start + count)).replicate(out // 8)
+                        for place in range(places)
+                    )
+                )
+            ),
+        ]
+        m.d.sync += tail.eq(tail + self.put)
+        with m.If(moved):
+            m.d.sync += [head.eq(head + count), sent.eq(Mux(beat.last, 0, sent + count))]

@@ -1,0 +1,107 @@
+"""The accelerator: units, token queues, scratchpads, memory port and control registers on two AXI ports."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, ResetInserter
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from vdla.isa.config import Config
+from vdla.isa.layout import TOKEN_QUEUES, Unit
+
+from .axi import axi4, axi4_lite
+from .compute import ComputeUnit
+from .control import Control
+from .counters import Counters
+from .fetch import FetchUnit
+from .interfaces import Client, load_members, trace
+from .load import LoadUnit
+from .memory_port import MemoryPort
+from .scratchpads import Scratchpad
+from .store import StoreUnit
+from .tokens import TokenCounter
+
+
+class Accelerator(wiring.Component):
+    """Everything on the chip.
+
+    Members: `axi` the memory, a master; `control` the registers, an AXI4-Lite slave (`control.py` has the map). With
+    `trace_ports`: `running`, high in the cycles 1 .. total, and `trace_load`, `trace_compute`, `trace_store`, begin and
+    end of instructions (`interfaces.trace`).
+    """
+
+    def __init__(self, *, config: Config, trace_ports: bool = False) -> None:
+        """`trace_ports`: with the ports that the harness reads and synthesis leaves out."""
+        self._config, self._trace = config, trace_ports
+        members: dict[str, In | Out] = {
+            "axi": Out(axi4(config.memory.bus_bytes)),
+            "control": In(axi4_lite()),
+        }
+        if trace_ports:
+            members["running"] = Out(1)
+            members |= {f"trace_{unit.name.lower()}": Out(trace()) for unit in Unit}
+        super().__init__(members)
+
+    def elaborate(self, platform: object) -> Module:
+        """Units are in reset whenever no program runs; memories keep their contents."""
+        m = Module()
+        config = self._config
+        m.submodules.control = control = Control(config=config)
+        m.submodules.memory_port = port = MemoryPort(config=config)
+        m.submodules.counters = counters = Counters(config=config)
+        hold = ResetInserter(~control.running)
+        units = {
+            Unit.LOAD: LoadUnit(config=config),
+            Unit.COMPUTE: ComputeUnit(config=config),
+            Unit.STORE: StoreUnit(config=config),
+        }
+        fetch = FetchUnit(config=config)
+        m.submodules.fetch = hold(fetch)
+        for unit, component in units.items():
+            m.submodules[unit.name.lower()] = hold(component)
+        for number, queue in enumerate(TOKEN_QUEUES):
+            counter = TokenCounter(config=config)
+            m.submodules[f"tokens_{number}"] = hold(counter)
+            connect(m, getattr(units[queue.producer], queue.push_flag), counter.push)
+            connect(m, getattr(units[queue.consumer], queue.pop_flag), counter.pop)
+        for unit, component in units.items():
+            connect(m, getattr(fetch, unit.name.lower()), component.commands)
+            connect(m, getattr(port, unit.name.lower()), component.read)
+            m.d.comb += getattr(counters, unit.name.lower()).eq(component.activity)
+        connect(m, fetch.read, getattr(port, Client.FETCH.name.lower()))
+        connect(m, units[Unit.STORE].write, port.write)
+        connect(m, units[Unit.STORE].accumulators, units[Unit.COMPUTE].accumulators)
+        for name in ("inp", "wgt"):
+            write = load_members(config)[name].signature.members
+            scratchpad = Scratchpad(
+                depth=getattr(config, f"{name}_depth"),
+                width=write["data"].shape,
+                lanes=write["enable"].shape,
+            )
+            m.submodules[name] = scratchpad
+            connect(m, getattr(units[Unit.LOAD], name), scratchpad.write)
+            connect(m, getattr(units[Unit.COMPUTE], name), scratchpad.read)
+        connect(m, flipped(self.axi), port.axi)
+        connect(m, flipped(self.control), control.bus)
+        idle = [
+            units[unit].idle & ~getattr(fetch, unit.name.lower()).valid for unit in (Unit.LOAD, Unit.STORE)
+        ]
+        m.d.comb += [
+            units[Unit.COMPUTE].others_idle.eq(idle[0] & idle[1]),
+            control.finished.eq(units[Unit.COMPUTE].finished),
+            control.quiet.eq(port.quiet),
+            control.error.eq(port.error),
+            port.base.eq(control.base),
+            fetch.program.eq(control.program),
+            fetch.count.eq(Mux(control.running, control.count, 0)),
+            counters.run.eq(control.running),
+            counters.clear.eq(control.launch),
+            counters.index.eq(control.counter_index),
+            control.counter_value.eq(counters.value),
+        ]
+        for name in ("read_accepted", "read_burst", "write_accepted", "write_burst"):
+            m.d.comb += getattr(counters, name).eq(getattr(port, name))
+        if self._trace:
+            m.d.comb += self.running.eq(control.running)
+            for unit, component in units.items():
+                connect(m, flipped(getattr(self, f"trace_{unit.name.lower()}")), component.trace)
+        return m

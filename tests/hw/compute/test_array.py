@@ -1,0 +1,55 @@
+"""The multiply array against numpy, with changing modes and no bubble between operands."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+from vdla.hw.compute.array import MultiplyArray, array_latency
+from vdla.isa.config import Config, load_config
+
+TINY = load_config("tiny")
+SHAPES = [
+    TINY,
+    dataclasses.replace(TINY, batch=2, block_in=4, block_out=8, extensions=()),
+    dataclasses.replace(TINY, batch=1, block_in=8, block_out=4, extensions=("post",)),
+]
+
+
+def expected(vector: np.ndarray, tile: np.ndarray, depthwise: bool, row: int) -> np.ndarray:
+    wide = vector.astype(np.int64)
+    if depthwise:
+        return (wide * tile[row]).reshape(-1)
+    return (wide @ tile.astype(np.int64).T).reshape(-1)
+
+
+@pytest.mark.parametrize("config", SHAPES, ids=lambda c: f"{c.batch}x{c.block_in}x{c.block_out}")
+def test_sums_of_back_to_back_operands(config: Config) -> None:
+    rng = np.random.default_rng(7)
+    count = 60
+    vectors = rng.integers(-128, 128, (count, config.batch, config.block_in))
+    tiles = rng.integers(-128, 128, (count, config.block_out, config.block_in))
+    vectors[:3], tiles[:2], tiles[2] = -128, -128, 127  # the largest sums of either sign
+    modes = rng.integers(0, 2, count) * config.has("depthwise")
+    modes[:3] = 0
+    rows = rng.integers(0, config.block_out, count)
+    array = MultiplyArray(config=config)
+    got: list[list[int]] = []
+
+    async def bench(ctx) -> None:
+        for cycle in range(count + array_latency(config)):
+            if cycle >= array_latency(config):
+                got.append([ctx.get(array.sums[lane]) for lane in range(config.batch * config.block_out)])
+            if cycle < count:
+                ctx.set(array.vector, vectors[cycle].tolist())
+                ctx.set(array.tile, tiles[cycle].tolist())
+                ctx.set(array.depthwise, int(modes[cycle]))
+                ctx.set(array.row, int(rows[cycle]))
+            await ctx.tick()
+
+    simulator = Simulator(array)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(bench)
+    simulator.run()
+    for k in range(count):
+        assert got[k] == expected(vectors[k], tiles[k], bool(modes[k]), int(rows[k])).tolist(), k

@@ -1,0 +1,72 @@
+"""The loop nest against nested Python loops, cycle by cycle, instructions back to back."""
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+from vdla.hw.compute.operations import Operations, offset_layout
+from vdla.isa.config import load_config
+
+CONFIG = load_config("tiny")
+FACTORS = ("dst", "src", "wgt")
+
+
+def walk(values: dict[str, int], base: dict[str, int], slow: bool) -> list[tuple[int, ...]]:
+    """(second, last, uop, dst, src, wgt) of every cycle."""
+    steps = [
+        (uop, *(base[f] + y * values[f"{f}_factor_out"] + x * values[f"{f}_factor_in"] for f in FACTORS))
+        for y in range(values["iter_out"])
+        for x in range(values["iter_in"])
+        for uop in range(values["uop_bgn"], values["uop_end"])
+    ]
+    cycles = []
+    for number, step in enumerate(steps):
+        last = number == len(steps) - 1
+        if slow:
+            cycles.append((0, 0, *step))
+        cycles.append((int(slow), int(last), *step))
+    return cycles
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_cycles_of_three_instructions(slow: bool) -> None:
+    rng = np.random.default_rng(3)
+    programs = []
+    for shape in ((1, 1, 1), (3, 2, 4), (2, 5, 1), (1, 1, 6)):
+        begin = int(rng.integers(0, CONFIG.uop_depth - 8))
+        values = {
+            "uop_bgn": begin,
+            "uop_end": begin + shape[2],
+            "iter_out": shape[0],
+            "iter_in": shape[1],
+        }
+        values |= {f"{f}_factor_{side}": int(rng.integers(0, 9)) for f in FACTORS for side in ("out", "in")}
+        programs.append((values, {f: int(rng.integers(0, 100)) for f in FACTORS}))
+    # The last micro-op of the memory: uop_end = uop_depth.
+    programs[1][0].update(uop_bgn=CONFIG.uop_depth - 4, uop_end=CONFIG.uop_depth)
+    wanted = [cycle for values, base in programs for cycle in walk(values, base, slow)]
+    unit = Operations(config=CONFIG)
+    seen = []
+
+    async def bench(ctx) -> None:
+        left = list(programs)
+        while True:
+            if ctx.get(unit.busy):
+                row = [ctx.get(s) for s in (unit.second, unit.last, unit.uop)]
+                seen.append((*row, *(ctx.get(unit.offset[f]) for f in FACTORS)))
+            start = bool(left) and (not seen or bool(ctx.get(unit.last)))
+            ctx.set(unit.start, start)
+            if start:
+                values, base = left.pop(0)
+                ctx.set(unit.loops, values)
+                ctx.set(unit.base, base)
+                ctx.set(unit.slow, slow)
+            elif not ctx.get(unit.busy):
+                return
+            await ctx.tick()
+
+    simulator = Simulator(unit)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert seen == wanted
+    assert set(offset_layout(CONFIG).members) == set(FACTORS)

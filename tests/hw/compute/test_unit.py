@@ -1,0 +1,425 @@
+"""The compute unit alone against the contract's formulas and the reference, under random tokens, memory and store.
+
+The bench is the rest of the machine: it shows instructions and tokens at random cycles, serves reads, holds the
+input and weight memories and asks for accumulators as the store unit does. What must happen when is computed
+here from hw/README.md.
+"""
+
+import dataclasses
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+from vdla.hw.compute.unit import ComputeUnit
+from vdla.hw.interfaces import Activity
+from vdla.isa.access import AccessError, accesses, advance, start_trace
+from vdla.isa.config import Config, load_config
+from vdla.isa.layout import Unit, decode_uops, encode, formats, unit_of
+from vdla.isa.random_instructions import UOPS, Source, random_image, random_instruction
+from vdla.isa.reference import ReferenceResult, run_reference
+from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, gemm_latency, gemm_read_stage
+
+SIDES = ("prev", "next")
+TINY = dataclasses.replace(
+    load_config("tiny"),
+    acc_buffer_bytes=64 * 16,
+    inp_buffer_bytes=64 * 4,
+    wgt_buffer_bytes=32 * 16,
+    uop_buffer_bytes=4 * 128,
+    token_queue_depth=2,
+    compute_fifo_bytes=64,
+)
+CONFIGS = {
+    "4x4": TINY,
+    "batch 2, 4x8, 4 banks": dataclasses.replace(
+        TINY, batch=2, block_out=8, acc_banks=4, acc_buffer_bytes=64 * 64, inp_buffer_bytes=64 * 8,
+        wgt_buffer_bytes=32 * 32, extensions=("post", "patch"),
+    ),
+    "8x8, one bank, wide bus": dataclasses.replace(
+        TINY, block_in=8, block_out=8, acc_banks=1, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8,
+        wgt_buffer_bytes=32 * 64, compute_fifo_bytes=128, token_queue_depth=3,
+        memory=dataclasses.replace(TINY.memory, bus_bytes=64),
+    ),
+}  # fmt: skip
+
+
+@dataclass
+class Step:
+    """An instruction of the unit, what it touches and when it happens."""
+
+    name: str
+    values: dict[str, int]
+    words: tuple[int, int]
+    visible: int = 0
+    indices: list[tuple[int, int]] = field(default_factory=list)  # (dst, src) of GEMM and ALU operations
+    begin: int = -1
+    end: int = -1
+    issues: int = 0
+
+
+def program(
+    config: Config, seed: int, length: int, dense: bool = False
+) -> tuple[list[Step], ReferenceResult, np.ndarray]:
+    """Steps of the unit, what the machine holds in the end, and the DRAM image; `dense`: GEMMs of 0 to 2 operations."""
+    rng = np.random.default_rng((seed, 9))
+    image, regions = random_image(config, rng)
+    start = len(image)
+    image = np.concatenate([image, rng.integers(0, 256, config.inp_depth * config.inp_bytes, np.uint8)])
+    image.resize(-(-len(image) // config.wgt_bytes) * config.wgt_bytes)
+    weights = len(image)
+    image = np.concatenate([image, rng.integers(0, 256, config.wgt_depth * config.wgt_bytes, np.uint8)])
+    trace = start_trace(config, image)
+    source = Source(config=config, rng=rng, regions=regions, trace=trace)
+    everything = []
+    for kind, base in (("inp", start), ("wgt", weights)):
+        depth = getattr(config, f"{kind}_depth")
+        values = {"y_size": 1, "x_size": depth, "x_stride": depth}
+        everything.append(
+            encode(config, f"LOAD.{kind.upper()}", dram_base=base // config.element_bytes(kind), **values)
+        )
+    steps: list[Step] = []
+
+    def append(name: str, values: dict[str, int]) -> None:
+        blank = {item.name: 0 for item in formats(config)[name].fields}
+        values = blank | values
+        if name != "FINISH":
+            flags = ("pop_prev", "pop_next", "push_prev", "push_next")
+            values |= {flag: int(source.chance(0.25)) for flag in flags}
+        if dense and name in ("GEMM", "DEPTHWISE"):
+            count = source.number(2)
+            values |= {
+                "iter_out": 1,
+                "iter_in": 1,
+                "uop_end": values["uop_bgn"] + count,
+                "pop_prev": 0,
+                "pop_next": 0,
+            }
+        try:
+            touched = accesses(trace, name, values)
+        except AccessError:
+            return
+        step = Step(
+            name=name,
+            values=values,
+            words=encode(
+                config, name, **{k: v for k, v in values.items() if k not in ("opcode", "memory_type")}
+            ),
+        )
+        if name in ("GEMM", "DEPTHWISE", "ALU"):
+            base = trace.registers["BASE"]["acc_base"]
+            dst, src, _ = decode_uops(config, trace.uop[values["uop_bgn"] : values["uop_end"]])
+            step.indices = [
+                (
+                    base + d + y * values["dst_factor_out"] + x * values["dst_factor_in"],
+                    base + s + y * values["src_factor_out"] + x * values["src_factor_in"],
+                )
+                for y in range(values["iter_out"])
+                for x in range(values["iter_in"])
+                for d, s in zip(dst.tolist(), src.tolist(), strict=True)
+            ]
+        advance(trace, name, values, touched)
+        steps.append(step)
+        everything.append(step.words)
+
+    append("LOAD.UOP", {"y_size": 1, "x_size": UOPS, "x_stride": UOPS})
+    while len(steps) < length:
+        name, values = random_instruction(source)
+        if unit_of(name, values) is Unit.COMPUTE and (not dense or name in ("GEMM", "DEPTHWISE", "CONFIG")):
+            append(name, values)
+    append("FINISH", {})
+    everything.append(steps[-1].words)
+    cycle = 1
+    for step in steps:
+        cycle += int(rng.integers(1, 60)) if rng.random() < (0.05 if dense else 0.2) else 1
+        step.visible = cycle
+    return steps, run_reference(config, np.array(everything, np.uint64), image), image
+
+
+class Bench:
+    """The rest of the machine; keeps a log of what the unit did in which cycle."""
+
+    def __init__(self, config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> None:
+        self.config, self.steps, self.final, self.image = config, steps, final, image
+        self.rng = np.random.default_rng(len(steps))
+        self.unit = ComputeUnit(config=config)
+        self.shown = 0
+        # Tokens that the other units push, in order, and when; enough of them for every pop.
+        self.arrivals = {
+            side: np.cumsum(self.rng.integers(0, 60, sum(s.values[f"pop_{side}"] for s in steps))).tolist()
+            for side in SIDES
+        }
+        self.pops: dict[str, list[int]] = {side: [] for side in SIDES}
+        self.reserved: Counter[str] = Counter()
+        self.held: Counter[str] = Counter()
+        self.pushes: dict[str, Counter[int]] = {side: Counter() for side in SIDES}
+        self.room: dict[str, list[bool]] = {side: [False] for side in SIDES}
+        self.begins: list[int] = []
+        self.ends: Counter[int] = Counter()
+        self.config_ends: Counter[int] = Counter()
+        self.activity: list[Activity] = [Activity.INSTRUCTION]
+        self.idle: list[bool] = [True]
+        self.grants: dict[int, tuple[int, bool]] = {}
+        self.beats: list[
+            tuple[int, int, bool]
+        ] = []  # to come: bus word's address, earliest cycle, last of burst
+        self.moved: list[tuple[int, int]] = []
+        self.others_idle_from: int | None = None
+        self.total = 0
+        self.acc: list[int] = []
+
+    async def run(self, ctx) -> None:
+        unit, bus = self.unit, self.config.memory.bus_bytes
+        inp = [int.from_bytes(v.tobytes(), "little") for v in self.final.inp]
+        wgt = [int.from_bytes(v.tobytes(), "little") for v in self.final.wgt]
+        now = 0
+        await ctx.tick()
+        while not self.total:
+            now += 1
+            assert now < 20_000, "the unit waits forever"
+            # Inputs of the cycle.
+            visible = self.shown < len(self.steps) and self.steps[self.shown].visible <= now
+            ctx.set(unit.commands.valid, visible)
+            if visible:
+                low, high = self.steps[self.shown].words
+                ctx.set(unit.commands.payload, low | high << 64)
+            for side in SIDES:
+                place = len(self.pops[side])
+                there = place < len(self.arrivals[side]) and self.arrivals[side][place] < now
+                ctx.set(getattr(unit, f"pop_{side}").available, there)
+                self.room[side].append(self.reserved[side] < self.config.token_queue_depth)
+                ctx.set(getattr(unit, f"push_{side}").room, self.room[side][now])
+            if self.shown == len(self.steps) - 1 and self.others_idle_from is None:
+                self.others_idle_from = now + int(self.rng.integers(0, 100))
+            ctx.set(unit.others_idle, self.others_idle_from is not None and now >= self.others_idle_from)
+            beat = bool(self.beats) and self.beats[0][1] <= now
+            ctx.set(unit.read.beat_valid, beat)
+            if beat:
+                word, _, last = self.beats.pop(0)
+                ctx.set(
+                    unit.read.beat_data, int.from_bytes(self.image[word : word + bus].tobytes(), "little")
+                )
+                ctx.set(unit.read.beat_last, last)
+                self.moved.append((word, now))
+            accept = bool(self.rng.random() < 0.5)
+            ctx.set(unit.read.request.ready, accept)
+            address = int(self.rng.integers(self.config.acc_depth))
+            ctx.set(unit.accumulators.request, 1)
+            ctx.set(unit.accumulators.address, address)
+            # Outputs of the cycle.
+            self.grants[now] = address, bool(ctx.get(unit.accumulators.grant))
+            self.activity.append(Activity(ctx.get(unit.activity)))
+            self.idle.append(bool(ctx.get(unit.idle)))
+            if ctx.get(unit.trace.begin):
+                assert ctx.get(unit.commands.ready)
+                self.begins.append(now)
+                self.shown += 1
+            else:
+                assert not ctx.get(unit.commands.ready)
+            self.ends[now] += ctx.get(unit.trace.end)
+            self.config_ends[now] += ctx.get(unit.trace.end_config)
+            for side in SIDES:
+                if ctx.get(getattr(unit, f"pop_{side}").pop):
+                    self.pops[side].append(now)
+                push = getattr(unit, f"push_{side}")
+                if ctx.get(push.reserve):
+                    self.reserved[side] += 1
+                self.held[side] += ctx.get(push.push)
+                self.pushes[side][now] += ctx.get(push.push)
+                if self.held[side] and self.rng.random() < 0.1:  # the other unit pops
+                    self.held[side] -= 1
+                    self.reserved[side] -= 1
+            if accept and ctx.get(unit.read.request.valid):
+                burst = unit.read.request.payload
+                first = ctx.get(burst.address) // bus * bus
+                count = ctx.get(burst.beats)
+                start = now + 1 + int(self.rng.integers(0, 20))
+                self.beats += [(first + k * bus, start, k == count - 1) for k in range(count)]
+            reads = [(port, ctx.get(port.enable), ctx.get(port.address)) for port in (unit.inp, unit.wgt)]
+            if ctx.get(unit.finished):
+                self.total = now
+            await ctx.tick()
+            for (port, enable, address), content in zip(reads, (inp, wgt), strict=True):
+                if enable:
+                    ctx.set(port.data, content[address])
+        for address in range(self.config.acc_depth):
+            ctx.set(unit.accumulators.address, address)
+            assert ctx.get(unit.accumulators.grant)
+            await ctx.tick()
+            self.acc.append(ctx.get(unit.accumulators.data))
+
+
+# --- the contract ---------------------------------------------------------------------------------------------
+
+
+def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]]) -> int:
+    """Section 6: the writer's steps, given when each bus word moved."""
+    values, kind = step.values, step.name.removeprefix("LOAD.").lower()
+    size, bus = config.element_bytes(kind), config.memory.bus_bytes
+    width = min(size, bus)
+    if not values["x_size"]:
+        return begin + 2
+    columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
+    one_run = values["x_stride"] == values["x_size"]
+    origin = values["dram_base"] * size
+    needs: list[int | None] = [None] * (values["y_pad_0"] * columns)  # place among the words moved
+    words_before = 0  # of the rows above, which move words of their own unless all rows are one run
+    for y in range(values["y_size"]):
+        start = origin + y * values["x_stride"] * size
+        first = (origin if one_run else start) // bus
+        needs += [None] * values["x_pad_0"]
+        for last_byte in range(start + width - 1, start + values["x_size"] * size, width):
+            needs.append(words_before + last_byte // bus - first)
+            assert moved[words_before + last_byte // bus - first][0] == last_byte // bus * bus
+        needs += [None] * values["x_pad_1"]
+        if not one_run:
+            words_before += (start + values["x_size"] * size - 1) // bus - first + 1
+    needs += [None] * (values["y_pad_1"] * columns)
+    time = begin
+    for place in needs:
+        time = max(time + 1, -1 if place is None else moved[place][1] + 1)
+    return max(time, begin + 1) + 1
+
+
+def predict(bench: Bench) -> None:
+    """Sections 5 and 7: fill begin, end and issues of every step."""
+    config, steps = bench.config, bench.steps
+    latency = gemm_latency(config)
+    arrivals = {side: list(bench.arrivals[side]) for side in SIDES}
+    for number, step in enumerate(steps):
+        before = steps[:number]
+        matrix = step.name in ("GEMM", "DEPTHWISE")
+        cycle = max(step.visible, before[-1].begin + 1 if before else 0)
+        for side in SIDES:
+            if step.values[f"pop_{side}"]:
+                cycle = max(cycle, arrivals[side].pop(0) + 1)
+
+        def all_end(which, default: int = -1, before: list[Step] = before) -> int:
+            return max((s.end for s in before if which(s)), default=default)
+
+        if matrix:
+            cycle = max(cycle, all_end(lambda s: s.name not in ("GEMM", "DEPTHWISE")) + 1)
+            issued = (s.begin + s.issues for s in before if s.name in ("GEMM", "DEPTHWISE"))
+            cycle = max(cycle, *issued, 0)
+        elif step.name == "CONFIG" and not step.values["push_prev"] | step.values["push_next"]:
+            cycle = max(cycle, all_end(lambda s: s.name == "ALU" or s.name.startswith("LOAD")) + 1)
+        else:
+            cycle = max(cycle, all_end(lambda s: True) + 1)
+        if step.name == "FINISH":
+            assert bench.others_idle_from is not None
+            cycle = max(cycle, bench.others_idle_from)
+        while any(step.values[f"push_{side}"] and not bench.room[side][cycle] for side in SIDES):
+            cycle += 1
+        step.begin = cycle
+        count = len(step.indices)
+        if matrix:
+            step.issues = count
+            step.end = cycle + count + latency if count else max(cycle + 1, all_end(lambda s: True))
+        elif step.name == "ALU":
+            step.issues = count * (1 if step.values["use_imm"] else 2)
+            step.end = cycle + step.issues + ALU_LATENCY if count else cycle + 1
+        elif step.name.startswith("LOAD"):
+            moved = [item for item in bench.moved if item[1] > cycle]
+            step.end = load_end(config, step, cycle, moved)
+        else:
+            step.end = cycle + 1
+
+
+def expected_activity(steps: list[Step], now: int) -> Activity | None:
+    """Section 9 for a busy cycle; None for a stalled one."""
+    begun = [s for s in steps if s.begin < now]
+    if any(s.name in ("GEMM", "DEPTHWISE") and now <= s.begin + s.issues for s in begun):
+        return Activity.GEMM
+    if any(s.name == "ALU" and now <= s.begin + s.issues for s in begun):
+        return Activity.ALU
+    if any(s.name == "LOAD.UOP" and now <= s.end for s in begun):
+        return Activity.LOAD_UOP
+    if any(s.name.startswith("LOAD") and now <= s.end for s in begun):
+        return Activity.LOAD_ACC
+    if any(not s.name.startswith("LOAD") and not s.issues and now == s.begin + 1 for s in begun):
+        return Activity.OTHER
+    return Activity.DRAIN if any(now <= s.end for s in begun) else None
+
+
+def expected_stall(bench: Bench, now: int) -> Activity:
+    number = next((n for n, s in enumerate(bench.steps) if s.begin >= now), None)
+    if number is None or bench.steps[number].visible > now:
+        return Activity.INSTRUCTION
+    step, earlier = bench.steps[number], bench.steps[:number]
+    for side, activity in zip(SIDES, (Activity.TOKEN_PREV, Activity.TOKEN_NEXT), strict=True):
+        place = sum(s.values[f"pop_{side}"] for s in earlier)
+        if step.values[f"pop_{side}"] and bench.arrivals[side][place] >= now:
+            return activity
+    for side, activity in zip(SIDES, (Activity.FULL_PREV, Activity.FULL_NEXT), strict=True):
+        if step.values[f"push_{side}"] and not bench.room[side][now]:
+            return activity
+    return Activity.BEGIN if step.begin == now else Activity.UNIT
+
+
+def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
+    """(cycle, bank) of every accumulator read of the unit."""
+    used = set()
+    for step in steps:
+        slow = step.name == "ALU" and not step.values["use_imm"]
+        for number, (dst, src) in enumerate(step.indices):
+            if step.name == "ALU":
+                cycle = step.begin + 1 + number * (1 + slow) + ALU_READ_STAGE
+                if slow:
+                    used.add((cycle, src // config.acc_bank_depth))
+                used.add((cycle + slow, dst // config.acc_bank_depth))
+            elif not step.values["reset"] and not step.values["overwrite"]:
+                used.add((step.begin + 1 + number + gemm_read_stage(config), dst // config.acc_bank_depth))
+    return used
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_cycles_and_results(config: Config, seed: int) -> None:
+    compare(config, *program(config, seed, 24))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_short_instructions_back_to_back(seed: int) -> None:
+    config = dataclasses.replace(TINY, token_queue_depth=64)
+    steps, final, image = program(config, seed, 120, dense=True)
+    ends = compare(config, steps, final, image)
+    # Otherwise the program does not test what it is here for.
+    assert max(ends.values()) >= 4
+    assert len({s.begin + 1 for s in steps} & {s.begin for s in steps}) > 40
+
+
+def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> Counter[int]:
+    """Hold the unit to the contract and the reference; how many instructions ended in each cycle."""
+    bench = Bench(config, steps, final, image)
+    simulator = Simulator(bench.unit)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(bench.run)
+    simulator.run()
+    predict(bench)
+    assert bench.begins == [s.begin for s in steps], _first(bench)
+    ended = [s for s in steps if s.name != "CONFIG"]
+    assert +bench.ends == Counter(s.end for s in ended)
+    assert +bench.config_ends == Counter(s.end for s in steps if s.name == "CONFIG")
+    for side in SIDES:
+        assert +bench.pushes[side] == Counter(s.end for s in steps if s.values[f"push_{side}"])
+    assert bench.total == steps[-1].end
+    for now in range(1, bench.total + 1):
+        wanted = expected_activity(steps, now)
+        stall = wanted is None
+        assert bench.idle[now] == stall, now
+        assert bench.activity[now] == (expected_stall(bench, now) if stall else wanted), now
+    used = ports(config, steps)
+    for now, (address, grant) in bench.grants.items():
+        assert grant == ((now, address // config.acc_bank_depth) not in used), now
+    acc = np.frombuffer(b"".join(v.to_bytes(config.acc_bytes, "little") for v in bench.acc), np.int32)
+    np.testing.assert_array_equal(acc.reshape(final.acc.shape), final.acc)
+    return bench.ends
+
+
+def _first(bench: Bench) -> str:
+    for number, step in enumerate(bench.steps):
+        got = bench.begins[number] if number < len(bench.begins) else None
+        if got != step.begin:
+            return f"instruction {number}, {step}: began in {got}"
+    return "more instructions began"

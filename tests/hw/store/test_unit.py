@@ -1,0 +1,449 @@
+"""The store unit alone, in lockstep with section 8 of the contract written down cycle by cycle.
+
+The bench is the rest of the machine: instructions, tokens, grants of the accumulators' read ports, beats and responses
+come in random cycles. In every cycle all that the unit shows is compared with the model; in the end, DRAM with the
+reference.
+"""
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from amaranth.sim import Simulator
+from vdla.hw.interfaces import Activity, Kind
+from vdla.hw.store import StoreUnit
+from vdla.isa.access import AccessError, accesses, advance, start_trace
+from vdla.isa.config import Config, load_config
+from vdla.isa.layout import Unit, encode, formats, register, unit_of
+from vdla.isa.random_instructions import Source, random_image, random_instruction
+from vdla.isa.reference import ReferenceResult, run_reference
+from vdla.isa.timing import STORE_LATENCY, post_latency, read_burst_beats, write_burst_beats
+
+TINY = dataclasses.replace(
+    load_config("tiny"),
+    acc_buffer_bytes=64 * 16, par_buffer_bytes=4 * 32, store_fifo_bytes=32, operand_fifo_bytes=32,
+)  # fmt: skip
+CONFIGS = {
+    "4 lanes, bus 8": TINY,
+    "4 lanes, bus 64": dataclasses.replace(
+        TINY, memory=dataclasses.replace(TINY.memory, bus_bytes=64, outstanding_writes=1),
+        store_fifo_bytes=256, operand_fifo_bytes=128,
+    ),
+    "2x8 lanes, bus 8, 4 banks": dataclasses.replace(
+        TINY, batch=2, block_out=8, acc_banks=4, acc_buffer_bytes=64 * 64, par_buffer_bytes=64,
+        inp_buffer_bytes=64 * 8, wgt_buffer_bytes=32 * 32, store_fifo_bytes=64, operand_fifo_bytes=128,
+        extensions=("post",),
+    ),
+    "8 lanes, no post": dataclasses.replace(
+        TINY, block_out=8, acc_buffer_bytes=64 * 32, wgt_buffer_bytes=32 * 32, extensions=(),
+    ),
+}  # fmt: skip
+SIDES = ("prev", "next")
+
+
+@dataclass(eq=False)
+class Burst:
+    """`ready`: the vectors that must be in the FIFO before the burst is shown."""
+
+    address: int
+    size: int
+    bus: int
+    vectors: int = 0
+    accepted: int = -1
+    moved: list[int] = field(default_factory=list)
+    returned: int = -1
+    response: int = -1
+
+    @property
+    def beats(self) -> int:
+        return (self.address + self.size - 1) // self.bus - self.address // self.bus + 1
+
+    def gone(self, now: int) -> bool:
+        return len(self.moved) == self.beats and self.moved[-1] < now
+
+    def has(self, byte: int, now: int) -> bool:
+        beat = byte // self.bus - self.address // self.bus
+        return len(self.moved) > beat and self.moved[beat] < now
+
+
+def cut(start: int, length: int, bus: int, most: int) -> list[Burst]:
+    bursts = []
+    while length:
+        size = min(length, most * bus - start % bus, 4096 - start % 4096)
+        bursts.append(Burst(start, size, bus))
+        start, length = start + size, length - size
+    return bursts
+
+
+@dataclass
+class Step:
+    name: str
+    values: dict[str, int]
+    registers: dict[str, dict[str, int]]
+    words: tuple[int, int]
+    visible: int = 0
+
+
+class Model:
+    """What the unit shows, from what happened in earlier cycles (and the grant of this one)."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.bus = config, config.memory.bus_bytes
+        self.step: Step | None = None
+        self.begin, self.end = -1, -1
+        self.waiting: list[Burst] = []
+        self.shown: Burst | None = None
+        self.held: list[Burst] = []
+        self.accepted = -1
+        self.operands: list[Burst] = []
+        self.writes: list[Burst] = []
+        self.loads: list[tuple[Burst, int] | None] = []
+        self.count = self.vector = self.position = 0
+        self.ready: list[int] = []
+
+    def start(self, step: Step, now: int) -> None:
+        config, values = self.config, step.values
+        self.step, self.begin, self.end = step, now, -1
+        if step.name == "CONFIG":
+            self.end = now + 1
+            return
+        size = config.par_bytes if step.name == "LOAD.PAR" else config.out_bytes
+        base, length, pitch = values["dram_base"] * size, values["x_size"] * size, values["x_stride"] * size
+        runs = [(base + y * pitch, length) for y in range(values["y_size"])]
+        if values["x_stride"] == values["x_size"]:
+            runs = [(base, length * values["y_size"])]
+        reads = read_burst_beats(config, config.operand_fifo_bytes)
+        if step.name == "LOAD.PAR":
+            self.waiting = [b for at, bytes_ in runs for b in cut(at, bytes_, self.bus, reads)]
+            self.loads = self.load_steps(values, list(self.waiting))
+            return
+        self.count = values["y_size"] * values["x_size"]
+        self.vector = self.position = 0
+        self.ready = []
+        if not self.count:
+            self.end = now + 1
+            return
+        self.writes = [b for at, bytes_ in runs for b in cut(at, bytes_, self.bus, write_burst_beats(config))]
+        for before, burst in zip([None, *self.writes], self.writes, strict=False):
+            burst.vectors = (before.vectors if before else 0) + burst.size // size
+        if values.get("operand"):
+            delta = step.registers["OPERAND"]["delta"] * size
+            self.waiting = [b for at, bytes_ in runs for b in cut(at + delta, bytes_, self.bus, reads)]
+
+    def load_steps(self, values: dict[str, int], bursts: list[Burst]) -> list[tuple[Burst, int] | None]:
+        size = self.config.par_bytes
+        width = min(size, self.bus)
+        columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
+        bytes_ = [(b, at) for b in bursts for at in range(b.address, b.address + b.size)][width - 1 :: width]
+        steps: list[tuple[Burst, int] | None] = []
+        if values["x_size"]:
+            steps += [None] * (values["y_pad_0"] * columns)
+            row = values["x_size"] * size // width
+            for y in range(values["y_size"]):
+                steps += [None] * values["x_pad_0"] + bytes_[y * row : y * row + row]
+                steps += [None] * values["x_pad_1"]
+            steps += [None] * (values["y_pad_1"] * columns)
+        return steps or [None]
+
+    def show(self, now: int) -> None:
+        if self.shown or not self.waiting or now <= max(self.begin, self.accepted):
+            return
+        self.held = [b for b in self.held if b.returned < 0 or b.returned >= now]
+        burst = self.waiting[0]
+        if sum(b.beats * b.bus for b in [*self.held, burst]) <= self.config.operand_fifo_bytes:
+            self.shown = self.waiting.pop(0)
+            self.held.append(burst)
+
+    def request(self, now: int) -> int | None:
+        """Address of the accumulator asked for in this cycle."""
+        step = self.step
+        if step is None or self.vector == self.count or now <= self.begin:
+            return None
+        out = self.config.out_bytes
+        if self.position == 0:
+            gone = sum(b.size for b in self.writes if b.gone(now))
+            if (self.vector + 1) * out - gone > self.config.store_fifo_bytes:
+                return None
+            if step.values.get("operand") and not self.operand(now):
+                return None
+        if step.name == "STORE.OUT":
+            return step.values["sram_base"] + self.vector
+        y, x = divmod(self.vector, step.values["x_size"])
+        address, window = step.registers["ADDRESS"], step.registers["WINDOW"]
+        r, c = divmod(self.position, window["columns_minus_1"] + 1)
+        corner = step.values["sram_base"] + y * address["y_stride"] + x * address["x_stride"]
+        return (corner + r * window["row_stride"] + c * window["column_stride"]) % self.config.acc_depth
+
+    def operand(self, now: int) -> bool:
+        done, wanted = 0, (self.vector + 1) * self.config.out_bytes
+        for burst in self.operands:
+            if done + burst.size >= wanted:
+                return burst.has(burst.address + wanted - done - 1, now)
+            done += burst.size
+        return False
+
+    def read(self, now: int) -> None:
+        step = self.step
+        assert step is not None
+        if self.position == 0 and step.values.get("operand"):
+            done = 0
+            for burst in self.operands:
+                done += burst.size
+                if done <= (self.vector + 1) * self.config.out_bytes and burst.returned < 0:
+                    burst.returned = now
+        window = step.registers["WINDOW"]
+        reads = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
+        latency = post_latency(self.config)
+        if step.name == "STORE.OUT":
+            reads, latency = 1, STORE_LATENCY
+        self.position += 1
+        if self.position == reads:
+            self.position, self.vector = 0, self.vector + 1
+            self.ready.append(now + latency + 1)
+
+    def load(self, now: int) -> None:
+        """A step of the writer, if one happens in this cycle."""
+        if self.step is None or self.step.name != "LOAD.PAR" or not self.loads or now <= self.begin:
+            return
+        need = self.loads[0]
+        if need is not None and not need[0].has(need[1], now):
+            return
+        self.loads.pop(0)
+        if need is not None and all(other is None or other[0] is not need[0] for other in self.loads):
+            need[0].returned = now
+        if not self.loads:
+            self.end = now + 1
+
+    def write_request(self, now: int) -> Burst | None:
+        burst = next((b for b in self.writes if b.accepted < 0), None)
+        there = sum(cycle <= now for cycle in self.ready)
+        return burst if burst and burst.vectors <= there else None
+
+
+def program(config: Config, seed: int, length: int) -> tuple[list[Step], ReferenceResult, np.ndarray]:
+    """Steps of the unit, the accumulators they find, the image before and after."""
+    rng = np.random.default_rng((seed, 12))
+    image, regions = random_image(config, rng)
+    source = Source(config=config, rng=rng, regions=regions, trace=start_trace(config, image))
+    load = {"y_size": 1, "x_size": config.acc_depth, "x_stride": config.acc_depth}
+    base = regions.data // config.acc_bytes
+    everything = [encode(config, "LOAD.ACC", dram_base=base, **load)]
+    steps: list[Step] = []
+    names = {"STORE.OUT"}
+    if config.has("post"):
+        count = config.par_depth
+        fill = {"y_size": 1, "x_size": count, "x_stride": count}
+        first = [("LOAD.PAR", fill | {"dram_base": regions.parameters // config.par_bytes})]
+        names = {"CONFIG", "LOAD.PAR", "STORE.OUT", "STORE.POST"}
+    else:
+        first = []
+    while len(steps) < length:
+        name, values = first.pop() if first else random_instruction(source)
+        if unit_of(name, values) is not Unit.STORE or name not in names:
+            continue
+        # Twenty times registers above all, then every kind.
+        if len(steps) >= 20 and name in ("CONFIG", "STORE.OUT") and source.chance(0.6):
+            continue
+        if 1 < len(steps) < 20 and name != "CONFIG" and len(names) > 1:
+            continue
+        if name == "STORE.POST" and source.chance(0.6):
+            values |= {"combine": 1, "operand": 1}
+        if name == "STORE.POST" and source.chance(0.4):
+            values["x_stride"] = values["x_size"]
+        if name == "CONFIG" and values["register"] == register("WINDOW").index and source.chance(0.5):
+            values["value"] = 0  # one accumulator a vector: a read every cycle
+        values = {item.name: 0 for item in formats(config)[name].fields} | values
+        values |= {
+            flag: int(source.chance(0.2)) for flag in ("pop_prev", "pop_next", "push_prev", "push_next")
+        }
+        try:
+            touched = accesses(source.trace, name, values)
+        except AccessError:
+            continue
+        fields = {k: v for k, v in values.items() if k not in ("opcode", "memory_type")}
+        registers = {k: dict(v) for k, v in source.trace.registers.items()}
+        step = Step(name=name, values=values, registers=registers, words=encode(config, name, **fields))
+        advance(source.trace, name, values, touched)
+        steps.append(step)
+        everything.append(step.words)
+    everything.append(encode(config, "FINISH"))
+    final = run_reference(config, np.array(everything, np.uint64), image)
+    cycle = 1
+    for step in steps:
+        cycle += int(rng.integers(1, 60)) if rng.random() < 0.2 else 1
+        step.visible = cycle
+    return steps, final, image
+
+
+class Bench:
+    """Drives the unit and the model; `busy` is how often memory and accumulators say no, which changes."""
+
+    def __init__(self, config: Config, seed: int, length: int) -> None:
+        self.config, self.busy = config, 0.0
+        self.steps, self.final, self.image = program(config, seed, length)
+        self.rng = np.random.default_rng((seed, 13))
+        self.memory = self.image.copy()
+        self.unit = StoreUnit(config=config)
+        self.begun = 0
+
+    def no(self) -> bool:
+        return bool(self.rng.random() < self.busy)
+
+    async def run(self, ctx) -> None:
+        unit, config, rng = self.unit, self.config, self.rng
+        model = Model(config)
+        bus = config.memory.bus_bytes
+        acc = [int.from_bytes(v.tobytes(), "little") for v in self.final.acc]
+        available, arrived = dict.fromkeys(SIDES, False), dict.fromkeys(SIDES, False)
+        reads: list[Burst] = []  # accepted, not all moved
+        served: list[Burst] = []  # writes with beats to move
+        responses: list[tuple[int, Burst]] = []
+        data = 0
+        now = 0
+        while self.begun < len(self.steps) or model.step is not None:
+            now += 1
+            assert now < 30_000, "the unit waits forever"
+            if now % 100 == 0:
+                self.busy = float(rng.choice([0.0, 0.2, 0.7]))
+            # Instructions and tokens.
+            head = self.steps[self.begun] if self.begun < len(self.steps) else None
+            visible = head is not None and head.visible <= now
+            ctx.set(unit.commands.valid, visible)
+            if head is not None and visible:
+                ctx.set(unit.commands.payload, head.words[0] | head.words[1] << 64)
+            room = {}
+            for side in SIDES:
+                available[side] = available[side] or not self.no()
+                room[side] = not self.no()
+                ctx.set(getattr(unit, f"pop_{side}").available, available[side])
+                ctx.set(getattr(unit, f"push_{side}").room, room[side])
+            begins = visible and model.step is None
+            if head is not None and visible:
+                for side in SIDES:
+                    pops = bool(head.values[f"pop_{side}"]) and not arrived[side] and available[side]
+                    assert bool(ctx.get(getattr(unit, f"pop_{side}").pop)) == pops
+                    if pops:
+                        arrived[side], available[side] = True, False
+                    begins = begins and (arrived[side] or not head.values[f"pop_{side}"])
+                    begins = begins and (room[side] or not head.values[f"push_{side}"])
+            # Reads: what is shown, then what the memory does.
+            model.show(now)
+            assert bool(ctx.get(unit.read.request.valid)) == (model.shown is not None), now
+            ctx.set(unit.read.request.ready, 0)
+            if model.shown is not None:
+                burst = model.shown
+                shown = ctx.get(unit.read.request.payload)
+                kind = Kind.PAR if model.step and model.step.name == "LOAD.PAR" else Kind.OPERAND
+                wanted = (burst.address, burst.size, burst.beats, kind)
+                assert (shown.address, shown.bytes, shown.beats, shown.kind) == wanted, now
+                if not self.no():
+                    ctx.set(unit.read.request.ready, 1)
+                    burst.accepted = model.accepted = now
+                    reads.append(burst)
+                    model.shown = None
+            beat = bool(reads) and reads[0].accepted + 1 < now and not self.no()
+            ctx.set(unit.read.beat_valid, beat)
+            # Accumulators.
+            address = model.request(now)
+            assert bool(ctx.get(unit.accumulators.request)) == (address is not None), now
+            ctx.set(unit.accumulators.data, data)
+            data = int(rng.integers(0, 2**31))
+            ctx.set(unit.accumulators.grant, 0)
+            if address is not None:
+                assert ctx.get(unit.accumulators.address) == address, now
+                if not self.no():
+                    ctx.set(unit.accumulators.grant, 1)
+                    data = acc[address]
+                    model.read(now)
+            model.load(now)
+            if beat:
+                burst = reads[0]
+                word = burst.address // bus + len(burst.moved)
+                burst.moved.append(now)
+                last = len(burst.moved) == burst.beats
+                ctx.set(unit.read.beat_last, last)
+                ctx.set(
+                    unit.read.beat_data,
+                    int.from_bytes(self.memory[word * bus : word * bus + bus].tobytes(), "little"),
+                )
+                if last:
+                    reads.pop(0)
+            # Writes.
+            moving = next((b for b in served if b.accepted < now), None)
+            assert bool(ctx.get(unit.write.beat.valid)) == (moving is not None), now
+            ctx.set(unit.write.beat.ready, 0)
+            if moving is not None and not self.no():
+                self.take_beat(ctx, moving, now)
+                if len(moving.moved) == moving.beats:
+                    served.remove(moving)
+                    responses.append((now + 1 + int(rng.integers(0, 12)), moving))
+            burst = model.write_request(now)
+            assert bool(ctx.get(unit.write.request.valid)) == (burst is not None), now
+            ctx.set(unit.write.request.ready, 0)
+            if burst is not None:
+                shown = ctx.get(unit.write.request.payload)
+                wanted = (burst.address, burst.size, burst.beats, Kind.OUT)
+                assert (shown.address, shown.bytes, shown.beats, shown.kind) == wanted, now
+                open_ = len(served) + len(responses)
+                if not self.no() and open_ < config.memory.outstanding_writes:
+                    ctx.set(unit.write.request.ready, 1)
+                    burst.accepted = now
+                    served.append(burst)
+            answered = bool(responses) and responses[0][0] <= now
+            ctx.set(unit.write.response, answered)
+            if answered:
+                responses.pop(0)[1].response = now
+                if all(b.response >= 0 for b in model.writes):
+                    model.end = now
+            # Begin and end.
+            running = model.step is not None
+            ends = running and model.end == now
+            assert bool(ctx.get(unit.trace.begin)) == begins, now
+            is_config = model.step is not None and model.step.name == "CONFIG"
+            assert ctx.get(unit.trace.end) == (ends and not is_config), now
+            assert ctx.get(unit.trace.end_config) == (ends and is_config), now
+            assert ctx.get(unit.idle) == (not running)
+            assert (ctx.get(unit.activity) == Activity.BUSY) == running
+            for side in SIDES:
+                port = getattr(unit, f"push_{side}")
+                pushes = model.step is not None and ends and model.step.values[f"push_{side}"]
+                assert ctx.get(port.push) == int(pushes), now
+                assert ctx.get(port.reserve) == int(
+                    begins and head is not None and head.values[f"push_{side}"]
+                )
+            if ends:
+                model.step, model.writes = None, []
+            if begins and head is not None:
+                model.start(head, now)
+                model.operands = list(model.waiting)
+                arrived = dict.fromkeys(SIDES, False)
+                self.begun += 1
+            await ctx.tick()
+
+    def take_beat(self, ctx, burst: Burst, now: int) -> None:
+        unit, bus = self.unit, self.config.memory.bus_bytes
+        ctx.set(unit.write.beat.ready, 1)
+        beat = ctx.get(unit.write.beat.payload)
+        word = (burst.address // bus + len(burst.moved)) * bus
+        burst.moved.append(now)
+        inside = [burst.address <= word + k < burst.address + burst.size for k in range(bus)]
+        assert beat.strobe == sum(1 << k for k in range(bus) if inside[k]), now
+        assert beat.last == (len(burst.moved) == burst.beats), now
+        content = beat.data.to_bytes(bus, "little")
+        for k in range(bus):
+            if inside[k]:
+                self.memory[word + k] = content[k]
+
+
+@pytest.mark.parametrize(("name", "seed"), list(zip(CONFIGS, (23, 33, 17, 1), strict=True)))
+def test_every_cycle_and_every_byte(name: str, seed: int) -> None:
+    bench = Bench(CONFIGS[name], seed=seed, length=40)
+    simulator = Simulator(bench.unit)
+    simulator.add_clock(1e-8)
+    simulator.add_testbench(bench.run)
+    simulator.run()
+    assert bench.begun == len(bench.steps)
+    written = np.flatnonzero(bench.image != bench.final.memory)
+    assert len(written) > 20
+    assert (bench.memory == bench.final.memory).all()

@@ -1,0 +1,227 @@
+"""The writers of rectangular and of patch loads: their steps, and the cycles they take, against section 6."""
+
+import dataclasses
+from random import Random
+
+import pytest
+from amaranth.sim import Simulator
+from vdla.hw.element_writer import ElementWriter, step_width
+from vdla.hw.patch_writer import PatchWriter
+from vdla.isa.config import Config, load_config
+
+TINY = load_config("tiny")
+
+
+def config_of(bus: int, block: int) -> Config:
+    return dataclasses.replace(
+        TINY,
+        block_in=block,
+        block_out=block,
+        wgt_buffer_bytes=block * block * 16,
+        inp_buffer_bytes=block * 64,
+        acc_buffer_bytes=4 * block * 64,
+        memory=dataclasses.replace(TINY.memory, bus_bytes=bus),
+        operand_fifo_bytes=512,
+        store_fifo_bytes=512,
+    )
+
+
+def simulate(dut, bench):
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
+    """Bus words of runs (start, length); bytes outside a run too, as memory gives them."""
+    return [
+        int.from_bytes(memory[bus * word : bus * (word + 1)], "little")
+        for start, length in rows
+        for word in range(start // bus, (start + length - 1) // bus + 1)
+        if length
+    ]
+
+
+async def feed(ctx, dut, words: list[int], chance: float, random: Random):
+    """Show the first of `words`, now and then none; returns whether one is shown."""
+    shown = bool(words) and random.random() < chance
+    ctx.set(dut.words.valid, shown)
+    ctx.set(dut.words.payload.data, words[0] if words else 0)
+    return shown
+
+
+@pytest.mark.parametrize("bus", [8, 64])
+@pytest.mark.parametrize("chance", [1.0, 0.6])
+def test_elements(bus: int, chance: float):
+    random = Random(bus)
+    config = config_of(bus, 4)
+    sizes = (4, 16)
+    dut = ElementWriter(config=config, element_bytes=sizes)
+    memory = bytes(random.randrange(256) for _ in range(1 << 14))
+    seen_pads = seen_data = 0
+
+    async def bench(ctx):
+        nonlocal seen_pads, seen_data
+        for _ in range(25):
+            kind = random.randrange(2)
+            size, width = sizes[kind], step_width(config, sizes[kind])
+            job = {name: random.randrange(3) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
+            job |= {
+                "y_size": random.randrange(4),
+                "x_size": random.randrange(6),
+                "sram_base": random.randrange(99),
+            }
+            stride = random.choice([job["x_size"], 9])
+            start = size * random.randrange(100)
+            one_run = stride == job["x_size"]
+            rows = [(start + y * stride * size, job["x_size"] * size) for y in range(job["y_size"])]
+            runs = [(start, job["y_size"] * job["x_size"] * size)] if one_run else rows
+            words = words_of(memory, runs, bus)
+            expected = []
+            columns = job["x_pad_0"] + job["x_size"] + job["x_pad_1"]
+            for y in range(-job["y_pad_0"], job["y_size"] + job["y_pad_1"]):
+                for x in range(-job["x_pad_0"], job["x_size"] + job["x_pad_1"]):
+                    address = job["sram_base"] + (y + job["y_pad_0"]) * columns + x + job["x_pad_0"]
+                    if 0 <= y < job["y_size"] and 0 <= x < job["x_size"]:
+                        for part in range(size // width):
+                            at = rows[y][0] + x * size + part * width
+                            expected.append((address, part, memory[at : at + width]))
+                    else:
+                        expected.append((address, None, b""))
+            if job["x_size"] == 0:
+                expected = []
+            ctx.set(dut.job.valid, 1)
+            fields = {"kind": kind, "offset": start % bus, "pitch": stride * size % bus, "one_run": one_run}
+            ctx.set(dut.job.payload, {**job, **fields})
+            assert ctx.get(dut.job.ready) and ctx.get(dut.idle)
+            await ctx.tick()
+            ctx.set(dut.job.valid, 0)
+            for number in range(max(1, len(expected))):
+                while True:
+                    shown = await feed(ctx, dut, words, chance, random)
+                    if ctx.get(dut.step):
+                        break
+                    assert expected and expected[number][1] is not None and not shown
+                    await ctx.tick()
+                assert ctx.get(dut.last) == (number + 1 >= len(expected))
+                assert ctx.get(dut.write) == bool(expected)
+                if expected:
+                    address, part, data = expected[number]
+                    assert ctx.get(dut.address) == address
+                    assert ctx.get(dut.pad) == (part is None)
+                    seen_pads += part is None
+                    if part is not None:
+                        seen_data += 1
+                        assert ctx.get(dut.part) == part
+                        got = ctx.get(dut.data) & (1 << 8 * width) - 1
+                        assert got == int.from_bytes(data, "little")
+                        if ctx.get(dut.words.ready):
+                            words.pop(0)
+                await ctx.tick()
+            assert not words
+            ctx.set(dut.words.valid, 0)
+
+    simulate(dut, bench)
+    assert seen_pads > 50 and seen_data > 50
+
+
+@pytest.mark.parametrize(("bus", "block"), [(8, 4), (8, 16), (16, 4), (64, 8)])
+@pytest.mark.parametrize("chance", [1.0, 0.7])
+def test_patches(bus: int, block: int, chance: float):
+    random = Random(bus + block)
+    dut = PatchWriter(config=config_of(bus, block))
+    memory = bytes(random.randrange(256) for _ in range(1 << 13))
+    compared = 0
+
+    async def bench(ctx):
+        nonlocal compared
+        for _ in range(40):
+            run = random.choice([0, 1, 5, 21, random.randrange(256)])
+            patch = {
+                "run": run,
+                "step": random.randrange(1, 12),
+                "pitch": random.randrange(8),
+                "batch_row": 0,
+            }
+            patch |= {
+                "pad_left": random.choice([0, 3, random.randrange(256)]),
+                "row_bytes": random.randrange(300),
+            }
+            sizes = {
+                "x_size": random.randrange(5),
+                "y_size": random.randrange(4),
+                "sram_base": random.randrange(50),
+            }
+            sizes |= {"y_pad_0": random.randrange(2), "y_pad_1": random.randrange(2)}
+            stride, start = random.randrange(400), random.randrange(1000)
+            reach = (sizes["x_size"] - 1) * patch["step"] + run - patch["pad_left"]
+            length = max(0, min(patch["row_bytes"], reach)) if run and sizes["x_size"] else 0
+            starts = [start + y * stride for y in range(sizes["y_size"])]
+            words = words_of(memory, [(at, length) for at in starts], bus)
+            expected = []  # address, {lane: byte or None for a pad}, words that must have been taken
+            taken = 0
+            for y in range(-sizes["y_pad_0"], sizes["y_size"] + sizes["y_pad_1"]):
+                row = y + sizes["y_pad_0"]
+                reads = 0 <= y < sizes["y_size"] and length > 0
+                for w in range(sizes["x_size"]):
+                    vectors: dict[int, dict[int, int | None]] = {}
+                    needs: dict[int, int] = {}
+                    for i in range(run):
+                        k, c = row * run + i, w * patch["step"] + i - patch["pad_left"]
+                        byte = memory[starts[y] + c] if reads and 0 <= c < patch["row_bytes"] else None
+                        vectors.setdefault(k // block, {})[k % block] = byte
+                        needs[k // block] = min(c, length - 1)
+                    for vector, lanes in sorted(vectors.items()):
+                        need = taken
+                        if reads and needs[vector] >= 0:
+                            need = taken + (starts[y] + needs[vector]) // bus - starts[y] // bus + 1
+                        address = sizes["sram_base"] + w * patch["pitch"] + vector
+                        expected.append((address, lanes, need))
+                if reads:
+                    taken += (starts[y] + length - 1) // bus - starts[y] // bus + 1
+            fields = {
+                "kind": 0,
+                "offset": start % bus,
+                "pitch": stride % bus,
+                "one_run": 0,
+                "x_pad_0": 0,
+                "x_pad_1": 0,
+            }
+            ctx.set(dut.job.payload.sizes, {**sizes, **fields})
+            ctx.set(dut.job.payload.patch, {**patch, "length": length})
+            ctx.set(dut.job.valid, 1)
+            await ctx.tick()
+            ctx.set(dut.job.valid, 0)
+            popped = 0
+            for number in range(max(1, len(expected))):
+                for _ in range(1000):
+                    shown = await feed(ctx, dut, words, chance, random)
+                    takes = shown and ctx.get(dut.words.ready)
+                    popped += takes
+                    stepping = ctx.get(dut.step)
+                    if takes:
+                        words.pop(0)
+                    if stepping:
+                        break
+                    await ctx.tick()
+                assert stepping
+                assert ctx.get(dut.last) == (number + 1 >= len(expected))
+                if expected:
+                    address, lanes, need = expected[number]
+                    assert popped >= need and (not takes or popped == need)
+                    assert ctx.get(dut.write) and ctx.get(dut.address) == address
+                    mask, from_dram, data = ctx.get(dut.lanes), ctx.get(dut.from_dram), ctx.get(dut.data)
+                    got = {
+                        lane: data >> 8 * lane & 255 if from_dram >> lane & 1 else None
+                        for lane in range(block)
+                        if mask >> lane & 1
+                    }
+                    assert got == lanes
+                    compared += len(lanes)
+                await ctx.tick()
+            assert not words
+            ctx.set(dut.words.valid, 0)
+
+    simulate(dut, bench)
+    assert compared > 300
