@@ -12,7 +12,7 @@ import sys
 import typer
 from vdla.isa.errors import UserError
 
-from . import describe, network, programs, simulate
+from . import describe, network, programs, rtl, simulate
 
 app = typer.Typer(
     name="vdla",
@@ -31,6 +31,7 @@ app.command("disasm")(programs.disasm)
 app.command("check")(programs.check)
 app.command("isa")(describe.isa)
 app.command("config")(describe.config)
+app.command("rtl")(rtl.rtl)
 
 
 def main() -> None:

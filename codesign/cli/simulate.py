@@ -1,4 +1,4 @@
-"""`vdla sim`: a raw program on the cycle-level simulator or on the plain reference."""
+"""`vdla sim`: a raw program on the cycle-level simulator, on the plain reference or on the RTL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -18,6 +18,7 @@ from vdla.isa.program import bare_program, read_hex, write_whole
 
 from ..files import check_destination, read_whole
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
+from .rtl import rtl_extra
 
 if TYPE_CHECKING:
     from vdla.sim import SimulationResult
@@ -27,10 +28,11 @@ NEVER_ENDS = ("token", "deadlock")
 
 
 class Engine(StrEnum):
-    """The two engines that run a program."""
+    """What can run a program."""
 
     cycle = "cycle"
     reference = "reference"
+    rtl = "rtl"
 
 
 @contextlib.contextmanager
@@ -44,7 +46,7 @@ def exit_on_deadlock() -> Iterator[None]:
         _stop(str(error))
 
 
-def _stop(message: str) -> None:
+def _stop(message: str) -> NoReturn:
     print(f"error: {message}", file=sys.stderr)
     raise typer.Exit(3)
 
@@ -59,7 +61,7 @@ def sim(
     ] = None,
     config: ConfigOption = "vta",
     engine: Annotated[
-        Engine, typer.Option(help="cycle: with timing; reference: plain numpy.")
+        Engine, typer.Option(help="cycle: with timing; reference: plain numpy; rtl: the Verilated RTL.")
     ] = Engine.cycle,
     allow_races: Annotated[
         bool, typer.Option("--allow-races", help="Run a program whose units race; results may vary.")
@@ -72,8 +74,10 @@ def sim(
     """Runs a raw program: checks it, executes it, writes the memory and counts the cycles."""
     machine = load_config(config)
     check_destination(memory_out, timeline)
-    if timeline is not None and engine is Engine.reference:
-        raise UserError("--timeline needs times, which the reference does not have; use --engine cycle")
+    if timeline is not None and engine is not Engine.cycle:
+        raise UserError(
+            f"--timeline is drawn from the simulator, not from --engine {engine}; use --engine cycle"
+        )
     instructions = read_hex(insns)
     image = np.frombuffer(read_whole(memory, "memory image"), np.uint8)
     with steps() as progress:
@@ -86,6 +90,8 @@ def sim(
             result = run_reference(machine, instructions, image)
             document: dict[str, Any] = {"cycles": None, "instructions": result.executed, "units": None}
             after = result.memory
+        elif engine is Engine.rtl:
+            document, after = _run_rtl(machine, instructions, image)
         else:
             document, after = _simulate(machine, instructions, image, timeline)
     if memory_out is not None:
@@ -114,6 +120,41 @@ def _simulate(
         "instructions": int((result.begin >= 0).sum()),
         "units": unit_report(result),
         "dram": {kind: {"bytes": item.bytes, "beats": item.beats} for kind, item in result.traffic.items()},
+    }
+    return document, result.memory
+
+
+def _run_rtl(
+    config: Config, instructions: np.ndarray, image: np.ndarray
+) -> tuple[dict[str, Any], np.ndarray]:
+    """The document of a run on the RTL: the same counters, read from its registers."""
+    with rtl_extra():
+        from vdla.hw.harness.engine import RtlError, simulate_rtl
+    from vdla.sim import BUSY_CATEGORIES
+
+    try:
+        result = simulate_rtl(config, instructions, image)
+    except RtlError as error:
+        _stop(str(error))
+    units: dict[str, dict[str, Any]] = {}
+    traffic: dict[str, dict[str, int]] = {}
+    for name, count in result.counters.items():
+        owner, _, what = name.partition(".")
+        if what in ("bytes", "beats"):
+            traffic.setdefault(owner, {})[what] = count
+            continue
+        unit = units.setdefault(owner, {"busy": 0, "busy_with": {}, "stalls": {}})
+        if what in BUSY_CATEGORIES:
+            unit["busy"] += count
+            if count:
+                unit["busy_with"][what] = count
+        elif count:
+            unit["stalls"][what] = count
+    document = {
+        "cycles": result.cycles,
+        "instructions": int((result.begin >= 0).sum()),
+        "units": units,
+        "dram": traffic,
     }
     return document, result.memory
 
