@@ -6,12 +6,15 @@ import io
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 from numpy.typing import NDArray
-from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.graph import Graph, reads
 from vdla.compiler.graph.host import load_outputs, store_inputs
-from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.graph.interpret import evaluate, interpret
+from vdla.compiler.graph.onnx_import import import_model
 from vdla.isa.errors import UserError
 
 from . import models
@@ -139,29 +142,73 @@ def _kernels_saturate() -> bool:
     return "vnni" not in flags
 
 
+def symmetric(graph: Graph) -> bool:
+    """Whether activations are int8: such models are compared layer by layer, without ONNX Runtime's optimization."""
+    return any(tensor.quantization.dtype == "int8" for tensor in graph.tensors.values())
+
+
+def compare_layers(model: Path, launches: Sequence[Arrays]) -> tuple[int, bool]:
+    """(largest difference in LSB of any layer, whether every top-1 agrees), each layer fed ONNX Runtime's own integers.
+
+    ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
+    DequantizeLinear; end to end its last bits, one a layer, add up (measures.md). Raises CheckError.
+    """
+    content = onnx.load_from_string(model.read_bytes())
+    graph = import_model(model)
+    produced = {name for node in content.graph.node for name in node.output}
+    names = [name for name in graph.tensors if name in produced]
+    known = {output.name for output in content.graph.output}
+    content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
+    largest, agree = 0, True
+    outputs = {output.tensor for output in graph.outputs}
+    for arrays, results in zip(
+        launches, _session_runs(content.SerializeToString(), graph, names, launches), strict=True
+    ):
+        stored = {**graph.constants, **store_inputs(graph, arrays)}
+        for name, values in zip(names, results, strict=True):
+            offset = 128 if values.dtype == np.uint8 else 0
+            integers = (values.astype(np.int16) - offset).astype(np.int8)
+            stored[name] = integers.reshape(graph.tensors[name].shape)
+        for node in graph.nodes:
+            shape = graph.tensors[node.output].shape
+            ours = evaluate(node, [stored[name] for name in reads(node)]).reshape(shape).astype(np.int16)
+            theirs = stored.setdefault(node.output, ours.astype(np.int8)).astype(np.int16)
+            largest = max(largest, int(np.abs(ours - theirs).max(initial=0)))
+            if node.output in outputs:
+                flat = [values.reshape(shape[0], -1).argmax(axis=1) for values in (ours, theirs)]
+                agree = agree and np.array_equal(*flat)
+    return largest, agree
+
+
 def onnxruntime_outputs(model: Path, graph: Graph, launches: Sequence[Arrays]) -> list[Arrays]:
     """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
 
     uint8 activations run at default optimization, where its integer kernels are used; symmetric int8 models without
     optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair stay (measures.md).
     """
+    names = [output.name for output in graph.outputs]
+    results = _session_runs(str(model), graph, names, launches)
+    return [
+        {name: np.asarray(value) for name, value in zip(names, values, strict=True)} for values in results
+    ]
+
+
+def _session_runs(
+    model: str | bytes, graph: Graph, names: list[str], launches: Sequence[Arrays]
+) -> list[list[NDArray[Any]]]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    if any(tensor.quantization.dtype == "int8" for tensor in graph.tensors.values()):
+    if symmetric(graph):
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        names = [output.name for output in graph.outputs]
-        results = [session.run(names, dict(arrays)) for arrays in launches]
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return [[np.asarray(value) for value in session.run(names, dict(arrays))] for arrays in launches]
     except Exception as error:
         # onnxruntime's errors share no base class of their own.
         reason = str(error).splitlines()[0]
         raise CheckError(f"ONNX Runtime refuses the model: {reason}; use --check interpreter") from None
-    return [
-        {name: np.asarray(value) for name, value in zip(names, values, strict=True)} for values in results
-    ]
 
 
 def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:

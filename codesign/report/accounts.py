@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +108,13 @@ class TotalAccount:
 class CheckAccount:
     """How the outputs of `images` inputs compare with those of `against`.
 
-    `max_lsb` is the largest difference in quantization steps, `top1_equal` says whether the top-1 classes agree.
+    `mode` is "end to end" (the outputs), or "layer by layer" (each layer fed the reference's own integers, for
+    symmetric int8 models). `max_lsb` is the largest difference in quantization steps, `top1_equal` says whether the
+    top-1 classes agree.
     """
 
     against: str
+    mode: Literal["end to end", "layer by layer"]
     images: int
     max_lsb: int
     top1_equal: bool
@@ -120,6 +123,7 @@ class CheckAccount:
         """The `check` of the JSON object of `vdla run`."""
         return {
             "against": self.against,
+            "mode": self.mode,
             "images": self.images,
             "max_lsb": self.max_lsb,
             "top1_equal": self.top1_equal,

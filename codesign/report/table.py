@@ -81,7 +81,7 @@ def summary(run: RunAccount) -> list[str]:
     else:
         images = "1 image" if run.check.images == 1 else f"{run.check.images} images"
         lines.append(
-            f"against {run.check.against}, {images}: largest difference {run.check.max_lsb} LSB, "
+            f"against {run.check.against}, {run.check.mode}, {images}: largest difference {run.check.max_lsb} LSB, "
             f"top-1 {'equal' if run.check.top1_equal else 'DIFFERENT'}"
         )
     return lines

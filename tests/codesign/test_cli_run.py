@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
+from vdla.codesign import evaluate
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.network_run import compile_network
 from vdla.isa.config import load_config
@@ -101,7 +102,13 @@ def test_outputs_are_those_of_onnxruntime_for_every_image(vdla, mlp: Path, tmp_p
     document = vdla(
         "run", mlp, "--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz", "--json"
     ).document()
-    assert document["check"] == {"against": "onnxruntime", "images": 3, "max_lsb": 0, "top1_equal": True}
+    assert document["check"] == {
+        "against": "onnxruntime",
+        "mode": "end to end",
+        "images": 3,
+        "max_lsb": 0,
+        "top1_equal": True,
+    }
     session = onnxruntime.InferenceSession(str(mlp), providers=["CPUExecutionProvider"])
     expected = np.concatenate([session.run(["output"], {"input": image[None]})[0] for image in images])
     with np.load(tmp_path / "out.npz") as outputs:
@@ -110,7 +117,23 @@ def test_outputs_are_those_of_onnxruntime_for_every_image(vdla, mlp: Path, tmp_p
 
 def test_check_against_the_interpreter_on_request(vdla, mlp: Path) -> None:
     check = vdla("run", mlp, "--check", "interpreter", "--json").document()["check"]
-    assert check == {"against": "interpreter", "images": 1, "max_lsb": 0, "top1_equal": True}
+    assert check["against"] == "interpreter"
+    assert (check["images"], check["max_lsb"], check["top1_equal"]) == (1, 0, True)
+
+
+def test_symmetric_models_are_checked_layer_by_layer(
+    vdla, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "s8.onnx"
+    assert vdla("models", "small_cnn", "--form", "s8", "-o", model).code == 0
+    check = vdla("run", model, "--json").document()["check"]
+    assert check["mode"] == "layer by layer"
+    assert check["max_lsb"] <= 1 and check["top1_equal"]
+
+    evaluate_right = evaluate.evaluate
+    monkeypatch.setattr(evaluate, "evaluate", lambda node, operands: -1 - evaluate_right(node, operands))
+    outcome = vdla("run", model, "--json")
+    assert outcome.code == 1
 
 
 def test_a_wrong_reference_would_be_noticed(vdla, mlp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
