@@ -31,6 +31,7 @@ from ..passes.pipeline import Pass, run_pipeline
 from ..passes.split_copies import split_copies
 from ..schedule import Schedule
 from ..target.vdla.link import LoweredKernel, LoweredLayer
+from ..target.vdla.machine import scratchpad_depths
 from ..te.blocks import Blocks, Window
 from ..te.ops import conv2d, depthwise_conv2d, patch_conv2d, patch_conv2d_pool
 from ..te.ops.rolling_pool import ring_of
@@ -44,12 +45,7 @@ Dump = Callable[[str, str], None]
 
 def pipeline(config: Config, virtual_threads: int) -> tuple[Pass, ...]:
     """The passes from a scheduled program to one that emission takes."""
-    capacity = {
-        "inp": config.inp_depth,
-        "wgt": config.wgt_depth,
-        "acc": config.acc_depth,
-        "par": config.par_depth,
-    }
+    capacity = scratchpad_depths(config)
     return (
         Pass("split-copies", split_copies),
         Pass(

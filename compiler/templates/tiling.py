@@ -14,6 +14,8 @@ import numpy as np
 from vdla.isa.config import Config
 from vdla.isa.timing import post_latency
 
+from ..target.vdla.machine import scratchpad_depths
+
 TRAFFIC_WEIGHT = 0.01
 """Cycles that a bus beat counts even where it is hidden: of two equally fast tiles, the one that moves less."""
 
@@ -85,12 +87,7 @@ def divide(extent: int, size: np.ndarray) -> np.ndarray:
 
 def fits(config: Config, scope: str, size: np.ndarray, copies: np.ndarray) -> np.ndarray:
     """Whether `copies` buffers of `size` elements fit a scratchpad; accumulator copies take whole banks."""
-    depth = {
-        "inp": config.inp_depth,
-        "wgt": config.wgt_depth,
-        "acc": config.acc_depth,
-        "par": config.par_depth,
-    }[scope]
+    depth = scratchpad_depths(config)[scope]
     if scope == "acc":
         size = np.where(copies > 1, -(-size // config.acc_bank_depth) * config.acc_bank_depth, size)
     return size * copies <= depth

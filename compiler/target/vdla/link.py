@@ -16,7 +16,7 @@ from ...graph.memory_plan import Buffer as PlannedBuffer
 from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.stmt import Program as Kernel
 from .emit import Emission, LayerEmitter
-from .machine import DRAM, MachineOp
+from .machine import DRAM, MachineOp, scratchpad_depths
 from .micro_ops import MicroOpMemory
 from .placement import DramBuffer, Scratchpads
 from .registers import RegisterFile
@@ -127,10 +127,7 @@ def link(
 def space_sizes(config: Config, activations: tuple[int, int], granule: int) -> dict[str, int]:
     """Extent of every space that spans name."""
     return {
-        "inp": config.inp_depth,
-        "wgt": config.wgt_depth,
-        "acc": config.acc_depth,
-        "par": config.par_depth,
+        **scratchpad_depths(config),
         DRAM: -(-(activations[1] - activations[0]) // granule) + 1,
     }
 

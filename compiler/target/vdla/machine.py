@@ -12,15 +12,26 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from vdla.isa import layout
+from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 
 Span: TypeAlias = tuple[str, int, int]
 
-SCRATCHPADS = ("inp", "wgt", "acc", "par")
-"""Memories on the chip that are ordered by tokens (micro-ops are loaded and used by one unit, in order)."""
-
 DRAM = "dram"
 """The space of activation memory. Constants in DRAM are never written, so nothing orders their reads."""
+
+
+def scratchpad_depths(config: Config) -> dict[str, int]:
+    """Elements of each memory on the chip that tokens order, by scope.
+
+    Micro-ops are none of them: they are loaded and used by one unit, in order.
+    """
+    return {
+        "inp": config.inp_depth,
+        "wgt": config.wgt_depth,
+        "acc": config.acc_depth,
+        "par": config.par_depth,
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from vdla.isa.config import Config
 
 from ...ir.expr import Buffer
 from ...passes.interleave_virtual_threads import elements
+from .machine import scratchpad_depths
 
 
 class PlacementError(Exception):
@@ -31,12 +32,7 @@ class Scratchpads:
     """Hands out slots of every scratchpad, one layer after the other."""
 
     def __init__(self, config: Config) -> None:
-        self._depth = {
-            "inp": config.inp_depth,
-            "wgt": config.wgt_depth,
-            "acc": config.acc_depth,
-            "par": config.par_depth,
-        }
+        self._depth = scratchpad_depths(config)
         self._bank = config.acc_bank_depth
         self._next = dict.fromkeys(self._depth, 0)
 
