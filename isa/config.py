@@ -1,6 +1,6 @@
 """The configuration: the one description from which instruction set, simulator, RTL and compiler follow.
 
-A configuration is read from TOML (`load_config`) or named (`vta`, `osdi18`, `tiny`). Every derived quantity
+A configuration is read from TOML (`load_config`) or named (`vta`, `osdi18`, `edge8`, `tiny`). Every derived quantity
 (depths, field widths, latencies that follow from sizes) is a property here or in `timing.py` and nowhere else.
 """
 
@@ -347,7 +347,7 @@ class Config:
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-PRESETS = ("vta", "osdi18", "tiny")
+PRESETS = ("vta", "osdi18", "edge8", "tiny")
 """Names of the configurations that ship with the package."""
 
 
@@ -388,7 +388,7 @@ def parse_config(text: str, where: str) -> Config:
 
 
 def load_config(name_or_path: str | Path) -> Config:
-    """A preset by name (`vta`, `osdi18`, `tiny`) or a TOML file by path. Raises ConfigError."""
+    """A preset by name (`vta`, `osdi18`, `edge8`, `tiny`) or a TOML file by path. Raises ConfigError."""
     if str(name_or_path) in PRESETS:
         text = (resources.files("vdla.isa.presets") / f"{name_or_path}.toml").read_text(encoding="utf-8")
         return parse_config(text, f"preset {name_or_path}")

@@ -39,7 +39,7 @@ def test_refused_with_the_reason(vdla, tmp_path: Path, command: str, text: str, 
 
 def test_no_such_configuration_names_the_presets(vdla) -> None:
     message = vdla("config", "vtaa", "--json").message()
-    assert "vtaa" in message and "vta, osdi18, tiny" in message
+    assert "vtaa" in message and "vta, osdi18, edge8, tiny" in message
 
 
 def test_binary_file_is_no_configuration(vdla, tmp_path: Path) -> None:
