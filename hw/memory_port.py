@@ -18,7 +18,7 @@ class MemoryPort(wiring.Component):
     every address (a multiple of 4096). `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed
     the byte counters. `error` is
     pulsed when a response is not OKAY; `quiet`: nothing is outstanding. This part is not reset between runs: beats
-    of a run that has ended are taken and dropped.
+    of a run that has ended are taken and dropped. A beat on the bus in cycle t is shown to its client in t + 1.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -98,8 +98,8 @@ class MemoryPort(wiring.Component):
             owners.r_en.eq(last),
         ]
         for index, client in enumerate(clients):
-            m.d.comb += [
-                client.request.ready.eq(accept & (owner == index)),
+            m.d.comb += client.request.ready.eq(accept & (owner == index))
+            m.d.sync += [
                 client.beat_valid.eq(axi.rvalid & (owners.r_data == index)),
                 client.beat_last.eq(axi.rlast),
                 client.beat_data.eq(axi.rdata),

@@ -6,6 +6,7 @@ Nothing here is a free parameter of the simulator: the RTL must be built with th
 from __future__ import annotations
 
 from .config import Config
+from .layout import AluOpcode
 
 READ_BURST_BEATS = 64
 """Most beats of a read burst (AXI4 allows 256); shorter bursts keep the shared port responsive."""
@@ -19,11 +20,44 @@ AXI_BOUNDARY = 4096
 LOADS_IN_FLIGHT = 32
 """Loads that may have begun in the load unit while its writer still works on the first of them (its job queue)."""
 
-ALU_LATENCY = 3
-"""Cycles from the issue of an ALU operation to its end: read, execute, write."""
+FIFO_LATENCY = 3
+"""Cycles from a read beat to its use: register at the port, write into the FIFO's memory, read."""
 
-ALU_READ_STAGE = 1
-"""Cycles from the issue of an ALU operation to its (first) accumulator read."""
+REQUEST_DELAY = 4
+"""Cycles from the begin of an instruction to its first read request: decode, length in words, cut, room."""
+
+WRITE_DELAY = 3
+"""The same for write requests, which know no room but wait for their data."""
+
+REQUEST_GAP = 2
+"""Cycles from the acceptance of a client's request to its next one at the earliest: cut, room."""
+
+PRODUCT_CYCLES = 6
+"""Cycles more before the requests of an instruction whose run lengths are a product (4 bits of a factor a cycle)."""
+
+ROOM_DELAY = 4
+"""Cycles from the last use of a burst's bytes to a request that their room allows."""
+
+FETCH_DELAY = 4
+"""First cycle in which fetch may show a request."""
+
+FETCH_ROOM_DELAY = 2
+"""Cycles from the dispatch of an instruction to a request that its place in the fetch buffer allows."""
+
+STEP_DELAY = 4
+"""Cycles from the begin of a load to its first step at the earliest."""
+
+PATCH_STEP_DELAY = 14
+"""The same for LOAD.PATCH: PRODUCT_CYCLES, and the stages that find out which words a step needs."""
+
+STEP_LATENCY = 3
+"""Cycles from a load's last step to its end: word, alignment, write."""
+
+ALU_LATENCY = 7
+"""Cycles from the last issue cycle of an ALU operation to its end: micro-op 2, address 1, then as `gemm_read_stage`."""
+
+ALU_READ_STAGE = 3
+"""Cycles from an issue cycle of an ALU operation to its accumulator read."""
 
 PATCH_WINDOW_BYTES = 256
 """Bytes of the shift register that forms overlapping patches."""
@@ -35,15 +69,24 @@ NOISE_STALL = 1
 def gemm_latency(config: Config) -> int:
     """Cycles from the issue of a GEMM or DEPTHWISE operation to its end.
 
-    Micro-op and address 1, scratchpad read 1, multiply 1, one level of the adder tree a cycle
-    (log2 block_in), accumulator read 1, accumulate 1, write 1.
+    Micro-op 2, address 1, scratchpad read 1, operand choice 2, multiply 1, one level of the adder tree a cycle
+    (log2 block_in), accumulate 1. The write is the cycle of the end.
     """
-    return 6 + (config.block_in.bit_length() - 1)
+    return 8 + (config.block_in.bit_length() - 1)
 
 
 def gemm_read_stage(config: Config) -> int:
-    """Cycles from the issue of a GEMM operation to its accumulator read (two before its end)."""
-    return gemm_latency(config) - 2
+    """Cycles from the issue of a GEMM operation to its accumulator read: read 1, forward 1, accumulate 1, write 1."""
+    return gemm_latency(config) - 4
+
+
+def alu_cycles(opcode: int, use_imm: bool | int) -> int:
+    """Issue cycles of an ALU operation: one, one more for a second accumulator, and those of its arithmetic.
+
+    A shift takes a second cycle; a multiplication five, three of them on the lane's one 16-bit multiplier.
+    """
+    extra = {AluOpcode.SHR: 1, AluOpcode.MUL: 4}
+    return 1 + (not use_imm) + extra.get(AluOpcode(opcode), 0)
 
 
 def post_latency(config: Config) -> int:

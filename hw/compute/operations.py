@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
+from vdla.isa.layout import AluOpcode
+from vdla.isa.timing import alu_cycles
+
+
+MOST_EXTRA = max(alu_cycles(opcode, True) for opcode in AluOpcode) - 1
+"""Most cycles that the arithmetic of an operation adds to its issue."""
+
+
+def alu_extra(opcode: Value) -> Value:
+    """Cycles that the arithmetic of ALU operation `opcode` adds to its issue."""
+    result: Value = Const(0, range(MOST_EXTRA + 1))
+    for known in AluOpcode:
+        extra = alu_cycles(known, True) - 1
+        if extra:
+            result = Mux(opcode == known, extra, result)
+    return result
 
 
 def loop_layout(config: Config) -> data.StructLayout:
@@ -47,15 +63,16 @@ def offset_layout(config: Config) -> data.StructLayout:
 class Operations(wiring.Component):
     """Walks y over iter_out, x over iter_in and the micro-ops uop_bgn .. uop_end, one operation a step.
 
-    `start` in cycle b takes the loops; the operations issue from b+1 on, one a cycle, or one in two cycles with
-    `slow`. The instruction must have operations. `start` may come in the cycle of `last`.
+    `start` in cycle b takes the loops; the operations issue from b+1 on, one in `extra` + 1 cycles, and one more with
+    `two`. The instruction must have operations. `start` may come in the cycle of `last`.
 
     Members
     -------
-    start, loops, base, slow : In
-        The instruction, valid with `start`. `base` is the offset of the first operation.
-    busy : Out
-        The cycle belongs to an operation; `second` tells its second cycle (with `slow`) from its first.
+    start, loops, base, two, extra : In
+        The instruction, valid with `start`. `base` is the offset of the first operation. `two`: each operation has two
+        accumulator operands, read one after the other.
+    busy, source, destination : Out
+        The cycle belongs to an operation; in which its source (with `two`), or its destination is read.
     last : Out
         The last cycle of the last operation.
     uop, offset : Out
@@ -69,9 +86,11 @@ class Operations(wiring.Component):
                 "start": In(1),
                 "loops": In(loop_layout(config)),
                 "base": In(offset_layout(config)),
-                "slow": In(1),
+                "two": In(1),
+                "extra": In(range(MOST_EXTRA + 1)),
                 "busy": Out(1),
-                "second": Out(1),
+                "source": Out(1),
+                "destination": Out(1),
                 "last": Out(1),
                 "uop": Out(config.uop_index_bits),
                 "offset": Out(offset_layout(config)),
@@ -82,19 +101,25 @@ class Operations(wiring.Component):
         """Counters for the three loops; the offsets are running sums, so no multiplier is needed."""
         m = Module()
         loops = Signal(loop_layout(self.config))
-        slow = Signal()
+        two, cycle, cycles = Signal(), Signal(range(MOST_EXTRA + 2)), Signal(range(MOST_EXTRA + 2))
+        last_cycle = Signal(init=1)
         columns_left, rows_left = Signal(14), Signal(14)
         row_start = Signal(offset_layout(self.config))  # offset of the row's first column
         step = Signal()
 
         last_uop = Signal()
         m.d.comb += [
-            step.eq(self.busy & (self.second | ~slow)),
+            step.eq(self.busy & last_cycle),
+            self.source.eq(self.busy & two & (cycle == 0)),
+            self.destination.eq(self.busy & (cycle == two)),
             last_uop.eq(self.uop + 1 == loops.uop_end),
             self.last.eq(step & last_uop & (columns_left == 0) & (rows_left == 0)),
         ]
-        with m.If(self.busy & slow):
-            m.d.sync += self.second.eq(~self.second)
+        with m.If(self.busy):
+            m.d.sync += [
+                cycle.eq(Mux(last_cycle, 0, cycle + 1)),
+                last_cycle.eq(Mux(last_cycle, cycles == 0, cycle + 1 == cycles)),
+            ]
         with m.If(step):
             m.d.sync += self.uop.eq(self.uop + 1)
             with m.If(last_uop):
@@ -113,9 +138,11 @@ class Operations(wiring.Component):
         with m.If(self.start):
             m.d.sync += [
                 self.busy.eq(1),
-                self.second.eq(0),
                 loops.eq(self.loops),
-                slow.eq(self.slow),
+                two.eq(self.two),
+                cycle.eq(0),
+                cycles.eq(self.extra + self.two),
+                last_cycle.eq((self.extra == 0) & ~self.two),
                 self.uop.eq(self.loops.uop_bgn),
                 columns_left.eq(self.loops.iter_in - 1),
                 rows_left.eq(self.loops.iter_out - 1),

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import Config
 from vdla.isa.layout import POST, REGISTERS, Opcode, Unit, register
 
-from ..element_writer import ElementWriter, step_width
+from ..element_writer import ElementWriter, job_layout, step_width
 from ..interfaces import Activity, Kind, store_members
 from ..issue import Issue
 from ..layouts import REGISTER_BITS, instruction_layout, register_layout, view
@@ -161,8 +161,9 @@ class StoreUnit(wiring.Component):
         one_run = head["x_stride"] == head["x_size"]
         m.d.comb += [
             runs.address.eq(base << shift),
-            runs.length.eq(Mux(one_run, head["x_size"] * head["y_size"], head["x_size"]) << shift),
-            runs.rows.eq(Mux(one_run & (head["y_size"] != 0), 1, head["y_size"])),
+            runs.length.eq(head["x_size"] << shift),
+            runs.rows.eq(head["y_size"]),
+            runs.joined.eq(one_run),
             runs.pitch.eq(head["x_stride"] << shift),
         ]
 
@@ -202,10 +203,6 @@ class StoreUnit(wiring.Component):
         taken = reader.read & reader.first & running.flags.operand
         m.d.comb += [
             requests.start.eq(begin & (starting.is_load | (starting.flags.operand & ~starting.short))),
-            requests.release.eq(operands.release),
-            operands.beat_valid.eq(self.read.beat_valid),
-            operands.beat_last.eq(self.read.beat_last),
-            operands.beat_data.eq(self.read.beat_data),
             operands.start.eq(begin),
             operands.offset.eq(base),
             operands.pitch.eq(pitch),
@@ -219,6 +216,13 @@ class StoreUnit(wiring.Component):
             pipeline.operand.eq(operands.vector),
             pipeline.flags.eq(running.flags),
             *(getattr(pipeline, name.lower()).eq(registers[name]) for name in SETTINGS),
+        ]
+        # A cycle between bus and FIFO, and one between FIFO and account, as every read client has (FIFO_LATENCY, ROOM_DELAY).
+        m.d.sync += [
+            requests.release.eq(operands.release),
+            operands.beat_valid.eq(self.read.beat_valid),
+            operands.beat_last.eq(self.read.beat_last),
+            operands.beat_data.eq(self.read.beat_data),
         ]
         self._parameters(m, begin, starting, running, operands, pipeline, load_done)
         return pipeline
@@ -244,10 +248,10 @@ class StoreUnit(wiring.Component):
         )
         write, read = table.write_port(granularity=8 * width), table.read_port()
         head = view(instruction_layout(config, "LOAD.PAR"), self.commands.payload)
-        job, par_shift = loader.job.payload, config.par_bytes.bit_length() - 1
+        job, par_shift = Signal(job_layout(config, 1)), config.par_bytes.bit_length() - 1
+        m.d.sync += [loader.job.valid.eq(begin & starting.is_load), loader.job.payload.eq(job)]
         connect(m, operands.words, loader.words)
         m.d.comb += [
-            loader.job.valid.eq(begin & starting.is_load),
             *(
                 job[name].eq(head[name])
                 for name in ("sram_base", "y_size", "x_size", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
