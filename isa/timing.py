@@ -92,14 +92,15 @@ def alu_cycles(opcode: int, use_imm: bool | int) -> int:
 def post_latency(config: Config) -> int:
     """Cycles from a vector's last accumulator read to its bytes entering the store FIFO, STORE.POST.
 
-    Window reduction 1, bias 1, int32 to float32 2, multiply 2, round and clamp 2; combine: two products 2,
-    two sums 4, round and clamp 2.
+    Accumulators 2, window reduction 1, bias 1; int32 to float32 5, multiply 4, round 2, place 2, round to an integer
+    and clamp 3; combine: differences 2, product 4, first sum 2, normalize 3, round 2, place 4, second sum 1, round to
+    float32 and to an integer 4, clamp 2, and 1 to spare for the product of combine_multiply, which takes other ways.
     """
-    return 16
+    return 45
 
 
-STORE_LATENCY = 1
-"""The same for STORE.OUT: truncation only."""
+STORE_LATENCY = 2
+"""The same for STORE.OUT: accumulators and truncation only."""
 
 
 def read_burst_beats(config: Config, fifo_bytes: int) -> int:

@@ -14,6 +14,7 @@ from ..issue import Issue
 from ..layouts import REGISTER_BITS, instruction_layout, register_layout, view
 from ..read_requests import ReadRequests
 from .operand_fifo import OperandFifo
+from .pipeline import delay
 from .post import SETTINGS, PostPipeline, flags_layout
 from .reader import Reader
 from .writer import Writer
@@ -56,19 +57,25 @@ class StoreUnit(wiring.Component):
         starting = self._decode(m, registers)
         self._start(m, issue.begin, starting, reader, writer, registers)
 
-        out_put = Signal()  # STORE.OUT: the cycle after the read
-        m.d.sync += out_put.eq(reader.read & ~running.post)
+        out_put = Signal(
+            2
+        )  # STORE.OUT: data come in the cycle after the read, late, and are taken in the next
+        m.d.sync += out_put.eq(Cat(reader.read & ~running.post, out_put))
         words = (self.accumulators.data.word_select(lane, 32) for lane in range(config.out_bytes))
-        truncated = Cat(*(word[:8] for word in words))
+        truncated = delay(m, Cat(*(word[:8] for word in words)), 1, "truncated")
         load_done = Signal()
         if config.has("post"):
             pipeline = self._post(m, issue.begin, starting, running, reader, registers, load_done)
             m.d.comb += [
-                writer.put.eq(out_put | pipeline.put),
+                writer.put.eq(out_put[-1] | pipeline.put),
                 writer.vector.eq(Mux(running.post, pipeline.vector, truncated)),
             ]
         else:
-            m.d.comb += [writer.put.eq(out_put), writer.vector.eq(truncated), reader.ready.eq(writer.room)]
+            m.d.comb += [
+                writer.put.eq(out_put[-1]),
+                writer.vector.eq(truncated),
+                reader.ready.eq(writer.room),
+            ]
 
         end = Signal()
         m.d.comb += [
@@ -217,7 +224,7 @@ class StoreUnit(wiring.Component):
             pipeline.flags.eq(running.flags),
             *(getattr(pipeline, name.lower()).eq(registers[name]) for name in SETTINGS),
         ]
-        # A cycle between bus and FIFO, and one between FIFO and account, as every read client has (FIFO_LATENCY, ROOM_DELAY).
+        # A cycle between bus and FIFO, and one between FIFO and account (FIFO_LATENCY, ROOM_DELAY).
         m.d.sync += [
             requests.release.eq(operands.release),
             operands.beat_valid.eq(self.read.beat_valid),
