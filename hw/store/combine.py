@@ -150,7 +150,7 @@ class Combine(wiring.Component):
         )
 
     def _normalize(self, m: Module, normal_8: Value) -> tuple[Value, Value]:
-        """Rounded to float32: the mantissa, still to be registered, in stage 12; the exponent, plus the ratio's, in 13."""
+        """Rounded to float32: the mantissa, not yet registered, in stage 12; the exponent, plus the ratio's, in 13."""
         normal, sticky, zeros = normal_8, Const(0, 1), []
         for stage, step in ((9, 16), (10, 4), (11, 1)):
             shifted, count = floats.normalize_step(m, normal, step, f"normal_by_{step}")
