@@ -16,13 +16,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
 from .axi import LITE_ADDRESS_BITS, OKAY, axi4_lite
-from .counters import COUNTER_BITS, COUNTERS
+from .counters import COUNTER_BITS, COUNTERS, READ_CYCLES
 from .fetch import COUNT_BITS
 from .interfaces import ADDRESS_BITS
 
@@ -56,7 +56,8 @@ class Control(wiring.Component):
 
     Members: `bus` the AXI4-Lite slave; `program`, `count`, `base` the registers; `launch` is high in the launch cycle
     (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`; `quiet` and
-    `error` come from the memory port; `counter_index`, `counter_value` read a counter.
+    `error` come from the memory port; `counter_index` chooses a counter, `counter_value` shows it
+    READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -132,27 +133,36 @@ class Control(wiring.Component):
             **_words("CYCLES", cycles),
             **_words("DIGEST", Const(digest, 256)),
         }
-        accept = bus.arvalid & ~bus.rvalid
-        counter = self.counter_value
-        offset = Signal(LITE_ADDRESS_BITS)
+        # An access takes as many cycles as a counter needs to show itself.
+        waiting = Signal(READ_CYCLES + 1)
+        address, offset = Signal(LITE_ADDRESS_BITS), Signal(LITE_ADDRESS_BITS)
+        upper, is_counter = Signal(), Signal()
+        other = Signal(32)
+        accept = bus.arvalid & bus.arready
         m.d.comb += [
-            bus.arready.eq(~bus.rvalid),
+            bus.arready.eq(~bus.rvalid & (waiting == 0)),
             bus.rresp.eq(OKAY),
-            offset.eq(bus.araddr - COUNTERS_AT),
+            offset.eq(address - COUNTERS_AT),
             self.counter_index.eq(offset[3:]),
         ]
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += bus.rvalid.eq(0)
+        m.d.sync += [
+            waiting.eq((waiting << 1) | accept),
+            upper.eq(offset[2]),
+            is_counter.eq((address >= COUNTERS_AT) & (offset[3:] < len(COUNTERS))),
+        ]
         with m.If(accept):
-            m.d.sync += bus.rvalid.eq(1)
-            with m.If((bus.araddr >= COUNTERS_AT) & (offset[3:] < len(COUNTERS))):
-                m.d.sync += bus.rdata.eq(Array([counter[:32], counter[32:]])[offset[2]])
-            with m.Else(), m.Switch(bus.araddr[2:]):
-                for address, value in words.items():
-                    with m.Case(address >> 2):
-                        m.d.sync += bus.rdata.eq(value)
-                with m.Default():
-                    m.d.sync += bus.rdata.eq(0)
+            m.d.sync += address.eq(bus.araddr)
+        with m.Switch(address[2:]):
+            for place, value in words.items():
+                with m.Case(place >> 2):
+                    m.d.sync += other.eq(value)
+            with m.Default():
+                m.d.sync += other.eq(0)
+        with m.If(waiting[-1]):
+            counter = Mux(upper, self.counter_value[32:], self.counter_value[:32])
+            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(Mux(is_counter, counter, other))]
 
 
 def _words(name: str, value: Signal | Const) -> dict[int, object]:

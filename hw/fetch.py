@@ -122,7 +122,7 @@ class FetchUnit(wiring.Component):
             m.d.comb += [
                 distance.eq(bank - received[:bank_bits] if bank_bits else 0),
                 place.eq(received + distance),
-                write.addr.eq(place[bank_bits:]),
+                write.addr.eq(place[bank_bits : depth.bit_length() - 1]),
                 read.addr.eq(loaded[bank_bits:]),
             ]
             here = (distance < per_beat) & (distance < left)

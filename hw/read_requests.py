@@ -35,7 +35,7 @@ def run_layout() -> data.StructLayout:
 class BurstCutter(wiring.Component):
     """Cuts runs into bursts, one every two cycles; reads and writes do it alike.
 
-    Members: `start` in cycle b loads `runs` (only when not `active`); from b + WRITE_DELAY on (PRODUCT_CYCLES later if
+    Members: `start` in cycle b loads `runs` (only when not `active`); from b + 3 on (PRODUCT_CYCLES later if
     several rows are joined) `burst.valid` shows the first burst, registered; `ready` in cycle t moves on to the next,
     shown in t + 2. `active` holds from b + 1 through the cycle of the last burst's `ready`; with nothing to cut for
     one cycle.

@@ -26,7 +26,7 @@ FIFO_LATENCY = 3
 REQUEST_DELAY = 4
 """Cycles from the begin of an instruction to its first read request: decode, length in words, cut, room."""
 
-WRITE_DELAY = 3
+WRITE_DELAY = 5
 """The same for write requests, which know no room but wait for their data."""
 
 REQUEST_GAP = 2
@@ -94,13 +94,14 @@ def post_latency(config: Config) -> int:
 
     Accumulators 2, window reduction 1, bias 1; int32 to float32 5, multiply 4, round 2, place 2, round to an integer
     and clamp 3; combine: differences 2, product 4, first sum 2, normalize 3, round 2, place 4, second sum 1, round to
-    float32 and to an integer 4, clamp 2, and 1 to spare for the product of combine_multiply, which takes other ways.
+    float32 and to an integer 4, clamp 2, write 1, and 1 to spare for the product of combine_multiply, which takes
+    other ways.
     """
-    return 45
+    return 46
 
 
-STORE_LATENCY = 2
-"""The same for STORE.OUT: accumulators and truncation only."""
+STORE_LATENCY = 3
+"""The same for STORE.OUT: accumulators 2 and write 1; truncation is free."""
 
 
 def read_burst_beats(config: Config, fifo_bytes: int) -> int:

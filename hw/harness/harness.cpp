@@ -181,6 +181,8 @@ class Harness {
         clock();
         top.control_arvalid = 0;
         settle();
+        // Counters take some cycles to show themselves.
+        for (int i = 0; i < 100 && !top.control_rvalid; i++) clock(), settle();
         const uint32_t value = top.control_rdata;
         clock();
         return value;

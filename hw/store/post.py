@@ -18,6 +18,7 @@ SETTINGS = ("REQUANTIZE", "RATIO", "COMBINE")
 """Configuration registers that the pipeline reads."""
 
 _BEFORE = 3  # capture, reduction, bias
+_LATENCY = _BEFORE + REQUANTIZE_STAGES + COMBINE_STAGES + 1
 _OPERANDS_IN_FLIGHT = 32  # a power of two above the cycles from an operand's pop to its use
 
 
@@ -32,13 +33,13 @@ class PostPipeline(wiring.Component):
     Members: `read` in cycle r, with `first` and `last` of its window; `data` the accumulators, in r + 1. `operand` is
     the vector that belongs to the window, taken with its first read if the flag `operand` is set. `parameters` is the
     entry of the table; it, `flags` and the registers (by lower-case name) hold still until all vectors have left. `put`
-    with `vector`: post_latency cycles after a window's last read.
+    with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one more).
     """
 
     def __init__(self, *, config: Config) -> None:
         """`config` gives the lanes, [batch][block_out]."""
         self._config = config
-        if post_latency(config) != _BEFORE + REQUANTIZE_STAGES + COMBINE_STAGES + 1:
+        if post_latency(config) != _LATENCY + 1:
             raise ValueError(f"the pipeline cannot have {post_latency(config)} stages")
         super().__init__(
             {
@@ -60,7 +61,7 @@ class PostPipeline(wiring.Component):
         m = Module()
         config, flags = self._config, self.flags
         stages = _BEFORE + REQUANTIZE_STAGES + 1  # stage B begins this many cycles after the read
-        valid = Signal(post_latency(config))  # bit k: a window's last read was k + 1 cycles ago
+        valid = Signal(_LATENCY)  # bit k: a window's last read was k + 1 cycles ago
         read_2, first_2 = Signal(2), Signal(2)
         m.d.sync += [
             valid.eq(Cat(self.read & self.last, valid)),

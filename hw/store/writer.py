@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import write_burst_beats
 
-from ..interfaces import write_client
+from ..interfaces import burst_layout, write_client
 from ..read_requests import BurstCutter, run_layout
 
 
@@ -19,7 +19,8 @@ class Writer(wiring.Component):
     word holds whole vectors or a vector whole bus words.
 
     Members: `start` loads the output `runs`. `room`: the FIFO has a place for a vector that is not reserved; `reserve`
-    takes it. `put` writes `vector` in this cycle. `write` goes to the memory port. `done`: this cycle's response
+    takes it. `put` writes `vector` in this cycle; two cycles later a burst that it
+    completes may show. `write` goes to the memory port. `done`: this cycle's response
     is the last one of the runs.
     """
 
@@ -46,25 +47,38 @@ class Writer(wiring.Component):
         capacity = config.store_fifo_bytes // config.out_bytes
         vector_shift = config.out_bytes.bit_length() - 1
         m.submodules.cutter = cutter = BurstCutter(config=config, most_beats=write_burst_beats(config))
-        burst = cutter.burst.payload
-        claimed = Signal(range(capacity + 1))
+        # Two registers behind the cutter: the next burst with its count of vectors, and the one that is shown.
+        burst, shown_burst = (Signal(burst_layout(config), name=name) for name in ("next", "shown_burst"))
+        pending, shown, moves = Signal(), Signal(), Signal()
+        claimed, shown_vectors = (
+            Signal(range(capacity + 1), name=name) for name in ("claimed", "shown_vectors")
+        )
         there, taken, freed = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "freed"))
-        complete, accepted = Signal(), Signal()
+        accepted = Signal()
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),
-            claimed.eq(burst.bytes >> vector_shift),
-            complete.eq(burst.bytes >> vector_shift <= there),
-            self.write.request.valid.eq(cutter.burst.valid & complete),
-            self.write.request.payload.eq(burst),
-            accepted.eq(self.write.request.valid & self.write.request.ready),
-            cutter.burst.ready.eq(accepted),
+            cutter.burst.ready.eq(~pending | moves),
+            moves.eq(pending & ~shown & (claimed <= there)),
+            self.write.request.valid.eq(shown),
+            self.write.request.payload.eq(shown_burst),
+            accepted.eq(shown & self.write.request.ready),
             self.room.eq(taken != capacity),
         ]
         m.d.sync += [
-            there.eq(there + self.put - Mux(accepted, claimed, 0)),
+            there.eq(there + self.put - Mux(moves, claimed, 0)),
             taken.eq(taken + self.reserve - freed),
         ]
+        with m.If(~pending | moves):
+            m.d.sync += [
+                pending.eq(cutter.burst.valid),
+                burst.eq(cutter.burst.payload),
+                claimed.eq(cutter.burst.payload.bytes >> vector_shift),
+            ]
+        with m.If(~shown):
+            m.d.sync += [shown.eq(moves), shown_burst.eq(burst), shown_vectors.eq(claimed)]
+        with m.Elif(self.write.request.ready):
+            m.d.sync += shown.eq(0)
         layout = data.StructLayout(
             {
                 "offset": range(config.memory.bus_bytes),
@@ -76,9 +90,9 @@ class Writer(wiring.Component):
         m.submodules.bursts = bursts
         entry = Signal(layout)
         m.d.comb += [
-            entry.offset.eq(burst.address),
-            entry.beats.eq(burst.beats),
-            entry.vectors.eq(claimed),
+            entry.offset.eq(shown_burst.address),
+            entry.beats.eq(shown_burst.beats),
+            entry.vectors.eq(shown_vectors),
             bursts.w_data.eq(entry),
             bursts.w_en.eq(accepted),
         ]
@@ -101,7 +115,7 @@ class Writer(wiring.Component):
 
         waiting = Signal(range(config.memory.outstanding_writes + 1))
         m.d.sync += waiting.eq(waiting + accepted - self.write.response)
-        m.d.comb += self.done.eq(self.write.response & (waiting == 1) & ~cutter.active)
+        m.d.comb += self.done.eq(self.write.response & (waiting == 1) & ~(cutter.active | pending | shown))
         return m
 
     def _wide_vectors(self, m: Module, capacity: int, moved: Signal) -> None:

@@ -40,6 +40,7 @@ def test_reads(ready: float, limit: int):
         owner_waiting: Client | None = None
         memory: deque[tuple[Client, int]] = deque()  # beats to come
         outstanding = 0
+        before: tuple[Client, int, bool] | None = None
         for _ in range(1000):
             for client in Client:
                 port = getattr(dut, client.name.lower())
@@ -59,9 +60,10 @@ def test_reads(ready: float, limit: int):
             ctx.set(dut.axi.rdata, data)
             for client in Client:
                 port = getattr(dut, client.name.lower())
-                mine = beat and memory[0][0] is client
-                assert ctx.get(port.beat_valid) == mine
-                assert not mine or (ctx.get(port.beat_data), ctx.get(port.beat_last)) == (data, last)
+                assert ctx.get(port.beat_valid) == (before is not None and before[0] is client)
+                if ctx.get(port.beat_valid):
+                    assert (client, ctx.get(port.beat_data), ctx.get(port.beat_last)) == before
+            before = (memory[0][0], data, last) if beat else None  # shown to its client in the next cycle
             assert ctx.get(dut.quiet) == (outstanding == 0 and waiting is None)
             valid = ctx.get(dut.axi.arvalid)
             assert valid == (outstanding < limit and bool(shown))
