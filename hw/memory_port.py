@@ -17,7 +17,8 @@ class MemoryPort(wiring.Component):
     Members: `fetch`, `compute`, `store`, `load` the clients and `write`, from this side; `axi`; `base` is added to
     every address (a multiple of 4096). `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed
     the byte counters. `error` is
-    pulsed when a response is not OKAY; `quiet`: nothing is outstanding. This part is not reset between runs: beats
+    pulsed when a response is not OKAY; `quiet`: nothing is outstanding. With `stop` no new address is shown; what has
+    been shown is completed, and `written` says that no write is left. This part is not reset between runs: beats
     of a run that has ended are taken and dropped.
     """
 
@@ -35,6 +36,8 @@ class MemoryPort(wiring.Component):
                 "write_accepted": Out(1),
                 "write_burst": Out(burst_layout(config)),
                 "error": Out(1),
+                "stop": In(1),
+                "written": Out(1),
                 "quiet": Out(1),
             }
         )
@@ -43,14 +46,14 @@ class MemoryPort(wiring.Component):
         """Reads, then writes; the two share nothing but the base address."""
         m = Module()
         reads, owners_empty = self._reads(m)
-        writes = self._writes(m)
+        self._writes(m)
         axi = self.axi
         m.d.comb += [
             self.error.eq(
                 (axi.rvalid & axi.rready & (axi.rresp != OKAY))
                 | (axi.bvalid & axi.bready & (axi.bresp != OKAY))
             ),
-            self.quiet.eq((reads == 0) & (writes == 0) & owners_empty),
+            self.quiet.eq((reads == 0) & owners_empty & self.written),
         ]
         return m
 
@@ -75,7 +78,7 @@ class MemoryPort(wiring.Component):
             m.d.comb += [valid.eq(1), owner.eq(kept_owner), chosen.eq(kept_burst)]
         accept = Signal()
         m.d.comb += [
-            axi.arvalid.eq(valid & (outstanding < limit)),
+            axi.arvalid.eq(valid & (outstanding < limit) & (kept | ~self.stop)),
             axi.araddr.eq(self._address(chosen.address)),
             axi.arlen.eq(chosen.beats - 1),
             axi.arsize.eq(config.memory.bus_bytes.bit_length() - 1),
@@ -107,30 +110,41 @@ class MemoryPort(wiring.Component):
         m.d.sync += outstanding.eq(outstanding + accept - last)
         return outstanding, ~owners.r_rdy & ~kept
 
-    def _writes(self, m: Module) -> Value:
+    def _writes(self, m: Module) -> None:
+        """AXI allows a slave to wait for WVALID before AWREADY, so data is shown once its address has been."""
         config, axi, write = self._config, self.axi, self.write
         limit = config.memory.outstanding_writes
         outstanding = Signal(range(limit + 1))
-        accept = Signal()
-        below = outstanding < limit
+        announced = Signal(
+            range(limit + 2)
+        )  # bursts whose address has been shown and whose data has not all moved
+        waiting = Signal()  # an address that has been shown stays until AWREADY
+        accept, may_show = Signal(), Signal()
         response = axi.bvalid & axi.bready
+        shows_data = announced != 0
         m.d.comb += [
-            axi.awvalid.eq(write.request.valid & below),
+            may_show.eq((outstanding < limit) & (waiting | ~self.stop)),
+            axi.awvalid.eq(write.request.valid & may_show),
             axi.awaddr.eq(self._address(write.request.payload.address)),
             axi.awlen.eq(write.request.payload.beats - 1),
             axi.awsize.eq(config.memory.bus_bytes.bit_length() - 1),
             axi.awburst.eq(INCREMENTING),
             accept.eq(axi.awvalid & axi.awready),
-            write.request.ready.eq(below & axi.awready),
+            write.request.ready.eq(may_show & axi.awready),
             self.write_accepted.eq(accept),
             self.write_burst.eq(write.request.payload),
-            axi.wvalid.eq(write.beat.valid),
+            axi.wvalid.eq(write.beat.valid & shows_data),
             axi.wdata.eq(write.beat.payload.data),
             axi.wstrb.eq(write.beat.payload.strobe),
             axi.wlast.eq(write.beat.payload.last),
-            write.beat.ready.eq(axi.wready),
+            write.beat.ready.eq(axi.wready & shows_data),
             axi.bready.eq(1),
             write.response.eq(response),
+            self.written.eq((outstanding == 0) & ~waiting),
         ]
-        m.d.sync += outstanding.eq(outstanding + accept - response)
-        return outstanding
+        last = axi.wvalid & axi.wready & axi.wlast
+        m.d.sync += [
+            waiting.eq(axi.awvalid & ~axi.awready),
+            announced.eq(announced + (axi.awvalid & ~waiting) - last),
+            outstanding.eq(outstanding + accept - response),
+        ]

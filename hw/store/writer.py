@@ -40,7 +40,10 @@ class Writer(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counts of vectors: places taken, and those in them that no accepted burst has claimed."""
+        """Counts of vectors: places taken, and those that no accepted burst has claimed.
+
+        A burst's data is offered once its address is shown.
+        """
         m = Module()
         config = self._config
         capacity = config.store_fifo_bytes // config.out_bytes
@@ -48,8 +51,10 @@ class Writer(wiring.Component):
         m.submodules.cutter = cutter = BurstCutter(config=config, most_beats=write_burst_beats(config))
         burst = cutter.burst.payload
         claimed = Signal(range(capacity + 1))
-        there, taken, freed = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "freed"))
-        complete, accepted = Signal(), Signal()
+        taken, freed = Signal(range(capacity + 1)), Signal(range(capacity + 1))
+        # Vectors of the burst that is shown count here until its address is accepted, even if its data has moved.
+        there = Signal(range(2 * capacity + 1))
+        complete, accepted, offered = Signal(), Signal(), Signal()
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),
@@ -72,7 +77,7 @@ class Writer(wiring.Component):
                 "vectors": range(capacity + 1),
             }
         )
-        bursts = fifo.SyncFIFO(width=layout.size, depth=min(capacity, config.memory.outstanding_writes))
+        bursts = fifo.SyncFIFO(width=layout.size, depth=min(capacity, config.memory.outstanding_writes + 1))
         m.submodules.bursts = bursts
         entry = Signal(layout)
         m.d.comb += [
@@ -80,8 +85,9 @@ class Writer(wiring.Component):
             entry.beats.eq(burst.beats),
             entry.vectors.eq(claimed),
             bursts.w_data.eq(entry),
-            bursts.w_en.eq(accepted),
+            bursts.w_en.eq(self.write.request.valid & ~offered),
         ]
+        m.d.sync += offered.eq(self.write.request.valid & ~accepted)
         beat = self.write.beat
         moved, beats = Signal(), Signal(burst.beats.shape())
         head = data.View(layout, bursts.r_data)
