@@ -89,7 +89,8 @@ class Control(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """One access at a time in each direction."""
         m = Module()
-        pending, done, failed = Signal(), Signal(), Signal()
+        pending = Signal()
+        done, failed = Signal(), Signal()
         stopped = Signal()
         cycles = Signal(COUNTER_BITS)
         m.d.comb += self.launch.eq(pending & ~self.running & self.quiet)

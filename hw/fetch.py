@@ -43,7 +43,9 @@ class FetchUnit(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Counts of instructions requested, received and dispatched; the buffer is addressed by their low bits."""
         m = Module()
-        requested, received, dispatched = Signal(COUNT_BITS), Signal(COUNT_BITS), Signal(COUNT_BITS)
+        requested, received, dispatched = (
+            Signal(COUNT_BITS, name=name) for name in ("requested", "received", "dispatched")
+        )
         self._request(m, requested, dispatched)
         head = self._receive(m, received, dispatched)
         self._dispatch(m, head, dispatched != received, dispatched)
