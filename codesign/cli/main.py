@@ -12,7 +12,7 @@ import sys
 import typer
 from vdla.isa.errors import UserError
 
-from . import describe, network, programs, rtl, simulate
+from . import describe, network, programs, rtl, simulate, synth
 
 app = typer.Typer(
     name="vdla",
@@ -32,6 +32,7 @@ app.command("check")(programs.check)
 app.command("isa")(describe.isa)
 app.command("config")(describe.config)
 app.command("rtl")(rtl.rtl)
+app.command("synth")(synth.synth)
 
 
 def main() -> None:
