@@ -9,11 +9,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
-from vdla.isa.layout import Opcode, Unit, decode_one, unit_of
 from vdla.isa.program import instruction_address
 
 from ..control import counter_address
 from ..counters import COUNTERS
+from ..trace import instruction_times
 from ..verilog import generate_verilog
 from .build import build_library
 
@@ -129,7 +129,7 @@ def simulate_rtl(
         pointer = library.vdla_events(harness, ctypes.byref(rows))
         shape = (rows.value, 5)
         events = np.ctypeslib.as_array(pointer, shape).copy() if rows.value else np.zeros(shape, np.int64)
-        begin, end = _times(config, instructions, events)
+        begin, end = instruction_times(config, instructions, events)
         if status != FINISHED:
             waiting = _waiting(begin, end)
             raise RtlError(f"the RTL {_REASONS[status].format(cycles=min(cycles, cycle_limit))}{waiting}")
@@ -173,29 +173,3 @@ def _waiting(begin: NDArray[np.int64], end: NDArray[np.int64]) -> str:
         f"; begun and not ended: {started[:8].tolist() or 'none'}; "
         f"first that has not begun: {waiting[:1].tolist() or 'none'}"
     )
-
-
-def _times(
-    config: Config, instructions: NDArray[np.uint64], events: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Begin and end by instruction: each unit begins its own in order, and ends them in order apart from CONFIGs."""
-    begin = np.full(len(instructions), -1, np.int64)
-    end = begin.copy()
-    order: dict[Unit, list[int]] = {unit: [] for unit in Unit}
-    is_config = (instructions[:, 0] & np.uint64(7)) == Opcode.CONFIG
-    for index, (low, high) in enumerate(instructions.tolist()):
-        name, values = decode_one(config, low, high)
-        order[unit_of(name, values)].append(index)
-        if name == "FINISH":
-            break
-    for unit in Unit:
-        mine = events[events[:, 1] == unit]
-        indices = np.array(order[unit], np.int64)
-        for chosen, into, column in (
-            (indices, begin, 2),
-            (indices[~is_config[indices]], end, 3),
-            (indices[is_config[indices]], end, 4),
-        ):
-            cycles = np.repeat(mine[:, 0], mine[:, column])
-            into[chosen[: len(cycles)]] = cycles[: len(chosen)]
-    return begin, end
