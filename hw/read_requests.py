@@ -51,9 +51,10 @@ class BurstCutter(wiring.Component):
         m = Module()
         bus = self._config.memory.bus_bytes
         shift = bus.bit_length() - 1
-        address, left = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
-        row_start, length, pitch = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
-        rows, kind = Signal(16), Signal(Kind)
+        address, left, row_start, length, pitch = (
+            Signal(ADDRESS_BITS, name=name) for name in ("address", "left", "row_start", "length", "pitch")
+        )
+        rows, kind = Signal(16, name="rows"), Signal(Kind)
         active = Signal()
 
         offset = address[:shift]

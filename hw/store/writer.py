@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -51,7 +51,7 @@ class Writer(wiring.Component):
         m.submodules.cutter = cutter = BurstCutter(config=config, most_beats=write_burst_beats(config))
         burst = cutter.burst.payload
         claimed = Signal(range(capacity + 1))
-        taken, freed = Signal(range(capacity + 1)), Signal(range(capacity + 1))
+        taken, freed = (Signal(range(capacity + 1), name=name) for name in ("taken", "freed"))
         # Vectors of the burst that is shown count here until its address is accepted, even if its data has moved.
         there = Signal(range(2 * capacity + 1))
         complete, accepted, offered = Signal(), Signal(), Signal()
@@ -115,7 +115,8 @@ class Writer(wiring.Component):
         bits, out = 8 * self._config.memory.bus_bytes, 8 * self._config.out_bytes
         m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[])
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
-        tail, head, part = Signal(range(capacity)), Signal(range(capacity)), Signal(range(out // bits))
+        tail, head = (Signal(range(capacity), name=name) for name in ("first_free", "first_used"))
+        part = Signal(range(out // bits))
         beat = self.write.beat.payload
         m.d.comb += [
             write.en.eq(self.put),
@@ -137,7 +138,7 @@ class Writer(wiring.Component):
         """A bus word is two or more vectors; any that follow each other are read at once, each from its own bank."""
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes
-        tail, head = Signal(range(capacity)), Signal(range(capacity))
+        tail, head = (Signal(range(capacity), name=name) for name in ("first_free", "first_used"))
         reads = []
         for number in range(places):
             m.submodules[f"bank_{number}"] = bank = memory.Memory(
@@ -149,7 +150,7 @@ class Writer(wiring.Component):
                 write.addr.eq(tail[place_bits:]),
                 write.data.eq(self.vector),
                 # Banks before the head's hold vectors of the next row.
-                read.addr.eq(head[place_bits:] + (head[:place_bits] > number)),
+                read.addr.eq(head[place_bits:] + (head[:place_bits] > number if number + 1 < places else 0)),
             ]
             reads.append(read.data)
         start, left, count = Signal(place_bits), Signal(range(capacity + 1)), Signal(range(places + 1))
@@ -167,7 +168,9 @@ class Writer(wiring.Component):
             beat.strobe.eq(
                 Cat(
                     *(
-                        ((place >= start) & (place < start + count)).replicate(out // 8)
+                        (
+                            (place >= start if place + 1 < places else Const(1)) & (place < start + count)
+                        ).replicate(out // 8)
                         for place in range(places)
                     )
                 )
