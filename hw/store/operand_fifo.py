@@ -70,7 +70,7 @@ class OperandFifo(wiring.Component):
         m.d.comb += here.eq(Array([read.as_value() for read in reads])[head[:bank_bits]])
 
         pop_word = self.words.valid & self.words.ready
-        offset, row = Signal(range(self._places)), Signal(range(self._places))
+        offset, row = (Signal(range(self._places), name=name) for name in ("offset", "row"))
         popped, pop = (Signal(range(self._words + 1), name=name) for name in ("popped", "pop"))
         last = Signal()
         if self._banks > 1:
