@@ -1,0 +1,56 @@
+"""The top module of a bench: the accelerator, with the ID ports that AXI4 bus models ask for."""
+
+from __future__ import annotations
+
+import re
+
+from ..verilog import TOP, Port, VerilogModule
+
+BENCH_TOP = "vdla_bench"
+"""Name of the module around `vdla`."""
+
+_IDS = (
+    Port(name="axi_arid", direction="output", width=1),
+    Port(name="axi_awid", direction="output", width=1),
+    Port(name="axi_rid", direction="input", width=1),
+    Port(name="axi_bid", direction="input", width=1),
+)
+
+
+def bench_verilog(module: VerilogModule) -> str:
+    """Verilog of `module` and, around it, module `vdla_bench` with the same ports and constant transaction IDs.
+
+    The accelerator has no IDs, since all it asks for is served in order; models such as cocotbext-axi want them.
+    """
+    clock = (
+        Port(name="clk", direction="input", width=1),
+        Port(name="rst", direction="input", width=1),
+    )
+    inner = (*clock, *module.ports)
+    ports = ",\n".join(
+        f"  {port.direction} wire [{port.width - 1}:0] {port.name}" for port in (*inner, *_IDS)
+    )
+    # One-bit ports are scalars: a clock that is a vector of one bit has no edges for VPI.
+    ports = ports.replace(" [0:0]", "")
+    connections = ",\n".join(f"    .{port.name}({port.name})" for port in inner)
+    return (
+        f"{module.text}\n"
+        f"module {BENCH_TOP}(\n{ports}\n);\n"
+        f"  assign axi_arid = 1'b0;\n"
+        f"  assign axi_awid = 1'b0;\n"
+        f"  {TOP} accelerator(\n{connections}\n  );\n"
+        f"endmodule\n"
+    )
+
+
+def with_start_event(text: str) -> str:
+    """The same Verilog, with an event at time 0 in every `always @*`.
+
+    Yosys puts a register that never changes into the sensitivity of each such block, to have it run at time 0. Icarus
+    11 initializes registers before the blocks begin to wait, so those that depend on nothing that changes would stay
+    X; here the register changes once, after they have begun.
+    """
+    return _NEVER_CHANGES.sub(lambda found: f"{found[0]}\n  initial #0 {found[1]} = 1;", text)
+
+
+_NEVER_CHANGES = re.compile(r"^ *reg (\\\$auto\$verilog_backend\S+ ) *= 0;$", re.MULTILINE)
