@@ -22,7 +22,9 @@ CHAINED = 16
 
 _TABLE = 3 * ENTRIES
 _NEAR = 4
-_MANY_LOADS = 36
+_SHARED = 12
+MANY_LOADS = 40
+"""More loads than may be in flight."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,8 +99,8 @@ def _dram_base(source: Source, kind: str) -> int:
             low, high = regions.uops, regions.uops + UOPS * size
         case "par":
             low, high = regions.parameters, regions.parameters + ENTRIES * size
-        case _ if source.chance(0.3):
-            low, high = regions.output, regions.end
+        case _ if source.chance(0.35):
+            low, high = regions.output, regions.end if source.chance(0.5) else regions.output + _SHARED * size
         case _:
             low, high = regions.data, regions.parameters
     if source.chance(0.15):
@@ -130,6 +132,10 @@ def _load(source: Source, kind: str) -> dict[str, int]:
     if source.chance(0.4):
         values |= {name: source.number(2) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
     place = _place(source, depth)
+    if kind == "uop" and source.config.uop_depth > 2 * UOPS and source.chance(0.3):
+        # Any words at all, where no instruction uses them.
+        values["sram_base"] = source.number(source.config.uop_depth - 1, UOPS)
+        return {**values, "dram_base": source.number(source.regions.end, source.regions.output) // 4}
     if kind not in ("uop", "par") and source.chance(0.08):
         # Longer than the FIFO, in one run or in rows that touch.
         fifo = source.config.load_fifo_bytes if target in ("inp", "wgt") else source.config.compute_fifo_bytes
@@ -189,6 +195,8 @@ def _store(source: Source, post: bool) -> dict[str, int]:
     values["sram_base"] = _place(source, config.acc_depth)
     last = regions.end // config.out_bytes - 1
     values["dram_base"] = source.number(last, regions.output // config.out_bytes)
+    if source.chance(0.3):
+        values["dram_base"] = source.number(_SHARED) + regions.output // config.out_bytes
     if source.chance(0.15):
         values["dram_base"] = (regions.output + 4096) // config.out_bytes - source.number(6, 1)
     if source.chance(0.06):
@@ -266,7 +274,7 @@ _WEIGHTS = {
     "LOAD.ACC": 2,
     "LOAD.ACC8": 1,
     "LOAD.UOP": 1,
-    "LOAD.PAR": 1,
+    "LOAD.PAR": 2,
     "LOAD.PATCH": 3,
     "GEMM": 6,
     "DEPTHWISE": 2,
@@ -307,7 +315,7 @@ def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
         # More loads in flight than the load unit holds: pads need no memory, only time.
         pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
         pads["sram_base"] = source.number(4)
-        return [("LOAD.INP", dict(pads)) for _ in range(_MANY_LOADS)]
+        return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
     if source.chance(0.12):
         return _chain(source)
     return [random_instruction(source)]

@@ -16,10 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .config import EXTENSIONS, Config, Memory
-from .layout import FLAGS, TOKEN_QUEUES, Unit
+from .layout import FLAGS, TOKEN_QUEUES, AluOpcode, TokenQueue, Unit, unit_of
 from .program import Program
 from .program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder
-from .random_instructions import ENTRIES, UOPS, Regions, Source, random_image, random_sequence
+from .random_instructions import ENTRIES, MANY_LOADS, UOPS, Regions, Source, random_image, random_sequence
+
+_LONG = 1500
+"""Operations of an instruction that holds the compute unit."""
+
+_MOST_TOKENS = 64
+"""Queues up to this depth are filled now and then."""
 
 
 def random_config(seed: int) -> Config:
@@ -77,6 +83,43 @@ def _tokens(source: Source, values: dict[str, int]) -> bool:
     return False
 
 
+def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
+    """Keep `unit` from beginning anything more for hundreds of cycles."""
+    config = source.config
+    match unit:
+        case Unit.LOAD:
+            columns = min(31, config.inp_depth // 30)
+            pads = {"y_pad_0": 15, "y_pad_1": 15, "x_pad_0": columns // 2, "x_size": columns - columns // 2}
+            for _ in range(MANY_LOADS):
+                append(build, "LOAD.INP", pads)
+        case Unit.COMPUTE:
+            loops = {"uop_bgn": UOPS - 1, "uop_end": UOPS, "iter_out": 1, "iter_in": _LONG}
+            append(build, "ALU", {**loops, "alu_opcode": int(AluOpcode.ADD), "use_imm": 1, "imm": 1})
+        case Unit.STORE:
+            regions = source.regions
+            count = min(config.acc_depth, (regions.end - regions.output) // config.out_bytes)
+            shape = {"y_size": 1, "x_size": count, "x_stride": count}
+            append(build, "STORE.OUT", {**shape, "dram_base": regions.output // config.out_bytes})
+
+
+def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
+    """Let `item.producer` push until the queue is full, because its consumer is held up; the command queue fills too."""
+    give, take = CARRIERS[item.producer], CARRIERS[item.consumer]
+    _hold(build, source, item.consumer)
+    for _ in range(min(build.config.token_queue_depth, _MOST_TOKENS)):
+        append(build, give, {item.push_flag: 1})
+    for _ in range(4):
+        append(build, take, {item.pop_flag: 1})
+        found = [
+            pair for _ in range(12) for pair in random_sequence(source) if unit_of(*pair) is item.producer
+        ]
+        name, values = found[0] if found else (give, {})
+        if not append(build, name, {**values, item.push_flag: 1}):
+            append(build, give, {item.push_flag: 1})
+    for _ in range(min(build.config.command_queue_depth, _MOST_TOKENS) if source.chance(0.5) else 0):
+        append(build, take, {})
+
+
 def random_program(
     config: Config, seed: int, length: int = 60, *, uop: NDArray[np.uint32] | None = None
 ) -> Program:
@@ -101,13 +144,24 @@ def random_program(
         append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
     tries = 0
     count = 0
+    flood = source.number(length) if source.chance(0.4) else -1
     while count < length and tries < 50 * length:
         tries += 1
+        if 0 <= flood <= count:
+            flood = -1
+            _flood(build, source, TOKEN_QUEUES[source.number(len(TOKEN_QUEUES) - 1)])
         for name, values in random_sequence(source):
             insist = _tokens(source, values)
             count += append(build, name, values, insist=insist, placed=placed)
     last: dict[str, int] = {}
-    append(build, "FINISH", last, insist=_tokens(source, last))
+    insist = _tokens(source, last)
+    if source.chance(0.1):
+        # FINISH, too, may find a queue full.
+        queues = [item for item in TOKEN_QUEUES if item.producer is Unit.COMPUTE]
+        item = queues[source.number(len(queues) - 1)]
+        _flood(build, source, item)
+        last, insist = {item.push_flag: 1}, False
+    append(build, "FINISH", last, insist=insist)
     for _ in range(source.number(3) if source.chance(0.15) else 0):
         build.instructions.append((CARRIERS[Unit(source.number(2))], {}))
     return finish(build)
