@@ -103,7 +103,7 @@ def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
 
 
 def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
-    """Let `item.producer` push until the queue is full, because its consumer is held up; the command queue fills too."""
+    """Let `item.producer` push until the queue is full, as its consumer is held up; the command queue fills too."""
     give, take = CARRIERS[item.producer], CARRIERS[item.consumer]
     _hold(build, source, item.consumer)
     for _ in range(min(build.config.token_queue_depth, _MOST_TOKENS)):
@@ -160,6 +160,7 @@ def random_program(
         queues = [item for item in TOKEN_QUEUES if item.producer is Unit.COMPUTE]
         item = queues[source.number(len(queues) - 1)]
         _flood(build, source, item)
+        append(build, CARRIERS[item.consumer], {item.pop_flag: 1})
         last, insist = {item.push_flag: 1}, False
     append(build, "FINISH", last, insist=insist)
     for _ in range(source.number(3) if source.chance(0.15) else 0):
