@@ -60,9 +60,9 @@ class Control(wiring.Component):
     """The registers and the run's state.
 
     Members: `bus` the AXI4-Lite slave; `program`, `count`, `base` the registers; `launch` is high in the launch cycle
-    (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`, or with the first
-    of `stop` and `written`; `quiet`, `error` and `written` come from the memory port; `counter_index`, `counter_value`
-    read a counter.
+    (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`, or, if it is
+    stopped, with the first of `written`; `stop` is high while no new address may be shown; `quiet`, `error` and
+    `written` come from the memory port; `counter_index`, `counter_value` read a counter.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -91,18 +91,23 @@ class Control(wiring.Component):
         m = Module()
         pending = Signal()
         done, failed = Signal(), Signal()
-        stopped = Signal()
+        # `stopped`: software says so; `stopping`: the run ends as soon as all its writes are complete.
+        stopped, stopping = Signal(), Signal()
         cycles = Signal(COUNTER_BITS)
-        m.d.comb += self.launch.eq(pending & ~self.running & self.quiet)
+        m.d.comb += [
+            self.launch.eq(pending & ~self.running & self.quiet),
+            # The units show their last state for one more cycle when a run has ended.
+            self.stop.eq(stopping | ~self.running),
+        ]
         with m.If(self.launch):
-            m.d.sync += [pending.eq(0), self.running.eq(1), self.stop.eq(stopped), done.eq(0), cycles.eq(1)]
+            m.d.sync += [pending.eq(0), self.running.eq(1), stopping.eq(stopped), done.eq(0), cycles.eq(1)]
         with m.Elif(stopped):
             m.d.sync += pending.eq(0)
         with m.If(self.running):
             m.d.sync += cycles.eq(cycles + 1)
-            m.d.sync += self.stop.eq(self.stop | self.error | stopped)
-            with m.If(self.finished | (self.stop & self.written)):
-                m.d.sync += [self.running.eq(0), self.stop.eq(0), done.eq(self.finished), cycles.eq(cycles)]
+            m.d.sync += stopping.eq(stopping | self.error | stopped)
+            with m.If(self.finished | (stopping & self.written)):
+                m.d.sync += [self.running.eq(0), done.eq(self.finished & ~stopping), cycles.eq(cycles)]
         status = Cat(pending | self.running, done, failed, self.quiet)
         self._write(m, pending, failed, stopped)
         with m.If(self.error):

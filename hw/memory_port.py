@@ -119,9 +119,8 @@ class MemoryPort(wiring.Component):
         config, axi, write = self._config, self.axi, self.write
         limit = config.memory.outstanding_writes
         outstanding = Signal(range(limit + 1))
-        announced = Signal(
-            range(limit + 2)
-        )  # bursts whose address has been shown and whose data has not all moved
+        # Bursts whose address has been shown and whose data has not all moved.
+        announced = Signal(range(limit + 2))
         waiting = Signal()  # an address that has been shown stays until AWREADY
         accept, may_show = Signal(), Signal()
         response = axi.bvalid & axi.bready

@@ -13,6 +13,7 @@ if find_spec("cocotb") is None:
 from .clock import reset, start_clock
 from .control import ControlRegisters
 from .memory import MemoryModel, Stalls
+from .monitor import AxiMonitor
 from .program import LoadedProgram, load_program, memory_bytes
 from .rules import AxiRules, RuleError
 from .runner import BenchError, BenchFailed, Simulator, build, run_bench
@@ -22,6 +23,7 @@ from .wrapper import BENCH_TOP
 
 __all__ = [
     "BENCH_TOP",
+    "AxiMonitor",
     "AxiRules",
     "BenchError",
     "BenchFailed",

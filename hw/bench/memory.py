@@ -14,7 +14,8 @@ from vdla.isa.config import Memory
 from vdla.isa.timing import NOISE_READ, NOISE_STALL, memory_noise
 
 from ..axi import DECODE_ERROR, OKAY, SLAVE_ERROR
-from .rules import Address, AxiRules, WriteBeat
+from .rules import AxiRules, WriteBeat
+from .wires import AxiWires
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +59,7 @@ class MemoryModel:
         self.reads = self.writes = 0
         """Bursts accepted since `restart`."""
         self._dut, self._timing, self._stalls = dut, timing, stalls or Stalls()
-        self._ports = {
-            name: getattr(dut, f"{prefix}_{name}")
-            for channel, members in _MEMBERS.items()
-            for name in (f"{channel}{member}" for member in members)
-        }
+        self._wires = AxiWires(dut, prefix=prefix, bus_bytes=timing.bus_bytes)
         self._failures: list[tuple[int, int, int, str]] = []
         self._task: Task[None] | None = None
         self._driven: dict[str, int] = {}
@@ -161,9 +158,9 @@ class MemoryModel:
     def _sample(self) -> None:
         """What the accelerator does in cycle `_now`; its outputs are read just before the edge that ends it."""
         timing, now = self._timing, self._now
-        read = self._address("ar")
-        write = self._address("aw")
-        beat = self._write_beat()
+        read = self._wires.address("ar")
+        write = self._wires.address("aw")
+        beat = self._wires.write_beat()
         self._rules.address("ar", read, ready=bool(self._driven["arready"]))
         self._rules.address("aw", write, ready=bool(self._driven["awready"]))
         self._rules.data(beat, ready=bool(self._driven["wready"]))
@@ -175,7 +172,7 @@ class MemoryModel:
             self.writes += 1
             self._write_queue.append(_Burst(address=write.address, beats=write.length + 1, ready=now + 1))
         self._both_shown = write is not None and beat is not None and not self._driven["awready"]
-        if self._answering and self._port("bready"):
+        if self._answering and self._wires.get("bready"):
             self._responses.popleft()
             self._answering = False
             self._rules.write_done()
@@ -193,7 +190,7 @@ class MemoryModel:
                 return
             self._store(current, beat)
         else:
-            if not (self._presented and self._port("rready")):
+            if not (self._presented and self._wires.get("rready")):
                 return
             self._presented = False
         current.moved += 1
@@ -252,33 +249,7 @@ class MemoryModel:
     def _stalled(self, chance: float) -> bool:
         return chance > 0 and self._random.random() < chance
 
-    def _port(self, name: str) -> int:
-        return int(self._ports[name].value)
-
     def _set(self, name: str, value: int | bool) -> None:
         if self._driven.get(name) != value:
-            self._ports[name].value = self._driven[name] = int(value)
-
-    def _address(self, channel: str) -> Address | None:
-        if not self._port(f"{channel}valid"):
-            return None
-        return Address(
-            address=self._port(f"{channel}addr"),
-            length=self._port(f"{channel}len"),
-            size=self._port(f"{channel}size"),
-            burst=self._port(f"{channel}burst"),
-        )
-
-    def _write_beat(self) -> WriteBeat | None:
-        if not self._port("wvalid"):
-            return None
-        return WriteBeat(data=self._port("wdata"), strobe=self._port("wstrb"), last=bool(self._port("wlast")))
-
-
-_MEMBERS = {
-    "ar": ("valid", "ready", "addr", "len", "size", "burst"),
-    "aw": ("valid", "ready", "addr", "len", "size", "burst"),
-    "w": ("valid", "ready", "data", "strb", "last"),
-    "r": ("valid", "ready", "data", "resp", "last"),
-    "b": ("valid", "ready", "resp"),
-}
+            self._driven[name] = int(value)
+            self._wires.set(name, int(value))

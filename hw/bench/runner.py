@@ -154,7 +154,8 @@ def _judge(name: str, report: Path, log: Path, stopped: BaseException | None) ->
         if not ran
         else f"the simulator ended with {stopped}"
     )
-    tail = log.read_text(errors="replace").splitlines()[-60:] if log.exists() else []
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    tail = [line for line in lines if " INFO " not in line][-60:]
     raise BenchFailed("\n".join([f"{name}: {what} (log: {log})", *tail]))
 
 

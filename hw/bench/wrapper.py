@@ -9,11 +9,13 @@ from ..verilog import TOP, Port, VerilogModule
 BENCH_TOP = "vdla_bench"
 """Name of the module around `vdla`."""
 
+ID_BITS = 4
+
 _IDS = (
-    Port(name="axi_arid", direction="output", width=1),
-    Port(name="axi_awid", direction="output", width=1),
-    Port(name="axi_rid", direction="input", width=1),
-    Port(name="axi_bid", direction="input", width=1),
+    Port(name="axi_arid", direction="output", width=ID_BITS),
+    Port(name="axi_awid", direction="output", width=ID_BITS),
+    Port(name="axi_rid", direction="input", width=ID_BITS),
+    Port(name="axi_bid", direction="input", width=ID_BITS),
 )
 
 
@@ -36,8 +38,8 @@ def bench_verilog(module: VerilogModule) -> str:
     return (
         f"{module.text}\n"
         f"module {BENCH_TOP}(\n{ports}\n);\n"
-        f"  assign axi_arid = 1'b0;\n"
-        f"  assign axi_awid = 1'b0;\n"
+        f"  assign axi_arid = 0;\n"
+        f"  assign axi_awid = 0;\n"
         f"  {TOP} accelerator(\n{connections}\n  );\n"
         f"endmodule\n"
     )
