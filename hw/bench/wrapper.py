@@ -48,11 +48,14 @@ def bench_verilog(module: VerilogModule) -> str:
 def with_start_event(text: str) -> str:
     """The same Verilog, with an event at time 0 in every `always @*`.
 
-    Yosys puts a register that never changes into the sensitivity of each such block, to have it run at time 0. Icarus
-    11 initializes registers before the blocks begin to wait, so those that depend on nothing that changes would stay
-    X; here the register changes once, after they have begun.
+    Icarus 11 initializes registers before such blocks begin to wait, so those that depend on nothing that changes would
+    stay X. Here each block also depends on a register that changes once, after they have begun to wait.
     """
-    return _NEVER_CHANGES.sub(lambda found: f"{found[0]}\n  initial #0 {found[1]} = 1;", text)
+    text = _MODULE.sub(r"\1\n  reg bench_start = 0;\n  initial #0 bench_start = 1;", text)
+    text = _STATEMENT.sub(r"always @* begin\n    if (bench_start) begin end\n    \1\n  end", text)
+    return _BLOCK.sub("always @* begin\n    if (bench_start) begin end", text)
 
 
-_NEVER_CHANGES = re.compile(r"^ *reg (\\\$auto\$verilog_backend\S+ ) *= 0;$", re.MULTILINE)
+_MODULE = re.compile(r"^(module [^;]*;)", re.MULTILINE)
+_STATEMENT = re.compile(r"always @\*\n *(.*;)$", re.MULTILINE)
+_BLOCK = re.compile(r"always @\* begin$(?!\n    if \(bench_start\))", re.MULTILINE)

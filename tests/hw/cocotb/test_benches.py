@@ -115,4 +115,4 @@ def test_control_registers(simulator: Simulator, tmp_path: Path) -> None:
 @pytest.mark.parametrize("simulator", SIMULATORS)
 def test_reset_errors_and_stop(simulator: Simulator, tmp_path: Path) -> None:
     write_case(tmp_path, small_network(), "network")
-    run("bench_reset.py", tmp_path, simulator)
+    run("bench_reset.py", tmp_path, simulator, **({} if simulator == "verilator" else {"VDLA_SHORT": "1"}))
