@@ -210,17 +210,6 @@ def share(config: Config) -> float:
     return 1.0 if config.multiplies_per_cycle <= 64 else 0.5 if config.multiplies_per_cycle <= 256 else 0.2
 
 
-def hardware(config: Config) -> Config:
-    """`config` with the default memory timing: machines that are one hardware, and so one library, become equal."""
-    memory = config.memory
-    kept = Memory(
-        bus_bytes=memory.bus_bytes,
-        outstanding_reads=memory.outstanding_reads,
-        outstanding_writes=memory.outstanding_writes,
-    )
-    return dataclasses.replace(config, memory=kept)
-
-
 def with_timing(config: Config, timing: int, seed: int) -> Config:
     """The machine behind a memory of kind TIMINGS[timing], whose latencies and noise follow from `seed`."""
     rng = np.random.default_rng((seed, 4))

@@ -44,6 +44,7 @@ def repair(
     """
     wanted = [item for item in instructions if item[0] != "FINISH"]
     ends = [item for item in instructions if item[0] == "FINISH"][:1] or [("FINISH", {})]
+    message = ""
     for _ in range(_ATTEMPTS):
         build = start_builder(config, image, uop)
         for name, values in (*wanted, *ends):
@@ -58,10 +59,11 @@ def repair(
         bad = {item.instructions[0] for item in found if item.severity == "error" or item.kind == "unchecked"}
         if not bad:
             return program
+        message = found[0].message
         last = len(build.instructions) - 1
         wanted = [item for index, item in enumerate(build.instructions[:last]) if index not in bad]
         ends = [build.instructions[last]]
-    raise RuntimeError(f"no clean program after {_ATTEMPTS} repairs: {found[0].message}")
+    raise RuntimeError(f"no clean program after {_ATTEMPTS} repairs: {message}")
 
 
 def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
