@@ -4,14 +4,19 @@
 |---|---|
 | 0x000 | ID, 0x56444C41 ("VDLA") |
 | 0x004 | VERSION of this map |
-| 0x008 | CONTROL, write: bit 0 launches (when nothing is outstanding), bit 1 clears the error bit |
-| 0x00C | STATUS: bit 0 running (or about to), 1 done since the last launch, 2 memory answered with an error, 3 quiet |
+| 0x008 | CONTROL, write: bit 0 launches (when nothing is outstanding), 1 clears the error bit, 2 stops the run |
+| 0x00C | STATUS: bit 0 running (or about to), 1 finished since the last launch, 2 memory error, 3 quiet |
 | 0x010, 0x014 | PROGRAM: byte address of the first instruction, a multiple of 4096, low and high word |
 | 0x018 | COUNT of instructions |
 | 0x020, 0x024 | BASE: added to every DRAM address, a multiple of 4096 |
 | 0x028, 0x02C | CYCLES of the run so far |
 | 0x040 .. 0x05C | DIGEST: SHA-256 of the configuration, first byte lowest |
 | 0x100 + 8 i | counter i of `counters.COUNTERS`, low and high word |
+
+A response other than OKAY sets the error bit and, during a run, stops it: what was read may be no program any more,
+and such a run need not end by itself. A run that is stopped shows no new address, completes the writes it has shown
+and then ends without the bit "finished". The error bit stays until it is cleared; the next launch works either way.
+Stopping is also the way out of a program that waits for ever.
 """
 
 from __future__ import annotations
@@ -41,7 +46,7 @@ REGISTERS = {
 }
 """Byte address of each register's first word."""
 
-LAUNCH_BIT, CLEAR_BIT = 0, 1
+LAUNCH_BIT, CLEAR_BIT, STOP_BIT = range(3)
 RUNNING_BIT, DONE_BIT, ERROR_BIT, QUIET_BIT = range(4)
 COUNTERS_AT = 0x100
 
@@ -55,9 +60,9 @@ class Control(wiring.Component):
     """The registers and the run's state.
 
     Members: `bus` the AXI4-Lite slave; `program`, `count`, `base` the registers; `launch` is high in the launch cycle
-    (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`; `quiet` and
-    `error` come from the memory port; `counter_index` chooses a counter, `counter_value` shows it
-    READ_CYCLES later.
+    (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`, or, if it is
+    stopped, with the first of `written`; `stop` is high while no new address may be shown; `quiet`, `error` and
+    `written` come from the memory port; `counter_index` chooses a counter, `counter_value` shows it READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -74,6 +79,8 @@ class Control(wiring.Component):
                 "finished": In(1),
                 "quiet": In(1),
                 "error": In(1),
+                "stop": Out(1),
+                "written": In(1),
                 "counter_index": Out(range(len(COUNTERS))),
                 "counter_value": In(COUNTER_BITS),
             }
@@ -82,23 +89,33 @@ class Control(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """One access at a time in each direction."""
         m = Module()
-        pending, done, failed = Signal(), Signal(), Signal()
+        pending = Signal()
+        done, failed = Signal(), Signal()
+        # `stopped`: software says so; `stopping`: the run ends as soon as all its writes are complete.
+        stopped, stopping = Signal(), Signal()
         cycles = Signal(COUNTER_BITS)
-        m.d.comb += self.launch.eq(pending & ~self.running & self.quiet)
+        m.d.comb += [
+            self.launch.eq(pending & ~self.running & self.quiet),
+            # The units show their last state for one more cycle when a run has ended.
+            self.stop.eq(stopping | ~self.running),
+        ]
         with m.If(self.launch):
-            m.d.sync += [pending.eq(0), self.running.eq(1), done.eq(0), cycles.eq(1)]
+            m.d.sync += [pending.eq(0), self.running.eq(1), stopping.eq(stopped), done.eq(0), cycles.eq(1)]
+        with m.Elif(stopped):
+            m.d.sync += pending.eq(0)
         with m.If(self.running):
             m.d.sync += cycles.eq(cycles + 1)
-            with m.If(self.finished):
-                m.d.sync += [self.running.eq(0), done.eq(1), cycles.eq(cycles)]
+            m.d.sync += stopping.eq(stopping | self.error | stopped)
+            with m.If(self.finished | (stopping & self.written)):
+                m.d.sync += [self.running.eq(0), done.eq(self.finished & ~stopping), cycles.eq(cycles)]
+        status = Cat(pending | self.running, done, failed, self.quiet)
+        self._write(m, pending, failed, stopped)
         with m.If(self.error):
             m.d.sync += failed.eq(1)
-        status = Cat(pending | self.running, done, failed, self.quiet)
-        self._write(m, pending, failed)
         self._read(m, status, cycles)
         return m
 
-    def _write(self, m: Module, pending: Signal, failed: Signal) -> None:
+    def _write(self, m: Module, pending: Signal, failed: Signal, stopped: Signal) -> None:
         bus = self.bus
         accept = bus.awvalid & bus.wvalid & ~bus.bvalid
         m.d.comb += [bus.awready.eq(accept), bus.wready.eq(accept), bus.bresp.eq(OKAY)]
@@ -112,6 +129,8 @@ class Control(wiring.Component):
                         m.d.sync += pending.eq(1)
                     with m.If(bus.wdata[CLEAR_BIT] & bus.wstrb[0]):
                         m.d.sync += failed.eq(0)
+                    with m.If(bus.wdata[STOP_BIT] & bus.wstrb[0]):
+                        m.d.comb += stopped.eq(1)
                 for name, target in (("PROGRAM", self.program), ("COUNT", self.count), ("BASE", self.base)):
                     for word in range(-(-len(target) // 32)):
                         with m.Case((REGISTERS[name] >> 2) + word):

@@ -117,7 +117,7 @@ class FetchUnit(wiring.Component):
             write = buffer.write_port(granularity=min(INSTRUCTION_BITS, 8 * bus))
             read = buffer.read_port(domain="comb")
             # The instruction of this beat that goes to this bank: its distance from the first one of the beat.
-            distance = Signal(range(banks), name=f"distance_{bank}")
+            distance = Signal(range(max(2, banks)), name=f"distance_{bank}")
             place = Signal.like(received, name=f"place_{bank}")
             m.d.comb += [
                 distance.eq(bank - received[:bank_bits] if bank_bits else 0),

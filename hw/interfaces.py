@@ -187,10 +187,10 @@ def write_client(config: Config) -> Signature:
     """The store unit's side of the write channel (sections 1 and 8).
 
     `request` is shown (registered) once the burst's last byte is in the store FIFO, one after the other; accepted in
-    the cycle with `ready`. `beat.valid` holds whenever a burst accepted in an earlier cycle has beats left to move:
-    beats of burst k + 1 follow those of burst k without a gap. A beat moves in the cycle with
-    `beat.ready`. `response` is pulsed in the cycle of a burst's response; the limit of outstanding writes is the AXI
-    master's.
+    the cycle with `ready`. `beat.valid` holds whenever a burst shown in an earlier cycle has beats left to move (the
+    data may move before the address): beats of burst k + 1 follow those of burst k without a gap. A beat moves in the
+    cycle with `beat.ready`. `response` is pulsed in the cycle of a burst's response; the limit of outstanding writes is
+    the AXI master's.
     """
     return Signature(
         {

@@ -15,9 +15,10 @@ class MemoryPort(wiring.Component):
     """Read clients and the store unit's writes on one AXI4 port.
 
     Members: `fetch`, `compute`, `store`, `load` the clients and `write`, from this side; `axi`; `base` is added to
-    every address (a multiple of 4096). `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed
-    the byte counters. `error` is
-    pulsed when a response is not OKAY; `quiet`: nothing is outstanding. This part is not reset between runs: beats
+    every address (a multiple of 4096; a new one counts from the cycle after one with nothing outstanding).
+    `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed the byte counters. `error` is
+    pulsed when a response is not OKAY; `quiet`: nothing is outstanding. With `stop` no new address is shown; what has
+    been shown is completed, and `written` says that no write is left. This part is not reset between runs: beats
     of a run that has ended are taken and dropped. A beat on the bus in cycle t is shown to its client in t + 1.
     """
 
@@ -35,6 +36,8 @@ class MemoryPort(wiring.Component):
                 "write_accepted": Out(1),
                 "write_burst": Out(burst_layout(config)),
                 "error": Out(1),
+                "stop": In(1),
+                "written": Out(1),
                 "quiet": Out(1),
             }
         )
@@ -42,23 +45,27 @@ class MemoryPort(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Reads, then writes; the two share nothing but the base address."""
         m = Module()
-        reads, owners_empty = self._reads(m)
-        writes = self._writes(m)
         axi = self.axi
+        # Software may write the register at any time, but an address that waits must not move with it.
+        base = Signal(ADDRESS_BITS)
+        with m.If(self.quiet & ~axi.arvalid & ~axi.awvalid):
+            m.d.sync += base.eq(self.base)
+        reads, owners_empty = self._reads(m, base)
+        self._writes(m, base)
         m.d.comb += [
             self.error.eq(
                 (axi.rvalid & axi.rready & (axi.rresp != OKAY))
                 | (axi.bvalid & axi.bready & (axi.bresp != OKAY))
             ),
-            self.quiet.eq((reads == 0) & (writes == 0) & owners_empty),
+            self.quiet.eq((reads == 0) & owners_empty & self.written),
         ]
         return m
 
-    def _address(self, byte: Value) -> Value:
+    def _address(self, base: Value, byte: Value) -> Value:
         shift = self._config.memory.bus_bytes.bit_length() - 1
-        return Cat(Const(0, shift), (self.base + byte)[shift:ADDRESS_BITS])
+        return Cat(Const(0, shift), (base + byte)[shift:ADDRESS_BITS])
 
-    def _reads(self, m: Module) -> tuple[Value, Value]:
+    def _reads(self, m: Module, base: Value) -> tuple[Value, Value]:
         config, axi = self._config, self.axi
         limit = config.memory.outstanding_reads
         layout = burst_layout(config)
@@ -75,8 +82,8 @@ class MemoryPort(wiring.Component):
             m.d.comb += [valid.eq(1), owner.eq(kept_owner), chosen.eq(kept_burst)]
         accept = Signal()
         m.d.comb += [
-            axi.arvalid.eq(valid & (outstanding < limit)),
-            axi.araddr.eq(self._address(chosen.address)),
+            axi.arvalid.eq(valid & (outstanding < limit) & (kept | ~self.stop)),
+            axi.araddr.eq(self._address(base, chosen.address)),
             axi.arlen.eq(chosen.beats - 1),
             axi.arsize.eq(config.memory.bus_bytes.bit_length() - 1),
             axi.arburst.eq(INCREMENTING),
@@ -107,30 +114,40 @@ class MemoryPort(wiring.Component):
         m.d.sync += outstanding.eq(outstanding + accept - last)
         return outstanding, ~owners.r_rdy & ~kept
 
-    def _writes(self, m: Module) -> Value:
+    def _writes(self, m: Module, base: Value) -> None:
+        """AXI allows a slave to wait for WVALID before AWREADY, so data is shown once its address has been."""
         config, axi, write = self._config, self.axi, self.write
         limit = config.memory.outstanding_writes
         outstanding = Signal(range(limit + 1))
-        accept = Signal()
-        below = outstanding < limit
+        # Bursts whose address has been shown and whose data has not all moved.
+        announced = Signal(range(limit + 2))
+        waiting = Signal()  # an address that has been shown stays until AWREADY
+        accept, may_show = Signal(), Signal()
         response = axi.bvalid & axi.bready
+        shows_data = announced != 0
         m.d.comb += [
-            axi.awvalid.eq(write.request.valid & below),
-            axi.awaddr.eq(self._address(write.request.payload.address)),
+            may_show.eq((outstanding < limit) & (waiting | ~self.stop)),
+            axi.awvalid.eq(write.request.valid & may_show),
+            axi.awaddr.eq(self._address(base, write.request.payload.address)),
             axi.awlen.eq(write.request.payload.beats - 1),
             axi.awsize.eq(config.memory.bus_bytes.bit_length() - 1),
             axi.awburst.eq(INCREMENTING),
             accept.eq(axi.awvalid & axi.awready),
-            write.request.ready.eq(below & axi.awready),
+            write.request.ready.eq(may_show & axi.awready),
             self.write_accepted.eq(accept),
             self.write_burst.eq(write.request.payload),
-            axi.wvalid.eq(write.beat.valid),
+            axi.wvalid.eq(write.beat.valid & shows_data),
             axi.wdata.eq(write.beat.payload.data),
             axi.wstrb.eq(write.beat.payload.strobe),
             axi.wlast.eq(write.beat.payload.last),
-            write.beat.ready.eq(axi.wready),
+            write.beat.ready.eq(axi.wready & shows_data),
             axi.bready.eq(1),
             write.response.eq(response),
+            self.written.eq((outstanding == 0) & ~waiting),
         ]
-        m.d.sync += outstanding.eq(outstanding + accept - response)
-        return outstanding
+        last = axi.wvalid & axi.wready & axi.wlast
+        m.d.sync += [
+            waiting.eq(axi.awvalid & ~axi.awready),
+            announced.eq(announced + (axi.awvalid & ~waiting) - last),
+            outstanding.eq(outstanding + accept - response),
+        ]

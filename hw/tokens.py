@@ -24,7 +24,7 @@ class TokenCounter(wiring.Component):
         """`tokens` can be popped; `taken` also counts the places reserved for tokens to come."""
         m = Module()
         bits = token_bits(self._config)
-        tokens, taken = Signal(bits), Signal(bits)
+        tokens, taken = (Signal(bits, name=name) for name in ("tokens", "taken"))
         m.d.sync += [
             tokens.eq(tokens + self.push.push - self.pop.pop),
             taken.eq(taken + self.push.reserve - self.pop.pop),

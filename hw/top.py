@@ -90,6 +90,8 @@ class Accelerator(wiring.Component):
             control.finished.eq(units[Unit.COMPUTE].finished),
             control.quiet.eq(port.quiet),
             control.error.eq(port.error),
+            control.written.eq(port.written),
+            port.stop.eq(control.stop),
             port.base.eq(control.base),
             fetch.program.eq(control.program),
             fetch.count.eq(Mux(control.running, control.count, 0)),

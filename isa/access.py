@@ -67,13 +67,13 @@ class Trace:
     index_sets: dict[tuple[object, ...], Indices] = field(default_factory=dict)
 
 
-def start_trace(config: Config, image: NDArray[np.uint8]) -> Trace:
-    """The state at launch: registers and micro-op memory zero."""
+def start_trace(config: Config, image: NDArray[np.uint8], uop: NDArray[np.uint32] | None = None) -> Trace:
+    """The state at launch: registers zero, and micro-op memory too unless `uop` (uop_depth,) says otherwise."""
     return Trace(
         config=config,
         image=image,
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
-        uop=np.zeros(config.uop_depth, np.uint32),
+        uop=np.zeros(config.uop_depth, np.uint32) if uop is None else uop.copy(),
         unknown_uop=np.zeros(config.uop_depth, np.bool_),
         written=np.zeros(len(image) // config.out_bytes + 1, np.bool_),
     )

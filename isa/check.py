@@ -90,8 +90,16 @@ def require_clean(
     return tuple(findings)
 
 
-def check(config: Config, instructions: NDArray[np.uint64], image: NDArray[np.uint8]) -> list[Finding]:
+def check(
+    config: Config,
+    instructions: NDArray[np.uint64],
+    image: NDArray[np.uint8],
+    *,
+    uop: NDArray[np.uint32] | None = None,
+) -> list[Finding]:
     """All findings of (n, 2) uint64 `instructions` on DRAM that initially holds `image` (uint8, the whole memory).
+
+    `uop` (uop_depth,) is the micro-op memory at launch, zero unless given.
 
     Encoding errors end the check early: nothing more can be said of such a program.
     """
@@ -116,7 +124,7 @@ def check(config: Config, instructions: NDArray[np.uint64], image: NDArray[np.ui
     ordering = order(config, [_stage(*pair) for pair in zip(program.names, program.values, strict=True)])
     if ordering.blocked:
         findings.append(_deadlock(program, ordering.blocked))
-    return findings + _take(_touches(program, image, ordering))
+    return findings + _take(_touches(program, image, uop, ordering))
 
 
 def _error(kind: str, instructions: tuple[int, ...], message: str) -> Finding:
@@ -265,9 +273,11 @@ def _blocked_text(program: _Decoded, item: Blocked) -> str:
 # --- bounds and races -----------------------------------------------------------------------------------
 
 
-def _touches(program: _Decoded, image: NDArray[np.uint8], ordering: Ordering) -> Iterator[Finding]:
+def _touches(
+    program: _Decoded, image: NDArray[np.uint8], uop: NDArray[np.uint32] | None, ordering: Ordering
+) -> Iterator[Finding]:
     """Bounds of every instruction and, where the tokens order anything, races between units."""
-    trace = start_trace(program.config, image)
+    trace = start_trace(program.config, image, uop)
     last = start_access(program.config, len(image))
     reported: set[tuple[int, int]] = set()
     for index, (name, values) in enumerate(zip(program.names, program.values, strict=True)):

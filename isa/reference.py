@@ -27,6 +27,7 @@ from .layout import (
     formats,
     unpack_fields,
 )
+from .scratchpads import Contents, typed_scratchpads
 
 Values = Mapping[str, int]
 
@@ -85,12 +86,17 @@ class _Machine:
 
 
 def run_reference(
-    config: Config, instructions: NDArray[np.uint64], memory: NDArray[np.uint8]
+    config: Config,
+    instructions: NDArray[np.uint64],
+    memory: NDArray[np.uint8],
+    *,
+    scratchpads: Contents | None = None,
 ) -> ReferenceResult:
     """Execute (n, 2) uint64 `instructions` up to FINISH on a copy of `memory` (uint8, the whole DRAM image).
 
-    Raises ProgramError, naming the instruction's index and field, for an access outside a memory or
-    scratchpad, a missing extension, an unknown encoding or a program without FINISH.
+    `scratchpads` are the contents at launch (`isa.scratchpads`), zero where not named. Raises ProgramError, naming
+    the instruction's index and field, for an access outside a memory or scratchpad, a missing extension, an unknown
+    encoding or a program without FINISH.
     """
     finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
     if not finish.size:
@@ -99,11 +105,7 @@ def run_reference(
     machine = _Machine(
         config=config,
         memory=np.array(memory, dtype=np.uint8),
-        uop=np.zeros(config.uop_depth, np.uint32),
-        inp=np.zeros((config.inp_depth, config.batch, config.block_in), np.int8),
-        wgt=np.zeros((config.wgt_depth, config.block_out, config.block_in), np.int8),
-        acc=np.zeros((config.acc_depth, config.batch, config.block_out), np.int32),
-        par=np.zeros((config.par_depth, 2, config.block_out), np.uint32),
+        **typed_scratchpads(config, scratchpads),
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
     )
     names = format_names(instructions[:executed])

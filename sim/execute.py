@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import uop_fields
+from vdla.isa.scratchpads import Contents, typed_scratchpads
 
 from .compute import run_alu, run_depthwise, run_gemm
 from .decode import KIND_NAMES, Decoded
@@ -152,25 +153,24 @@ def _aligned(shape: tuple[int, ...], dtype: type) -> NDArray[Any]:
 
 
 def execute(
-    config: Config, decoded: Decoded, memory: NDArray[np.uint8]
+    config: Config, decoded: Decoded, memory: NDArray[np.uint8], contents: Contents | None = None
 ) -> tuple[NDArray[np.uint8], Scratchpads, NDArray[np.uint32]]:
-    """Final memory, final scratchpads and the words of all LOAD.UOPs. Raises ProgramError, naming the instruction."""
+    """Final memory, final scratchpads and the words of all LOAD.UOPs, from scratchpads that hold `contents`.
+
+    Raises ProgramError, naming the instruction.
+    """
     image = np.array(memory, np.uint8)
-    inp = _aligned((config.inp_depth, config.batch, config.block_in), np.int16)
-    wgt = np.zeros((config.wgt_depth, config.block_out, config.block_in), np.int8)
-    packed = np.zeros(
-        (
-            config.wgt_depth,
-            -(-config.block_out // LANES),
-            config.block_in // 2,
-            min(LANES, config.block_out),
-            2,
-        ),
-        np.int16,
-    )
-    acc = _aligned((config.acc_depth, config.batch, config.block_out), np.int32)
-    par = np.zeros((config.par_depth, 2, config.block_out), np.uint32)
-    uop = np.zeros(config.uop_depth, np.uint32)
+    start = typed_scratchpads(config, contents)
+    wgt, par, uop = start["wgt"], start["par"], start["uop"]
+    inp = _aligned(start["inp"].shape, np.int16)
+    inp[...] = start["inp"]
+    acc = _aligned(start["acc"].shape, np.int32)
+    acc[...] = start["acc"]
+    lanes, pairs = min(LANES, config.block_out), config.block_in // 2
+    shape = (config.wgt_depth, config.block_out // lanes, pairs, lanes, 2)
+    packed = np.zeros(shape, np.int16)
+    if contents is not None and "wgt" in contents:
+        packed[...] = wgt.reshape(shape[0], shape[1], lanes, pairs, 2).transpose(0, 1, 3, 2, 4)
     trace = np.empty(_trace_size(decoded.rows), np.uint32)
     widths = np.array([item.width for item in uop_fields(config)], np.int64)
     _refuse(

@@ -126,13 +126,19 @@ def _units(rows: Array) -> tuple[Array, Array]:
 
 
 def run_timing(
-    config: Config, decoded: Decoded, count: int, memory_size: int, limit: int, trace: NDArray[np.uint32]
+    config: Config,
+    decoded: Decoded,
+    count: int,
+    memory_size: int,
+    limit: int,
+    trace: NDArray[np.uint32],
+    uops: NDArray[np.uint32],
 ) -> TimingRun:
-    """Run the decoded program; `trace` holds the words of all LOAD.UOPs."""
+    """Run the decoded program; `trace` holds the words of all LOAD.UOPs, `uops` (changed here) those at launch."""
     rows = decoded.rows
     numbers = parameters(config, count, decoded.last, memory_size, limit)
     banks = np.full((len(rows), B_SIZE), MIXED, np.int64)
-    kept = find_banks(numbers, rows, decoded.registers, trace, banks)
+    kept = find_banks(numbers, rows, decoded.registers, trace, uops, banks)
     units, order = _units(rows)
     pop_queue, push_queue = token_queues()
     memory = np.zeros(s.M_SIZE, np.int64)

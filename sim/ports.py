@@ -78,12 +78,12 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def find_banks(P, rows, registers, trace, B):  # type: ignore[no-untyped-def]
+def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
     """Fill B; the copies of micro-ops that mixed instructions point into.
 
-    `trace` (uint32) holds, one LOAD.UOP after the other, the words each writes.
+    `trace` (uint32) holds, one LOAD.UOP after the other, the words each writes; `uops` (uop_depth,) is the memory at
+    launch, which this changes.
     """
-    uops = np.zeros(P[P_UOP_DEPTH], np.uint32)
     slots = np.full((_SLOTS, 8), -1, np.int64)
     kept = np.empty(1024, np.uint32)
     used, cursor, version = 0, 0, 0

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
+from vdla.isa.scratchpads import Contents, typed_scratchpads
 
 from .cache import discard_stale_code
 from .deadlock import describe
@@ -133,25 +134,28 @@ def simulate(
     *,
     data: bool = True,
     cycle_limit: int | None = None,
+    scratchpads: Contents | None = None,
 ) -> SimulationResult:
     """Run (n, 2) uint64 `instructions` on `config` with the DRAM image `memory` (uint8, not modified).
 
     With `data` the result holds the final memory and scratchpads, computed instruction by instruction in program
     order: a race-free program cannot tell that from the order of time. Without, timing alone: the same cycles,
-    begin and end of every instruction, and counters.
+    begin and end of every instruction, and counters. `scratchpads` are the contents at launch (`isa.scratchpads`), zero
+    where not named.
 
     Raises ProgramError (or EncodingError) for a program that names what does not exist, DeadlockError when
     nothing can move before FINISH retires, CycleLimitError past `cycle_limit` (default DEFAULT_CYCLE_LIMIT).
     """
     decoded = decode(config, instructions, len(memory))
     limit = DEFAULT_CYCLE_LIMIT if cycle_limit is None else cycle_limit
-    scratchpads: Scratchpads | None = None
+    final: Scratchpads | None = None
     image: NDArray[np.uint8] | None = None
     if data or decoded.rewrites_uops:
-        image, scratchpads, trace = execute(config, decoded, memory)
+        image, final, trace = execute(config, decoded, memory, scratchpads)
     else:
         trace = trace_uops(config, decoded, memory)
-    timing = run_timing(config, decoded, len(instructions), len(memory), limit, trace)
+    uops = typed_scratchpads(config, scratchpads)["uop"]
+    timing = run_timing(config, decoded, len(instructions), len(memory), limit, trace, uops)
     if timing.outcome != OK or timing.cycle > limit:
         what = describe(config, decoded, len(instructions), timing.units, timing.tokens)
         if timing.outcome == DEADLOCK:
@@ -180,6 +184,6 @@ def simulate(
             for place, kind in enumerate(TRAFFIC)
         },
         memory=image if data else None,
-        scratchpads=scratchpads if data else None,
+        scratchpads=final if data else None,
         segments=(first, second, third),
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from importlib import metadata, resources
 from pathlib import Path
 
@@ -78,18 +81,44 @@ def _scratchpads(header: str) -> str:
     return "\n".join([*lines, "}; }", ""])
 
 
-def build_library(verilog: str, *, bus_bytes: int) -> Path:
+_INITIAL = re.compile(r"^( *reg (?:\[[^]]*\] )?(?:\\\S+ |\w+)) *= [^;]*;", re.MULTILINE)
+_INITIAL_BLOCK = re.compile(r"^  initial begin\n.*?^  end\n", re.MULTILINE | re.DOTALL)
+
+
+def without_initial_values(verilog: str) -> str:
+    """`verilog` whose registers and memories hold anything at power-up: what reset does not set stays unknown."""
+    return _INITIAL_BLOCK.sub("", _INITIAL.sub(r"\1;", verilog))
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Only one process at a time holds `path`; the system releases it when the holder ends, however it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def build_library(verilog: str, *, bus_bytes: int, unset: bool = False) -> Path:
     """Path of the shared library of `verilog` (top module vdla with trace ports) and the memory model.
 
-    Raises BuildError when a tool is missing or fails.
+    With `unset` registers and memories have no initial values; the harness then sets them at random. Several processes
+    may ask for one library: one builds, the others wait. Raises BuildError when a tool is missing or fails.
     """
     root, version = _verilator()
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
-    parts = (verilog, source, _MEMORIES, version, str(bus_bytes), *_FLAGS)
+    if unset:
+        verilog = without_initial_values(verilog)
+    parts = (verilog, source, _MEMORIES, version, str(bus_bytes), str(unset), *_FLAGS)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
     target = cache_directory() / f"{digest[:32]}.so"
-    if target.exists():
-        return target
+    with locked(target.with_suffix(".lock")):
+        if not target.exists():
+            _build(target, verilog, source, root, bus_bytes=bus_bytes, unset=unset)
+    return target
+
+
+def _build(target: Path, verilog: str, source: str, root: Path, *, bus_bytes: int, unset: bool) -> None:
     compiler = _require("g++")
     _require("perl")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +134,7 @@ def build_library(verilog: str, *, bus_bytes: int) -> Path:
             "--x-assign",
             "fast",
             "--x-initial",
-            "fast",
+            "unique" if unset else "fast",
         ]
         generate += ["--noassert", "-Wno-fatal", "-Wno-lint", "--output-split", "0", "--top-module", "vdla"]
         _call(
@@ -135,4 +164,3 @@ def build_library(verilog: str, *, bus_bytes: int) -> Path:
         partial = target.with_suffix(f".{os.getpid()}")
         shutil.copy(output, partial)
         partial.replace(target)
-    return target

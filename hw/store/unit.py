@@ -114,24 +114,25 @@ class StoreUnit(wiring.Component):
         post = view(instruction_layout(self._config, "STORE.POST"), words)
         window = view(register_layout("WINDOW"), registers["WINDOW"])
         starting = Signal(_running_layout())
+        # Members are not read back below: tools that take the structure as one signal would see a loop through it.
+        is_config, is_post = head["opcode"] == Opcode.CONFIG, Signal()
         is_store = head["opcode"] == Opcode.STORE
         m.d.comb += [
-            starting.is_config.eq(head["opcode"] == Opcode.CONFIG),
+            starting.is_config.eq(is_config),
             starting.is_load.eq(head["opcode"] == Opcode.LOAD),
-            starting.short.eq(
-                starting.is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))
-            ),
+            starting.short.eq(is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))),
             starting.push_prev.eq(head["push_prev"]),
             starting.push_next.eq(head["push_next"]),
         ]
         if self._config.has("post"):
             m.d.comb += [
-                starting.post.eq(is_store & (head["memory_type"] == POST)),
+                is_post.eq(is_store & (head["memory_type"] == POST)),
+                starting.post.eq(is_post),
                 starting.par_index.eq(post["par_index"]),
                 starting.flags.sum.eq(window["sum"]),
             ]
             for name in ("combine", "operand", "multiply", "swap", "unsigned"):
-                m.d.comb += starting.flags[name].eq(starting.post & post[name])
+                m.d.comb += starting.flags[name].eq(is_post & post[name])
         return starting
 
     def _start(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -41,7 +41,10 @@ class Writer(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counts of vectors: places taken, and those in them that no accepted burst has claimed."""
+        """Counts of vectors: places taken, and those that no accepted burst has claimed.
+
+        A burst's data is offered once its address is shown.
+        """
         m = Module()
         config = self._config
         capacity = config.store_fifo_bytes // config.out_bytes
@@ -54,7 +57,7 @@ class Writer(wiring.Component):
             Signal(range(capacity + 1), name=name) for name in ("claimed", "shown_vectors")
         )
         there, taken, freed = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "freed"))
-        accepted = Signal()
+        accepted, offered = Signal(), Signal()
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),
@@ -86,7 +89,7 @@ class Writer(wiring.Component):
                 "vectors": range(capacity + 1),
             }
         )
-        bursts = fifo.SyncFIFO(width=layout.size, depth=min(capacity, config.memory.outstanding_writes))
+        bursts = fifo.SyncFIFO(width=layout.size, depth=min(capacity, config.memory.outstanding_writes + 1))
         m.submodules.bursts = bursts
         entry = Signal(layout)
         m.d.comb += [
@@ -94,8 +97,9 @@ class Writer(wiring.Component):
             entry.beats.eq(shown_burst.beats),
             entry.vectors.eq(shown_vectors),
             bursts.w_data.eq(entry),
-            bursts.w_en.eq(accepted),
+            bursts.w_en.eq(shown & ~offered),
         ]
+        m.d.sync += offered.eq(shown & ~accepted)
         beat = self.write.beat
         moved, beats = Signal(), Signal(burst.beats.shape())
         head = data.View(layout, bursts.r_data)
@@ -123,7 +127,8 @@ class Writer(wiring.Component):
         bits, out = 8 * self._config.memory.bus_bytes, 8 * self._config.out_bytes
         m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[])
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
-        tail, head, part = Signal(range(capacity)), Signal(range(capacity)), Signal(range(out // bits))
+        tail, head = (Signal(range(capacity), name=name) for name in ("first_free", "first_used"))
+        part = Signal(range(out // bits))
         beat = self.write.beat.payload
         m.d.comb += [
             write.en.eq(self.put),
@@ -145,7 +150,7 @@ class Writer(wiring.Component):
         """A bus word is two or more vectors; any that follow each other are read at once, each from its own bank."""
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes
-        tail, head = Signal(range(capacity)), Signal(range(capacity))
+        tail, head = (Signal(range(capacity), name=name) for name in ("first_free", "first_used"))
         reads = []
         for number in range(places):
             m.submodules[f"bank_{number}"] = bank = memory.Memory(
@@ -157,7 +162,7 @@ class Writer(wiring.Component):
                 write.addr.eq(tail[place_bits:]),
                 write.data.eq(self.vector),
                 # Banks before the head's hold vectors of the next row.
-                read.addr.eq(head[place_bits:] + (head[:place_bits] > number)),
+                read.addr.eq(head[place_bits:] + (head[:place_bits] > number if number + 1 < places else 0)),
             ]
             reads.append(read.data)
         start, left, count = Signal(place_bits), Signal(range(capacity + 1)), Signal(range(places + 1))
@@ -175,7 +180,9 @@ class Writer(wiring.Component):
             beat.strobe.eq(
                 Cat(
                     *(
-                        ((place >= start) & (place < start + count)).replicate(out // 8)
+                        (
+                            (place >= start if place + 1 < places else Const(1)) & (place < start + count)
+                        ).replicate(out // 8)
                         for place in range(places)
                     )
                 )

@@ -35,6 +35,7 @@ def test_reads(ready: float, limit: int):
 
     async def bench(ctx):
         ctx.set(dut.base, BASE)
+        await ctx.tick()  # the launch cycle
         shown: dict[Client, tuple[int, int]] = {}
         waiting: tuple[int, int] | None = None  # an address shown to a slave that was not ready
         owner_waiting: Client | None = None
@@ -102,6 +103,7 @@ def test_writes_are_limited_and_errors_reported():
 
     async def bench(ctx):
         ctx.set(dut.base, BASE)
+        await ctx.tick()  # the launch cycle
         burst = {"address": 0x1234, "beats": 3, "bytes": 20, "kind": Kind.OUT}
         ctx.set(dut.write.request.payload, burst)
         ctx.set(dut.write.request.valid, 1)

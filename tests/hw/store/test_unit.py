@@ -67,6 +67,9 @@ class Burst:
     moved: list[int] = field(default_factory=list)
     returned: int = -1
     response: int = -1
+    shown: int = -1
+    due: int = -1
+    """From which cycle a write is answered, once its data has moved."""
 
     @property
     def beats(self) -> int:
@@ -320,8 +323,8 @@ class Bench:
         acc = [int.from_bytes(v.tobytes(), "little") for v in self.final.acc]
         available, arrived = dict.fromkeys(SIDES, False), dict.fromkeys(SIDES, False)
         reads: list[Burst] = []  # accepted, not all moved
-        served: list[Burst] = []  # writes with beats to move
-        responses: list[tuple[int, Burst]] = []
+        served: list[Burst] = []  # writes shown, with beats to move
+        open_: list[Burst] = []  # writes accepted, not answered
         data = 0
         now = 0
         while self.begun < len(self.steps) or model.step is not None:
@@ -393,14 +396,14 @@ class Bench:
                 if last:
                     reads.pop(0)
             # Writes.
-            moving = next((b for b in served if b.accepted < now), None)
+            moving = next((b for b in served if b.shown < now), None)
             assert bool(ctx.get(unit.write.beat.valid)) == (moving is not None), now
             ctx.set(unit.write.beat.ready, 0)
             if moving is not None and not self.no():
                 self.take_beat(ctx, moving, now)
                 if len(moving.moved) == moving.beats:
                     served.remove(moving)
-                    responses.append((now + 1 + int(rng.integers(0, 12)), moving))
+                    moving.due = now + 1 + int(rng.integers(0, 12))
             burst = model.write_request(now)
             assert bool(ctx.get(unit.write.request.valid)) == (burst is not None), now
             ctx.set(unit.write.request.ready, 0)
@@ -408,15 +411,17 @@ class Bench:
                 shown = ctx.get(unit.write.request.payload)
                 wanted = (burst.address, burst.size, burst.beats, Kind.OUT)
                 assert (shown.address, shown.bytes, shown.beats, shown.kind) == wanted, now
-                open_ = len(served) + len(responses)
-                if not self.no() and open_ < config.memory.outstanding_writes:
+                if burst.shown < 0:
+                    burst.shown = now
+                    served.append(burst)
+                if not self.no() and len(open_) < config.memory.outstanding_writes:
                     ctx.set(unit.write.request.ready, 1)
                     burst.accepted = model.write_accepted = now
-                    served.append(burst)
-            answered = bool(responses) and responses[0][0] <= now
+                    open_.append(burst)
+            answered = bool(open_) and open_[0].accepted < now and 0 <= open_[0].due <= now
             ctx.set(unit.write.response, answered)
             if answered:
-                responses.pop(0)[1].response = now
+                open_.pop(0).response = now
                 if all(b.response >= 0 for b in model.writes):
                     model.end = now
             # Begin and end.

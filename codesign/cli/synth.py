@@ -1,0 +1,155 @@
+"""`vdla synth`: FPGA resources of every unit, and the clock on ECP5, of the RTL that was co-simulated."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from vdla.isa.config import load_config
+from vdla.isa.errors import UserError
+
+from ..files import check_directory, whole_directory
+from .output import ConfigOption, JsonOption, json_bytes, note, print_json, text_console
+from .rtl import rtl_extra
+
+if TYPE_CHECKING:
+    from vdla.hw.synthesis.flow import MappedDesign
+    from vdla.hw.synthesis.tools import Report
+
+_QUIET_SECONDS = 5.0
+
+
+def synth(
+    family: Annotated[str, typer.Option("--for", metavar="xc7|ecp5", help="The FPGA family.")],
+    config: ConfigOption = "vta",
+    seeds: Annotated[
+        int,
+        typer.Option("--seeds", help="ECP5: place and route with seeds 1 to N; the clock is their median."),
+    ] = 3,
+    jobs: Annotated[int, typer.Option("--jobs", help="Seeds placed at a time.")] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Also writes sources, script, netlist and report here."
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Resources by unit (Yosys), and the clock (nextpnr, ECP5 only). Exits 1 if the device cannot hold the design.
+
+    Everything is counted in the flattened design: registers, multipliers and memories where they stand, a lookup
+    table with the first register, multiplier or carry chain it leads to. The clock is measured from register to
+    register: every port of the accelerator ends in a register of a module around it, which is not counted.
+    For xc7 there are counts only.
+    """
+    machine = load_config(config)
+    if seeds < 1:
+        raise UserError(f"--seeds {seeds}: at least 1 seed is needed for a clock")
+    if jobs < 1:
+        raise UserError(f"--jobs {jobs}: must be at least 1")
+    if output is not None:
+        check_directory(output)
+    with rtl_extra():
+        from vdla.hw.synthesis.families import FAMILIES
+        from vdla.hw.synthesis.flow import document as describe
+        from vdla.hw.synthesis.flow import synthesize
+
+        if family not in FAMILIES:
+            raise UserError(f"--for {family}: there is no such family; choose {' or '.join(FAMILIES)}")
+        with _reporter() as report:
+            result = synthesize(
+                machine, FAMILIES[family], seeds=range(1, seeds + 1), jobs=jobs, report=report
+            )
+    document = describe(result)
+    if output is not None:
+        _write(output, result.design, document)
+    if json:
+        print_json(document)
+    else:
+        _print(document)
+    if result.fits is False:
+        for name, one in result.shortages.items():
+            note(
+                f"{machine.name} does not fit {document['device']}: it needs {one.needed} {name}, "
+                f"{one.missing} more than the {one.available} there are"
+            )
+        for placement in result.placements:
+            if placement.problem is not None:
+                note(f"seed {placement.seed} could not be placed: {placement.problem}")
+        raise typer.Exit(1)
+
+
+def _write(directory: Path, design: MappedDesign, document: dict[str, Any]) -> None:
+    with whole_directory(directory) as place:
+        assert place is not None
+        (place / "vdla.v").write_text(design.verilog, encoding="utf-8")
+        (place / "pins.v").write_text(design.pins, encoding="utf-8")
+        (place / "synth.ys").write_text(design.script, encoding="utf-8")
+        (place / "netlist.json").write_bytes(design.netlist)
+        (place / "synth.json").write_bytes(json_bytes(document))
+
+
+@contextlib.contextmanager
+def _reporter() -> Iterator[Report]:
+    """Shows where the tools are: one changing line on a terminal, elsewhere a line every few seconds."""
+    console = Console(stderr=True, highlight=False)
+    if console.is_terminal:
+        with console.status("starting") as status:
+            yield lambda text: status.update(text.replace("[", r"\["))
+        return
+    lock, shown = threading.Lock(), [0.0]
+
+    def line(text: str) -> None:
+        with lock:
+            now = time.monotonic()
+            if now - shown[0] >= _QUIET_SECONDS:
+                shown[0] = now
+                note(text)
+
+    yield line
+
+
+def _print(document: dict[str, Any]) -> None:
+    console = text_console()
+    title = f"{document['config']} on {document['device'] or document['family']}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("unit")
+    names = list(document["total"])
+    for name in names:
+        table.add_column(name, justify="right")
+    for unit, own in document["units"].items():
+        table.add_row(unit, *(f"{own[name]:g}" for name in names))
+    table.add_section()
+    table.add_row("total", *(f"{document['total'][name]:g}" for name in names))
+    if document["capacity"]:
+        table.add_row("device", *(str(document["capacity"][name]) for name in names))
+    console.print(table)
+    multipliers = document["multipliers"]
+    console.print(
+        f"multipliers: {multipliers['array']} in the array, {multipliers['beyond_array']} more, "
+        f"{multipliers['beyond_array_per_lane']:g} for each of {multipliers['lanes']} lanes"
+    )
+    for path, count in multipliers["by_instance"].items():
+        console.print(f"  {count:4} {path or 'top'}")
+    loose = [name for name, kind in document["memories"].items() if kind == "flip-flops"]
+    console.print(f"memories in flip-flops: {', '.join(loose) or 'none'}")
+    if document["device"] is None:
+        console.print("clock: not measured, counts only on this family")
+    for one in document["seeds"]:
+        if one["mhz"] is None:
+            continue
+        path = one["critical_path"]
+        where = " > ".join(f"{s['path'] or 'top'} {s['ns']:.2f} ns" for s in path["segments"])
+        console.print(
+            f"seed {one['seed']}: {one['mhz']} MHz; {path['logic_ns']:.2f} ns logic, "
+            f"{path['routing_ns']:.2f} ns wires: {where}"
+        )
+    if document["mhz"] is not None:
+        console.print(f"clock: {document['mhz']} MHz (median of {len(document['seeds'])} seeds)")

@@ -1,0 +1,92 @@
+"""FPGA families: how Yosys maps to them, what their cells count for, and what the device holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+RESOURCES: Final = ("lut", "ff", "dsp", "block_ram")
+"""Resources of a report, in order. A block RAM is the family's largest block (36 Kbit on xc7, 18 Kbit on ECP5)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One FPGA: its `name`, nextpnr's options for it and how much of every resource it has."""
+
+    name: str
+    options: tuple[str, ...]
+    capacity: MappingProxyType[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A family of FPGAs.
+
+    `script` are the Yosys commands that map the flattened design, with {top}; `cells` says how much of which
+    resources a cell of the mapped netlist takes (cells not listed take none). `device` is None where only counts
+    are known.
+    """
+
+    name: str
+    script: tuple[str, ...]
+    cells: MappingProxyType[str, MappingProxyType[str, float]]
+    device: Device | None
+
+
+def _cells(**table: Mapping[str, float]) -> MappingProxyType[str, MappingProxyType[str, float]]:
+    return MappingProxyType({cell: MappingProxyType(takes) for cell, takes in table.items()})
+
+
+XC7: Final = Family(
+    name="xc7",
+    # Without -flatten synth_xilinx leaves a hierarchy that its own later steps do not finish.
+    script=("synth_xilinx -family xc7 -flatten -noiopad -noclkbuf -top {top}",),
+    # Xilinx UG474, table "Distributed RAM configuration": the LUTs of a distributed RAM.
+    # Xilinx UG473: two RAMB18 share a RAMB36.
+    cells=_cells(
+        **{f"LUT{n}": {"lut": 1} for n in range(1, 7)},
+        INV={"lut": 1},
+        **{name: {"ff": 1} for name in ("FDRE", "FDSE", "FDCE", "FDPE")},
+        SRL16E={"lut": 1},
+        SRLC32E={"lut": 1},
+        RAM32X1S={"lut": 1},
+        RAM32X1D={"lut": 2},
+        RAM64X1S={"lut": 1},
+        RAM64X1D={"lut": 2},
+        RAM128X1S={"lut": 2},
+        RAM128X1D={"lut": 4},
+        RAM256X1S={"lut": 4},
+        RAM32M={"lut": 4},
+        RAM64M={"lut": 4},
+        DSP48E1={"dsp": 1},
+        RAMB18E1={"block_ram": 0.5},
+        RAMB36E1={"block_ram": 1},
+    ),
+    device=None,
+)
+
+ECP5: Final = Family(
+    name="ecp5",
+    script=("synth_ecp5 -top {top}",),
+    # Lattice FPGA-TN-02204 and the nextpnr packer: a carry cell is a slice (two LUTs); a 16x4 distributed RAM takes
+    # four LUTs and, for its write port, the two of a third slice. PFUMX and L6MUX21 are multiplexers beside the LUTs.
+    cells=_cells(
+        LUT4={"lut": 1},
+        CCU2C={"lut": 2},
+        TRELLIS_DPR16X4={"lut": 6},
+        TRELLIS_FF={"ff": 1},
+        MULT18X18D={"dsp": 1},
+        DP16KD={"block_ram": 1},
+        PDPW16KD={"block_ram": 1},
+    ),
+    # Lattice FPGA-DS-02012, table of the family: LFE5U-85; nextpnr prints the same numbers.
+    device=Device(
+        name="LFE5U-85F, speed grade 6, CABGA756",
+        options=("--85k", "--speed", "6", "--package", "CABGA756"),
+        capacity=MappingProxyType({"lut": 83640, "ff": 83640, "dsp": 156, "block_ram": 208}),
+    ),
+)
+
+FAMILIES: Final = MappingProxyType({family.name: family for family in (XC7, ECP5)})

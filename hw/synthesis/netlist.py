@@ -1,0 +1,189 @@
+"""Counting a mapped netlist: which resources every module of the hierarchy takes."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from vdla.isa.errors import UserError
+
+from .families import RESOURCES, Family
+
+TOP_UNIT: Final = "top"
+
+_UNITS: Final = (
+    ("compute.pipeline.array", "array"),
+    ("compute.pipeline.alu", "alu"),
+    ("compute.accumulators", "accumulators"),
+    ("compute", "compute"),
+    ("store.pipeline", "post"),
+    ("store", "store"),
+    ("load", "load"),
+    ("fetch", "fetch"),
+    ("memory_port", "memory port"),
+    ("control", "control"),
+    ("counters", "counters"),
+    ("tokens_", "token queues"),
+    ("inp", "input scratchpad"),
+    ("wgt", "weight scratchpad"),
+)
+"""Units of a report by the beginning of an instance's path; the first that fits. What fits none is `top`."""
+
+UNITS: Final = (*dict.fromkeys(unit for _, unit in _UNITS), TOP_UNIT)
+
+
+class NetlistError(UserError):
+    """A netlist that Yosys left unmapped or empty."""
+
+
+def plain_path(name: str) -> str:
+    r"""An instance path without the numbers that Amaranth appends to names that are taken."""
+    return re.sub(r"\$\d+(?=\.|$)", "", name)
+
+
+def unit_of_path(path: str) -> str:
+    """The unit that the instance at the plain `path` ("compute.pipeline.array") belongs to."""
+    for start, unit in _UNITS:
+        if path == start or path.startswith(start if start.endswith("_") else start + "."):
+            return unit
+    return TOP_UNIT
+
+
+def module_lines(verilog: str) -> list[tuple[int, str]]:
+    """First line (from 1) and plain instance path of every module of the generated `verilog`, in order.
+
+    Amaranth writes a module for every instance and names it by its path, the top's name first.
+    """
+    found: list[tuple[int, str]] = []
+    for number, line in enumerate(verilog.splitlines(), 1):
+        match = re.match(r"module (\\?)(\S+?)\s*[( ;]", line)
+        if match:
+            found.append((number, plain_path(match[2].partition(".")[2])))
+    return found
+
+
+def instance_paths(cells: Mapping[str, Any], lines: list[tuple[int, str]], file: str) -> dict[str, str]:
+    """The plain path of the instance that every cell of a flattened module came from.
+
+    Registers, multipliers and carry chains carry the line of `file` that they come from (`lines`: `module_lines`),
+    memories their name. A lookup table has lost its origin in optimization: it goes to the instance of the first
+    register, multiplier or carry that it leads to, else to that of the memory, else to the top ("").
+    """
+    scopes = frozenset(name for name, cell in cells.items() if cell["type"] == "$scopeinfo")
+    starts = [line for line, _ in lines]
+    known: dict[str, str] = {}
+    memories: dict[str, str] = {}
+    tables: list[str] = []
+    for name, cell in cells.items():
+        source = re.search(rf"(?:^|\|){re.escape(file)}:(\d+)", cell["attributes"].get("src", ""))
+        if source is not None:
+            known[name] = lines[bisect_right(starts, int(source[1])) - 1][1]
+        elif cell["type"].startswith(_TABLES):
+            tables.append(name)
+        else:
+            memories[name] = _scope(name, scopes)
+    drivers = {
+        bit: name
+        for name, cell in cells.items()
+        for port, bits in cell["connections"].items()
+        if cell["port_directions"][port] == "output"
+        for bit in bits
+    }
+    for sinks in (known, memories):
+        _claim(cells, drivers, dict(sinks), known, frozenset(tables))
+    return {name: known.get(name, "") for name in cells} | memories
+
+
+_TABLES: Final = ("LUT", "INV", "MUXF", "PFUMX", "L6MUX")
+
+
+def _claim(
+    cells: Mapping[str, Any],
+    drivers: Mapping[int | str, str],
+    sinks: Mapping[str, str],
+    known: dict[str, str],
+    tables: frozenset[str],
+) -> None:
+    """Gives the tables not in `known` that lead to `sinks` to these, breadth first."""
+    level = dict(sinks)
+    while level:
+        found: dict[str, Counter[str]] = {}
+        for name, path in level.items():
+            cell = cells[name]
+            for port, bits in cell["connections"].items():
+                if cell["port_directions"][port] != "input":
+                    continue
+                for bit in bits:
+                    driver = drivers.get(bit)
+                    if driver in tables and driver not in known:
+                        found.setdefault(driver, Counter())[path] += 1
+        level = {name: votes.most_common(1)[0][0] for name, votes in found.items()}
+        known |= level
+
+
+def _scope(name: str, scopes: frozenset[str]) -> str:
+    parts = name.split(".")
+    for count in range(len(parts) - 1, 0, -1):
+        if (path := ".".join(parts[:count])) in scopes:
+            return plain_path(path)
+    return ""
+
+
+def count_modules(
+    cells: Mapping[str, Any], paths: Mapping[str, str], family: Family
+) -> dict[str, dict[str, float]]:
+    """Resources by instance path ("" is the top itself) of the mapped `cells`, whose instances are `paths`.
+
+    Raises NetlistError when Yosys left something unmapped or nothing at all.
+    """
+    counts: dict[str, dict[str, float]] = {}
+    for name, cell in cells.items():
+        kind = cell["type"]
+        if kind == "$scopeinfo":
+            continue
+        if kind.startswith("$"):
+            raise NetlistError(f"Yosys left the cell {name} ({kind}) unmapped")
+        takes = family.cells.get(kind)
+        if takes is None:
+            continue
+        own = counts.setdefault(paths[name], dict.fromkeys(RESOURCES, 0.0))
+        for resource, amount in takes.items():
+            own[resource] += amount
+    if not counts:
+        raise NetlistError("the netlist is empty")
+    return {path: counts[path] for path in sorted(counts)}
+
+
+def sum_counts(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The sum of several counts."""
+    total: dict[str, float] = dict.fromkeys(RESOURCES, 0.0)
+    for one in counts:
+        for resource, amount in one.items():
+            total[resource] += amount
+    return total
+
+
+def sum_units(modules: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Resources by unit, from those by path."""
+    return {
+        unit: sum_counts(own for path, own in modules.items() if unit_of_path(path) == unit) for unit in UNITS
+    }
+
+
+def memory_kinds(log: str, top: str) -> dict[str, str]:
+    """What every memory of the design became, by path, from Yosys' log: block RAM, LUT RAM or flip-flops."""
+    found = re.findall(rf"mapping memory {re.escape(top)}\.(\S+) via (\S+)", log)
+    kinds = {plain_path(name): _memory_kind(cell) for name, cell in found}
+    for name in re.findall(rf"using FF mapping for memory {re.escape(top)}\.(\S+)", log):
+        kinds[plain_path(name)] = "flip-flops"
+    return dict(sorted(kinds.items()))
+
+
+def _memory_kind(cell: str) -> str:
+    for part in ("LUTRAM", "DPR16X4"):
+        if part in cell:
+            return "LUT RAM"
+    return "block RAM"

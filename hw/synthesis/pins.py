@@ -1,0 +1,50 @@
+"""The module around the accelerator in which its clock is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ..verilog import TOP, Port
+
+PINS_TOP: Final = "vdla_pins"
+"""Name of the module around the accelerator."""
+
+INSTANCE: Final = "design"
+"""Name of the accelerator in it."""
+
+
+def pins_module(ports: Iterable[Port]) -> str:
+    """Verilog of module `vdla_pins`: every port of `vdla` ends in a register, and five pins are left.
+
+    Inputs come out of a shift register, outputs are caught in another, so that every path of the accelerator runs from
+    register to register, no pin's place or delay decides the clock, and a bus of any width fits the package.
+    Neither shift register is counted as part of the accelerator.
+    """
+    ports = list(ports)
+    inputs = [port for port in ports if port.direction == "input"]
+    outputs = [port for port in ports if port.direction == "output"]
+    entering = 1 + sum(port.width for port in inputs)
+    leaving = sum(port.width for port in outputs)
+    connections = [".clk(clk)", ".rst(entering[0])"]
+    for group, source, start in ((inputs, "entering", 1), (outputs, "outputs", 0)):
+        place = start
+        for port in group:
+            connections.append(f".{port.name}({source}[{place + port.width - 1}:{place}])")
+            place += port.width
+    return "\n".join(
+        [
+            f"module {PINS_TOP}(input clk, input shift_in, input capture, output shift_out);",
+            f"  reg [{entering - 1}:0] entering;",
+            f"  reg [{leaving - 1}:0] leaving;",
+            f"  wire [{leaving - 1}:0] outputs;",
+            "  assign shift_out = leaving[" + str(leaving - 1) + "];",
+            "  always @(posedge clk) begin",
+            f"    entering <= {{entering[{entering - 2}:0], shift_in}};",
+            f"    leaving <= capture ? outputs : {{leaving[{leaving - 2}:0], 1'b0}};",
+            "  end",
+            f"  {TOP} {INSTANCE}(" + ", ".join(connections) + ");",
+            "endmodule",
+            "",
+        ]
+    )

