@@ -61,7 +61,7 @@ class Writer(wiring.Component):
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),
-            cutter.burst.ready.eq(~pending | moves),
+            cutter.burst.ready.eq(~pending),
             moves.eq(pending & ~shown & (claimed <= there)),
             self.write.request.valid.eq(shown),
             self.write.request.payload.eq(shown_burst),
@@ -72,7 +72,9 @@ class Writer(wiring.Component):
             there.eq(there + self.put - Mux(moves, claimed, 0)),
             taken.eq(taken + self.reserve - freed),
         ]
-        with m.If(~pending | moves):
+        with m.If(moves):
+            m.d.sync += pending.eq(0)
+        with m.Elif(~pending):
             m.d.sync += [
                 pending.eq(cutter.burst.valid),
                 burst.eq(cutter.burst.payload),
