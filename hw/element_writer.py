@@ -1,7 +1,7 @@
 """The writer of rectangular loads: pads and data elements, one step a cycle (hw/README.md section 6).
 
-A generator walks over the elements one step ahead of the steps themselves, so that whether a step happens depends on few
-registers; what the step writes comes out two cycles behind it.
+A generator walks over the elements one step ahead of the steps themselves, so that whether a step happens depends on
+few registers; what the step writes comes out two cycles behind it.
 """
 
 from __future__ import annotations

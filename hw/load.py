@@ -185,7 +185,7 @@ class LoadUnit(wiring.Component):
         return starts, busy
 
     def _write(self, m: Module, begins: Value, job: data.View, words: ReadFifo) -> Value:
-        """Jobs in order to the writers, the writers' steps into the scratchpads; whether a load's last step is written."""
+        """Jobs to the writers, what they write into the scratchpads; whether a load ends in the next cycle."""
         config = self._config
         layout = self._job_layout()
         m.submodules.elements = elements = ElementWriter(

@@ -1,8 +1,8 @@
 """The writer of LOAD.PATCH: rows of an image become overlapping patches (hw/README.md section 6, isa/README.md).
 
 A generator walks over the vectors; a few stages turn each of them into the words that must be there, and lane masks. A
-stage moves on whenever the one behind it does or is free. The window is a ring of bus words in small banks, so that a vector at
-any byte offset is read in one cycle: with the word that the FIFO showed, if the step took it.
+stage moves on whenever the one behind it does or is free. The window is a ring of bus words in small banks, so that a
+vector at any byte offset is read in one cycle: with the word that the FIFO showed, if the step took it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class PatchWriter(wiring.Component):
     """Steps of one patch load after the other.
 
     Members: a `job` taken in cycle j has its first step in j + 7 or later; `sizes` are the instruction's (x_size
-    patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`, `number`, `steps_last`,
-    `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is empty; lane i
+    patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`, `number`,
+    `steps_last`, `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is empty; lane i
     of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does, else the pad
     value; `batch_row` is the row of the vector that they go to; `last`.
     """
@@ -144,8 +144,8 @@ class PatchWriter(wiring.Component):
         return m
 
     def _stages(self, m: Module, goes: Signal) -> tuple[data.View, Signal, Signal, Signal, Signal]:
-        """Of the vector four stages behind the generator: the step, its lanes, which of them come from DRAM, the byte of
-        the window at lane 0, and the words of the row that it needs.
+        """Of the vector four stages behind the generator: the step, its lanes, which of them come from DRAM, the byte
+        of the window at lane 0, and the words of the row that it needs.
         """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1

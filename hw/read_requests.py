@@ -56,7 +56,7 @@ class BurstCutter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Everything is counted in bus words. Three registers in a row: the next run, the rest of this run, its burst."""
+        """Everything is counted in bus words. Three registers in a row: next run, rest of this run, its burst."""
         m = Module()
         bus = self._config.memory.bus_bytes
         shift = bus.bit_length() - 1

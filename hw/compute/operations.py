@@ -9,7 +9,6 @@ from vdla.isa.config import Config
 from vdla.isa.layout import AluOpcode
 from vdla.isa.timing import alu_cycles
 
-
 MOST_EXTRA = max(alu_cycles(opcode, True) for opcode in AluOpcode) - 1
 """Most cycles that the arithmetic of an operation adds to its issue."""
 

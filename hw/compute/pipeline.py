@@ -59,8 +59,8 @@ class Pipeline(wiring.Component):
     result of the one before. GEMM and ALU operations are never in the pipeline together.
 
     MIN and MAX take their operand without that last replacement. With an immediate, what the operation just before
-    did to the same accumulator is what this one would do (the same instruction: min(min(a, i), i) = min(a, i)); without,
-    the operation just before wrote a cycle earlier.
+    did to the same accumulator is what this one would do (min(min(a, i), i) = min(a, i)); without, the
+    operation just before wrote a cycle earlier.
 
     Members
     -------

@@ -8,8 +8,8 @@ from amaranth.sim import Simulator
 from vdla.hw.fetch import FetchUnit
 from vdla.hw.interfaces import Kind
 from vdla.isa.config import Config, load_config
-from vdla.isa.timing import FETCH_DELAY, FETCH_ROOM_DELAY, FIFO_LATENCY, REQUEST_GAP
 from vdla.isa.layout import MemoryType, Unit, decode_one, encode, unit_of
+from vdla.isa.timing import FETCH_DELAY, FETCH_ROOM_DELAY, FIFO_LATENCY, REQUEST_GAP
 
 TINY = load_config("tiny")
 PROGRAM = 0x7000

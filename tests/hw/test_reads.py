@@ -9,7 +9,7 @@ from vdla.hw.interfaces import Kind
 from vdla.hw.read_fifo import ReadFifo
 from vdla.hw.read_requests import BurstCutter, ReadRequests
 from vdla.isa.config import Config, load_config
-from vdla.isa.timing import FIFO_LATENCY, PRODUCT_CYCLES, REQUEST_DELAY, REQUEST_GAP, ROOM_DELAY, WRITE_DELAY
+from vdla.isa.timing import FIFO_LATENCY, PRODUCT_CYCLES, REQUEST_DELAY, REQUEST_GAP, ROOM_DELAY
 
 TINY = load_config("tiny")
 
@@ -64,7 +64,7 @@ def test_bursts_are_cut_as_the_contract_says(bus: int, most: int):
             ctx.set(dut.start, 0)
             assert ctx.get(dut.active)
             complete = len(expected) < 60
-            hidden = WRITE_DELAY - 1 + PRODUCT_CYCLES * product  # cycles until the next burst shows
+            hidden = REQUEST_DELAY - 2 + PRODUCT_CYCLES * product  # cycles until the next burst shows
             for address, size in expected:
                 for _ in range(hidden):
                     ctx.set(dut.burst.ready, random.random() < 0.7)
