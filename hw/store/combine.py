@@ -85,7 +85,7 @@ class Combine(wiring.Component):
         sign_13 = delay(m, sign_8, 5, "sign_13")
         # A product of zero leaves the offset as it is; its bits may have been shifted out of the sum.
         plain_13 = delay(m, (second_2 == 0) | (k.mantissa_b == 0), 11, "plain_13")
-        scaled, scaled_exponent, scaled_carry = self._scaled(m, product_15, product_6, exponent_13)
+        scaled, scaled_exponent = self._scaled(m, product_15, product_6, exponent_13)
         unchanged = plain_13 & ~self.multiply
         mantissa_14 = register(
             m, Mux(self.multiply, scaled, Mux(unchanged, k.offset.mantissa, mantissa_13)), "mantissa_14"
@@ -95,7 +95,6 @@ class Combine(wiring.Component):
             Mux(self.multiply, scaled_exponent, Mux(unchanged, k.offset.exponent, exponent_13)),
             "exponent_14",
         )
-        carry_14 = register(m, scaled_carry & self.multiply, "carry_14")
         # Of the other modes' pair, the sign has come four stages before; the product by the ratio takes five.
         sign_14 = register(
             m,
@@ -107,8 +106,8 @@ class Combine(wiring.Component):
             "sign_14",
         )
 
-        far = floats.add_with_carry((~exponent_14).as_signed(), Const(FLOAT_EXPONENT, 8), ~carry_14)
-        distance_15 = register(m, floats.limit(m, far, DISTANCE_BITS, "first_distance"), "distance_15")
+        distance = floats.limit(m, FLOAT_EXPONENT - exponent_14, DISTANCE_BITS, "first_distance")
+        distance_15 = register(m, distance, "distance_15")
         first = Cat(Const(0, FIXED_BITS - floats.MANTISSA_BITS), register(m, mantissa_14, "mantissa_15"))
         second = Mux(self.multiply, k.zero_magnitude, product_15[:PRODUCT_BITS])
         first_18 = self._place(m, first, distance_15, "first")
@@ -174,22 +173,18 @@ class Combine(wiring.Component):
         low = len(normal) - floats.MANTISSA_BITS
         return normal[low:], normal[low - 1], normal[: low - 1]
 
-    def _scaled(self, m: Module, high: Value, low: Value, exponent: Value) -> tuple[Value, Value, Value]:
-        """A rounded integer product times the ratio: mantissa, exponent and what to add to it."""
+    def _scaled(self, m: Module, high: Value, low: Value, exponent: Value) -> tuple[Value, Value]:
+        """A rounded integer product times the ratio: mantissa, with a 25th bit if rounding carries so far; exponent."""
         product = register(m, ((high << _HALF) + low)[: 2 * floats.MANTISSA_BITS], "scaled_product")
         # It has 47 or 48 bits, or is zero or too small to matter.
         short = ~product[-1]
         kept, guard, sticky = self._split(Mux(short, product << 1, product)[: len(product)])
         late = delay(m, exponent, 3, "scaled_exponent_late")
         exponent = register(m, late + Mux(short, 23, 24), "scaled_exponent")
-        mantissa, carry = floats.round_mantissa(
-            m,
-            register(m, kept, "scaled_kept"),
-            register(m, guard, "scaled_guard"),
-            register(m, sticky.any(), "scaled_sticky"),
-            "scaled",
-        )
-        return mantissa, exponent, carry
+        kept = register(m, kept, "scaled_kept")
+        guard, sticky = register(m, guard, "scaled_guard"), register(m, sticky.any(), "scaled_sticky")
+        # What follows is fixed point: no need to normalize again.
+        return kept + floats.round_up(kept, guard, sticky), exponent
 
     def _place(self, m: Module, bits: Value, distance: Value, name: str) -> Value:
         """`bits` >> `distance` in three stages, the last of them 18."""

@@ -11,6 +11,9 @@ from vdla.isa.timing import write_burst_beats
 from ..interfaces import burst_layout, write_client
 from ..read_requests import BurstCutter, run_layout
 
+_DISTRIBUTED = {"ram_style": "distributed"}
+"""Its output goes to the bus in the same cycle; a block memory's would come too late."""
+
 
 class Writer(wiring.Component):
     """Vectors in, bursts out.
@@ -127,7 +130,7 @@ class Writer(wiring.Component):
     def _wide_vectors(self, m: Module, capacity: int, moved: Signal) -> None:
         """A vector is one or more bus words."""
         bits, out = 8 * self._config.memory.bus_bytes, 8 * self._config.out_bytes
-        m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[])
+        m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[], attrs=_DISTRIBUTED)
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
         tail, head = (Signal(range(capacity), name=name) for name in ("first_free", "first_used"))
         part = Signal(range(out // bits))
@@ -156,7 +159,7 @@ class Writer(wiring.Component):
         reads = []
         for number in range(places):
             m.submodules[f"bank_{number}"] = bank = memory.Memory(
-                shape=out, depth=capacity // places, init=[]
+                shape=out, depth=capacity // places, init=[], attrs=_DISTRIBUTED
             )
             write, read = bank.write_port(), bank.read_port(domain="comb")
             m.d.comb += [
