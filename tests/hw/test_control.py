@@ -2,20 +2,8 @@
 
 import pytest
 from gateware import simulate
-from vdla.hw.control import (
-    CLEAR_BIT,
-    COUNTERS_AT,
-    DONE_BIT,
-    ERROR_BIT,
-    IDENTITY,
-    LAUNCH_BIT,
-    QUIET_BIT,
-    REGISTERS,
-    RUNNING_BIT,
-    STOP_BIT,
-    Control,
-    counter_address,
-)
+from vdla.hw import control
+from vdla.hw.control import COUNTERS_AT, IDENTITY, REGISTERS, Control, counter_address
 from vdla.hw.counters import COUNTERS
 from vdla.isa.config import load_config
 from vdla.sim import CATEGORIES
@@ -113,14 +101,14 @@ def test_a_run_is_stopped(by: str):
         bus = dut.bus
         ctx.set(dut.quiet, 1)
         assert ctx.get(dut.stop)  # nothing runs
-        await write(ctx, bus, REGISTERS["CONTROL"], 1 << LAUNCH_BIT)
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.LAUNCH_BIT)
         assert ctx.get(dut.running) and not ctx.get(dut.stop)
         if by == "error":
             ctx.set(dut.error, 1)
             await ctx.tick()
             ctx.set(dut.error, 0)
         else:
-            await write(ctx, bus, REGISTERS["CONTROL"], 1 << STOP_BIT)
+            await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.STOP_BIT)
         for _ in range(5):  # writes are under way
             assert ctx.get(dut.running) and ctx.get(dut.stop)
             await ctx.tick()
@@ -129,17 +117,20 @@ def test_a_run_is_stopped(by: str):
         await ctx.tick()
         ctx.set(dut.finished, 0)
         assert not ctx.get(dut.running) and ctx.get(dut.stop)
-        failed = (by == "error") << ERROR_BIT
-        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << QUIET_BIT | failed
+        failed = (by == "error") << control.ERROR_BIT
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << control.QUIET_BIT | failed
         # The next run is not stopped by what was.
-        await write(ctx, bus, REGISTERS["CONTROL"], 1 << LAUNCH_BIT)
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.LAUNCH_BIT)
         assert ctx.get(dut.running) and not ctx.get(dut.stop)
         await ctx.tick().repeat(5)
         assert ctx.get(dut.running)
         ctx.set(dut.finished, 1)
         await ctx.tick()
         ctx.set(dut.finished, 0)
-        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << QUIET_BIT | 1 << DONE_BIT | failed
+        assert (
+            await read(ctx, bus, REGISTERS["STATUS"])
+            == 1 << control.QUIET_BIT | 1 << control.DONE_BIT | failed
+        )
 
     simulate(dut, bench)
 
@@ -149,20 +140,20 @@ def test_stop_withdraws_a_launch_that_waits():
 
     async def bench(ctx):
         bus = dut.bus
-        await write(ctx, bus, REGISTERS["CONTROL"], 1 << LAUNCH_BIT)
-        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << RUNNING_BIT
-        await write(ctx, bus, REGISTERS["CONTROL"], 1 << STOP_BIT)
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.LAUNCH_BIT)
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << control.RUNNING_BIT
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.STOP_BIT)
         assert await read(ctx, bus, REGISTERS["STATUS"]) == 0
         ctx.set(dut.quiet, 1)
         await ctx.tick().repeat(3)
         assert not ctx.get(dut.running)
         # An error between runs shows, and one in the cycle of its clearing is not lost.
         ctx.set(dut.error, 1)
-        await write(ctx, bus, REGISTERS["CONTROL"], 1 << CLEAR_BIT)
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.CLEAR_BIT)
         ctx.set(dut.error, 0)
-        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << QUIET_BIT | 1 << ERROR_BIT
-        await write(ctx, bus, REGISTERS["CONTROL"], 1 << CLEAR_BIT)
-        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << QUIET_BIT
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << control.QUIET_BIT | 1 << control.ERROR_BIT
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.CLEAR_BIT)
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << control.QUIET_BIT
 
     simulate(dut, bench)
 
