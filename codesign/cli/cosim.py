@@ -125,7 +125,7 @@ def _report(failure: Failure, output: Path) -> str:
 
 
 def _commands(failure: Failure, output: Path) -> str:
-    base = f"vdla sim --insns {output}/program.hex --memory {output}/memory.bin --config {output}/config.toml"
+    base = f"vdla sim --insns {output}/program.txt"
     lines = [f"    {base}", f"    {base} --engine rtl"]
     if failure.launch.random_state is not None or failure.launch.scratchpads is not None:
         lines.append(

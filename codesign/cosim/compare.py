@@ -40,8 +40,7 @@ def run_both(config: Config, start: Launch) -> Outcome:
             program.image,
             cycle_limit=4 * simulated.cycles + 1000,
             scratchpads=start.scratchpads,
-            # Registers are random at power-up in any case: reset has to suffice.
-            random_state=start.random_state or 0,
+            random_state=start.random_state,
         )
     except RtlError as error:
         return Outcome(

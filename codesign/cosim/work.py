@@ -47,7 +47,7 @@ def start_worker() -> None:
 def build(machine: Config) -> float:
     """Builds the library of `machine` if it is not there; seconds. Raises BuildError."""
     started = time.perf_counter()
-    prepare_library(machine, unset=True)
+    prepare_library(machine)
     return time.perf_counter() - started
 
 

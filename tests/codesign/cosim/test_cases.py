@@ -1,10 +1,11 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from vdla.codesign.cosim.cases import case, launch, plan
 from vdla.codesign.cosim.machines import TIMINGS, default_machines
 from vdla.codesign.cosim.mutate import MOST_STEPS, mutated_program, repair
 from vdla.codesign.cosim.networks import SOURCES, compiled
-from vdla.hw.harness.engine import hardware
 from vdla.isa.check import check
 from vdla.isa.config import EXTENSIONS, load_config
 from vdla.isa.layout import decode_one, format_names
@@ -63,7 +64,10 @@ def test_small_plans_are_complete(programs: int):
 
 def test_timings_leave_the_hardware_as_it_is():
     for machine in MACHINES:
-        assert len({hardware(case(machine, number, 0).config).digest for number in range(6)}) == 1
+        for number in range(6):
+            config = case(machine, number, 0).config
+            memory = replace(config.memory, read_latency=30, write_latency=10, jitter=0, stall=0, seed=0)
+            assert replace(config, memory=memory) == machine
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)

@@ -1,1 +1,1 @@
-"""Proofs about the RTL: `bench` states them, `runner` has them proven, `faults` breaks the RTL, `catalogue` lists all."""
+"""Proofs about the RTL: `bench` states them, `runner` runs them, `faults` breaks the RTL, `catalogue` lists all."""

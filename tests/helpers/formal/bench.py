@@ -5,15 +5,21 @@ Every input that the bench leaves undriven is free: the solver chooses it anew i
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import TypeVar
 
 from amaranth.back import rtlil
 from amaranth.hdl import (
     Assert,
     Assume,
+    Cat,
     Const,
     Cover,
+    Elaboratable,
     Fragment,
     Instance,
     Module,
@@ -36,6 +42,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.m = Module()
+        self.m._MustUse__silence = True  # type: ignore[attr-defined]  # may be built for its list of properties alone
         self.properties: list[str] = []
         self._ports: list[Value] = []
         self._fragments: dict[str, Fragment] = {}
@@ -46,10 +53,11 @@ class Bench:
 
     def add(self, name: str, component: Component) -> Component:
         """Put `component` under proof; inputs that `m` does not drive are free."""
-        fragment = Fragment.get(component, None)
+        with _watch() as signals:
+            fragment = Fragment.get(component, None)
         self.m.submodules[name] = fragment
         self._fragments[name] = fragment
-        self._inside[name] = dict(_driven(fragment, ""))
+        self._inside[name] = dict(_paths(fragment, signals, ""))
         for _path, _member, value in component.signature.flatten(component):
             signal = value.as_value() if isinstance(value, ValueCastable) else value
             if isinstance(signal, Signal) and len(signal):
@@ -57,9 +65,9 @@ class Bench:
         return component
 
     def inside(self, name: str, path: str) -> Signal:
-        """A signal in the component added as `name`: submodules and the signal's name, joined by dots.
+        """A signal in the component added as `name`: submodules and the variable's name in the source, joined by dots.
 
-        Of two signals with the same name in a module, the second has `#2` behind it.
+        If several methods of a class have different signals by that name: `variable@method`.
         """
         signals = self._inside[name]
         if path not in signals:
@@ -90,7 +98,8 @@ class Bench:
     def free(self, shape: object, name: str) -> Signal:
         """A value that the solver chooses anew in each cycle."""
         signal = Signal(shape, name=name)  # type: ignore[arg-type]
-        self._ports.append(Value.cast(signal))
+        if len(signal):
+            self._ports.append(Value.cast(signal))
         return signal
 
     def constant(self, width: int, name: str) -> Signal:
@@ -134,7 +143,9 @@ class Bench:
                 self._state(Assert(value), name)
         for name, value in self._covers:
             self._state(Cover(value), name)
-        return rtlil.convert(self.m, name="top", ports=self._ports, emit_src=True)
+        text = rtlil.convert(self.m, name="top", ports=self._ports, emit_src=True)
+        # Amaranth takes every instance for a module of the user's; this one is a cell of Yosys.
+        return text.replace("cell \\$anyconst ", "cell $anyconst ")
 
     def _state(self, statement: Property, name: str) -> None:
         # sby says where a claim failed or a cover was reached, up to the first space.
@@ -191,20 +202,61 @@ def _around(place: Value, depth: int) -> Value:
     return Mux(place >= depth, place - depth, place)
 
 
+def strobed(data: Value, strobe: Value) -> Value:
+    """`data` with zeros in the bytes that `strobe` leaves out, and `strobe`: what counts of a write beat."""
+    return Cat(data & Cat(*(bit.replicate(8) for bit in strobe)), strobe)
+
+
 def implies(premise: Value, conclusion: Value) -> Value:
     """Premise and conclusion of one bit each."""
     return ~premise | conclusion
 
 
-def _driven(fragment: Fragment, prefix: str) -> list[tuple[str, Signal]]:
-    """Signals by path; of two with one name the second, in order of the text, has #2 behind it."""
-    found: dict[str, Signal] = {}
+@contextmanager
+def _watch() -> Iterator[dict[int, dict[str, Signal]]]:
+    """Collects, by the id of the component, the signals that are local variables of its methods when they return.
+
+    The RTL's registers have names only in its source; so proofs can speak of them without changing it. A signal is
+    under `variable` if only one method has a signal by that name, and always under `variable@method`.
+    """
+    found: dict[int, dict[str, Signal]] = {}
+    shared: dict[int, set[str]] = {}
+
+    def note(frame: FrameType, event: str, _value: object) -> None:
+        owner = frame.f_locals.get("self")
+        if event != "return" or not isinstance(owner, Elaboratable) or isinstance(owner, Module):
+            return
+        names, several = found.setdefault(id(owner), {}), shared.setdefault(id(owner), set())
+        for name, value in frame.f_locals.items():
+            signal = value.as_value() if isinstance(value, ValueCastable) else value
+            if isinstance(signal, Signal):
+                names[f"{name}@{frame.f_code.co_name}"] = signal
+                if names.setdefault(name, signal) is not signal:
+                    several.add(name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        sys.setprofile(before)
+        for owner, names in shared.items():
+            for name in names:
+                del found[owner][name]
+
+
+def _paths(
+    fragment: Fragment, signals: dict[int, dict[str, Signal]], prefix: str
+) -> Iterator[tuple[str, Signal]]:
+    for origin in fragment.origins or ():
+        for name, signal in signals.get(id(origin), {}).items():
+            yield prefix + name, signal
+        for name, value in vars(origin).items():  # a FIFO's level is its attribute
+            if isinstance(value, Signal):
+                yield prefix + name, value
     for statements in fragment.statements.values():
         for signal in (signal for statement in statements for signal in statement._lhs_signals()):
-            if not any(signal is other for other in found.values()):
-                number = 1 + sum(other.name == signal.name for other in found.values())
-                found[signal.name if number == 1 else f"{signal.name}#{number}"] = signal
-    signals = [(prefix + name, signal) for name, signal in found.items()]
+            if not signal.name.startswith("$"):  # it has a name of its own
+                yield prefix + signal.name, signal
     for child, name, _src_loc in fragment.subfragments:
-        signals += _driven(child, f"{prefix}{name}.")
-    return signals
+        yield from _paths(child, signals, f"{prefix}{name}.")

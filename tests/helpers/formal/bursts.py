@@ -90,41 +90,42 @@ def _bench(load: Load) -> Bench:
     )
     return bench
 
+
 PROOF = Proof(
-    component='BurstCutter, at most 4 beats of 8 bytes',
+    component="BurstCutter, at most 4 beats of 8 bytes",
     build=_bench,
-    depth=2,
+    depth=1,
     search=8,
     faults=(
         Fault(
-            property='a burst stays until it is accepted',
+            property="a burst stays until it is accepted",
             module=MODULE,
-            before='with m.Elif(self.burst.valid & self.burst.ready):',
-            after='with m.Elif(self.burst.valid):',
+            before="with m.Elif(self.burst.valid & self.burst.ready):",
+            after="with m.Elif(self.burst.valid):",
         ),
         Fault(
-            property='no burst crosses 4 KiB or has more beats than allowed',
+            property="no burst crosses 4 KiB or has more beats than allowed",
             module=MODULE,
-            before='most.eq(Mux(to_boundary < limit, to_boundary, limit))',
-            after='most.eq(limit)',
+            before="most.eq(Mux(to_boundary < limit, to_boundary, limit))",
+            after="most.eq(limit)",
         ),
         Fault(
-            property='its beats are the bus words that hold its bytes',
+            property="its beats are the bus words that hold its bytes",
             module=MODULE,
-            before='beats.eq((offset + size + (bus - 1)) >> shift)',
-            after='beats.eq((size + (bus - 1)) >> shift)',
+            before="beats.eq((offset + size + (bus - 1)) >> shift)",
+            after="beats.eq((size + (bus - 1)) >> shift)",
         ),
         Fault(
-            property='the bursts are the runs, in order and complete',
+            property="the bursts are the runs, in order and complete",
             module=MODULE,
-            before='                    address.eq(row_start + pitch),',
-            after='                    address.eq(address + pitch),',
+            before="                    address.eq(row_start + pitch),",
+            after="                    address.eq(address + pitch),",
         ),
         Fault(
-            property='a burst ends with its run, at 4 KiB or at the most beats',
+            property="a burst ends with its run, at 4 KiB or at the most beats",
             module=MODULE,
-            before='limit.eq(self._most * bus - offset)',
-            after='limit.eq((self._most - 1) * bus - offset)',
+            before="limit.eq(self._most * bus - offset)",
+            after="limit.eq((self._most - 1) * bus - offset)",
         ),
     ),
 )

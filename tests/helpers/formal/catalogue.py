@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import bursts, control, issue, memory_port, operand_fifo, read_client, tokens
+from . import bursts, control, issue, memory_port, operand_fifo, read_client, store_writer, tokens
 from .proof import Proof
 
-PROOFS: tuple[Proof, ...] = (tokens.PROOF, issue.PROOF, memory_port.PROOF, control.PROOF, bursts.PROOF, read_client.PROOF, operand_fifo.NARROW_PROOF, operand_fifo.WIDE_PROOF)
+PROOFS: tuple[Proof, ...] = (
+    tokens.PROOF,
+    issue.PROOF,
+    memory_port.PROOF,
+    control.PROOF,
+    bursts.PROOF,
+    read_client.PROOF,
+    operand_fifo.NARROW_PROOF,
+    operand_fifo.WIDE_PROOF,
+    store_writer.NARROW_PROOF,
+    store_writer.WIDE_PROOF,
+)

@@ -83,67 +83,69 @@ def _bench(load: Load) -> Bench:
         dut.running == (bench.before(dut.launch) | (bench.before(dut.running) & ~ends)),
         cover=ends & bench.before(dut.stop),
     )
+    stops = dut.error | (control & bus.wdata[STOP_BIT])
     bench.prove(
-        "stop holds until the run ends",
-        implies(bench.before(dut.running & dut.stop) & ~ends, dut.stop) & implies(dut.stop, dut.running),
-        cover=dut.stop & bench.before(bench.before(dut.error)),
+        "no new address from an error or a stop to the end of the run, and between runs",
+        implies(bench.before(dut.running & (stops | dut.stop)), dut.stop) & implies(~dut.running, dut.stop),
+        cover=dut.running & dut.stop & bench.before(bench.before(dut.error)),
     )
     bench.invariant(reads == bus.rvalid, addresses == bus.bvalid, bench.inside("dut", "pending") == wanted)
     return bench
 
+
 PROOF = Proof(
-    component='Control',
+    component="Control",
     build=_bench,
-    depth=2,
+    depth=1,
     search=8,
     faults=(
         Fault(
-            property='a response stays until it is accepted',
+            property="a response stays until it is accepted",
             module=MODULE,
-            before='with m.If(bus.bvalid & bus.bready):',
-            after='with m.If(bus.bvalid):',
+            before="with m.If(bus.bvalid & bus.bready):",
+            after="with m.If(bus.bvalid):",
         ),
         Fault(
-            property='one response for each write, and none before address and data',
+            property="one response for each write, and none before address and data",
             module=MODULE,
-            before='accept = bus.awvalid & bus.wvalid & ~bus.bvalid',
-            after='accept = bus.awvalid & ~bus.bvalid',
+            before="accept = bus.awvalid & bus.wvalid & ~bus.bvalid",
+            after="accept = bus.awvalid & ~bus.bvalid",
         ),
         Fault(
-            property='one response for each read, and none before the address',
+            property="one response for each read, and none before the address",
             module=MODULE,
-            before='accept = bus.arvalid & ~bus.rvalid',
-            after='accept = ~bus.rvalid',
+            before="accept = bus.arvalid & ~bus.rvalid",
+            after="accept = ~bus.rvalid",
         ),
         Fault(
-            property='every response is OKAY',
+            property="every response is OKAY",
             module=MODULE,
-            before='bus.bresp.eq(OKAY)',
-            after='bus.bresp.eq(2)',
+            before="bus.bresp.eq(OKAY)",
+            after="bus.bresp.eq(2)",
         ),
         Fault(
-            property='every request is answered in the next cycle',
+            property="every request is answered in the next cycle",
             module=MODULE,
-            before='accept = bus.awvalid & bus.wvalid & ~bus.bvalid',
-            after='accept = bus.awvalid & bus.wvalid & ~bus.bvalid & ~bus.rvalid',
+            before="accept = bus.awvalid & bus.wvalid & ~bus.bvalid",
+            after="accept = bus.awvalid & bus.wvalid & ~bus.bvalid & ~bus.rvalid",
         ),
         Fault(
-            property='a launch was asked for, nothing runs, nothing is outstanding',
+            property="a launch was asked for, nothing runs, nothing is outstanding",
             module=MODULE,
-            before='self.launch.eq(pending & ~self.running & self.quiet)',
-            after='self.launch.eq(pending & ~self.running)',
+            before="self.launch.eq(pending & ~self.running & self.quiet)",
+            after="self.launch.eq(pending & ~self.running)",
         ),
         Fault(
-            property='a run lasts from its launch to FINISH, or to the last write after a stop',
+            property="a run lasts from its launch to FINISH, or to the last write after a stop",
             module=MODULE,
-            before='with m.If(self.finished | (self.stop & self.written)):',
-            after='with m.If(self.finished | self.stop):',
+            before="with m.If(self.finished | (stopping & self.written)):",
+            after="with m.If(self.finished | stopping):",
         ),
         Fault(
-            property='stop holds until the run ends',
+            property="no new address from an error or a stop to the end of the run, and between runs",
             module=MODULE,
-            before='self.stop.eq(self.stop | self.error | stopped)',
-            after='self.stop.eq(self.error | stopped)',
+            before="stopping.eq(stopping | self.error | stopped)",
+            after="stopping.eq(self.error | stopped)",
         ),
     ),
 )

@@ -59,7 +59,9 @@ def _bench(load: Load) -> Bench:
         pops, pushes = head[f"pop_{side}"], head[f"push_{side}"]
         pops_right.append(implies(begin, (got | (pop.pop & (tokens != 0))) == pops))
         pops_once.append(implies(pop.pop, valid & pops & ~got & (tokens != 0)))
-        pushes_right.append((reserve == (begin & pushes)) & implies(reserve, taken < DEPTH) & (taken <= DEPTH))
+        pushes_right.append(
+            (reserve == (begin & pushes)) & implies(reserve, taken < DEPTH) & (taken <= DEPTH)
+        )
         complete.append((~pops | got | (tokens != 0)) & (~pushes | (taken < DEPTH)))
         filled.append(reserve & (taken == DEPTH - 1))
         bench.invariant(
@@ -76,7 +78,9 @@ def _bench(load: Load) -> Bench:
     bench.prove("no instruction begins without its tokens", Cat(pops_right).all(), cover=early)
     bench.prove("each pop takes one token, once", Cat(pops_once).all(), cover=dut.pop_prev.pop & ~begin)
     bench.prove(
-        "a place is reserved for each push, while there is room", Cat(pushes_right).all(), cover=Cat(filled).all()
+        "a place is reserved for each push, while there is room",
+        Cat(pushes_right).all(),
+        cover=Cat(filled).all(),
     )
     bench.prove(
         "it begins in the first cycle in which nothing is missing",

@@ -112,7 +112,8 @@ def _bench(config: Config, load: Load) -> Bench:
     )
     bench.prove(
         "room is given back by bursts, when their last word is taken",
-        implies(ends, dut.release == item.data[-1] * (held + leaves)) & implies(leaves == 0, dut.release == 0),
+        implies(ends, dut.release == item.data[-1] * (held + leaves))
+        & implies(leaves == 0, dut.release == 0),
         cover=ends & (dut.release == 2) & dut.take,
     )
     m.d.comb += last_leaves.eq(dut.release != 0)
@@ -139,68 +140,69 @@ def _entry(bench: Bench, banks: int, index: Value) -> Value:
     words = [bench.peek("dut", f"bank_{bank}", index[bits:]) for bank in range(banks)]
     return Array(words)[index[:bits]] if banks > 1 else words[0]
 
+
 NARROW_PROOF = Proof(
-    component='OperandFifo, 4 words, 2 vectors in a word',
+    component="OperandFifo, 4 words, 2 vectors in a word",
     build=_narrow,
-    depth=2,
+    depth=1,
     search=10,
     faults=(
         Fault(
-            property='the FIFO never overflows',
+            property="the FIFO never overflows",
             module=REQUESTS,
-            before='fits.eq(cutter.burst.payload.beats <= free)',
-            after='fits.eq(free != 0)',
+            before="fits.eq(cutter.burst.payload.beats <= free)",
+            after="fits.eq(free != 0)",
         ),
         Fault(
-            property='it shows a word or a vector if and only if all of it is there',
+            property="it shows a word or a vector if and only if all of it is there",
             module=MODULE,
-            before='level.eq(level + self.beat_valid - pop)',
-            after='level.eq(level + self.beat_valid - (pop & ~self.beat_valid))',
+            before="level.eq(level + self.beat_valid - pop)",
+            after="level.eq(level + self.beat_valid - (pop & ~self.beat_valid))",
         ),
         Fault(
-            property='words and vectors leave in the order in which they arrived, unchanged',
+            property="words and vectors leave in the order in which they arrived, unchanged",
             module=MODULE,
-            before='word_ends = (offset == self._places - 1) | self.run_ends',
-            after='word_ends = offset == self._places - 1',
+            before="word_ends = (offset == self._places - 1) | self.run_ends",
+            after="word_ends = offset == self._places - 1",
         ),
         Fault(
-            property='room is given back by bursts, when their last word is taken',
+            property="room is given back by bursts, when their last word is taken",
             module=MODULE,
-            before='last.eq(here.last)]',
-            after='last.eq(here.last & ~self.take)]',
+            before="last.eq(here.last)]",
+            after="last.eq(here.last & ~self.take)]",
         ),
     ),
 )
 
 WIDE_PROOF = Proof(
-    component='OperandFifo, 4 words, a vector in 2 words',
+    component="OperandFifo, 4 words, a vector in 2 words",
     build=_wide,
-    depth=2,
+    depth=1,
     search=10,
     faults=(
         Fault(
-            property='the FIFO never overflows',
+            property="the FIFO never overflows",
             module=REQUESTS,
-            before='fits.eq(cutter.burst.payload.beats <= free)',
-            after='fits.eq(free != 0)',
+            before="fits.eq(cutter.burst.payload.beats <= free)",
+            after="fits.eq(free != 0)",
         ),
         Fault(
-            property='it shows a word or a vector if and only if all of it is there',
+            property="it shows a word or a vector if and only if all of it is there",
             module=MODULE,
-            before='self.vector_valid.eq(level >= self._banks)',
-            after='self.vector_valid.eq(level != 0)',
+            before="self.vector_valid.eq(level >= self._banks)",
+            after="self.vector_valid.eq(level != 0)",
         ),
         Fault(
-            property='words and vectors leave in the order in which they arrived, unchanged',
+            property="words and vectors leave in the order in which they arrived, unchanged",
             module=MODULE,
-            before='read.addr.eq(head[bank_bits:]),',
-            after='read.addr.eq(tail[bank_bits:]),',
+            before="read.addr.eq(head[bank_bits:]),",
+            after="read.addr.eq(tail[bank_bits:]),",
         ),
         Fault(
-            property='room is given back by bursts, when their last word is taken',
+            property="room is given back by bursts, when their last word is taken",
             module=MODULE,
-            before='last.eq(Mux(self.take, reads[-1].last, here.last))',
-            after='last.eq(here.last)',
+            before="last.eq(Mux(self.take, reads[-1].last, here.last))",
+            after="last.eq(here.last)",
         ),
     ),
 )

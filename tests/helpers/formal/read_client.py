@@ -85,47 +85,48 @@ def _bench(load: Load) -> Bench:
     )
     return bench
 
+
 PROOF = Proof(
-    component='ReadRequests and ReadFifo, 4 words',
+    component="ReadRequests and ReadFifo, 4 words",
     build=_bench,
-    depth=2,
+    depth=1,
     search=10,
     faults=(
         Fault(
-            property='a request stays until it is accepted',
+            property="a request stays until it is accepted",
             module=REQUESTS,
-            before='self.request.valid.eq(cutter.burst.valid & fits)',
-            after='self.request.valid.eq(cutter.burst.valid & fits & (self.release == 0))',
+            before="self.request.valid.eq(cutter.burst.valid & fits)",
+            after="self.request.valid.eq(cutter.burst.valid & fits & (self.release == 0))",
         ),
         Fault(
-            property='a request is shown only with room for all its beats',
+            property="a request is shown only with room for all its beats",
             module=REQUESTS,
-            before='fits.eq(cutter.burst.payload.beats <= free)',
-            after='fits.eq(free != 0)',
+            before="fits.eq(cutter.burst.payload.beats <= free)",
+            after="fits.eq(free != 0)",
         ),
         Fault(
-            property='the FIFO never overflows',
+            property="the FIFO never overflows",
             module=REQUESTS,
-            before='Mux(accepted, cutter.burst.payload.beats, 0)',
-            after='Mux(accepted, 1, 0)',
+            before="Mux(accepted, cutter.burst.payload.beats, 0)",
+            after="Mux(accepted, 1, 0)",
         ),
         Fault(
-            property='the FIFO shows a word if and only if there is one',
+            property="the FIFO shows a word if and only if there is one",
             module=FIFO,
-            before='words.w_en.eq(self.beat_valid)',
-            after='words.w_en.eq(self.beat_valid & words.r_rdy)',
+            before="words.w_en.eq(self.beat_valid)",
+            after="words.w_en.eq(self.beat_valid & words.r_rdy)",
         ),
         Fault(
-            property='room is given back by bursts, when their last word is taken',
+            property="room is given back by bursts, when their last word is taken",
             module=FIFO,
-            before='m.d.sync += popped.eq(Mux(head.last, 0, popped + 1))',
-            after='m.d.sync += popped.eq(popped + 1)',
+            before="m.d.sync += popped.eq(Mux(head.last, 0, popped + 1))",
+            after="m.d.sync += popped.eq(popped + 1)",
         ),
         Fault(
-            property='words leave in the order in which they arrived, unchanged',
+            property="words leave in the order in which they arrived, unchanged",
             module=FIFO,
-            before='packed.last.eq(self.beat_last)',
-            after='packed.last.eq(1)',
+            before="packed.last.eq(self.beat_last)",
+            after="packed.last.eq(1)",
         ),
     ),
 )

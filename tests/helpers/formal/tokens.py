@@ -26,9 +26,7 @@ def _bench(load: Load) -> Bench:
         tokens.eq(tokens + push.push - pop.pop),
         reserved.eq(reserved + push.reserve - push.push),
     ]
-    bench.assume(
-        implies(pop.pop, pop.available), implies(push.reserve, push.room), push.push <= reserved
-    )
+    bench.assume(implies(pop.pop, pop.available), implies(push.reserve, push.room), push.push <= reserved)
     bench.prove("a pop finds a token", implies(pop.pop, tokens != 0), cover=pop.pop & (push.push == 2))
     bench.prove(
         "tokens and reservations never exceed the depth",
@@ -49,7 +47,7 @@ def _bench(load: Load) -> Bench:
 PROOF = Proof(
     component="TokenCounter, depth 3",
     build=_bench,
-    depth=2,
+    depth=1,
     search=8,
     faults=(
         Fault(
