@@ -41,14 +41,12 @@ class CommandQueue(wiring.Component):
         m.d.comb += [
             pop.eq(valid & self.head.ready),
             free.eq(~valid | self.head.ready),
-            waiting.eq(behind != 0),
             stored.eq(self.push & ~(free & ~waiting)),
             moved.eq(free & waiting),
-            write.en.eq(stored),
+            write.en.eq(self.push),  # and again in the same place, if it went straight to the head
             write.addr.eq(newest),
             write.data.eq(self.instruction),
             read.addr.eq(oldest),
-            self.full.eq(level == depth),
             self.head.valid.eq(valid),
             self.head.payload.eq(payload),
         ]
@@ -65,5 +63,10 @@ class CommandQueue(wiring.Component):
             m.d.sync += newest.eq(following(newest))
         with m.If(moved):
             m.d.sync += oldest.eq(following(oldest))
-        m.d.sync += [behind.eq(behind + stored - moved), level.eq(level + self.push - pop)]
+        m.d.sync += [
+            behind.eq(behind + stored - moved),
+            waiting.eq(stored | Mux(moved, behind > 1, waiting)),
+            level.eq(level + self.push - pop),
+            self.full.eq(~pop & (self.full | (self.push & (level == depth - 1)))),
+        ]
         return m

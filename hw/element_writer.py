@@ -52,14 +52,15 @@ class Phase(enum.Enum, shape=2):
 class Walk(wiring.Component):
     """Counts through `before` pads, `size` data and `behind` pads, in this order, whichever are not zero.
 
-    Members: `start` takes the three numbers; they stay. `phase` and `last` (the last of all), `phase_last` (the last of
-    its phase) describe the present one; `next` moves on. What `start` takes must not be all zero.
+    Members: `start` takes the three numbers; `again` begins once more with them. `phase` and `last` (the last of all),
+    `phase_last` (the last of its phase) describe the present one; `next` moves on. The numbers must not all be zero.
     """
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "start": In(1),
+                "again": In(1),
                 "before": In(4),
                 "size": In(16),
                 "behind": In(4),
@@ -71,53 +72,60 @@ class Walk(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A down counter; that it is one is a register."""
+        """A down counter; all that is known beforehand, of this phase and of the next, is in registers."""
         m = Module()
-        count, size = Signal(16), Signal(16)
-        behind = Signal(4)
-        size_is_one, size_is_zero, behind_is_one, behind_is_zero = Signal(), Signal(), Signal(), Signal()
-        m.d.comb += self.last.eq(
-            self.phase_last
-            & ((self.phase == Phase.BEHIND) | (behind_is_zero & ((self.phase == Phase.DATA) | size_is_zero)))
+        count, before, size, behind = (
+            Signal(len(shape), name=name)
+            for name, shape in (
+                ("count", self.size),
+                ("before", self.before),
+                ("size", self.size),
+                ("behind", self.behind),
+            )
         )
-        with m.If(self.next):
-            m.d.sync += [count.eq(count - 1), self.phase_last.eq(count == 2)]
-            with m.If(self.phase_last):
-                with m.If((self.phase == Phase.BEFORE) & ~size_is_zero):
-                    m.d.sync += [self.phase.eq(Phase.DATA), count.eq(size), self.phase_last.eq(size_is_one)]
-                with m.Else():
-                    m.d.sync += [
-                        self.phase.eq(Phase.BEHIND),
-                        count.eq(behind),
-                        self.phase_last.eq(behind_is_one),
-                    ]
-        with m.If(self.start):
+        parts = {"before": self.before, "size": self.size, "behind": self.behind}
+        zero = {name: Signal(name=f"{name}_is_zero") for name in parts}
+        one = {name: Signal(name=f"{name}_is_one") for name in parts}
+        final = Signal()  # this phase is the last one
+
+        def enter(phase: Phase, number: Value, is_one: Value, is_final: Value) -> None:
             m.d.sync += [
-                size.eq(self.size),
-                behind.eq(self.behind),
-                size_is_one.eq(self.size == 1),
-                size_is_zero.eq(self.size == 0),
-                behind_is_one.eq(self.behind == 1),
-                behind_is_zero.eq(self.behind == 0),
+                self.phase.eq(phase),
+                count.eq(number),
+                self.phase_last.eq(is_one),
+                final.eq(is_final),
+                self.last.eq(is_one & is_final),
             ]
+
+        with m.If(self.start):
+            m.d.sync += [before.eq(self.before), size.eq(self.size), behind.eq(self.behind)]
+            for name, value in parts.items():
+                m.d.sync += [zero[name].eq(value == 0), one[name].eq(value == 1)]
             with m.If(self.before != 0):
-                m.d.sync += [
-                    self.phase.eq(Phase.BEFORE),
-                    count.eq(self.before),
-                    self.phase_last.eq(self.before == 1),
-                ]
+                nothing = (self.size == 0) & (self.behind == 0)
+                enter(Phase.BEFORE, self.before, self.before == 1, nothing)
             with m.Elif(self.size != 0):
-                m.d.sync += [
-                    self.phase.eq(Phase.DATA),
-                    count.eq(self.size),
-                    self.phase_last.eq(self.size == 1),
-                ]
+                enter(Phase.DATA, self.size, self.size == 1, self.behind == 0)
             with m.Else():
-                m.d.sync += [
-                    self.phase.eq(Phase.BEHIND),
-                    count.eq(self.behind),
-                    self.phase_last.eq(self.behind == 1),
-                ]
+                enter(Phase.BEHIND, self.behind, self.behind == 1, Const(1))
+        with m.Elif(self.again):
+            with m.If(~zero["before"]):
+                enter(Phase.BEFORE, before, one["before"], zero["size"] & zero["behind"])
+            with m.Elif(~zero["size"]):
+                enter(Phase.DATA, size, one["size"], zero["behind"])
+            with m.Else():
+                enter(Phase.BEHIND, behind, one["behind"], Const(1))
+        with m.Elif(self.next):
+            m.d.sync += [
+                count.eq(count - 1),
+                self.phase_last.eq(count == 2),
+                self.last.eq((count == 2) & final),
+            ]
+            with m.If(self.phase_last):
+                with m.If((self.phase == Phase.BEFORE) & ~zero["size"]):
+                    enter(Phase.DATA, size, one["size"], zero["behind"])
+                with m.Else():
+                    enter(Phase.BEHIND, behind, one["behind"], Const(1))
         return m
 
 
@@ -269,11 +277,11 @@ class ElementWriter(wiring.Component):
             rows.before.eq(waiting.y_pad_0),
             rows.size.eq(waiting.y_size),
             rows.behind.eq(waiting.y_pad_1),
-            # Every row begins again; the numbers of the present job stay in `job`.
-            columns.start.eq(starts | (goes & last_part & columns.last)),
-            columns.before.eq(Mux(starts, waiting.x_pad_0, job.x_pad_0)),
-            columns.size.eq(Mux(starts, waiting.x_size, job.x_size)),
-            columns.behind.eq(Mux(starts, waiting.x_pad_1, job.x_pad_1)),
+            columns.start.eq(starts),
+            columns.again.eq(goes & last_part & columns.last),
+            columns.before.eq(waiting.x_pad_0),
+            columns.size.eq(waiting.x_size),
+            columns.behind.eq(waiting.x_pad_1),
         ]
         with m.If(goes & last):
             m.d.sync += busy.eq(0)

@@ -90,9 +90,12 @@ class PatchWriter(wiring.Component):
         there = Signal(self._step_layout())
         there_lanes, there_dram = Signal(block), Signal(block)
         there_begin = Signal.like(begin)
-        taken = Signal(WORDS_BITS)  # words of the row in the window
+        # Words of the row in the window, and one and two more than that.
+        taken, taken_1, taken_2 = (
+            Signal(WORDS_BITS, name=f"taken_{more}", init=more) for more in range(3)
+        )
         short, one_short = Signal(), Signal()  # words the step still needs: any, exactly one
-        lacks = Signal(WORDS_BITS)
+        there_wanted = Signal(WORDS_BITS)
         take, happens = Signal(), Signal()
         m.d.comb += [
             self.number.eq(there.number),
@@ -102,23 +105,23 @@ class PatchWriter(wiring.Component):
             goes.eq(happens | ~there.valid),
             self.steps_last.eq(happens & there.last),
         ]
-        taken_now = Signal(WORDS_BITS)
-        m.d.comb += taken_now.eq(Mux(goes & step.valid & step.new_row, 0, taken + take))
-        m.d.sync += taken.eq(taken_now)
-        left = Signal(signed(WORDS_BITS + 2))
-        m.d.comb += left.eq(Mux(step.new_row, wanted, wanted - (taken + take)))
+        new_row = step.valid & step.new_row
+        with m.If(goes & new_row):
+            m.d.sync += [taken.eq(0), taken_1.eq(1), taken_2.eq(2)]
+        with m.Elif(take):
+            m.d.sync += [taken.eq(taken_1), taken_1.eq(taken_2), taken_2.eq(taken_2 + 1)]
         with m.If(goes):
             m.d.sync += [
                 there.eq(step),
                 there_lanes.eq(lanes),
                 there_dram.eq(from_dram),
                 there_begin.eq(begin),
-                lacks.eq(left),
-                short.eq(left > 0),
-                one_short.eq(left == 1),
+                there_wanted.eq(wanted),
+                short.eq(Mux(new_row, wanted != 0, Mux(take, wanted > taken_1, wanted > taken))),
+                one_short.eq(Mux(new_row, wanted == 1, Mux(take, wanted == taken_2, wanted == taken_1))),
             ]
         with m.Elif(take):
-            m.d.sync += [lacks.eq(lacks - 1), short.eq(~one_short), one_short.eq(lacks == 2)]
+            m.d.sync += [short.eq(~one_short), one_short.eq(there_wanted == taken_2)]
 
         stepped, took, place = Signal(), Signal(), Signal(WORDS_BITS)
         known, word = Signal(self._step_layout()), Signal(8 * bus)
@@ -236,27 +239,38 @@ class PatchWriter(wiring.Component):
         # Position of the patch's first byte in the row; of the vector's first lane in the patch (negative if the patch
         # begins within the vector).
         patch_start, vector_start = Signal(POSITION), Signal(signed(12))
-        beyond = Signal(signed(12))  # vector_start of a patch's last vector is not below this
-        # Where the row's bytes go: lane of the first, and its vector within the patch.
-        row_lane, row_vector = Signal(block_bits), Signal(16)
+        # vector_start of the vector before a patch's last is not below this.
+        near = Signal(signed(12))
+        # Whether this vector is a patch's last one, and whether the first one of the row's patches is.
+        last_vector, first_is_last = Signal(), Signal()
+        # Where the row's bytes go: lane of the first, and the address of its vector in the first patch.
+        row_lane, row_address = Signal(block_bits), Signal(16)
+        row_end = Signal(range(block + 256))  # row_lane + run: where the next row goes on
         patch_address, address = (
             Signal(16),
             Signal(16),
         )  # of the patch's first vector in this row, of this vector
         row_offset, new_row = Signal(shift), Signal()
 
-        last_vector, last_of_row, last = Signal(), Signal(), Signal()
-        next_lane = row_lane + patch.run
+        last_of_row, last = Signal(), Signal()
+        next_end = Signal.like(row_end)
+        next_is_last = next_end <= block
         m.d.comb += [
-            last_vector.eq(vector_start >= beyond),
+            next_end.eq(row_end[:block_bits] + patch.run),
             last_of_row.eq(last_vector & last_patch),
             last.eq(empty | (last_of_row & rows.last)),
         ]
         with m.If(goes):
-            m.d.sync += [vector_start.eq(vector_start + block), address.eq(address + 1), new_row.eq(0)]
+            m.d.sync += [
+                vector_start.eq(vector_start + block),
+                last_vector.eq(vector_start >= near),
+                address.eq(address + 1),
+                new_row.eq(0),
+            ]
             with m.If(last_vector):
                 m.d.sync += [
                     vector_start.eq(-row_lane),
+                    last_vector.eq(first_is_last),
                     patches_left.eq(patches_left - 1),
                     last_patch.eq(patches_left == 2),
                     patch_start.eq(patch_start + patch.step),
@@ -264,16 +278,19 @@ class PatchWriter(wiring.Component):
                     address.eq(patch_address + patch.pitch),
                 ]
             with m.If(last_of_row):
-                base = sizes.sram_base + row_vector + (next_lane >> block_bits)
+                base = row_address + (row_end >> block_bits)
                 m.d.sync += [
                     patches_left.eq(sizes.x_size),
                     last_patch.eq(sizes.x_size == 1),
                     patch_start.eq(-patch.pad_left),
                     patch_address.eq(base),
                     address.eq(base),
-                    row_lane.eq(next_lane),
-                    vector_start.eq(-(next_lane[:block_bits])),
-                    row_vector.eq(row_vector + (next_lane >> block_bits)),
+                    row_lane.eq(row_end),
+                    row_end.eq(next_end),
+                    vector_start.eq(-(row_end[:block_bits])),
+                    last_vector.eq(next_is_last),
+                    first_is_last.eq(next_is_last),
+                    row_address.eq(base),
                     new_row.eq(1),
                 ]
                 with m.If(rows.phase == Phase.DATA):
@@ -302,9 +319,12 @@ class PatchWriter(wiring.Component):
                 patches_left.eq(new.sizes.x_size),
                 last_patch.eq(new.sizes.x_size == 1),
                 row_lane.eq(0),
-                row_vector.eq(0),
+                row_end.eq(new.patch.run),
+                row_address.eq(new.sizes.sram_base),
                 vector_start.eq(0),
-                beyond.eq(new.patch.run - block),
+                near.eq(new.patch.run - 2 * block),
+                last_vector.eq(new.patch.run <= block),
+                first_is_last.eq(new.patch.run <= block),
                 patch_start.eq(-new.patch.pad_left),
                 patch_address.eq(new.sizes.sram_base),
                 address.eq(new.sizes.sram_base),
