@@ -12,8 +12,8 @@ from .interfaces import INSTRUCTION_BITS, commands
 class CommandQueue(wiring.Component):
     """First in, first out; the head is a register, because a unit decides by it what it does in the same cycle.
 
-    Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `head` is the
-    unit's port.
+    Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `head` is
+    the unit's port.
     """
 
     def __init__(self, *, depth: int) -> None:

@@ -26,8 +26,8 @@ from .read_requests import ReadRequests
 INP, WGT = range(2)
 """Kinds of the element writer."""
 
-_NUMBER_BITS = 4
-"""Loads are numbered modulo 16: the two writers together hold no more than ten."""
+_NUMBER_BITS = LOADS_IN_FLIGHT.bit_length()
+"""Width of the number of a load in flight."""
 
 
 class LoadUnit(wiring.Component):
@@ -187,55 +187,58 @@ class LoadUnit(wiring.Component):
     def _write(self, m: Module, begins: Value, job: data.View, words: ReadFifo) -> Value:
         """Jobs to the writers, what they write into the scratchpads; whether a load ends in the next cycle."""
         config = self._config
-        layout = self._job_layout()
+        layout = data.StructLayout({"job": self._job_layout(), "number": _NUMBER_BITS})
         m.submodules.elements = elements = ElementWriter(
             config=config,
             element_bytes=(config.inp_bytes, config.wgt_bytes),
             tag_bits=8,
             number_bits=_NUMBER_BITS,
         )
-        m.submodules.jobs = jobs = fifo.SyncFIFO(width=layout.size, depth=LOADS_IN_FLIGHT)
-        following = Signal(layout)
-        # Both writers prepare their loads ahead of time; the number tells whose steps are next.
+        # Each writer has a queue of its own and prepares its loads ahead of time; the number tells whose turn it is.
         number, turn = Signal(_NUMBER_BITS), Signal(_NUMBER_BITS)
+        m.d.sync += number.eq(number + begins)
+        given = Signal(layout)
+        m.d.comb += [given.job.eq(job), given.number.eq(number)]
+        last, steps_last = elements.last, elements.steps_last
+        m.submodules.element_jobs = jobs = fifo.SyncFIFO(width=layout.size, depth=LOADS_IN_FLIGHT)
+        following = data.View(layout, jobs.r_data)
         m.d.comb += [
-            following.eq(jobs.r_data),
-            jobs.w_data.eq(job),
+            jobs.w_data.eq(given),
             jobs.w_en.eq(begins),
-            elements.job.payload.eq(following.sizes),
-            elements.job_tag.eq(following.pad_value),
-            elements.job_number.eq(number),
+            jobs.r_en.eq(elements.job.ready),
+            elements.job.valid.eq(jobs.r_rdy),
+            elements.job.payload.eq(following.job.sizes),
+            elements.job_tag.eq(following.job.pad_value),
+            elements.job_number.eq(following.number),
             elements.may.eq(elements.number == turn),
             elements.words.valid.eq(words.words.valid),
             elements.words.payload.eq(words.words.payload),
+            words.words.ready.eq(elements.words.ready),
         ]
-        m.d.sync += number.eq(number + jobs.r_en)
+        patches = None
         if config.has("patch"):
             m.submodules.patches = patches = PatchWriter(config=config, tag_bits=8, number_bits=_NUMBER_BITS)
+            m.submodules.patch_jobs = jobs_of_patches = fifo.SyncFIFO(
+                width=layout.size, depth=LOADS_IN_FLIGHT
+            )
+            following = data.View(layout, jobs_of_patches.r_data)
             m.d.comb += [
-                elements.job.valid.eq(jobs.r_rdy & ~following.is_patch),
-                patches.job.valid.eq(jobs.r_rdy & following.is_patch),
-                patches.job.payload.sizes.eq(following.sizes),
-                patches.job.payload.patch.eq(following.patch),
-                patches.job_tag.eq(following.pad_value),
-                patches.job_number.eq(number),
+                jobs.w_en.eq(begins & ~job.is_patch),
+                jobs_of_patches.w_data.eq(given),
+                jobs_of_patches.w_en.eq(begins & job.is_patch),
+                jobs_of_patches.r_en.eq(patches.job.ready),
+                patches.job.valid.eq(jobs_of_patches.r_rdy),
+                patches.job.payload.sizes.eq(following.job.sizes),
+                patches.job.payload.patch.eq(following.job.patch),
+                patches.job_tag.eq(following.job.pad_value),
+                patches.job_number.eq(following.number),
                 patches.may.eq(patches.number == turn),
                 patches.words.valid.eq(words.words.valid),
                 patches.words.payload.eq(words.words.payload),
-                jobs.r_en.eq(jobs.r_rdy & Mux(following.is_patch, patches.job.ready, elements.job.ready)),
                 words.words.ready.eq(elements.words.ready | patches.words.ready),
             ]
-            m.d.sync += turn.eq(turn + (elements.steps_last | patches.steps_last))
-            last = elements.last | patches.last
-        else:
-            patches = None
-            m.d.comb += [
-                elements.job.valid.eq(jobs.r_rdy),
-                jobs.r_en.eq(jobs.r_rdy & elements.job.ready),
-                words.words.ready.eq(elements.words.ready),
-            ]
-            m.d.sync += turn.eq(turn + elements.steps_last)
-            last = elements.last
+            last, steps_last = last | patches.last, steps_last | patches.steps_last
+        m.d.sync += turn.eq(turn + steps_last)
         self._write_inp(m, elements, patches)
         self._write_wgt(m, elements)
         return last

@@ -35,8 +35,8 @@ class PatchWriter(wiring.Component):
 
     Members: a `job` taken in cycle j has its first step in j + 7 or later; `sizes` are the instruction's (x_size
     patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`, `number`,
-    `steps_last`, `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is empty; lane i
-    of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does, else the pad
+    `steps_last`, `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is
+    empty; lane i of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does, else the pad
     value; `batch_row` is the row of the vector that they go to; `last`.
     """
 
@@ -91,9 +91,7 @@ class PatchWriter(wiring.Component):
         there_lanes, there_dram = Signal(block), Signal(block)
         there_begin = Signal.like(begin)
         # Words of the row in the window, and one and two more than that.
-        taken, taken_1, taken_2 = (
-            Signal(WORDS_BITS, name=f"taken_{more}", init=more) for more in range(3)
-        )
+        taken, taken_1, taken_2 = (Signal(WORDS_BITS, name=f"taken_{more}", init=more) for more in range(3))
         short, one_short = Signal(), Signal()  # words the step still needs: any, exactly one
         there_wanted = Signal(WORDS_BITS)
         take, happens = Signal(), Signal()
