@@ -52,7 +52,7 @@ class Phase(enum.Enum, shape=2):
 class Walk(wiring.Component):
     """Counts through `before` pads, `size` data and `behind` pads, in this order, whichever are not zero.
 
-    Members: `start` takes the three numbers; `again` begins once more with them. `phase` and `last` (the last of all),
+    Members: `start` takes the three numbers; `again` begins once more with them. `phase` and `ends` (the last of all),
     `phase_last` (the last of its phase) describe the present one; `next` moves on. The numbers must not all be zero.
     """
 
@@ -67,7 +67,7 @@ class Walk(wiring.Component):
                 "next": In(1),
                 "phase": Out(Phase),
                 "phase_last": Out(1),
-                "last": Out(1),
+                "ends": Out(1),
             }
         )
 
@@ -94,7 +94,7 @@ class Walk(wiring.Component):
                 count.eq(number),
                 self.phase_last.eq(is_one),
                 final.eq(is_final),
-                self.last.eq(is_one & is_final),
+                self.ends.eq(is_one & is_final),
             ]
 
         with m.If(self.start):
@@ -119,7 +119,7 @@ class Walk(wiring.Component):
             m.d.sync += [
                 count.eq(count - 1),
                 self.phase_last.eq(count == 2),
-                self.last.eq((count == 2) & final),
+                self.ends.eq((count == 2) & final),
             ]
             with m.If(self.phase_last):
                 with m.If((self.phase == Phase.BEFORE) & ~zero["size"]):
@@ -243,7 +243,7 @@ class ElementWriter(wiring.Component):
             pad.eq((rows.phase != Phase.DATA) | (columns.phase != Phase.DATA)),
             last_part.eq(pad | (part == self._by_kind(tuple(count - 1 for count in self._parts), job.kind))),
             run_ends.eq(last_part & columns.phase_last & (rows.phase_last | ~job.one_run)),
-            last.eq(empty | (last_part & rows.last & columns.last)),
+            last.eq(empty | (last_part & rows.ends & columns.ends)),
             next_offset.eq(offset + self._by_kind(widths, job.kind)),
         ]
         with m.If(goes):
@@ -271,14 +271,14 @@ class ElementWriter(wiring.Component):
         starts = Signal()
         m.d.comb += [
             columns.next.eq(goes & last_part),
-            rows.next.eq(goes & last_part & columns.last),
+            rows.next.eq(goes & last_part & columns.ends),
             starts.eq(waits & (~busy | (goes & last))),
             rows.start.eq(starts),
             rows.before.eq(waiting.y_pad_0),
             rows.size.eq(waiting.y_size),
             rows.behind.eq(waiting.y_pad_1),
             columns.start.eq(starts),
-            columns.again.eq(goes & last_part & columns.last),
+            columns.again.eq(goes & last_part & columns.ends),
             columns.before.eq(waiting.x_pad_0),
             columns.size.eq(waiting.x_size),
             columns.behind.eq(waiting.x_pad_1),

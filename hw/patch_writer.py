@@ -256,7 +256,7 @@ class PatchWriter(wiring.Component):
         m.d.comb += [
             next_end.eq(row_end[:block_bits] + patch.run),
             last_of_row.eq(last_vector & last_patch),
-            last.eq(empty | (last_of_row & rows.last)),
+            last.eq(empty | (last_of_row & rows.ends)),
         ]
         with m.If(goes):
             m.d.sync += [

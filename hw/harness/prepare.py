@@ -13,7 +13,7 @@ _MEMORY = re.compile(r"^  initial begin\n((?:    \S+ ?\[\d+\] = \d+'\w+;\n)+)  e
 _REGISTER = re.compile(
     r"^(  reg (?:\[[^\]]*\] )?(?!\\\$auto\$verilog_backend)(?:\\\S+ |\w+)) = \d+'\w+;", re.MULTILINE
 )
-_REPEATED = re.compile(r"(?<![\w$.\\])((?:\\[^\s,]+ |[A-Za-z_]\w*)(?: ?\[\d+\])?)(?:, \1(?![\w\[ ]))+")
+_REPEATED = re.compile(r"((?:\\[^\s,]+ |[A-Za-z_]\w*)(?: ?\[\d+\])?)(?:, \1(?![\w\[ ]))+")
 _PORT = re.compile(r"^  (input|output) (\[\d+:\d+\] )?(\w+);$", re.MULTILINE)
 
 
