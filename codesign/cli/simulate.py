@@ -74,6 +74,12 @@ def sim(
     allow_races: Annotated[
         bool, typer.Option("--allow-races", help="Run a program whose units race; results may vary.")
     ] = False,
+    no_check: Annotated[
+        bool,
+        typer.Option(
+            "--no-check", help="Run a program that the checker refuses; an engine that it stops exits with 3."
+        ),
+    ] = False,
     timeline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A timeline for ui.perfetto.dev.")
     ] = None,
@@ -87,8 +93,9 @@ def sim(
         )
     machine, instructions, image = _launch(insns, memory, config)
     with steps() as progress:
-        progress.begin("checking the program")
-        check_program(machine, instructions, image, str(insns), allow_races=allow_races)
+        if not no_check:
+            progress.begin("checking the program")
+            check_program(machine, instructions, image, str(insns), allow_races=allow_races)
         progress.begin("running the program (the simulator is compiled once after an installation)")
         if engine is Engine.reference:
             from vdla.isa.reference import run_reference

@@ -70,13 +70,15 @@ class RtlResult:
 
     `cycles` is the total; `begin` and `end` are (n,) int64, -1 for instructions that never began; `counters` by
     name (`counters.COUNTERS`); `memory` is the image after the run, uint8; `scratchpads` the
-    bytes of uop, inp, wgt, acc and (with `post`) par (`isa.scratchpads`).
+    bytes of uop, inp, wgt, acc and (with `post`) par (`isa.scratchpads`). `activity` is (m, 3) int64 in order of
+    cycles: cycle, unit, and the Activity (interfaces.py) that the unit shows from then on, until its next row.
     """
 
     cycles: int
     begin: NDArray[np.int64]
     end: NDArray[np.int64]
     counters: dict[str, int]
+    activity: NDArray[np.int64]
     memory: NDArray[np.uint8]
     scratchpads: dict[str, NDArray[np.uint8]]
 
@@ -238,7 +240,7 @@ class Machine:
             if until > cycle_limit:
                 break
         cycles = library.vdla_cycles(harness)
-        begin, end = instruction_times(self._config, instructions, self._events())
+        begin, end = instruction_times(self._config, instructions, self._rows("events", 5))
         if status != FINISHED:
             raise self._failure(status, min(cycles, cycle_limit), instructions, begin, end, failing_address)
         return RtlResult(
@@ -246,14 +248,15 @@ class Machine:
             begin=begin,
             end=end,
             counters={name: self._read_counter(name) for name in COUNTERS},
+            activity=self._rows("activities", 3),
             memory=memory[: len(image)],
             scratchpads=self.read_scratchpads(),
         )
 
-    def _events(self) -> NDArray[np.int64]:
+    def _rows(self, what: str, columns: int) -> NDArray[np.int64]:
         rows = ctypes.c_int64()
-        pointer = self._library.vdla_events(self._harness, ctypes.byref(rows))
-        shape = (rows.value, 5)
+        pointer = getattr(self._library, f"vdla_{what}")(self._harness, ctypes.byref(rows))
+        shape = (rows.value, columns)
         return np.ctypeslib.as_array(pointer, shape).copy() if rows.value else np.zeros(shape, np.int64)
 
     def _failure(

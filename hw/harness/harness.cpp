@@ -215,6 +215,8 @@ class Harness {
     Status launch(uint8_t *bytes, uint64_t size, const Parameters &p, uint64_t program, uint32_t count) {
         auto &top = *top_;
         events.clear();
+        activities.clear();
+        for (int &activity : activity_) activity = -1;
         cycles = idle_ = 0;
         open_ = 0;
         release();
@@ -243,6 +245,9 @@ class Harness {
             const bool moved = record(0, top.trace_load_begin, top.trace_load_end, top.trace_load_end_config) |
                                record(1, top.trace_compute_begin, top.trace_compute_end, top.trace_compute_end_config) |
                                record(2, top.trace_store_begin, top.trace_store_end, top.trace_store_end_config);
+            follow(0, top.trace_load_activity);
+            follow(1, top.trace_compute_activity);
+            follow(2, top.trace_store_activity);
             idle_ = moved || open_ > 0 || !memory.idle() ? 0 : idle_ + 1;
             if (idle_ >= PATIENCE) return STUCK;
             memory.drive(top, cycles + 1);
@@ -293,7 +298,7 @@ class Harness {
     uint64_t outside_address() const { return memory_ ? memory_->outside_address : 0; }
 
     int64_t cycles = 0;
-    std::vector<int64_t> events;
+    std::vector<int64_t> events, activities;
 
   private:
     void clock() {
@@ -348,6 +353,15 @@ class Harness {
         return true;
     }
 
+    // Only changes are kept.
+    void follow(int unit, int activity) {
+        if (activity == activity_[unit]) return;
+        activity_[unit] = activity;
+        const int64_t change[] = {cycles, unit, activity};
+        activities.insert(activities.end(), change, change + 3);
+    }
+
+    int activity_[3] = {-1, -1, -1};
     std::unique_ptr<VerilatedContext> context_;
     std::unique_ptr<Vvdla> top_;
     std::optional<Memory> memory_;
@@ -387,5 +401,11 @@ uint64_t vdla_outside_address(Harness *harness) { return harness->outside_addres
 const int64_t *vdla_events(Harness *harness, int64_t *rows) {
     *rows = int64_t(harness->events.size() / 5);
     return harness->events.data();
+}
+
+// Rows of cycle, unit, activity from that cycle on.
+const int64_t *vdla_activities(Harness *harness, int64_t *rows) {
+    *rows = int64_t(harness->activities.size() / 3);
+    return harness->activities.data();
 }
 }

@@ -49,6 +49,7 @@ def load_library(path: Path) -> ctypes.CDLL:
         "read": ([handle, ctypes.c_uint32], ctypes.c_uint32),
         "outside_cycle": ([handle], ctypes.c_int64),
         "outside_address": ([handle], ctypes.c_uint64),
+        "activities": ([handle, ctypes.POINTER(ctypes.c_int64)], ctypes.POINTER(ctypes.c_int64)),
         "events": ([handle, ctypes.POINTER(ctypes.c_int64)], ctypes.POINTER(ctypes.c_int64)),
     }
     for name, (arguments, result) in signatures.items():

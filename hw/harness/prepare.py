@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ..verilog import TOP
+from .registers import merge_registers
 
 HARNESS_TOP = "harness"
 """Name of the module around the accelerator; its only instance is called `vdla`."""
@@ -29,6 +30,7 @@ def harness_verilog(verilog: str) -> str:
     text = _REGISTER.sub(r"\1;", text)
     # Yosys spells sign extension bit by bit, which Verilator would compute bit by bit.
     text = _REPEATED.sub(lambda found: f"{{{_count(found)}{{{found[1]}}}}}", text)
+    text = merge_registers(text)
     return text + _wrapper(text)
 
 
