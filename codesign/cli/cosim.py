@@ -92,6 +92,8 @@ def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, outp
 
         def built(machine: Config, seconds: float) -> None:
             progress.update(libraries, advance=1, description=f"libraries ({machine.name})")
+            if not console.is_terminal:
+                note(f"library of {machine.name}: {seconds:.0f} s")
 
         def ran(result: CaseResult) -> None:
             progress.update(task, advance=1)
