@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections import Counter
 from typing import Any
@@ -34,7 +35,7 @@ def measure(count: int, seed: int, programs: int, jobs: int) -> dict[str, Any]:
         nonlocal finished
         finished += 1
         if not verdict.caught or finished % 20 == 0:
-            print(f"{finished} done; {verdict}", flush=True)
+            print(f"{finished} done; {verdict}", file=sys.stderr, flush=True)
 
     verdicts = run_mutants(mutants, range(count + 1), expected, jobs=jobs, done=done)
     if verdicts[0].caught:

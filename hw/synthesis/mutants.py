@@ -50,18 +50,18 @@ class Mutants:
 def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Mutants:
     """`count` mutations of `verilog` (top module vdla), drawn by Yosys from `seed`.
 
-    They are drawn before any mapping, with nothing optimized but constants and unused cells; Yosys spreads them over
-    modules, cells and lines. Raises ToolError when Yosys is missing or fails.
+    They are drawn from the netlist of the coarse part of Yosys' `synth`: optimized, with operators and memories not
+    mapped to gates. So mutation 0, none, is that netlist itself. Yosys spreads them over modules, cells and lines.
+    Raises ToolError when Yosys is missing or fails.
     """
     prepare = [
         "read_verilog vdla.v",
-        f"hierarchy -top {TOP}",
-        *("proc", "opt_expr", "opt_clean", "memory_collect", "opt_clean"),
+        f"synth -top {TOP} -noalumacc -run begin:fine",
     ]
     draw = "\n".join(
         [*prepare, f"mutate -list {count} -seed {seed} -o mutations.txt", "write_rtlil vdla.il", ""]
     )
-    name = cache.key("mutants-4", verilog, draw, tool_version(_YOSYS))
+    name = cache.key("mutants-5", verilog, draw, tool_version(_YOSYS))
     text, listed = cache.load(name, "mutants.v"), cache.load(name, "mutants.json")
     if text is not None and listed is not None:
         mutations = tuple(Mutation(**values) for values in json.loads(listed))
