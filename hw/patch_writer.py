@@ -36,8 +36,8 @@ class PatchWriter(wiring.Component):
     Members: a `job` taken in cycle j has its first step in j + 7 or later; `sizes` are the instruction's (x_size
     patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`, `number`,
     `steps_last`, `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is
-    empty; lane i of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does, else
-    the pad value; `batch_row` is the row of the vector that they go to; `last`.
+    empty; lane i of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does,
+    else the pad value; `batch_row` is the row of the vector that they go to; `last`.
     """
 
     def __init__(self, *, config: Config, tag_bits: int = 0, number_bits: int = 0) -> None:

@@ -40,9 +40,9 @@ class Product(wiring.Component):
         """Digit by digit from the low end: one cycle for left x digit, the next adds it."""
         m = Module()
         wide = self._bits + FACTOR_BITS
-        left, right = Signal(wide), Signal(FACTOR_BITS)
+        left, right, addend = Signal(wide), Signal(FACTOR_BITS), Signal(wide)
         partial = Signal(wide)
-        left_of = Signal(PRODUCT_CYCLES)  # one bit that moves through the cycles
+        past = Signal(PRODUCT_CYCLES)  # bit k: it started k + 1 cycles ago
         pairs = [
             Mux(right[low], left << low, 0) + Mux(right[low + 1], left << (low + 1), 0)
             for low in range(0, DIGIT_BITS, 2)
@@ -51,16 +51,11 @@ class Product(wiring.Component):
             partial.eq(sum(pairs[1:], pairs[0])),
             left.eq(left << DIGIT_BITS),
             right.eq(right >> DIGIT_BITS),
-            left_of.eq(left_of << 1),
-            self.result.eq(self.result + partial),
+            past.eq(Mux(self.start, 1, past << 1)),
+            # In the first cycle `partial` is still that of the product before.
+            self.result.eq(Mux(past[0], addend, self.result + partial)),
         ]
         with m.If(self.start):
-            m.d.sync += [
-                left.eq(self.left),
-                right.eq(self.right),
-                partial.eq(0),
-                self.result.eq(self.addend),
-                left_of.eq(1),
-            ]
-        m.d.comb += self.done.eq(left_of[-1])
+            m.d.sync += [left.eq(self.left), right.eq(self.right), addend.eq(self.addend)]
+        m.d.comb += self.done.eq(past[-1])
         return m

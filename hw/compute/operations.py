@@ -106,13 +106,14 @@ class Operations(wiring.Component):
         row_start = Signal(offset_layout(self.config))  # offset of the row's first column
         step = Signal()
 
-        last_uop = Signal()
+        # Whether this is the last micro-op, column and row: known a step ahead.
+        last_uop, last_column, last_row = Signal(), Signal(), Signal()
+        one_uop, one_column = Signal(), Signal()
         m.d.comb += [
             step.eq(self.busy & last_cycle),
             self.source.eq(self.busy & two & (cycle == 0)),
             self.destination.eq(self.busy & (cycle == two)),
-            last_uop.eq(self.uop + 1 == loops.uop_end),
-            self.last.eq(step & last_uop & (columns_left == 0) & (rows_left == 0)),
+            self.last.eq(step & last_uop & last_column & last_row),
         ]
         with m.If(self.busy):
             m.d.sync += [
@@ -120,16 +121,21 @@ class Operations(wiring.Component):
                 last_cycle.eq(Mux(last_cycle, cycles == 0, cycle + 1 == cycles)),
             ]
         with m.If(step):
-            m.d.sync += self.uop.eq(self.uop + 1)
+            m.d.sync += [self.uop.eq(self.uop + 1), last_uop.eq(self.uop + 2 == loops.uop_end)]
             with m.If(last_uop):
-                m.d.sync += self.uop.eq(loops.uop_bgn)
-                with m.If(columns_left == 0):
-                    m.d.sync += [columns_left.eq(loops.iter_in - 1), rows_left.eq(rows_left - 1)]
+                m.d.sync += [self.uop.eq(loops.uop_bgn), last_uop.eq(one_uop)]
+                with m.If(last_column):
+                    m.d.sync += [
+                        columns_left.eq(loops.iter_in - 1),
+                        last_column.eq(one_column),
+                        rows_left.eq(rows_left - 1),
+                        last_row.eq(rows_left == 1),
+                    ]
                     for name in ("dst", "src", "wgt"):
                         following = row_start[name] + loops[f"{name}_factor_out"]
                         m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
                 with m.Else():
-                    m.d.sync += columns_left.eq(columns_left - 1)
+                    m.d.sync += [columns_left.eq(columns_left - 1), last_column.eq(columns_left == 1)]
                     for name in ("dst", "src", "wgt"):
                         m.d.sync += self.offset[name].eq(self.offset[name] + loops[f"{name}_factor_in"])
         with m.If(self.last):
@@ -143,8 +149,13 @@ class Operations(wiring.Component):
                 cycles.eq(self.extra + self.two),
                 last_cycle.eq((self.extra == 0) & ~self.two),
                 self.uop.eq(self.loops.uop_bgn),
+                last_uop.eq(self.loops.uop_bgn + 1 == self.loops.uop_end),
+                one_uop.eq(self.loops.uop_bgn + 1 == self.loops.uop_end),
                 columns_left.eq(self.loops.iter_in - 1),
+                last_column.eq(self.loops.iter_in == 1),
+                one_column.eq(self.loops.iter_in == 1),
                 rows_left.eq(self.loops.iter_out - 1),
+                last_row.eq(self.loops.iter_out == 1),
                 row_start.eq(self.base),
                 self.offset.eq(self.base),
             ]
