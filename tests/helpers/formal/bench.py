@@ -74,6 +74,13 @@ class Bench:
             raise KeyError(f"no signal {path!r} in {name!r}; there are {', '.join(sorted(signals))}")
         return signals[path]
 
+    def submodule(self, name: str, path: str) -> wiring.Component:
+        """A component inside the one added as `name`, for its ports."""
+        fragment = self._fragments[name]
+        for part in path.split("."):
+            fragment = fragment.find_subfragment(part)
+        return next(origin for origin in fragment.origins or () if isinstance(origin, wiring.Component))
+
     def peek(self, name: str, path: str, address: Value) -> Signal:
         """The word at `address` of a memory in the component added as `name`, seen by a port of the bench's own."""
         fragment = self._fragments[name]
@@ -92,7 +99,7 @@ class Bench:
         level, produce, consume = (
             self.inside(name, f"{path}.{item}") for item in ("level", "produce", "consume")
         )
-        self.invariant((level <= depth) & (consume < depth) & (produce == _around(consume + level, depth)))
+        self.invariant((level <= depth) & (consume < depth) & (produce == around(consume + level, depth)))
         return Queue(bench=self, name=name, path=path, depth=depth, level=level, consume=consume)
 
     def free(self, shape: object, name: str) -> Signal:
@@ -166,7 +173,7 @@ class Queue:
 
     def entry(self, index: Value | int) -> Signal:
         """The word at `index`, 0 the head; of no meaning unless index < level."""
-        return self.bench.peek(self.name, f"{self.path}.storage", _around(self.consume + index, self.depth))
+        return self.bench.peek(self.name, f"{self.path}.storage", around(self.consume + index, self.depth))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +204,7 @@ def tag(bench: Bench, *, enters: Value, data: Value, leaves: Value, level: Value
     return Tag(inside=inside, ahead=ahead, data=chosen)
 
 
-def _around(place: Value, depth: int) -> Value:
+def around(place: Value, depth: int) -> Value:
     """`place`, below 2 x `depth`, modulo `depth`: a division would cost the solver too much."""
     return Mux(place >= depth, place - depth, place)
 

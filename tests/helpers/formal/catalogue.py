@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import bursts, control, issue, memory_port, operand_fifo, read_client, store_writer, tokens
+from . import (
+    bursts,
+    command_queue,
+    control,
+    fetch,
+    issue,
+    memory_port,
+    operand_fifo,
+    read_client,
+    store_writer,
+    tokens,
+)
 from .proof import Proof
 
 PROOFS: tuple[Proof, ...] = (
@@ -16,4 +27,7 @@ PROOFS: tuple[Proof, ...] = (
     operand_fifo.WIDE_PROOF,
     store_writer.NARROW_PROOF,
     store_writer.WIDE_PROOF,
+    command_queue.PROOF,
+    fetch.NARROW_PROOF,
+    fetch.WIDE_PROOF,
 )

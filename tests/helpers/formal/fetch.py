@@ -68,27 +68,28 @@ def _bench(config: Config, load: Load) -> Bench:
     m.d.comb += [dut.count.eq(count), dut.program.eq(page << PAGE_BITS)]
     request, burst = dut.read.request, dut.read.request.payload
     accepted = request.valid & request.ready
+    size = (burst.bytes >> SIZE_BITS)[:4]
 
-    # By the bench's own count: beats asked for and not arrived; halves of the instruction that arrives;
-    # instructions that were asked for, have arrived, and have been taken from the queues.
+    # By the bench's own count: beats asked for and not arrived; halves of the instruction that arrives; instructions
+    # that were asked for, have arrived, and have been put into a queue.
     owed, half = Signal(8), Signal(range(halves))
-    asked, arrived, taken = (Signal(COUNT_BITS, name=name) for name in ("asked", "arrived", "taken"))
-    beat, rest = dut.read.beat_valid, (count - arrived)[: len(count)]
+    asked, arrived, dispatched = (
+        Signal(COUNT_BITS, name=name) for name in ("asked", "arrived", "dispatched")
+    )
+    beat, rest = dut.read.beat_valid, (count - arrived)[:COUNT_BITS]
     arrives = Signal(range(per_beat + 1))  # whole instructions that arrive in this cycle
     m.d.comb += arrives.eq(Mux(beat & (half == halves - 1), Mux(rest < per_beat, rest, per_beat), 0))
-    queues = {unit: bench.fifo("dut", f"{unit.name.lower()}_queue", depth=QUEUE) for unit in Unit}
-    ports = {unit: getattr(dut, unit.name.lower()) for unit in Unit}
-    takes = {unit: ports[unit].valid & ports[unit].ready for unit in Unit}
+    pushes = {unit: bench.inside("dut", f"{unit.name.lower()}_queue.push") for unit in Unit}
+    pushed = bench.inside("dut", "load_queue.instruction")
+    moves = sum(pushes.values())
     m.d.sync += [
         owed.eq(owed + Mux(accepted, burst.beats, 0) - beat),
-        asked.eq(asked + Mux(accepted, burst.bytes >> SIZE_BITS, 0)),
+        asked.eq(asked + Mux(accepted, size, 0)),
         arrived.eq(arrived + arrives),
-        taken.eq(taken + sum(takes.values())),
+        dispatched.eq(dispatched + moves),
     ]
     if halves > 1:
         m.d.sync += half.eq(half + beat)
-    dispatched = Signal(len(count))
-    m.d.comb += dispatched.eq(taken + sum(queue.level for queue in queues.values()))
     bench.assume(implies(beat, owed != 0))
 
     waits = bench.before(request.valid & ~request.ready)
@@ -111,29 +112,31 @@ def _bench(config: Config, load: Load) -> Bench:
     )
     bench.prove(
         "no more is asked for than the program has",
-        (asked <= count) & implies(request.valid, (count - asked)[: len(count)] >= burst.bytes >> SIZE_BITS),
+        (asked <= count) & implies(request.valid, (count - asked)[:COUNT_BITS] >= size),
         cover=(asked == count) & (count == 3),
     )
+    in_buffer = (asked - dispatched)[:COUNT_BITS]
     bench.prove(
         "the fetch buffer never overflows",
-        (asked - dispatched)[: len(count)] <= BUFFER,
-        cover=((asked - dispatched)[: len(count)] == BUFFER) & (arrives != 0),
+        in_buffer <= BUFFER,
+        cover=(in_buffer == BUFFER) & (arrives != 0),
     )
+    here = (arrived - dispatched)[:COUNT_BITS]
     bench.prove(
         "nothing is dispatched before it has arrived",
-        (arrived - dispatched)[: len(count)] <= BUFFER,
-        cover=(arrived == dispatched) & (taken != 0),
+        (here <= BUFFER) & implies(moves != 0, here != 0),
+        cover=(arrived == dispatched) & bench.before(moves != 0),
     )
-    shows = Cat(*(ports[unit].valid == (queues[unit].level != 0) for unit in Unit)).all()
+    full = {unit: bench.inside("dut", f"{unit.name.lower()}_queue.full") for unit in Unit}
     bench.prove(
-        "a command queue never overflows, and shows an instruction if it has one",
-        Cat(*(queue.level <= QUEUE for queue in queues.values())).all() & shows,
-        cover=(queues[Unit.LOAD].level == QUEUE) & (arrived != dispatched),
+        "a queue that is full gets no instruction",
+        Cat(*(implies(pushes[unit], ~full[unit]) for unit in Unit)).all(),
+        cover=Cat(*(full[unit] for unit in Unit)).any() & (here != 0),
     )
 
-    # One instruction, chosen by the solver when it arrives, on its way through the buffer and its queue.
+    # One instruction, chosen by the solver when it arrives, on its way through the buffer.
     choose, lane = bench.free(1, "choose"), bench.free(range(per_beat), "lane")
-    buffered, queued, ahead, chosen = Signal(), Signal(), Signal(3), Signal(KEPT_LOW + KEPT_HIGH)
+    buffered, ahead, chosen = Signal(), Signal(3), Signal(KEPT_LOW + KEPT_HIGH)
     low = Signal(KEPT_LOW)
     data = dut.read.beat_data
     if halves > 1:
@@ -142,66 +145,69 @@ def _bench(config: Config, load: Load) -> Bench:
         arriving = Cat(low, data[:KEPT_HIGH])
     else:
         arriving = _kept(data.word_select(lane, 8 * INSTRUCTION_BYTES))
-    after = Signal.like(dispatched)  # dispatched as of the next cycle
-    enters = {unit: bench.inside("dut", f"{unit.name.lower()}_queue.w_rdy") for unit in Unit}
-    for number, unit in enumerate(Unit):
-        enters[unit] = enters[unit] & bench.inside("dut", "w_en" + (f"#{number + 1}" if number else ""))
-    moves = sum(enters.values())
-    m.d.comb += after.eq(dispatched + moves)
     whole = Cat(chosen[:KEPT_LOW], Const(0, 8 * INSTRUCTION_BYTES - KEPT_LOW))
     mine = queue_of(whole)
-    with m.If(queued):
-        for unit in Unit:
-            with m.If(mine[unit] & takes[unit]):
-                m.d.sync += [ahead.eq(ahead - 1), queued.eq(ahead != 0)]
-    with m.Elif(buffered & (moves != 0)):
-        m.d.sync += ahead.eq(ahead - 1)
-        with m.If(ahead == 0):
-            m.d.sync += [buffered.eq(0), queued.eq(1)]
-            for unit in Unit:
-                with m.If(mine[unit]):
-                    m.d.sync += ahead.eq(queues[unit].level - takes[unit])
-    with m.Elif(~buffered & choose & (lane < arrives)):
-        m.d.sync += [buffered.eq(1), chosen.eq(arriving), ahead.eq(arrived + lane - after)]
+    with m.If(buffered), m.If(moves != 0):
+        m.d.sync += [ahead.eq(ahead - 1), buffered.eq(ahead != 0)]
+    with m.Elif(choose & (lane < arrives)):
+        m.d.sync += [buffered.eq(1), chosen.eq(arriving), ahead.eq(arrived + lane - dispatched - moves)]
     leaves = buffered & (ahead == 0) & (moves != 0)
-    right = [implies(leaves, enters[unit] == mine[unit]) for unit in Unit]
-    right += [
-        implies(
-            queued & mine[unit] & (ahead == 0), ports[unit].valid & (_kept(ports[unit].payload) == chosen)
-        )
-        for unit in Unit
-    ]
+    right = [implies(leaves, pushes[unit] == mine[unit]) for unit in Unit]
     bench.prove(
-        "every instruction comes to its unit, in order and unchanged",
-        (moves <= 1) & Cat(*right).all(),
-        cover=queued & mine[Unit.STORE] & (ahead == 0) & takes[Unit.STORE] & bench.before(takes[Unit.STORE]),
+        "every instruction goes to its unit's queue, in order and unchanged",
+        (moves <= 1) & Cat(*right).all() & implies(leaves, _kept(pushed) == chosen),
+        cover=leaves & mine[Unit.STORE] & bench.before(pushes[Unit.LOAD]),
     )
     finished = Signal()
-    with m.If(leaves & (view(instruction_layout(config, "FINISH"), whole)["opcode"] == Opcode.FINISH)):
+    is_finish = view(instruction_layout(config, "FINISH"), whole)["opcode"] == Opcode.FINISH
+    with m.If(leaves & is_finish):
         m.d.sync += finished.eq(1)
     bench.prove(
-        "nothing is dispatched behind FINISH", implies(finished, moves == 0), cover=finished & (rest == 0)
+        "nothing is dispatched behind FINISH",
+        implies(finished, moves == 0),
+        cover=finished & (here != 0),
     )
 
-    place = Signal(BUFFER.bit_length() - 1)
-    m.d.comb += place.eq(dispatched + ahead)
+    # The unit's registers: what is left to ask for, the request that shows, the buffer, its head.
+    fresh, ready, shown, cut = (bench.inside("dut", name) for name in ("fresh", "ready", "shown", "cut"))
+    left, received_left = bench.inside("dut", "left@_request"), bench.inside("dut", "left@_receive")
+    number, there, stored = (bench.inside("dut", name) for name in ("number", "there", "stored"))
+    loaded, head = bench.inside("dut", "loaded"), bench.inside("dut", "head@_dispatch")
+    requested = Signal(COUNT_BITS)  # the one that shows, too
+    m.d.comb += requested.eq(asked + Mux(shown, size, 0))
+    place = Signal.like(loaded)
+    m.d.comb += place.eq(loaded + ahead - there)
+    route = queue_of(head)
+
+    def address(number: Value) -> Value:
+        return ((page << PAGE_BITS) + (number << SIZE_BITS))[: len(dut.program)]
+
     bench.invariant(
-        # Zero above COUNT_BITS, too.
-        bench.inside("dut", "requested") == asked,
-        bench.inside("dut", "received") == arrived,
-        bench.inside("dut", "dispatched") == dispatched,
-        (asked[0] == 0) | (asked == count),  # two in a request but for the last
-        (arrived <= asked) & (dispatched <= arrived),
+        implies(fresh, (requested == 0) & (arrived == 0) & ~shown & ~ready & ~cut & ~there),
+        implies(~fresh, (left == (count - requested)[:COUNT_BITS]) & (received_left == rest)),
+        ~(cut & ready),
+        implies(ready, (number == Mux(left < 2, left, 2)) & (left != 0)),
+        implies(~fresh, bench.inside("dut", "address") == address(requested)),
+        implies(shown, burst.address == address(asked)),
+        implies(shown, (burst.bytes[:SIZE_BITS] == 0) & (size != 0) & (size <= 2)),
+        implies(shown, burst.beats == (burst.bytes + (bus - 1)) >> (bus.bit_length() - 1)),
+        *((value[0] == 0) | (value == count) for value in (asked, requested)),
+        (requested <= count) & (arrived <= asked) & (dispatched <= arrived),
         owed == _beats(asked, arrived, per_beat, halves, half),
+        bench.inside("dut", "free") + requested == BUFFER + dispatched,
+        stored + there == here,
+        loaded == (dispatched + there)[: len(loaded)],
+        bench.inside("dut", "received")[: len(loaded)] == arrived[: len(loaded)],
+        *(implies(there, bench.inside("dut", f"to_{unit.name.lower()}") == route[unit]) for unit in Unit),
+        implies(
+            there,
+            bench.inside("dut", "is_finish@_dispatch")
+            == (view(instruction_layout(config, "FINISH"), head)["opcode"] == Opcode.FINISH),
+        ),
+        implies(buffered, ahead < here),
         implies(
             buffered,
-            (ahead < (arrived - dispatched)[: len(count)]) & (_kept(_buffer(bench, config, place)) == chosen),
-        ),
-        ~(buffered & queued),
-        implies(queued, Cat(*mine.values()).any()),
-        *(
-            implies(queued & mine[unit], (ahead < queue.level) & (_kept(queue.entry(ahead)) == chosen))
-            for unit, queue in queues.items()
+            Mux(there & (ahead == 0), _kept(head), _kept(_buffer(bench, config, place))) == chosen,
         ),
         implies(finished, bench.inside("dut", "finished")),
     )
@@ -236,22 +242,22 @@ def _buffer(bench: Bench, config: Config, number: Value) -> Value:
 
 
 NARROW_PROOF = Proof(
-    component="FetchUnit, 8-byte bus, buffer of 4, queues of 2",
+    component="FetchUnit, 8-byte bus, buffer of 4",
     build=_narrow,
-    depth=2,
-    search=14,
+    depth=1,
+    search=20,
     faults=(
         Fault(
             property="a request stays until it is accepted",
             module=MODULE,
-            before="burst.kind.eq(Kind.INSTRUCTION),",
-            after="burst.kind.eq(Mux(self.read.beat_valid, Kind.UOP, Kind.INSTRUCTION)),",
+            before="self.read.request.valid.eq(shown)",
+            after="self.read.request.valid.eq(shown & ~self.read.beat_valid)",
         ),
         Fault(
             property="no request crosses 4 KiB; its beats are those of its instructions",
             module=MODULE,
-            before="self.program + INSTRUCTION_BYTES * requested",
-            after="self.program + INSTRUCTION_BYTES * requested + 8 * dispatched",
+            before="burst.bytes.eq(size)",
+            after="burst.bytes.eq(size + 8)",
         ),
         Fault(
             property="no more is asked for than the program has",
@@ -262,89 +268,47 @@ NARROW_PROOF = Proof(
         Fault(
             property="the fetch buffer never overflows",
             module=MODULE,
-            before="config.fetch_buffer_depth - held >= number",
-            after="config.fetch_buffer_depth - held >= number - 1",
+            before="(number <= free)",
+            after="(free != 0)",
         ),
         Fault(
             property="nothing is dispatched before it has arrived",
             module=MODULE,
-            before="dispatched != received, dispatched",
-            after="dispatched != requested, dispatched",
+            before="there.eq(arrived)",
+            after="there.eq(1)",
         ),
         Fault(
-            property="a command queue never overflows, and shows an instruction if it has one",
+            property="a queue that is full gets no instruction",
             module=MODULE,
-            before="port.valid.eq(queue.r_rdy)",
-            after="port.valid.eq(queue.r_rdy & (queue.level != queue.depth))",
+            before="& ~finished & ~queue.full",
+            after="& ~finished",
         ),
         Fault(
-            property="every instruction comes to its unit, in order and unchanged",
+            property="every instruction goes to its unit's queue, in order and unchanged",
             module=MODULE,
-            before="moved.append(queue.w_en & queue.w_rdy)",
-            after="moved.append(queue.w_en)",
+            before="loaded.eq(loaded + loads)",
+            after="loaded.eq(loaded + (loads & ~self.read.beat_valid))",
         ),
         Fault(
             property="nothing is dispatched behind FINISH",
             module=MODULE,
-            before="queue.w_en.eq(there & to[unit] & ~finished)",
-            after="queue.w_en.eq(there & to[unit])",
+            before="& ~finished & ~queue.full",
+            after="& ~queue.full",
         ),
     ),
 )
 
 WIDE_PROOF = Proof(
-    component="FetchUnit, 32-byte bus, buffer of 4, queues of 2",
+    component="FetchUnit, 32-byte bus, buffer of 4",
     build=_wide,
-    depth=2,
-    search=14,
+    depth=1,
+    search=20,
     faults=(
         Fault(
-            property="a request stays until it is accepted",
+            property="every instruction goes to its unit's queue, in order and unchanged",
             module=MODULE,
-            before="burst.kind.eq(Kind.INSTRUCTION),",
-            after="burst.kind.eq(Mux(self.read.beat_valid, Kind.UOP, Kind.INSTRUCTION)),",
-        ),
-        Fault(
-            property="no request crosses 4 KiB; its beats are those of its instructions",
-            module=MODULE,
-            before="self.program + INSTRUCTION_BYTES * requested",
-            after="self.program + INSTRUCTION_BYTES * requested + 8 * dispatched",
-        ),
-        Fault(
-            property="no more is asked for than the program has",
-            module=MODULE,
-            before="number.eq(Mux(left < most, left, most))",
-            after="number.eq(most)",
-        ),
-        Fault(
-            property="the fetch buffer never overflows",
-            module=MODULE,
-            before="config.fetch_buffer_depth - held >= number",
-            after="config.fetch_buffer_depth - held >= number - 1",
-        ),
-        Fault(
-            property="nothing is dispatched before it has arrived",
-            module=MODULE,
-            before="dispatched != received, dispatched",
-            after="dispatched != requested, dispatched",
-        ),
-        Fault(
-            property="a command queue never overflows, and shows an instruction if it has one",
-            module=MODULE,
-            before="port.valid.eq(queue.r_rdy)",
-            after="port.valid.eq(queue.r_rdy & (queue.level != queue.depth))",
-        ),
-        Fault(
-            property="every instruction comes to its unit, in order and unchanged",
-            module=MODULE,
-            before="moved.append(queue.w_en & queue.w_rdy)",
-            after="moved.append(queue.w_en)",
-        ),
-        Fault(
-            property="nothing is dispatched behind FINISH",
-            module=MODULE,
-            before="queue.w_en.eq(there & to[unit] & ~finished)",
-            after="queue.w_en.eq(there & to[unit])",
+            before="distance.eq(bank - received[:bank_bits] if bank_bits else 0)",
+            after="distance.eq(0)",
         ),
     ),
 )

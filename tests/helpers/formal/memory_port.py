@@ -154,12 +154,14 @@ def _bench(load: Load) -> Bench:
     head = item.inside & (item.ahead == 0)
     bench.prove(
         "a beat goes to the client that asked for it",
-        (sum(beats) == axi.rvalid) & implies(head & axi.rvalid, beats == item.data),
+        (sum(beats) == bench.before(axi.rvalid))
+        & implies(bench.before(head & axi.rvalid), beats == bench.before(item.data)),
         cover=head & last & (item.data == 4) & bench.before(last),
     )
     bench.prove(
         "quiet means that nothing is outstanding",
-        implies(dut.quiet, (reads + writes + unmoved == 0) & ~waits_ar & ~waits_aw),
+        implies(dut.quiet, (reads + writes + unmoved == 0) & ~waits_ar & ~waits_aw)
+        & implies(bench.before(dut.quiet), beats == 0),
         cover=dut.quiet & bench.before(response),
     )
     bench.prove(

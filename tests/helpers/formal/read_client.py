@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Signal
+from amaranth.hdl import Mux, Signal
 from vdla.isa.config import load_config
 
 from .bench import Bench, implies, tag
@@ -38,6 +38,7 @@ def _bench(load: Load) -> Bench:
             m.d.sync += held.eq(0)
     bench.assume(implies(requests.start, ~requests.active), implies(fifo.beat_valid, owed != 0))
 
+    ended = bench.before(taken & fifo.words.payload.last)
     waits = bench.before(shown.valid & ~shown.ready)
     bench.prove(
         "a request stays until it is accepted",
@@ -55,13 +56,13 @@ def _bench(load: Load) -> Bench:
         cover=fifo.beat_valid & (inside == WORDS - 1),
     )
     bench.prove(
-        "the FIFO shows a word if and only if there is one",
-        fifo.words.valid == (inside != 0),
+        "the FIFO shows every word, two cycles after it came",
+        fifo.words.valid == (inside != bench.before(fifo.beat_valid)),
         cover=bench.before(taken) & ~fifo.words.valid,
     )
     bench.prove(
-        "room is given back by bursts, when their last word is taken",
-        fifo.release == taken * fifo.words.payload.last * (held + 1),
+        "room is given back by bursts, in the cycle after their last word is taken",
+        fifo.release == ended * bench.before(held + 1),
         cover=fifo.release == 2,
     )
     beat = fifo.words.payload.as_value()
@@ -75,13 +76,26 @@ def _bench(load: Load) -> Bench:
         implies(head & fifo.words.valid, beat == item.data),
         cover=head & taken & (item.data != 0) & bench.before(taken),
     )
-    queue = bench.fifo("fifo", "fifo", depth=WORDS)
+    arrived, popped = bench.before(fifo.beat_valid), bench.before(taken)
+    asked = bench.inside("requests", "shown") * shown.payload.beats
+    given = Signal.like(fifo.release)  # back in the requests' count in the next cycle
+    m.d.sync += given.eq(fifo.release)
+    first = bench.inside("fifo", "head")
+    place = Signal.like(first)
+    m.d.comb += place.eq(first + item.ahead)
+    count = bench.inside("fifo", "count")
     bench.invariant(
-        queue.level == inside,
-        bench.inside("fifo", "popped") == held,
-        bench.inside("requests", "free") + owed + inside + held == WORDS,
-        implies(item.inside, queue.entry(item.ahead) == item.data),
-        implies(bench.inside("requests", "cutter.left") != 0, requests.active),
+        bench.inside("requests", "free") + given + fifo.release + asked + owed + inside + held == WORDS,
+        bench.inside("requests", "released") == given,
+        bench.inside("fifo", "level") + arrived == inside,
+        bench.inside("fifo", "valid") == (inside != arrived),
+        bench.inside("fifo", "arrived") == arrived,
+        bench.inside("fifo", "tail") == (first + inside)[: len(first)],
+        bench.inside("fifo", "popped") == popped,
+        implies(popped, bench.inside("fifo", "ends") == ended) & implies(ended, popped),
+        Mux(ended, held == 0, held == count + popped),
+        implies(item.inside, bench.peek("fifo", "memory", place) == item.data),
+        implies(head & fifo.words.valid, beat == item.data),
     )
     return bench
 
@@ -90,43 +104,43 @@ PROOF = Proof(
     component="ReadRequests and ReadFifo, 4 words",
     build=_bench,
     depth=1,
-    search=10,
+    search=14,
     faults=(
         Fault(
             property="a request stays until it is accepted",
             module=REQUESTS,
-            before="self.request.valid.eq(cutter.burst.valid & fits)",
-            after="self.request.valid.eq(cutter.burst.valid & fits & (self.release == 0))",
+            before="self.request.valid.eq(shown)",
+            after="self.request.valid.eq(shown & (self.release == 0))",
         ),
         Fault(
             property="a request is shown only with room for all its beats",
             module=REQUESTS,
-            before="fits.eq(cutter.burst.payload.beats <= free)",
-            after="fits.eq(free != 0)",
+            before="(cutter.burst.payload.beats <= free)",
+            after="(free != 0)",
         ),
         Fault(
             property="the FIFO never overflows",
             module=REQUESTS,
-            before="Mux(accepted, cutter.burst.payload.beats, 0)",
-            after="Mux(accepted, 1, 0)",
+            before="Mux(moves, cutter.burst.payload.beats, 0)",
+            after="moves",
         ),
         Fault(
-            property="the FIFO shows a word if and only if there is one",
+            property="the FIFO shows every word, two cycles after it came",
             module=FIFO,
-            before="words.w_en.eq(self.beat_valid)",
-            after="words.w_en.eq(self.beat_valid & words.r_rdy)",
+            before="Mux(pop, level > 1, valid)",
+            after="Mux(pop, level > 2, valid)",
         ),
         Fault(
-            property="room is given back by bursts, when their last word is taken",
+            property="room is given back by bursts, in the cycle after their last word is taken",
             module=FIFO,
-            before="m.d.sync += popped.eq(Mux(head.last, 0, popped + 1))",
-            after="m.d.sync += popped.eq(popped + 1)",
+            before="count.eq(Mux(ends, 0, count + 1))",
+            after="count.eq(count + 1)",
         ),
         Fault(
             property="words leave in the order in which they arrived, unchanged",
             module=FIFO,
-            before="packed.last.eq(self.beat_last)",
-            after="packed.last.eq(1)",
+            before="read.addr.eq(head + pop)",
+            after="read.addr.eq(head)",
         ),
     ),
 )

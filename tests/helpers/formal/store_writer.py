@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
+from amaranth.lib import data
+from vdla.hw.interfaces import burst_layout
 from vdla.isa.config import Config, load_config
 from vdla.isa.timing import write_burst_beats
 
@@ -70,7 +72,7 @@ def _bench(config: Config, load: Load) -> Bench:
     m.d.sync += [
         reserved.eq(reserved + dut.reserve - dut.put),
         inside.eq(inside + dut.put - leaves),
-        unclaimed.eq(unclaimed + dut.put - Mux(accepted, vectors, 0)),
+        unclaimed.eq(unclaimed + dut.put - Mux(new, vectors, 0)),
         unanswered.eq(unanswered + accepted - dut.write.response),
         finished.eq(finished + (moved & last) - dut.write.response),
     ]
@@ -86,11 +88,14 @@ def _bench(config: Config, load: Load) -> Bench:
                 m.d.sync += [entry[name].eq(value) for name, value in entries[index + 1].items()]
     m.d.sync += shown.eq(shown + new - pops)
 
-    # Vectors are aligned, runs come one after the other, the store unit reserves before it puts. The memory port
-    # keeps to its limit, and a response comes after address and data.
-    active = bench.inside("dut", "cutter.active")
+    # The cutter gives whole vectors, and beats that fit, as it is proven to do for runs of whole vectors. Runs come
+    # one after the other; the store unit reserves before it puts. The memory port keeps to its limit, and a
+    # response comes after address and data.
+    cutter = bench.submodule("dut", "cutter")
+    pending, showing = bench.inside("dut", "pending"), bench.inside("dut", "shown")
+    active = cutter.active | pending | showing
     bench.assume(
-        *((part[:vector_shift] == 0) for part in (dut.runs.address, dut.runs.length, dut.runs.pitch)),
+        implies(cutter.burst.valid, _legal(config, cutter.burst.payload)),
         implies(dut.start, ~active & (unanswered == 0)),
         implies(dut.reserve, dut.room),
         implies(dut.put, reserved != 0),
@@ -101,8 +106,8 @@ def _bench(config: Config, load: Load) -> Bench:
     bench.prove("the FIFO never overflows", reserved + inside <= capacity, cover=(inside == capacity) & moved)
     bench.prove(
         "an address is shown once all its vectors have been put",
-        implies(request.valid, vectors <= unclaimed),
-        cover=request.valid & (vectors == unclaimed) & (vectors == capacity // 2),
+        implies(new, vectors <= unclaimed),
+        cover=new & (vectors == unclaimed) & (vectors == capacity // 2),
     )
     bench.prove(
         "an address stays until it is accepted",
@@ -159,7 +164,7 @@ def _bench(config: Config, load: Load) -> Bench:
         "done comes with the last response",
         implies(dut.done, ~active & (unanswered == 1) & dut.write.response)
         & implies(~active & dut.write.response & (unanswered == 1), dut.done),
-        cover=dut.done & ~bench.before(active),
+        cover=dut.done & bench.before(bench.before(pops)),
     )
     # Why all that follows from itself: how the counts hang together, and what the writer's registers are.
     queue = bench.fifo("dut", "bursts", depth=limit + 1)
@@ -194,29 +199,42 @@ def _bench(config: Config, load: Load) -> Bench:
     used = bench.inside("dut", "first_used")
     index = Signal.like(used)
     m.d.comb += index.eq(used + item.ahead)
-    cut = {
-        name: bench.inside("dut", f"cutter.{name}")
-        for name in ("address", "left", "row_start", "length", "pitch")
-    }
+    next_burst = data.View(burst_layout(config), bench.inside("dut", "burst@elaborate"))
     bench.invariant(
-        Cat(*(part[:vector_shift] for part in cut.values())) == 0,
-        implies(cut["left"] != 0, active),
-        implies(waits, request.valid & (vectors <= unclaimed)),
+        showing == request.valid,
+        implies(
+            pending,
+            _legal(config, next_burst) & (bench.inside("dut", "claimed") == next_burst.bytes >> vector_shift),
+        ),
+        implies(showing, _legal(config, burst) & (bench.inside("dut", "shown_vectors") == vectors)),
+        implies(waits, showing),
+        implies(new, vectors <= unclaimed),
         queue.level == shown,
         bench.inside("dut", "beats") == sent,
         Mux(shown == 0, sent == 0, sent < first["beats"]),
         bench.inside("dut", "offered") == waits,
-        bench.inside("dut", "there") == unclaimed,
+        bench.inside("dut", "there") + Mux(new, vectors, 0) == unclaimed,
         bench.inside("dut", "waiting") == unanswered,
         bench.inside("dut", "taken") == reserved + inside + gone,
         bench.inside("dut", "taken") <= capacity,
         unanswered <= limit,
         shown + finished == unanswered + waits,
-        inside + gone + Mux(waits, vectors, 0) == listed + unclaimed,
+        inside + gone == listed + unclaimed,
         bench.inside("dut", "first_free") == (used + inside)[: len(used)],
         implies(item.inside, _stored(bench, config, index) == item.data),
     )
     return bench
+
+
+def _legal(config: Config, burst: Value) -> Value:
+    """A write burst of whole vectors whose beats are those of its bytes."""
+    bits = config.out_bytes.bit_length() - 1
+    return (
+        (Cat(burst.address[:bits], burst.bytes[:bits]) == 0)
+        & (burst.bytes != 0)
+        & (burst.beats == (burst.address[:SHIFT] + burst.bytes + (BUS - 1)) >> SHIFT)
+        & (burst.beats <= write_burst_beats(config))
+    )
 
 
 def _stored(bench: Bench, config: Config, index: Value) -> Value:
@@ -232,25 +250,25 @@ NARROW_PROOF = Proof(
     component="Writer of the store unit, 8 vectors, 2 in a bus word",
     build=_narrow,
     depth=1,
-    search=14,
+    search=16,
     faults=(
         Fault(
             property="the FIFO never overflows",
             module=MODULE,
             before="freed.eq(Mux(bursts.r_en, head.vectors, 0))",
-            after="freed.eq(Mux(accepted, claimed, 0))",
+            after="freed.eq(Mux(moves, claimed, 0))",
         ),
         Fault(
             property="an address is shown once all its vectors have been put",
             module=MODULE,
-            before="there.eq(there + self.put - Mux(accepted, claimed, 0))",
-            after="there.eq(there + self.reserve - Mux(accepted, claimed, 0))",
+            before="there.eq(there + self.put - Mux(moves, claimed, 0))",
+            after="there.eq(there + self.reserve - Mux(moves, claimed, 0))",
         ),
         Fault(
             property="an address stays until it is accepted",
             module=MODULE,
-            before="self.write.request.valid.eq(cutter.burst.valid & complete)",
-            after="self.write.request.valid.eq(cutter.burst.valid & complete & ~self.put)",
+            before="self.write.request.valid.eq(shown)",
+            after="self.write.request.valid.eq(shown & ~self.put)",
         ),
         Fault(
             property="data stays until it is accepted",
@@ -261,8 +279,8 @@ NARROW_PROOF = Proof(
         Fault(
             property="no data is shown before its address, and none before it was put",
             module=MODULE,
-            before="bursts.w_en.eq(self.write.request.valid & ~offered)",
-            after="bursts.w_en.eq(cutter.burst.valid & ~offered)",
+            before="bursts.w_en.eq(shown & ~offered)",
+            after="bursts.w_en.eq(pending & ~offered)",
         ),
         Fault(
             property="last marks exactly the last beat of the burst",
@@ -273,14 +291,14 @@ NARROW_PROOF = Proof(
         Fault(
             property="the queue of bursts never overflows",
             module=MODULE,
-            before="m.d.sync += offered.eq(self.write.request.valid & ~accepted)",
-            after="m.d.sync += offered.eq(self.write.request.valid & ~accepted & ~bursts.r_en)",
+            before="m.d.sync += offered.eq(shown & ~accepted)",
+            after="m.d.sync += offered.eq(shown & ~accepted & ~bursts.r_en)",
         ),
         Fault(
             property="done comes with the last response",
             module=MODULE,
-            before="self.write.response & (waiting == 1) & ~cutter.active",
-            after="self.write.response & (waiting == 1)",
+            before="~(cutter.active | pending | shown)",
+            after="~(cutter.active | pending)",
         ),
         Fault(
             property="the strobes are the bytes of the burst",
@@ -301,56 +319,8 @@ WIDE_PROOF = Proof(
     component="Writer of the store unit, 4 vectors of 2 bus words",
     build=_wide,
     depth=1,
-    search=14,
+    search=16,
     faults=(
-        Fault(
-            property="the FIFO never overflows",
-            module=MODULE,
-            before="freed.eq(Mux(bursts.r_en, head.vectors, 0))",
-            after="freed.eq(Mux(accepted, claimed, 0))",
-        ),
-        Fault(
-            property="an address is shown once all its vectors have been put",
-            module=MODULE,
-            before="there.eq(there + self.put - Mux(accepted, claimed, 0))",
-            after="there.eq(there + self.reserve - Mux(accepted, claimed, 0))",
-        ),
-        Fault(
-            property="an address stays until it is accepted",
-            module=MODULE,
-            before="self.write.request.valid.eq(cutter.burst.valid & complete)",
-            after="self.write.request.valid.eq(cutter.burst.valid & complete & ~self.put)",
-        ),
-        Fault(
-            property="data stays until it is accepted",
-            module=MODULE,
-            before="beat.valid.eq(bursts.r_rdy)",
-            after="beat.valid.eq(bursts.r_rdy & ~self.put)",
-        ),
-        Fault(
-            property="no data is shown before its address, and none before it was put",
-            module=MODULE,
-            before="bursts.w_en.eq(self.write.request.valid & ~offered)",
-            after="bursts.w_en.eq(cutter.burst.valid & ~offered)",
-        ),
-        Fault(
-            property="last marks exactly the last beat of the burst",
-            module=MODULE,
-            before="m.d.sync += beats.eq(Mux(beat.payload.last, 0, beats + 1))",
-            after="m.d.sync += beats.eq(beats + 1)",
-        ),
-        Fault(
-            property="the queue of bursts never overflows",
-            module=MODULE,
-            before="m.d.sync += offered.eq(self.write.request.valid & ~accepted)",
-            after="m.d.sync += offered.eq(self.write.request.valid & ~accepted & ~bursts.r_en)",
-        ),
-        Fault(
-            property="done comes with the last response",
-            module=MODULE,
-            before="self.write.response & (waiting == 1) & ~cutter.active",
-            after="self.write.response & (waiting == 1)",
-        ),
         Fault(
             property="the strobes are the bytes of the burst",
             module=MODULE,
