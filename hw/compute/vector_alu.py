@@ -80,7 +80,7 @@ class VectorAlu(wiring.Component):
                 m.d.sync += left.eq(Mux(shifts & leftward, bits[::-1], bits))
             m.d.comb += [
                 self.shifted[lane].eq(self._shift(m, lane, left, right)),
-                self.product[lane].eq(self._multiply(m, lane, left, right.as_unsigned(), cycle)),
+                self.product[lane].eq(self._multiply(m, lane, bits, left, right.as_unsigned(), cycle)),
             ]
         return m
 
@@ -105,14 +105,22 @@ class VectorAlu(wiring.Component):
         near = Mux(leftward, shifted[:32][::-1], shifted[:32])
         return Mux(far, fill.replicate(32), near)
 
-    @staticmethod
-    def _multiply(m: Module, lane: int, left: Value, right: Value, cycle: Value) -> Value:
-        """low x low, low x high, high x low; the upper halves of the last two fall off."""
+    def _multiply(self, m: Module, lane: int, taken: Value, left: Value, right: Value, cycle: Value) -> Value:
+        """low x low, low x high, high x low; the upper halves of the last two fall off.
+
+        The factors of the next product stand in registers before the multiplier; `taken` is what `left` becomes.
+        """
+        factor, other = Signal(16, name=f"factor_{lane}"), Signal(16, name=f"other_factor_{lane}")
         product, total = Signal(32, name=f"partial_{lane}"), Signal(32, name=f"total_{lane}")
-        factors = Mux(cycle[2], left[16:], left[:16]), Mux(cycle[1], right[16:], right[:16])
         upper = total[16:] + product[:16]
+        with m.If(self.start):
+            m.d.sync += [factor.eq(taken[:16]), other.eq(right[:16])]
+        with m.Elif(cycle[0]):
+            m.d.sync += other.eq(right[16:])
+        with m.Else():
+            m.d.sync += [factor.eq(left[16:]), other.eq(right[:16])]
         m.d.sync += [
-            product.eq(factors[0] * factors[1]),
+            product.eq(factor * other),
             total.eq(Mux(cycle[1], product, Cat(total[:16], upper[:16]))),
         ]
         return Cat(total[:16], upper[:16])
