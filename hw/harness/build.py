@@ -11,7 +11,7 @@ from typing import Literal
 
 from .cache import cache_directory, cached
 from .prepare import HARNESS_TOP, harness_verilog
-from .toolchain import BuildError, call, require, verilator
+from .toolchain import BuildError, call, require, require_tools, verilator
 
 __all__ = ["BuildError", "Optimize", "build_library", "cache_directory"]
 
@@ -72,13 +72,12 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def build(target: Path) -> None:
-        compiler = require("g++")
-        require("perl")
+        require_tools()
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             work = Path(directory)
             unit = _generate(root, prepared, source, work)
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
-            call([compiler, "-shared", *flags, *include, str(unit), "-o", str(target)])
+            call([require("g++"), "-shared", *flags, *include, str(unit), "-o", str(target)])
 
     return cached(f"{digest[:32]}.so", build)
 
