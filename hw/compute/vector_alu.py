@@ -67,7 +67,12 @@ class VectorAlu(wiring.Component):
         m.d.sync += [shifts.eq(self.opcode == AluOpcode.SHR), is_max.eq(self.opcode == AluOpcode.MAX)]
         for lane in range(lanes(self.config)):
             left_now, right = self.left_now[lane], self.right[lane]
-            m.d.comb += self.chosen[lane].eq(Mux((left_now < right) ^ is_max, left_now, right))
+            # The sign of the difference is one carry chain, unlike `<`.
+            difference = Signal(signed(33), name=f"difference_{lane}")
+            m.d.comb += [
+                difference.eq(left_now - right),
+                self.chosen[lane].eq(Mux(difference[32] ^ is_max, left_now, right)),
+            ]
             left = Signal(32, name=f"left_{lane}")
             leftward = right[31]
             bits = self.left[lane].as_unsigned()
