@@ -274,7 +274,7 @@ _WEIGHTS = {
     "LOAD.ACC": 2,
     "LOAD.ACC8": 1,
     "LOAD.UOP": 1,
-    "LOAD.PAR": 2,
+    "LOAD.PAR": 4,
     "LOAD.PATCH": 3,
     "GEMM": 6,
     "DEPTHWISE": 2,
