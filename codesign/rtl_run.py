@@ -12,7 +12,7 @@ from vdla.compiler.driver import Compiled
 from vdla.compiler.runtime.executor import input_image, read_outputs
 from vdla.compiler.runtime.executor import run as execute
 from vdla.hw.counters import CYCLE_COUNTERS
-from vdla.hw.harness.engine import RtlResult, simulate_rtl
+from vdla.hw.harness.engine import Optimize, RtlResult, prepare_library, simulate_rtl
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 from vdla.sim import CATEGORIES, SimulationResult, Traffic
@@ -32,10 +32,23 @@ class OnRtl:
     differences: tuple[str, ...]
 
 
+LONG_RUN = 1_000_000
+"""Cycles from which a library that takes longer to build and runs faster pays."""
+
+
+def library_for(compiled: Compiled) -> Optimize:
+    """The kind of library that serves `compiled` best, built if it is not there. Raises BuildError without tools."""
+    cycles = execute(compiled, {}, data=False).simulation.cycles
+    optimize: Optimize = "run" if cycles >= LONG_RUN else "build"
+    prepare_library(compiled.program.config, optimize=optimize)
+    return optimize
+
+
 def run_on_rtl(
     compiled: Compiled,
     launches: Sequence[Arrays],
     *,
+    optimize: Optimize,
     on_progress: Callable[[int], None] = lambda cycles: None,
     on_launch: Callable[[], None] = lambda: None,
 ) -> OnRtl:
@@ -53,7 +66,7 @@ def run_on_rtl(
         image = input_image(compiled, arrays)
         started = time.thread_time()
         run = simulate_rtl(
-            program.config, program.instructions, image, optimize="run", on_progress=on_progress
+            program.config, program.instructions, image, optimize=optimize, on_progress=on_progress
         )
         simulation = as_simulation(program.config, run)
         if first is None:

@@ -195,7 +195,7 @@ def _store(source: Source, post: bool) -> dict[str, int]:
     values["sram_base"] = _place(source, config.acc_depth)
     last = regions.end // config.out_bytes - 1
     values["dram_base"] = source.number(last, regions.output // config.out_bytes)
-    if source.chance(0.3):
+    if source.chance(0.45):
         values["dram_base"] = source.number(_SHARED) + regions.output // config.out_bytes
     if source.chance(0.15):
         values["dram_base"] = (regions.output + 4096) // config.out_bytes - source.number(6, 1)
@@ -274,7 +274,7 @@ _WEIGHTS = {
     "LOAD.ACC": 2,
     "LOAD.ACC8": 1,
     "LOAD.UOP": 1,
-    "LOAD.PAR": 2,
+    "LOAD.PAR": 4,
     "LOAD.PATCH": 3,
     "GEMM": 6,
     "DEPTHWISE": 2,

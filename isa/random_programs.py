@@ -144,7 +144,7 @@ def random_program(
         append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
     tries = 0
     count = 0
-    flood = source.number(length) if source.chance(0.4) else -1
+    flood = source.number(length) if source.chance(0.7) else -1
     while count < length and tries < 50 * length:
         tries += 1
         if 0 <= flood <= count:

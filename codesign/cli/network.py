@@ -150,15 +150,15 @@ def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> 
     from .rtl import rtl_extra
 
     with rtl_extra():
-        from vdla.hw.harness.engine import RtlError, prepare_library
+        from vdla.hw.harness.engine import RtlError
 
-        from ..rtl_run import run_on_rtl
+        from ..rtl_run import library_for, run_on_rtl
 
         progress.begin("building the RTL library (once for each configuration: minutes)")
-        prepare_library(compiled.program.config, optimize="run")
+        optimize = library_for(compiled)
         progress.begin("running on the RTL", total=len(launches))
         try:
-            result = run_on_rtl(compiled, launches, on_launch=progress.advance)
+            result = run_on_rtl(compiled, launches, optimize=optimize, on_launch=progress.advance)
         except RtlError as error:
             print(f"error: {error}", file=sys.stderr)
             raise typer.Exit(3) from None

@@ -15,7 +15,7 @@ from vdla.isa.layout import EXTENSION_OF, FLAGS, REGISTERS, TOKEN_QUEUES, AluOpc
 from vdla.isa.timing import READ_BURST_BEATS, read_burst_beats, write_burst_beats
 
 from .machines import TIMINGS
-from .observe import MATRIX, PADS, Bin, alignment, depth_class, extension_set, fifo_bytes
+from .observe import DISTANCES, MATRIX, PADS, Bin, alignment, depth_class, extension_set, fifo_bytes
 
 ENOUGH = 1000
 """Programs from which on an empty reachable bin fails a run; shorter runs only tell."""
@@ -254,7 +254,7 @@ def _fetch(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
 
 def _hazards(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | None]]:
     group = "hazard distance"
-    for distance in (1, 2, 3):
+    for distance in DISTANCES:
         for name, mode in product(MATRIX, ("reset", "overwrite", "accumulate")):
             yield group, f"{name} {mode} {distance}", lacking[name]
         for operand in ("immediate", "destination", "source"):

@@ -30,6 +30,9 @@ Values = Mapping[str, int]
 
 MATRIX = ("GEMM", "DEPTHWISE")
 PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+DISTANCES = (1, 2, 3, 4, 5)
+"""Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
+
 MOST_OPERATIONS = 1 << 16
 """Operations of one instruction that are looked at for hazards."""
 
@@ -303,7 +306,7 @@ def _walk(
                 yield from _distances(name, values, destination, source)
                 if tail is not None and name in MATRIX:
                     yield from _across(tail, name, values, destination)
-                tail = (name, destination[-3:]) if name in MATRIX else None
+                tail = (name, destination[-DISTANCES[-1] :]) if name in MATRIX else None
                 begin, end = values["uop_bgn"], values["uop_end"]
                 by = int(uops_by[begin:end].max(initial=-1))
                 if by >= 0:
@@ -365,7 +368,7 @@ def _distances(
 ) -> Iterator[Bin]:
     """Operations of one instruction that read what one a few operations before them wrote."""
     group = "hazard distance"
-    for distance in (1, 2, 3):
+    for distance in DISTANCES:
         earlier = destination[:-distance]
         if not earlier.size:
             break
@@ -390,6 +393,6 @@ def _across(
         return
     before, written = tail
     for back in range(1, len(written) + 1):
-        for ahead in range(min(3, len(destination))):
-            if back + ahead <= 3 and written[-back] == destination[ahead]:
+        for ahead in range(min(DISTANCES[-1], len(destination))):
+            if back + ahead <= DISTANCES[-1] and written[-back] == destination[ahead]:
                 yield "hazard distance", f"{before} then {name} {back + ahead}"

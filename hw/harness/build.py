@@ -11,7 +11,7 @@ from typing import Literal
 
 from .cache import cache_directory, cached
 from .prepare import HARNESS_TOP, harness_verilog
-from .toolchain import BuildError, call, require, verilator
+from .toolchain import BuildError, call, require, require_tools, verilator
 
 __all__ = ["BuildError", "Optimize", "build_library", "cache_directory"]
 
@@ -21,7 +21,7 @@ Optimize = Literal["build", "run"]
 _COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
 _OPTIMIZE: dict[Optimize, tuple[str, ...]] = {
     "build": ("-O1",),
-    "run": ("-O2",),
+    "run": ("-O1",),
 }
 _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert"),
@@ -65,20 +65,19 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     Raises BuildError when a tool is missing or fails.
     """
     root, version = verilator()
-    prepared = harness_verilog(verilog)
+    prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
     flags = (*_COMPILE, *_OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}")
     parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def build(target: Path) -> None:
-        compiler = require("g++")
-        require("perl")
+        require_tools()
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             work = Path(directory)
             unit = _generate(root, prepared, source, work)
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
-            call([compiler, "-shared", *flags, *include, str(unit), "-o", str(target)])
+            call([require("g++"), "-shared", *flags, *include, str(unit), "-o", str(target)])
 
     return cached(f"{digest[:32]}.so", build)
 

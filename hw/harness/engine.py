@@ -26,6 +26,7 @@ from ..verilog import generate_verilog
 from .build import BuildError, Optimize, build_library
 from .cache import cache_directory, cached
 from .library import TIMING, Parameters, load_library
+from .toolchain import require_tools
 from .watchdog import describe, stall_counters
 
 __all__ = [
@@ -93,6 +94,7 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
     name = f"{same.digest[:32]}-{_sources()[:16]}-{optimize}.path"
 
     def build(target: Path) -> None:
+        require_tools()
         verilog = generate_verilog(same, trace_ports=True)
         library = build_library(verilog, bus_bytes=same.memory.bus_bytes, optimize=optimize)
         target.write_text(library.name, encoding="utf-8")
@@ -162,8 +164,9 @@ class Machine:
         # Verilator takes seeds of 31 bits and means others by 0.
         seed = 0 if random_state is None else random_state % (2**31 - 1) + 1
         self._harness: int | None = self._library.vdla_create(seed)
-        self.fill_scratchpads({})
+        # Before the reset random registers may write anywhere.
         self.reset()
+        self.fill_scratchpads({})
 
     def __enter__(self) -> Machine:
         return self

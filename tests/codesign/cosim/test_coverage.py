@@ -107,9 +107,7 @@ def test_hazard_distances():
     assert "GEMM accumulate 1" in named(bins(f"GEMM {loop}\n"), "hazard distance")
     assert named(bins(f"GEMM {loop} dst_factor_in=1\n"), "hazard distance") == set()
     assert named(bins("GEMM uop_end=2 iter_out=2 iter_in=1\n"), "hazard distance") == {
-        "GEMM accumulate 1",
-        "GEMM accumulate 2",
-        "GEMM accumulate 3",
+        f"GEMM accumulate {distance}" for distance in (1, 2, 3)
     }
     chain = f"ALU alu_opcode=ADD {loop} src_factor_in=1 dst_factor_in=1\n"
     assert named(bins(chain), "hazard distance") == set()

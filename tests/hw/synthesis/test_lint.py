@@ -1,6 +1,7 @@
 """The generated Verilog under `verilator --lint-only -Wall`."""
 
 import dataclasses
+import itertools
 
 import pytest
 from vdla.hw.synthesis.lint import WAIVERS, lint
@@ -41,7 +42,7 @@ def test_faults_are_not_waived(statement: str, rule: str):
 
 def test_every_waiver_gives_its_reason():
     lines = WAIVERS.splitlines()
-    for before, line in zip(lines, lines[1:], strict=False):
+    for before, line in itertools.pairwise(lines):
         if line.startswith("lint_off"):
             assert before.startswith("//"), line
             assert "-rule" in line and "-file" in line
