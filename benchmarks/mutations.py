@@ -3,8 +3,8 @@
     python benchmarks/mutations.py [--count 200] [--seed 1] [--programs 300] [--jobs 2] [--json]
 
 The mutations are drawn from the design `tiny` and stand in one netlist; every one runs the same co-simulation
-programs until one ends in another way than on the simulator, or not at all. Survivors are explained in
-benchmarks/results/mutations.md. The first run builds the library (a minute).
+programs until one ends in another way than on the simulator, or not at all. Survivors are listed with their line of
+Verilog. The first run builds the library (a minute).
 """
 
 from __future__ import annotations
