@@ -14,7 +14,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, alone, on standard output.")]
 ConfigOption = Annotated[
-    str, typer.Option("--config", help="A preset (vta, osdi18, edge8, tiny) or a TOML file.", metavar="NAME|FILE")
+    str,
+    typer.Option("--config", help="A preset (vta, osdi18, edge8, tiny) or a TOML file.", metavar="NAME|FILE"),
 ]
 
 
