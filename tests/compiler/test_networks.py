@@ -22,7 +22,7 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.runtime.artifact import Compiled
-from vdla.compiler.runtime.executor import _write_inputs, read_tensor, run
+from vdla.compiler.runtime.executor import input_image, read_tensor, run
 from vdla.isa.check import check
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.reference import run_reference
@@ -86,9 +86,7 @@ def assert_right(graph: Graph, config: Config, virtual_threads: int = 2, referen
     inputs = sample(graph, 5)
     expected = interpret(result.graph, store_inputs(result.graph, inputs))
     if reference:
-        memory = result.program.image.copy()
-        _write_inputs(result, inputs, memory)
-        memory = run_reference(config, result.program.instructions, memory).memory
+        memory = run_reference(config, result.program.instructions, input_image(result, inputs)).memory
         outputs = {item.name: read_tensor(result, item.tensor, memory) for item in result.graph.outputs}
     else:
         outputs = dict(run(result, inputs).integer_outputs)
