@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from ..ir.affine import linear_form
 from ..ir.bounds import Ranges, interval, loop_ranges
-from ..ir.expr import Buffer, Const, Var
+from ..ir.expr import Buffer, Const, Expr, Load, Var, cast
 from ..ir.regions import read_regions, write_regions
-from ..ir.stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Region, Stmt, seq
+from ..ir.stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Region, Stmt, nest, seq
+from ..ir.verify import wide
 from ..ir.visit import free_vars, loops
 from .errors import LegalityError
 from .legality import Touch, touches
-from .tree import locate_alloc, locate_loop, rebase, rebuild, unused
+from .tree import locate, locate_alloc, locate_loop, names_in, plus, rebase, rebuild, unused
 
-_ZERO = Const(0)
+_ZERO, _ONE = Const(0), Const(1)
 
 
 def set_scope(program: Program, buffer: str, scope: str) -> Program:
@@ -103,6 +104,39 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
     )
     new = Alloc(buffer=local, body=seq(rebase(body, buffer, local, result.starts), copy))
     return _with_body(path, new)
+
+
+def expand_copy(program: Program, name: str) -> Program:
+    """Makes loops of a copy, one for each dimension whose extent is not 1, around an assignment of the same name.
+
+    rewrite:
+        T: copy T[0:4, 0:n] = A[i:i + 4, 0:n]   ->   for T.0 in range(4):
+                                                         for T.1 in range(n):
+                                                             T: T[T.0, T.1] = A[i + T.0, T.1]
+    Legal if the copy has no padding and is not asynchronous.
+    """
+    path = locate(program, name)
+    copy = path[-1]
+    if not isinstance(copy, Copy) or copy.pad is not None or copy.asynchronous:
+        raise LegalityError(f"cannot expand {name}: it is not a plain copy without padding", program, name)
+    extents = wide(copy.destination.extents)
+    loops_of = [(Var(f"{name}.{d}"), extent) for d, extent in enumerate(extents)]
+    taken = names_in(program)
+    for var, _ in loops_of:
+        if var.name in taken:
+            raise LegalityError(f"cannot expand {name}: the name {var.name} is taken", program, var.name)
+
+    def place(box: Region) -> tuple[Expr, ...]:
+        offsets = iter(var for var, _ in loops_of)
+        return tuple([
+            start if extent == _ONE else plus(start, next(offsets))
+            for start, extent in zip(box.starts, box.extents, strict=True)
+        ])
+
+    value = cast(Load(copy.source.buffer, place(copy.source)), copy.destination.buffer.dtype)
+    target = copy.destination
+    assign = Assign(name=name, buffer=target.buffer, indices=place(target), value=value)
+    return rebuild(path, nest(loops_of, assign))
 
 
 def _body_at(program: Program, loop: str | None) -> tuple[tuple[Node, ...], Stmt, Ranges]:

@@ -1,0 +1,190 @@
+"""Statements as LLVM IR: loops by their kind, allocations, updates, and uses of hardware instructions."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ...ir.expr import TRUE, Binary, Buffer
+from ...ir.printer import summarize
+from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
+from ...ir.types import DType
+from .errors import LoweringError
+from .expressions import ExpressionEmitter, VectorLoop
+from .intrinsics import emission_of
+from .machine import CpuTarget
+from .storage import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
+from .text import Block, Value, constant, memory_type
+
+MAXIMUM_LANES = 128
+"""Iterations of a vectorized loop: beyond this code explodes; split the loop first."""
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Offsets handed out in the memory that a kernel is given for its large allocations."""
+
+    used: int = 0
+    greatest: int = 0
+
+    def take(self, size: int) -> int:
+        """The offset of `size` bytes."""
+        offset = self.used
+        self.used = -(-(offset + size) // ALIGNMENT) * ALIGNMENT
+        self.greatest = max(self.greatest, self.used)
+        return offset
+
+
+@dataclass(slots=True)
+class StatementEmitter:
+    """Emits statements into one function."""
+
+    block: Block
+    target: CpuTarget
+    workspace: Workspace
+    workspace_pointer: str
+    values: ExpressionEmitter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = ExpressionEmitter(self.block, self.target)
+
+    def statement(self, statement: Stmt) -> None:
+        """One statement with all in it."""
+        match statement:
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.statement(inner)
+            case For():
+                self.loop(statement)
+            case Alloc(buffer=buffer, body=body):
+                self.allocate(buffer, body, statement)
+            case Assign(buffer=buffer, indices=indices, value=value):
+                self.values.store(buffer, indices, self.values.expr(value))
+            case Reduce():
+                self.reduce(statement)
+            case Intrinsic():
+                if self.values.vector is not None:
+                    raise LoweringError(f"`{summarize(statement)}` stands inside a vectorized loop")
+                emission_of(statement.declaration)(self.values, statement)
+            case Copy():
+                raise LoweringError(f"`{summarize(statement)}`: copies become loops before code generation")
+            case Commit() | Wait():
+                raise LoweringError("this target has no asynchronous copies")
+
+    # Loops
+
+    def loop(self, loop: For) -> None:
+        count = self.values.known(loop.extent)
+        if count is not None and count <= 0:
+            return
+        if isinstance(count, int) and (count == 1 or loop.kind == "unroll"):
+            for i in range(count):
+                self.iteration(loop, i)
+            return
+        if isinstance(count, int) and loop.kind == "vectorize" and self.values.vector is None:
+            self.vectorized(loop, count)
+            return
+        self.serial(loop, count)
+
+    def iteration(self, loop: For, value: int | Value) -> None:
+        with self.bound(loop, value):
+            self.statement(loop.body)
+
+    @contextmanager
+    def bound(self, loop: For, value: int | Value):
+        """Within, the loop's variable is `value`."""
+        self.values.variables[loop.name] = value
+        yield
+        del self.values.variables[loop.name]
+
+    def serial(self, loop: For, count: int | float | None) -> None:
+        block = self.block
+        body, done = block.name("L"), block.name("L")
+        extent = self.values.expr(loop.extent)
+        if extent.lanes > 1:
+            raise LoweringError(f"the extent of loop {loop.name} differs between the lanes of the loop around it")
+        if count is None:
+            block.branch(block.binary("icmp sgt", extent, constant(0, DType.INT64), DType.BOOL), body, done)
+        else:
+            block.jump(body)
+        before = block.label
+        block.begin(body)
+        # The phi needs the last block of the body, which is known only behind it.
+        place = len(block.lines)
+        block.lines.append("")
+        variable = Value(f"%{block.name('i')}", DType.INT64)
+        self.iteration(loop, variable)
+        following = block.binary("add nuw nsw", variable, constant(1, DType.INT64))
+        block.lines[place] = (
+            f"  {variable.text} = phi i64 [ 0, %{before} ], [ {following.text}, %{block.label} ]"
+        )
+        block.branch(block.binary("icmp slt", following, extent, DType.BOOL), body, done)
+        block.begin(done)
+
+    def vectorized(self, loop: For, count: int) -> None:
+        if count > MAXIMUM_LANES:
+            raise LoweringError(
+                f"vectorized loop {loop.name} has {count} iterations, more than {MAXIMUM_LANES}; split it first"
+            )
+        values = self.values
+        lanes = 1 << (count - 1).bit_length()
+        values.vector = VectorLoop(name=loop.name, count=count, lanes=lanes)
+        if count < lanes:
+            bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(lanes))
+            values.mask = Value(f"<{bits}>", DType.BOOL, lanes)
+        self.statement(loop.body)
+        values.vector, values.mask = None, None
+
+    # Memory
+
+    def allocate(self, buffer: Buffer, body: Stmt, where: Alloc) -> None:
+        if self.values.vector is not None:
+            raise LoweringError(f"`{summarize(where)}` stands inside a vectorized loop")
+        if lies_on_stack(buffer):
+            strides, elements = stack_layout(buffer, self.target.lanes(buffer.dtype))
+            pointer = f"%{self.block.name('slot')}"
+            self.block.allocas.append(
+                f"  {pointer} = alloca [{elements} x {memory_type(buffer.dtype)}], align {ALIGNMENT}"
+            )
+            self.values.storages[buffer.name] = Storage(buffer, pointer, strides, ALIGNMENT, on_stack=True)
+            self.statement(body)
+            del self.values.storages[buffer.name]
+            return
+        before = self.workspace.used
+        offset = self.workspace.take(buffer_bytes(buffer))
+        pointer = self.block.assign(
+            f"getelementptr inbounds i8, ptr {self.workspace_pointer}, i64 {offset}"
+        )
+        self.values.storages[buffer.name] = Storage(buffer, pointer, row_major(buffer.shape), ALIGNMENT)
+        self.statement(body)
+        del self.values.storages[buffer.name]
+        self.workspace.used = before
+
+    def reduce(self, reduce: Reduce) -> None:
+        values, block = self.values, self.block
+        buffer, indices = reduce.buffer, reduce.indices
+        first = False if reduce.first is None else values.known(reduce.first)
+        if first:
+            values.store(buffer, indices, values.expr(reduce.value))
+            return
+        starts = None if first is not None else values.expr(reduce.first or TRUE)
+        current = values.load(buffer, indices)
+        total = self.combine(reduce, current)
+        if starts is not None:
+            total = block.select(starts, values.expr(reduce.value), total)
+        values.store(buffer, indices, total)
+
+    def combine(self, reduce: Reduce, current: Value) -> Value:
+        """`current` with one more value added, or the greater of both."""
+        values, block = self.values, self.block
+        if reduce.op == "max":
+            return values.extremum("max", current, values.expr(reduce.value))
+        if reduce.buffer.dtype is not DType.FLOAT32:
+            return block.binary("add", current, values.expr(reduce.value))
+        match reduce.value:
+            case Binary(op="*", a=a, b=b):
+                # "contract" lets LLVM fuse both where the processor can, and only there.
+                product = block.binary("fmul contract", values.expr(a), values.expr(b))
+            case value:
+                product = values.expr(value)
+        return block.binary("fadd contract", current, product)
