@@ -13,6 +13,8 @@ ELEMENT_COST, VECTOR_COST = 0.5, 2.0
 """Cycles of loading an element of a row (first-level cache) and a vector of a column (second-level cache), where a
 multiplication takes one; they run beside one another, but for the share LOAD_SHARE."""
 LOAD_SHARE = 0.1
+MAXIMUM_ROWS = 10
+"""LLVM loads the elements of a step early; of more than ten rows it spills sums (measured with LLVM 22)."""
 TILE_OVERHEAD = 12.0
 """Steps' worth of starting and storing a tile, in cycles a row of it."""
 
@@ -27,7 +29,7 @@ class RegisterTile:
 
 def fits(target: CpuTarget, rows: int, vectors: int) -> bool:
     """Whether the sums, one vector of each column and one broadcast element fit into the registers."""
-    return rows * vectors + vectors + 1 <= target.vector_registers
+    return rows <= MAXIMUM_ROWS and rows * vectors + vectors + 1 <= target.vector_registers
 
 
 def step_cycles(rows: int, vectors: int) -> float:
