@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..ir.affine import linear_form
-from ..ir.bounds import Ranges, interval, loop_ranges
-from ..ir.expr import Buffer, Const, Expr, Load, Var, cast
+from ..ir.bounds import Ranges, interval, loop_range, loop_ranges
+from ..ir.expr import Buffer, Const, Expr, Load, Var, all_of, cast, select
 from ..ir.regions import read_regions, write_regions
+from ..ir.simplify import simplify
 from ..ir.stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Region, Stmt, nest, seq
 from ..ir.verify import wide
 from ..ir.visit import free_vars, loops
@@ -107,36 +108,51 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
 
 
 def expand_copy(program: Program, name: str) -> Program:
-    """Makes loops of a copy, one for each dimension whose extent is not 1, around an assignment of the same name.
+    """Makes loops of a copy, one for each dimension of its regions, around an assignment of the same name.
 
     rewrite:
-        T: copy T[0:4, 0:n] = A[i:i + 4, 0:n]   ->   for T.0 in range(4):
-                                                         for T.1 in range(n):
-                                                             T: T[T.0, T.1] = A[i + T.0, T.1]
-    Legal if the copy has no padding and is not asynchronous.
+        T: copy T[0:4, 0:n] = A[i - 1:i + 3, 0:n] pad 0   ->   for T.0 in range(4):
+                                                                   for T.1 in range(n):
+                                                                       T: T[T.0, T.1] = select(0 <= i - 1 + T.0 and
+                                                                          i - 1 + T.0 < 8, A[i - 1 + T.0, T.1], 0)
+    Dimensions of extent 1 have loops too, but where the regions differ in them. Conditions are left out where the source
+    provably is not left. Legal unless the copy is asynchronous.
     """
     path = locate(program, name)
     copy = path[-1]
-    if not isinstance(copy, Copy) or copy.pad is not None or copy.asynchronous:
-        raise LegalityError(f"cannot expand {name}: it is not a plain copy without padding", program, name)
-    extents = wide(copy.destination.extents)
-    loops_of = [(Var(f"{name}.{d}"), extent) for d, extent in enumerate(extents)]
+    if not isinstance(copy, Copy) or copy.asynchronous:
+        raise LegalityError(f"cannot expand {name}: it is not a plain copy", program, name)
+    target, source = copy.destination, copy.source
+    alike = len(target.extents) == len(source.extents) and all(
+        (a == _ONE) == (b == _ONE) for a, b in zip(target.extents, source.extents, strict=True)
+    )
+    extents = target.extents if alike else tuple(wide(target.extents))
+    around = [(Var(f"{name}.{d}"), extent) for d, extent in enumerate(extents)]
     taken = names_in(program)
-    for var, _ in loops_of:
+    for var, _ in around:
         if var.name in taken:
             raise LegalityError(f"cannot expand {name}: the name {var.name} is taken", program, var.name)
+    ranges = loop_ranges(n for n in path if isinstance(n, For))
+    ranges |= {var.name: loop_range(extent) for var, extent in around}
 
     def place(box: Region) -> tuple[Expr, ...]:
-        offsets = iter(var for var, _ in loops_of)
+        offsets = iter([var for var, _ in around])
         return tuple([
-            start if extent == _ONE else plus(start, next(offsets))
+            start if extent == _ONE and not alike else plus(start, next(offsets))
             for start, extent in zip(box.starts, box.extents, strict=True)
         ])
 
-    value = cast(Load(copy.source.buffer, place(copy.source)), copy.destination.buffer.dtype)
-    target = copy.destination
-    assign = Assign(name=name, buffer=target.buffer, indices=place(target), value=value)
-    return rebuild(path, nest(loops_of, assign))
+    at = place(source)
+    value: Expr = Load(source.buffer, at)
+    if copy.pad is not None:
+        inside: list[Expr] = []
+        for index, size in zip(at, source.buffer.shape, strict=True):
+            inside += [simplify(Const(0) <= index, ranges), simplify(index < size, ranges)]
+        value = select(all_of(*inside), value, copy.pad)
+    assign = Assign(
+        name=name, buffer=target.buffer, indices=place(target), value=cast(value, target.buffer.dtype)
+    )
+    return rebuild(path, nest(around, assign))
 
 
 def _body_at(program: Program, loop: str | None) -> tuple[tuple[Node, ...], Stmt, Ranges]:
