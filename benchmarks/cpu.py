@@ -2,7 +2,8 @@
 
     python benchmarks/cpu.py [--only NAME ...] [--rounds N] [--json]
 
-ratio = peer's time / ours. A matrix product's peer is one MatMul with constant weights. A convolution's peer time is
+ratio = peer's time / ours. A matrix product's peer is one MatMul with constant weights; for int8, the faster of
+MatMulInteger and QLinearMatMul on uint8 x int8 (ours gives the int32 sums). A convolution's peer time is
 marginal, (time of 11 - time of 1) / 10, so that layout conversions at the ends do not count: 11 in a chain where the
 output can be the input, else 11 with weights of their own on one input, added up (the peer fuses these additions into
 the convolutions). Ours works on its own layout, as it would inside a network.
@@ -25,9 +26,9 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.dense import dense
+from vdla.compiler.te.ops.dense import dense, dense_int8
 from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
-from vdla.compiler.templates import conv2d_cpu, dense_cpu, depthwise_cpu
+from vdla.compiler.templates import conv2d_cpu, dense_cpu, dense_int8_cpu, depthwise_cpu
 
 Timed = Callable[[], object]
 
@@ -49,7 +50,9 @@ def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def model(nodes: list, inputs: list, outputs: list, weights: dict[str, np.ndarray]) -> onnx.ModelProto:
@@ -200,7 +203,9 @@ def convolution_case(name: str) -> Case:
     arrays["W"] *= scale
     packed = pack_arrays(s.trace, arrays) | {"Y": np.zeros(shapes["Y"], np.float32)}
     ours = build(s.program, target).bind(**packed)
-    x = np.ascontiguousarray(arrays["X"].transpose(0, 1, 4, 2, 3).reshape(1, channels, size, size))
+    lanes = shapes["X"][-1]
+    x = arrays["X"].reshape(1, -1, size, size, lanes).transpose(0, 1, 4, 2, 3)
+    x = np.ascontiguousarray(x.reshape(1, channels, size, size))
     if groups == 1:
         weights = arrays["W"][0]
     else:
@@ -208,7 +213,8 @@ def convolution_case(name: str) -> Case:
     one, many = (peer_convolutions(n, x.shape, weights, window, groups) for n in (1, COPIES))
     ours()
     expected = one.run(None, {"X": x})[0]
-    got = packed["Y"].transpose(0, 1, 4, 2, 3).reshape(expected.shape)
+    got = packed["Y"].reshape(1, -1, *window.outputs(size, size), 16).transpose(0, 1, 4, 2, 3)
+    got = got.reshape(expected.shape)
     return Case(
         name=name,
         operations=2.0 * expected.size * channels // groups * kernel * kernel,
@@ -216,6 +222,54 @@ def convolution_case(name: str) -> Case:
         peer=(lambda: one.run(None, {"X": x}), lambda: many.run(None, {"X": x})),
         peer_time=marginal,
         error=relative(got, expected),
+    )
+
+
+def int8_case(size: int) -> Case:
+    target = host_target()
+    rng = np.random.default_rng(size)
+    x = rng.integers(0, 256, (size, size)).astype(np.uint8)
+    w = rng.integers(-128, 128, (size, size)).astype(np.int8)
+    s = dense_int8_cpu.schedule(target, dense_int8(rows=size, depth=size, columns=size))
+    packed = pack_arrays(s.trace, {"X": x, "W": w}) | {"Y": np.zeros((size, size), np.int32)}
+    ours = build(s.program, target).bind(**packed)
+    square = (size, size)
+    integer = session(
+        model(
+            [helper.make_node("MatMulInteger", ["X", "W"], ["Y"])],
+            [info("X", square, TensorProto.UINT8)],
+            [info("Y", square, TensorProto.INT32)],
+            {"W": w},
+        )
+    )
+    constants = {
+        "W": w,
+        "one": np.float32(0.01),
+        "zero": np.uint8(0),
+        "scale": np.float32(0.01),
+        "point": np.int8(0),
+        "out": np.float32(200.0),
+        "middle": np.uint8(128),
+    }
+    names = ["X", "one", "zero", "W", "scale", "point", "out", "middle"]
+    quantized = session(
+        model(
+            [helper.make_node("QLinearMatMul", names, ["Y"])],
+            [info("X", square, TensorProto.UINT8)],
+            [info("Y", square, TensorProto.UINT8)],
+            {name: np.asarray(value) for name, value in constants.items()},
+        )
+    )
+    feed = {"X": x}
+    ours()
+    error = relative(packed["Y"], integer.run(None, feed)[0])
+    return Case(
+        name=f"int8_{size}",
+        operations=2.0 * size**3,
+        ours=ours,
+        peer=(lambda: integer.run(None, feed), lambda: quantized.run(None, feed)),
+        peer_time=min,
+        error=error,
     )
 
 
@@ -235,7 +289,14 @@ def measure(case: Case, rounds: int) -> dict[str, object]:
     theirs: list[float] = []
     for _ in range(rounds):
         ours.append(seconds(case.ours, repeat))
-        theirs.append(case.peer_time([seconds(run, max(1, repeat // (1 if n == 0 else COPIES))) for n, run in enumerate(case.peer)]))
+        theirs.append(
+            case.peer_time(
+                [
+                    seconds(run, max(1, repeat // (COPIES if n and case.peer_time is marginal else 1)))
+                    for n, run in enumerate(case.peer)
+                ]
+            )
+        )
     ratio = statistics.median(p / o for p, o in zip(theirs, ours, strict=True))
     best = statistics.median(ours)
     return {
@@ -252,6 +313,7 @@ def measure(case: Case, rounds: int) -> dict[str, object]:
 CASES: dict[str, Callable[[], Case]] = {
     f"gemm{size}": (lambda size=size: gemm_case(size)) for size in (512, 1024, 2048)
 }
+CASES |= {"int8_1024": lambda: int8_case(1024)}
 CASES |= {name: (lambda name=name: convolution_case(name)) for name in (*CONVOLUTIONS, *DEPTHWISE)}
 
 

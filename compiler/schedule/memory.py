@@ -137,10 +137,12 @@ def expand_copy(program: Program, name: str) -> Program:
 
     def place(box: Region) -> tuple[Expr, ...]:
         offsets = iter([var for var, _ in around])
-        return tuple([
-            start if extent == _ONE and not alike else plus(start, next(offsets))
-            for start, extent in zip(box.starts, box.extents, strict=True)
-        ])
+        return tuple(
+            [
+                start if extent == _ONE and not alike else plus(start, next(offsets))
+                for start, extent in zip(box.starts, box.extents, strict=True)
+            ]
+        )
 
     at = place(source)
     value: Expr = Load(source.buffer, at)

@@ -41,12 +41,18 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     sizes = dict(tiles)
     rank = len(old.shape)
     if len(sizes) != len(tiles) or not all(0 <= d < rank and size >= 1 for d, size in tiles):
-        raise LegalityError(f"cannot pack {buffer}: {tiles} are no tiles of {rank} dimensions", program, buffer)
+        raise LegalityError(
+            f"cannot pack {buffer}: {tiles} are no tiles of {rank} dimensions", program, buffer
+        )
     if sorted(order) != list(range(rank + len(tiles))):
         raise LegalityError(f"cannot pack {buffer}: {order} is no order of its dimensions", program, buffer)
-    for use in touches(program.body).get(buffer, []) if _is_parameter(program, buffer) else _uses(program, buffer):
+    for use in (
+        touches(program.body).get(buffer, []) if _is_parameter(program, buffer) else _uses(program, buffer)
+    ):
         if isinstance(use.by, Copy | Intrinsic):
-            raise LegalityError(f"cannot pack {buffer}: {use.by.name} takes a box of it", program, use.by.name)
+            raise LegalityError(
+                f"cannot pack {buffer}: {use.by.name} takes a box of it", program, use.by.name
+            )
     shape = packed_shape(old.shape, tiles, order)
     new = Buffer(name=old.name, shape=shape, dtype=old.dtype, scope=old.scope)
 

@@ -26,7 +26,9 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
     """
     path, old = locate_loop(program, loop)
     if end not in (FIRST, LAST):
-        raise LegalityError(f"cannot peel the {end} iteration of {loop}, only the first or the last", program, loop)
+        raise LegalityError(
+            f"cannot peel the {end} iteration of {loop}, only the first or the last", program, loop
+        )
     if not isinstance(old.extent, Const) or old.extent.value < 1:
         raise LegalityError(f"cannot peel {loop}: its extent is not a constant above 0", program, loop)
     ranges = loop_ranges(n for n in path[:-1] if isinstance(n, For))

@@ -12,7 +12,7 @@ from ..ir.stmt import Alloc, Assign, For, Node, Program, Reduce, Stmt, seq
 from ..ir.types import DType
 from ..ir.visit import free_vars, map_expressions, substitute_expr, walk_expr
 from .errors import LegalityError
-from .tree import locate, locate_loop, names_in, rebuild, unused
+from .tree import locate, names_in, rebuild, unused
 
 
 def decompose_reduction(program: Program, name: str, loop: str) -> Program:
@@ -59,9 +59,7 @@ def decompose_reduction(program: Program, name: str, loop: str) -> Program:
     for n in reversed(kept):
         extent = substitute_expr(n.extent, values)
         start = For(var=Var(names[n.name]), extent=extent, body=start, kind=n.kind)
-    adding = Reduce(
-        name=name, op=reduce.op, buffer=reduce.buffer, indices=reduce.indices, value=reduce.value
-    )
+    adding = Reduce(name=name, op=reduce.op, buffer=reduce.buffer, indices=reduce.indices, value=reduce.value)
     body = _nest(inner, adding)
     top = path.index(inner[0])
     return rebuild(path[: top + 1], seq(start, body))
@@ -168,9 +166,7 @@ def _check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> No
             raise LegalityError(reason, program, n.name)
 
 
-def _reduction_loops(
-    program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]
-) -> set[str]:
+def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
     """The loops over which a sum runs, provided that `first` holds exactly where they are all at 0.
 
     `chain` are all loops around it, `nest` those in which it must not start anew.
@@ -191,7 +187,9 @@ def _reduction_loops(
     for i in reduce.indices:
         indexed |= free_vars(i)
     if both := sorted(own & indexed):
-        raise LegalityError(f"{reduce.name} sums over {both[0]}, which its target depends on", program, both[0])
+        raise LegalityError(
+            f"{reduce.name} sums over {both[0]}, which its target depends on", program, both[0]
+        )
     for n in nest:
         if n.name not in own and n.name not in indexed and not _single(n):
             reason = f"{reduce.name} starts anew in each iteration of {n.name}"

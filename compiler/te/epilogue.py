@@ -39,6 +39,7 @@ class Epilogue:
                 return maximum(total, Const(0.0, DType.FLOAT32))
             case "clip":
                 return minimum(
-                    maximum(total, Const(float(self.low), DType.FLOAT32)), Const(float(self.high), DType.FLOAT32)
+                    maximum(total, Const(float(self.low), DType.FLOAT32)),
+                    Const(float(self.high), DType.FLOAT32),
                 )
         return total

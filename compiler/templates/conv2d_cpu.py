@@ -40,10 +40,8 @@ def flattened(window: Window, height: int, width: int) -> tuple[int, int]:
 def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
     """Defaults for any shape, from the sizes of registers and caches alone."""
     shapes = {b.name: b.shape for b in program.parameters}
-    _, _, oh, ow, _ = shapes["Y"]
-    _, input_blocks, height, width, ci = shapes["X"]
-    groups, filters, channels, kh, kw = shapes["W"]
-    blocks = shapes["Y"][1] // groups
+    _, _, blocks, oh, ow, _ = shapes["Y"]
+    _, _, channels, kh, kw = shapes["W"]
     depth = channels * kh * kw
     best: tuple[float, int, int, int] | None = None
     for vectors in range(1, min(blocks, 8) + 1):
@@ -74,12 +72,11 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
 def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, panels: int) -> int:
     """How many rows of outputs to do at a time: the least bytes from beyond the second-level cache, and copied."""
     shapes = {b.name: b.shape for b in program.parameters}
-    _, _, oh, _, _ = shapes["Y"]
-    _, input_blocks, height, width, ci = shapes["X"]
-    groups, filters, channels, kh, kw = shapes["W"]
+    oh, width = shapes["Y"][3], shapes["X"][4]
+    _, filters, channels, kh, kw = shapes["W"]
     element = DType.FLOAT32.bits // 8
     weights = filters * channels * kh * kw * element
-    line = input_blocks // groups * ci * width * element
+    line = channels * width * element
     span = (kh - 1) * window.dilations[0] + 1
     near = target.cache_bytes[1] * 0.75
     best: tuple[float, int] | None = None
@@ -104,10 +101,8 @@ def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, p
 def schedule(target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.float_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`."""
     shapes = {b.name: b.shape for b in program.parameters}
-    batch, _, oh, ow, co = shapes["Y"]
-    groups = shapes["W"][0]
-    ci = shapes["X"][4]
-    blocks = shapes["Y"][1] // groups
+    _, _, blocks, oh, ow, co = shapes["Y"]
+    ci = shapes["X"][5]
     if knobs is None:
         knobs = choose_knobs(target, program, window)
     s = Schedule(program)
@@ -121,7 +116,9 @@ def schedule(target: CpuTarget, program: Program, window: Window, knobs: Knobs |
     if any(window.pads):
         s.compute_at("pad", y_block)
         s.set_scope("padded", "workspace")
-    s.reorder("conv.ic", "conv.kh", "conv.kw", "conv.k", "conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j")
+    s.reorder(
+        "conv.ic", "conv.kh", "conv.kw", "conv.k", "conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j"
+    )
     for loop in (o, y, x, "conv.o", "conv.y", "conv.x"):
         s.unroll(loop)
     s.vectorize("j")

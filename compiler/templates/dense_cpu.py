@@ -41,14 +41,18 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
     tile = choose_tile(target, rows, columns, depth, DType.FLOAT32)
     row_bytes = depth * DType.FLOAT32.bits // 8
     sets = PAGE // gcd(row_bytes, PAGE)
-    # Half of the second-level cache for rows of X, the rest for the panel and what passes.
-    block = max(1, target.cache_bytes[1] // 2 // (row_bytes * tile.rows))
     return Knobs(
         rows=tile.rows,
         vectors=tile.vectors,
-        row_block=tile.rows * min(block, -(-rows // tile.rows)),
+        row_block=row_block(target, rows, tile.rows, row_bytes),
         stage=tile.rows >= WAYS * sets,
     )
+
+
+def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
+    """Rows that share a panel: half of the second-level cache, the rest is for the panel and what passes."""
+    tiles = max(1, target.cache_bytes[1] // 2 // (row_bytes * tile_rows))
+    return tile_rows * min(tiles, -(-rows // tile_rows))
 
 
 def schedule(target: CpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:

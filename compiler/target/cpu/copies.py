@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...ir.affine import linear_form
 from ...ir.bounds import Ranges, form_interval, loop_range
-from ...ir.expr import Binary, Const, Expr, Load, Var, binary, cast, maximum, minimum, select
+from ...ir.expr import Const, Expr, Load, Var, binary, cast, maximum, minimum
 from ...ir.simplify import simplify
-from ...ir.stmt import Alloc, Assign, Copy, For, Program, Seq, Stmt, seq
+from ...ir.stmt import Alloc, Assign, Copy, For, LoopKind, Program, Seq, Stmt, seq
 from ...ir.verify import wide
 from .machine import CpuTarget
 
@@ -48,34 +50,21 @@ class _Expansion:
         self.copy = copy
         self.ranges = ranges
         self.lanes = target.lanes(copy.destination.buffer.dtype)
-        self.extents = wide(copy.destination.extents)
-        self.to = [d for d, e in enumerate(copy.destination.extents) if e != _ONE]
-        self.of = [d for d, e in enumerate(copy.source.extents) if e != _ONE]
+        to, of = copy.destination.extents, copy.source.extents
+        # Where dimensions of extent 1 correspond too, they are loops like the others: they may be padding.
+        alike = len(to) == len(of) and all((a == _ONE) == (b == _ONE) for a, b in zip(to, of, strict=True))
+        self.extents = list(to) if alike else wide(to)
+        self.to = [d for d, e in enumerate(to) if alike or e != _ONE]
+        self.of = [d for d, e in enumerate(of) if alike or e != _ONE]
 
     def run(self) -> Stmt:
         """The loops."""
-        # A source dimension of extent 1 may be padding as a whole.
-        body = self.dimension(0, [None] * len(self.extents), self.copy.name, self.ranges)
-        source = self.copy.source
-        for d, (start, extent) in enumerate(zip(source.starts, source.extents, strict=True)):
-            if self.copy.pad is None or extent != _ONE:
-                continue
-            size = source.buffer.shape[d]
-            if _within(start, _ONE, size, self.ranges):
-                continue
-            fill = self.fill(0, [None] * len(self.extents), f"{self.copy.name}.outside{d}", self.ranges)
-            below, above = binary("<", start, 0), binary("<=", size, start)
-            out = Binary("or", below, above)
-            body = seq(
-                For(var=Var(f"{self.copy.name}.in{d}"), extent=_indicator(out, 0, 1), body=body),
-                For(var=Var(f"{self.copy.name}.out{d}"), extent=_indicator(out, 1, 0), body=fill),
-            )
-        return body
+        return self.dimension(0, [None] * len(self.extents), self.copy.name, self.ranges)
 
     def dimension(self, d: int, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
         """Dimension `d` of the box and those inside it, for elements that are inside the source so far."""
         if d == len(self.extents):
-            return self.move(offsets, name)
+            return self.move(offsets, name, ranges)
         source, extent = self.copy.source, self.extents[d]
         start, size = source.starts[self.of[d]], source.buffer.shape[self.of[d]]
         if self.copy.pad is None or _within(start, extent, size, ranges):
@@ -84,8 +73,12 @@ class _Expansion:
         end = simplify(minimum(maximum(binary("-", size, start), before), extent), ranges)
         return seq(
             self.loop(d, offsets, f"{name}.{d}.before", Const(0), before, ranges, self.fill),
-            self.loop(d, offsets, f"{name}.{d}", before, _difference(end, before, ranges), ranges, self.dimension),
-            self.loop(d, offsets, f"{name}.{d}.after", end, _difference(extent, end, ranges), ranges, self.fill),
+            self.loop(
+                d, offsets, f"{name}.{d}", before, _difference(end, before, ranges), ranges, self.dimension
+            ),
+            self.loop(
+                d, offsets, f"{name}.{d}.after", end, _difference(extent, end, ranges), ranges, self.fill
+            ),
         )
 
     def fill(self, d: int, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
@@ -96,7 +89,16 @@ class _Expansion:
             return self.assign(offsets, f"{name}.fill", value)
         return self.loop(d, offsets, f"{name}.{d}", Const(0), self.extents[d], ranges, self.fill)
 
-    def loop(self, d, offsets, name: str, start: Expr, extent: Expr, ranges: Ranges, inside) -> Stmt:  # noqa: ANN001
+    def loop(
+        self,
+        d: int,
+        offsets: list[Expr | None],
+        name: str,
+        start: Expr,
+        extent: Expr,
+        ranges: Ranges,
+        inside: Callable[[int, list[Expr | None], str, Ranges], Stmt],
+    ) -> Stmt:
         """A loop over part of dimension `d`; the innermost one in vectors with a rest."""
         if extent == Const(0):
             return Seq(statements=())
@@ -113,23 +115,30 @@ class _Expansion:
         vectors = simplify(binary("//", extent, self.lanes), ranges)
         if vectors != Const(0):
             outer, lane = Var(f"{name}.vector"), Var(f"{name}.lane")
-            inner = body(start + outer * self.lanes + lane, ranges)
+            around = {**ranges, outer.name: loop_range(vectors), lane.name: loop_range(Const(self.lanes))}
+            inner = body(start + outer * self.lanes + lane, around)
             inner = For(var=lane, extent=Const(self.lanes), body=inner, kind="vectorize")
             parts.append(For(var=outer, extent=vectors, body=inner))
         rest = simplify(binary("-", extent, vectors * self.lanes), ranges)
         if rest != Const(0):
             var = Var(f"{name}.rest")
             at = simplify(start + vectors * self.lanes + var, ranges)
-            kind = "vectorize" if isinstance(rest, Const) else "serial"
-            parts.append(For(var=var, extent=rest, body=body(at, ranges, ".rest"), kind=kind))
+            kind: LoopKind = "vectorize" if isinstance(rest, Const) else "serial"
+            inner = body(at, {**ranges, var.name: loop_range(rest)}, ".rest")
+            parts.append(For(var=var, extent=rest, body=inner, kind=kind))
         return seq(*parts)
 
-    def move(self, offsets: list[Expr | None], name: str) -> Stmt:
+    def move(self, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
+        """One element, or lane, from inside the source."""
         source = self.copy.source
         indices = list(source.starts)
         for d, offset in zip(self.of, offsets, strict=True):
             assert offset is not None
-            indices[d] = simplify(indices[d] + offset, {})
+            index, size = simplify(indices[d] + offset, {}), source.buffer.shape[d]
+            if self.copy.pad is not None and not _within(index, _ONE, size, ranges):
+                # True, as the loops around run only then, but beyond what intervals can show.
+                index = minimum(maximum(index, 0), size - 1)
+            indices[d] = index
         value = cast(Load(source.buffer, tuple(indices)), self.copy.destination.buffer.dtype)
         return self.assign(offsets, name, value)
 
@@ -151,7 +160,3 @@ def _within(start: Expr, extent: Expr, size: int, ranges: Ranges) -> bool:
 
 def _difference(a: Expr, b: Expr, ranges: Ranges) -> Expr:
     return simplify(binary("-", a, b), ranges)
-
-
-def _indicator(condition: Expr, then: int, otherwise: int) -> Expr:
-    return select(condition, Const(then), Const(otherwise))

@@ -82,8 +82,10 @@ class ExpressionEmitter:
             case Binary(op="and" | "or" as op, a=a, b=b):
                 if _loads(b):
                     # The right side may rely on the left one, so it is evaluated as a Select's side is.
-                    side = Select(a, b, Const(False, DType.BOOL)) if op == "and" else Select(
-                        a, Const(True, DType.BOOL), b
+                    side = (
+                        Select(a, b, Const(False, DType.BOOL))
+                        if op == "and"
+                        else Select(a, Const(True, DType.BOOL), b)
                     )
                     return self.expr(side)
                 return self.block.binary(op, self.expr(a), self.expr(b))
@@ -184,7 +186,9 @@ class ExpressionEmitter:
         divisor = self.known(b)
         if not isinstance(divisor, int) or divisor <= 0 or dtype is DType.FLOAT32:
             text = format_expr(Binary(op, a, b))  # type: ignore[arg-type]
-            raise LoweringError(f"{text}: only division of integers by positive constants has code on this target")
+            raise LoweringError(
+                f"{text}: only division of integers by positive constants has code on this target"
+            )
         x, y = self.expr(a), constant(divisor, dtype)
         if dtype is DType.UINT8:
             return self.block.binary("udiv" if op == "//" else "urem", x, y)
@@ -359,9 +363,7 @@ class ExpressionEmitter:
         """One address a lane: `pointer`, plus `stride` elements a lane, plus `offsets` elements."""
         assert self.vector is not None
         lanes = self.vector.lanes
-        steps = Value(
-            "<" + ", ".join(f"i64 {stride * i}" for i in range(lanes)) + ">", DType.INT64, lanes
-        )
+        steps = Value("<" + ", ".join(f"i64 {stride * i}" for i in range(lanes)) + ">", DType.INT64, lanes)
         if offsets is not None:
             steps = self.block.binary("add nsw", steps, offsets)
         return self.block.assign(f"getelementptr {memory_type(dtype)}, ptr {pointer}, {steps.typed}")

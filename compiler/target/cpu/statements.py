@@ -102,7 +102,9 @@ class StatementEmitter:
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)
         if extent.lanes > 1:
-            raise LoweringError(f"the extent of loop {loop.name} differs between the lanes of the loop around it")
+            raise LoweringError(
+                f"the extent of loop {loop.name} differs between the lanes of the loop around it"
+            )
         if count is None:
             block.branch(block.binary("icmp sgt", extent, constant(0, DType.INT64), DType.BOOL), body, done)
         else:
@@ -152,9 +154,7 @@ class StatementEmitter:
             return
         before = self.workspace.used
         offset = self.workspace.take(buffer_bytes(buffer))
-        pointer = self.block.assign(
-            f"getelementptr inbounds i8, ptr {self.workspace_pointer}, i64 {offset}"
-        )
+        pointer = self.block.assign(f"getelementptr inbounds i8, ptr {self.workspace_pointer}, i64 {offset}")
         self.values.storages[buffer.name] = Storage(buffer, pointer, row_major(buffer.shape), ALIGNMENT)
         self.statement(body)
         del self.values.storages[buffer.name]

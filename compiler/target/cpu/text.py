@@ -112,7 +112,9 @@ class Block:
         wide = type_text(value.dtype, lanes)
         first = self.assign(f"insertelement {wide} poison, {value.typed}, i64 0")
         return self.define(
-            f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer", value.dtype, lanes
+            f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer",
+            value.dtype,
+            lanes,
         )
 
     def binary(self, instruction: str, a: Value, b: Value, dtype: DType | None = None) -> Value:

@@ -31,7 +31,12 @@ def dense(
     total = Buffer(name="sum", shape=(rows, columns), dtype=DType.FLOAT32)
     si, sj, sk = Var("dense.i"), Var("dense.j"), Var("dense.k")
     summed = Reduce(
-        name="dense", op="add", buffer=total, indices=(si, sj), value=x[si, sk] * w[sk, sj], first=equal(sk, 0)
+        name="dense",
+        op="add",
+        buffer=total,
+        indices=(si, sj),
+        value=x[si, sk] * w[sk, sj],
+        first=equal(sk, 0),
     )
     i, j = Var("i"), Var("j")
     value = epilogue.value(
@@ -55,9 +60,7 @@ def dense_int8(*, rows: int, depth: int, columns: int, name: str = "dense_int8")
     total = Buffer(name="sum", shape=(rows, columns), dtype=DType.INT32)
     si, sj, sk = Var("dense.i"), Var("dense.j"), Var("dense.k")
     product = cast(x[si, sk], DType.INT32) * cast(w[sk, sj], DType.INT32)
-    summed = Reduce(
-        name="dense", op="add", buffer=total, indices=(si, sj), value=product, first=equal(sk, 0)
-    )
+    summed = Reduce(name="dense", op="add", buffer=total, indices=(si, sj), value=product, first=equal(sk, 0))
     i, j = Var("i"), Var("j")
     post = Assign(name="post", buffer=y, indices=(i, j), value=total[i, j])
     body = seq(nest([(si, rows), (sj, columns), (sk, depth)], summed), nest([(i, rows), (j, columns)], post))

@@ -26,12 +26,12 @@ def float_conv2d(
 ) -> Program:
     """Y = epilogue(sum over the window and the group's channels of W * X) in float32; X reads 0 outside.
 
-    Parameters, with ci, co = block_in, block_out, CB and OB the blocks of a group's channels and filters: X [batch,
-    groups * CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW], B [groups, OB * co] with a bias, R like Y with
-    an operand, Y [batch, groups * OB, OH, OW, co]. Where ci or co does not divide a group's channels or filters, W and B
-    are zero beyond them, and so is Y. A block of 1 is the plain NCHW layout.
-    Intermediates: `padded` (statement "pad") where there are pads, `sum` (statement "conv", loops conv.n, conv.g, conv.o,
-    conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around "post" follow.
+    Parameters, with ci, co = block_in, block_out, CB and OB the blocks of a group's channels and filters:
+    X [batch, groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW], B [groups, OB * co] with a bias,
+    R like Y with an operand, Y [batch, groups, OB, OH, OW, co]. Where ci or co does not divide a group's channels or
+    filters, X, W and B are zero beyond them, and so are sums. A block of 1 is the plain NCHW layout.
+    Intermediates: `padded` (statement "pad") where there are pads, `sum` (statement "conv", loops conv.n, conv.g,
+    conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around "post" follow.
     ValueError if `groups` does not divide channels and filters, or the window does not fit.
     """
     epilogue = epilogue or Epilogue()
@@ -41,14 +41,14 @@ def float_conv2d(
     cb, ob = ceil_div(channels // groups, ci), ceil_div(filters // groups, co)
     (kh_size, kw_size), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
     oh, ow = window.outputs(height, width)
-    x_in = Buffer(name="X", shape=(batch, groups * cb, height, width, ci), dtype=DType.FLOAT32)
+    x_in = Buffer(name="X", shape=(batch, groups, cb, height, width, ci), dtype=DType.FLOAT32)
     weight = Buffer(name="W", shape=(groups, ob * co, cb * ci, kh_size, kw_size), dtype=DType.FLOAT32)
-    y_out = Buffer(name="Y", shape=(batch, groups * ob, oh, ow, co), dtype=DType.FLOAT32)
+    y_out = Buffer(name="Y", shape=(batch, groups, ob, oh, ow, co), dtype=DType.FLOAT32)
     bias = Buffer(name="B", shape=(groups, ob * co), dtype=DType.FLOAT32) if epilogue.bias else None
     operand = Buffer(name="R", shape=y_out.shape, dtype=DType.FLOAT32) if epilogue.operand else None
 
     data, pad = padded_input(x_in, window)
-    total = Buffer(name="sum", shape=(batch, groups, ob, oh, ow, co), dtype=DType.FLOAT32)
+    total = Buffer(name="sum", shape=y_out.shape, dtype=DType.FLOAT32)
     n, g, o, y, x, j = (Var(f"conv.{v}") for v in ("n", "g", "o", "y", "x", "j"))
     ic, kh, kw, k = (Var(f"conv.{v}") for v in ("ic", "kh", "kw", "k"))
     conv = Reduce(
@@ -56,7 +56,7 @@ def float_conv2d(
         op="add",
         buffer=total,
         indices=(n, g, o, y, x, j),
-        value=data[n, g * cb + ic, y * sy + kh * dy, x * sx + kw * dx, k]
+        value=data[n, g, ic, y * sy + kh * dy, x * sx + kw * dx, k]
         * weight[g, o * co + j, ic * ci + k, kh, kw],
         first=all_of(equal(ic, 0), equal(kh, 0), equal(kw, 0), equal(k, 0)),
     )
@@ -64,9 +64,11 @@ def float_conv2d(
     summed = nest([*outer, (ic, cb), (kh, kh_size), (kw, kw_size), (k, ci)], conv)
 
     n, g, o, y, x, j = (Var(v) for v in ("n", "g", "o", "y", "x", "j"))
-    at = y_out[n, g * ob + o, y, x, j].indices
+    at = y_out[n, g, o, y, x, j].indices
     value = epilogue.value(
-        total[n, g, o, y, x, j], None if bias is None else bias[g, o * co + j], None if operand is None else operand[at]
+        total[n, g, o, y, x, j],
+        None if bias is None else bias[g, o * co + j],
+        None if operand is None else operand[at],
     )
     post = Assign(name="post", buffer=y_out, indices=at, value=value)
     finish = nest([(n, batch), (g, groups), (o, ob), (y, oh), (x, ow), (j, co)], post)
@@ -134,14 +136,14 @@ def padded_input(x_in: Buffer, window: Window) -> tuple[Buffer, tuple[Stmt, ...]
     """What a window operator reads: X itself, or `padded` with the statement "pad" that fills it."""
     if not any(window.pads):
         return x_in, ()
-    batch, blocks, height, width, lanes = x_in.shape
+    *outer, height, width, lanes = x_in.shape
     top, left, _, _ = window.pads
     rows, columns = window.padded(height, width)
-    padded = Buffer(name="padded", shape=(batch, blocks, rows, columns, lanes), dtype=x_in.dtype)
+    padded = Buffer(name="padded", shape=(*outer, rows, columns, lanes), dtype=x_in.dtype)
     copy = Copy(
         name="pad",
         destination=whole(padded),
-        source=region(x_in, (0, batch), (0, blocks), (-top, rows), (-left, columns), (0, lanes)),
+        source=region(x_in, *((0, size) for size in outer), (-top, rows), (-left, columns), (0, lanes)),
         pad=Const(0.0, x_in.dtype),
     )
     return padded, (copy,)
