@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...ir.types import DType
 
 _SCALAR = {
@@ -54,7 +56,8 @@ def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
     """A literal, in every lane."""
     if dtype is DType.FLOAT32:
         # LLVM writes a float as the bits of the double of equal value.
-        text = f"0x{struct.unpack('<Q', struct.pack('<d', float(value)))[0]:016X}"
+        rounded = float(np.float32(value))
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
     elif dtype is DType.BOOL:
         text = "true" if value else "false"
     else:
