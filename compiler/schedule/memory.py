@@ -116,12 +116,14 @@ def expand_copy(program: Program, name: str) -> Program:
                                                                        T: T[T.0, T.1] = select(0 <= i - 1 + T.0 and
                                                                           i - 1 + T.0 < 8, A[i - 1 + T.0, T.1], 0)
     Dimensions of extent 1 have loops too, but where the regions differ in them. Conditions are left out where the source
-    provably is not left. Legal unless the copy is asynchronous.
+    provably is not left. Legal unless the copy is asynchronous or stays within one buffer.
     """
     path = locate(program, name)
     copy = path[-1]
     if not isinstance(copy, Copy) or copy.asynchronous:
         raise LegalityError(f"cannot expand {name}: it is not a plain copy", program, name)
+    if copy.source.buffer.name == copy.destination.buffer.name:
+        raise LegalityError(f"cannot expand {name}: it copies within one buffer", program, name)
     target, source = copy.destination, copy.source
     alike = len(target.extents) == len(source.extents) and all(
         (a == _ONE) == (b == _ONE) for a, b in zip(target.extents, source.extents, strict=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..ir.affine import linear_form
-from ..ir.bounds import loop_ranges
+from ..ir.bounds import loop_ranges, provably_at_least
 from ..ir.expr import TRUE, Binary, Buffer, Const, Expr, Load, Var, all_of, equal
 from ..ir.simplify import simplify
 from ..ir.stmt import Alloc, Assign, For, Node, Program, Reduce, Stmt, seq
@@ -183,6 +183,9 @@ def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nes
                     continue
         reason = f"`first` of {reduce.name} is not that its reduction loops are at 0"
         raise LegalityError(reason, program, reduce.name)
+    for n in chain:
+        if n.name in own and not provably_at_least(n.extent, 1, ranges):
+            raise LegalityError(f"{n.name}, over which {reduce.name} sums, may have no iteration", program, n.name)
     indexed: set[str] = set()
     for i in reduce.indices:
         indexed |= free_vars(i)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from ...ir.affine import linear_form
 from ...ir.bounds import Ranges, form_interval, loop_range
 from ...ir.expr import Const, Expr, Load, Var, binary, cast, maximum, minimum
+from ...ir.printer import summarize
 from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, Assign, Copy, For, LoopKind, Program, Seq, Stmt, seq
 from ...ir.verify import wide
+from .errors import LoweringError
 from .machine import CpuTarget
 
 _ONE = Const(1)
@@ -37,6 +39,8 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
             case Alloc(buffer=buffer, body=body):
                 return Alloc(buffer=buffer, body=visit(body, ranges))
             case Copy():
+                if statement.source.buffer.name == statement.destination.buffer.name:
+                    raise LoweringError(f"`{summarize(statement)}` copies within one buffer; copy it elsewhere first")
                 return _Expansion(statement, ranges, target).run()
         return statement
 
@@ -51,11 +55,17 @@ class _Expansion:
         self.ranges = ranges
         self.lanes = target.lanes(copy.destination.buffer.dtype)
         to, of = copy.destination.extents, copy.source.extents
-        # Where dimensions of extent 1 correspond too, they are loops like the others: they may be padding.
+        # Dimensions of the copy: their extent, and which of destination and source they are (None: of neither).
         alike = len(to) == len(of) and all((a == _ONE) == (b == _ONE) for a, b in zip(to, of, strict=True))
-        self.extents = list(to) if alike else wide(to)
-        self.to = [d for d, e in enumerate(to) if alike or e != _ONE]
-        self.of = [d for d, e in enumerate(of) if alike or e != _ONE]
+        self.extents: list[Expr] = list(to) if alike else wide(to)
+        self.to: list[int | None] = [d for d, e in enumerate(to) if alike or e != _ONE]
+        self.of: list[int] = [d for d, e in enumerate(of) if alike or e != _ONE]
+        if not alike:
+            # A single row of the source may be padding too; these dimensions have no partner.
+            single = [d for d, e in enumerate(of) if e == _ONE]
+            self.extents = [*(_ONE for _ in single), *self.extents]
+            self.to = [*(None for _ in single), *self.to]
+            self.of = [*single, *self.of]
 
     def run(self) -> Stmt:
         """The loops."""
@@ -146,8 +156,9 @@ class _Expansion:
         destination = self.copy.destination
         indices = list(destination.starts)
         for d, offset in zip(self.to, offsets, strict=True):
-            assert offset is not None
-            indices[d] = simplify(indices[d] + offset, {})
+            if d is not None:
+                assert offset is not None
+                indices[d] = simplify(indices[d] + offset, {})
         return Assign(name=name, buffer=destination.buffer, indices=tuple(indices), value=value)
 
 

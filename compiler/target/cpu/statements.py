@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ...ir.expr import TRUE, Binary, Buffer
+from ...ir.expr import Binary, Buffer
 from ...ir.printer import summarize
 from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
 from ...ir.types import DType
@@ -167,7 +167,7 @@ class StatementEmitter:
         if first:
             values.store(buffer, indices, values.expr(reduce.value))
             return
-        starts = None if first is not None else values.expr(reduce.first or TRUE)
+        starts = None if reduce.first is None or first is not None else values.expr(reduce.first)
         current = values.load(buffer, indices)
         total = self.combine(reduce, current)
         if starts is not None:
