@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..ir.visit import loops
+from ..ir.expr import Const, Expr
+from ..ir.stmt import For
+from ..ir.visit import free_vars, loops
 from ..schedule import Schedule
 from ..schedule.peel import FIRST, LAST
 
@@ -22,6 +24,39 @@ def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[st
             break
         suffixes.append(suffix)
     return suffixes
+
+
+def parts_of(schedule: Schedule, name: str) -> list[For]:
+    """The loop of that name and those that peeling made of it, in program order."""
+    return [loop for loop in loops(schedule.program) if _base(loop.name) == name]
+
+
+def peel_ragged(schedule: Schedule, *names: str) -> None:
+    """Peels the last iteration of these tile loops, outermost first, wherever an extent inside depends on them.
+
+    Afterwards the extents inside are constants, as far as these loops are concerned.
+    """
+    for name in names:
+        for loop in parts_of(schedule, name):
+            if isinstance(loop.extent, Const) and any(name_in(inner.extent, loop) for inner in loops(loop.body)):
+                schedule.peel(loop.name)
+
+
+def name_in(extent: Expr, loop: For) -> bool:
+    """Whether an extent depends on a loop."""
+    return not isinstance(extent, Const) and loop.name in free_vars(extent)
+
+
+def _base(name: str) -> str:
+    """A loop's name without what peeling put behind it."""
+    while True:
+        head, _, tail = name.rpartition(".")
+        if tail in (FIRST, LAST):
+            name = head
+        elif tail.isdecimal() and head.rpartition(".")[2] in (FIRST, LAST):
+            name = head.rpartition(".")[0]
+        else:
+            return name
 
 
 def has_loop(schedule: Schedule, name: str) -> bool:

@@ -13,6 +13,7 @@ from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
+from .borders import peel_ragged
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
 REMOTE_BYTES_CYCLE = 8.0
@@ -101,7 +102,7 @@ def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, p
 def schedule(target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
     """`te.ops.float_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`."""
     shapes = {b.name: b.shape for b in program.parameters}
-    _, _, blocks, oh, ow, co = shapes["Y"]
+    co = shapes["Y"][5]
     ci = shapes["X"][5]
     if knobs is None:
         knobs = choose_knobs(target, program, window)
@@ -125,18 +126,5 @@ def schedule(target: CpuTarget, program: Program, window: Window, knobs: Knobs |
     s.vectorize("conv.j")
     s.decompose_reduction("conv", "conv.ic")
     s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, 2, 3, 4, 6, 5))
-    parts = [""]
-    if knobs.row_block < oh and oh % knobs.row_block:
-        parts.append(s.peel(y_block))
-    if blocks % knobs.vectors and blocks > knobs.vectors:
-        parts += [part + s.peel(f"{panel}{part}") for part in parts]
-    ragged = (oh % knobs.row_block or knobs.row_block) % knobs.rows
-    if ragged:
-        # Without peeled blocks of rows, the only block; else every block but the full ones.
-        for part in [*parts]:
-            if len(parts) == 1 or oh <= knobs.row_block or ".last" in part:
-                parts.append(part + s.peel(f"{y_tile}{part}"))
-    if ow % knobs.columns and ow > knobs.columns:
-        for part in parts:
-            s.peel(f"{x_tile}{part}")
+    peel_ragged(s, y_block, panel, y_tile, x_tile)
     return s

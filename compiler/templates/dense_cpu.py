@@ -14,6 +14,7 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
+from .borders import peel_ragged
 from .register_tile import choose_tile
 
 PAGE = 4096
@@ -86,10 +87,5 @@ def schedule(target: CpuTarget, program: Program, knobs: Knobs | None = None) ->
     s.vectorize(sum_lane)
     s.decompose_reduction("dense", "dense.k")
     s.pack("W", ((1, width),), (1, 0, 2))
-    # Only the last block of rows can have a last tile of rows that is not full.
-    last = s.peel(block) if rows > knobs.row_block else ""
-    s.peel(f"{row_tile}{last}")
-    if columns % width:
-        for part in dict.fromkeys(("", last)):
-            s.peel(f"{column_tile}{part}")
+    peel_ragged(s, block, column_tile, row_tile)
     return s

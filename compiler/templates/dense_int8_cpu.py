@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..ir.expr import Const
 from ..ir.stmt import For, Program
 from ..ir.types import DType
-from ..ir.visit import loops
 from ..schedule import Schedule
 from ..target.cpu.intrinsics import DOT_DEPTH, dot_u8s8
 from ..target.cpu.machine import CpuTarget
+from .borders import parts_of, peel_ragged
 from .dense_cpu import Knobs, row_block
 from .register_tile import choose_tile
 
@@ -53,23 +53,12 @@ def schedule(target: CpuTarget, program: Program, knobs: Knobs | None = None) ->
     s.vectorize(sum_lane)
     s.decompose_reduction("dense", step)
     s.pack("W", ((0, DOT_DEPTH), (1, width)), (1, 0, 3, 2))
-    last = s.peel(block) if rows > knobs.row_block else ""
-    s.peel(f"{row_tile}{last}")
-    if columns % width:
-        for part in dict.fromkeys(("", last)):
-            s.peel(f"{column_tile}{part}")
+    peel_ragged(s, block, column_tile, row_tile, step)
     if target.dot_product:
-        if depth % DOT_DEPTH:
-            for loop in _parts(s, step):
-                s.peel(loop.name)
-        for loop in _parts(s, sum_lane):
+        # The last vector of a last panel may be a part of one: a use of the instruction of its own.
+        peel_ragged(s, sum_vector)
+        for loop in parts_of(s, sum_lane):
             steps = loop.body
             if isinstance(steps, For) and steps.extent == Const(DOT_DEPTH) and isinstance(loop.extent, Const):
                 s.tensorize(loop.name, dot_u8s8(int(loop.extent.value)))
     return s
-
-
-def _parts(s: Schedule, name: str) -> list[For]:
-    """The loop of that name, and those that peeling made of it; not those that clear the sums."""
-    found = [loop for loop in loops(s.program) if loop.name == name or loop.name.startswith(f"{name}.")]
-    return [loop for loop in found if ".init" not in loop.name]
