@@ -76,7 +76,7 @@ def gemm_case(size: int) -> Case:
     arrays = {name: rng.standard_normal((size, size), dtype=np.float32) for name in ("X", "W")}
     s = dense_cpu.schedule(target, dense(rows=size, depth=size, columns=size))
     packed = pack_arrays(s.trace, arrays) | {"Y": np.zeros((size, size), np.float32)}
-    ours = build(s.program, target).bind(**packed)
+    ours = build(s.program, target).bind(packed)
     peer = session(
         model(
             [helper.make_node("MatMul", ["X", "W"], ["Y"])],
@@ -202,7 +202,7 @@ def convolution_case(name: str) -> Case:
     arrays = {n: rng.standard_normal(shapes[n], dtype=np.float32) for n in ("X", "W")}
     arrays["W"] *= scale
     packed = pack_arrays(s.trace, arrays) | {"Y": np.zeros(shapes["Y"], np.float32)}
-    ours = build(s.program, target).bind(**packed)
+    ours = build(s.program, target).bind(packed)
     lanes = shapes["X"][-1]
     x = arrays["X"].reshape(1, -1, size, size, lanes).transpose(0, 1, 4, 2, 3)
     x = np.ascontiguousarray(x.reshape(1, channels, size, size))
@@ -232,7 +232,7 @@ def int8_case(size: int) -> Case:
     w = rng.integers(-128, 128, (size, size)).astype(np.int8)
     s = dense_int8_cpu.schedule(target, dense_int8(rows=size, depth=size, columns=size))
     packed = pack_arrays(s.trace, {"X": x, "W": w}) | {"Y": np.zeros((size, size), np.int32)}
-    ours = build(s.program, target).bind(**packed)
+    ours = build(s.program, target).bind(packed)
     square = (size, size)
     integer = session(
         model(

@@ -15,9 +15,10 @@ from .errors import KernelArgumentError
 from .machine import CpuTarget, host_target
 from .machine_code import MachineCode, compile_module
 from .module import Module, lower
+from .pool import Pool
 from .storage import ALIGNMENT
 
-_Function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+_Function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,29 +33,48 @@ class Kernel:
 
     def __call__(self, **arrays: np.ndarray) -> None:
         """Runs on one array a parameter, by name; outputs are written in place. KernelArgumentError if one is unfit."""
-        self.bind(**arrays)()
+        self.bind(arrays)()
 
-    def bind(self, **arrays: np.ndarray) -> BoundKernel:
-        """The kernel with its arrays, checked once, for repeated calls. KernelArgumentError if one is unfit."""
+    def bind(self, arrays: Mapping[str, np.ndarray], pool: Pool | None = None) -> BoundKernel:
+        """The kernel with its arrays, checked once, for repeated calls. KernelArgumentError if one is unfit.
+
+        Parallel loops run on `pool` (None: on the calling thread alone).
+        """
         _check(self.program, self.outputs, arrays)
-        return BoundKernel(self, [arrays[p.name] for p in self.program.parameters])
+        return BoundKernel(self, [arrays[p.name] for p in self.program.parameters], pool)
 
 
 class BoundKernel:
-    """A kernel and the arrays it works on, which it keeps alive; each call runs it once."""
+    """A kernel and the arrays it works on, which it keeps alive; each call runs it once.
 
-    def __init__(self, kernel: Kernel, arrays: list[np.ndarray]) -> None:
+    Its workspace is its own, so two threads need two bound kernels.
+    """
+
+    def __init__(self, kernel: Kernel, arrays: list[np.ndarray], pool: Pool | None) -> None:
         self._arrays = arrays
         self._kernel = kernel
+        self._pool = pool
         addresses = [a.ctypes.data for a in arrays]
         self._pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        self._workspace = aligned_empty((max(1, kernel.module.workspace_bytes),), np.dtype(np.uint8))
+        workers = 1 if pool is None else pool.threads
+        module = kernel.module
+        self._workspace = aligned_empty((max(1, module.workspace_bytes),), np.dtype(np.uint8))
+        self._scratch = aligned_empty((max(1, module.scratch_bytes * workers),), np.dtype(np.uint8))
         self._function = _Function(kernel.code.address)
-        self._arguments = (ctypes.addressof(self._pointers), self._workspace.ctypes.data)
+        self._arguments = (
+            ctypes.addressof(self._pointers),
+            self._workspace.ctypes.data,
+            self._scratch.ctypes.data,
+            *((None, None) if pool is None else (pool.launch, pool.address)),
+        )
 
     def __call__(self) -> None:
         """Runs the kernel."""
-        self._function(*self._arguments)
+        if self._pool is None:
+            self._function(*self._arguments)
+            return
+        with self._pool.turn():
+            self._function(*self._arguments)
 
 
 def build(program: Program, target: CpuTarget | None = None) -> Kernel:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...ir.expr import Binary, Buffer
 from ...ir.printer import summarize
@@ -36,13 +37,24 @@ class Workspace:
 
 
 @dataclass(slots=True)
+class Functions:
+    """What a module holds besides its main function: the bodies of parallel loops, and the workspace of one worker."""
+
+    lines: list[str] = field(default_factory=list)
+    scratch: Workspace = field(default_factory=Workspace)
+    count: int = 0
+
+
+@dataclass(slots=True)
 class StatementEmitter:
-    """Emits statements into one function."""
+    """Emits statements into one function; `in_parallel`: into the body of a parallel loop."""
 
     block: Block
     target: CpuTarget
     workspace: Workspace
     workspace_pointer: str
+    functions: Functions
+    in_parallel: bool = False
     values: ExpressionEmitter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,6 +86,7 @@ class StatementEmitter:
     # Loops
 
     def loop(self, loop: For) -> None:
+        """A loop by its kind; one of a single iteration is none."""
         count = self.values.known(loop.extent)
         if count is not None and count <= 0:
             return
@@ -84,20 +97,92 @@ class StatementEmitter:
         if isinstance(count, int) and loop.kind == "vectorize" and self.values.vector is None:
             self.vectorized(loop, count)
             return
+        if loop.kind == "parallel" and not self.in_parallel and self.values.vector is None:
+            self.parallel(loop)
+            return
         self.serial(loop, count)
 
+    def parallel(self, loop: For) -> None:
+        """The body becomes a function of the iteration; what it uses of this one goes along in a closure."""
+        number = self.functions.count
+        self.functions.count += 1
+        block, values = self.block, self.values
+        inner = StatementEmitter(
+            Block(), self.target, self.functions.scratch, "%scratch", self.functions, in_parallel=True
+        )
+        inner.values.declarations = values.declarations
+        captured: list[tuple[str, str]] = []
+        for name, storage in values.storages.items():
+            pointer = f"%s{len(captured)}"
+            captured.append(("ptr", storage.pointer))
+            inner.values.storages[name] = replace(storage, pointer=pointer)
+        for name, held in values.variables.items():
+            if isinstance(held, Value):
+                captured.append(("i64", held.text))
+                held = Value(f"%s{len(captured) - 1}", DType.INT64)
+            inner.values.variables[name] = held
+        inner.iteration(loop, Value("%chunk", DType.INT64))
+        inner.block.do("ret void")
+        formal = ", ".join(f"{kind}{' noalias' * (kind == 'ptr')} %s{i}" for i, (kind, _) in enumerate(captured))
+        lines = self.functions.lines
+        lines.append(
+            f"define internal void @parallel{number}(i64 %chunk, ptr noalias %scratch, {formal}) #0 {{"
+        )
+        lines += ["entry:", *inner.block.allocas, *inner.block.lines, "}"]
+        lines.append(f"define internal void @task{number}(ptr %closure, i64 %chunk, i64 %worker) #0 {{")
+        for i, (kind, _) in enumerate(captured):
+            lines.append(f"  %a{i} = getelementptr inbounds i64, ptr %closure, i64 {i}")
+            lines.append(f"  %s{i} = load {kind}, ptr %a{i}, align 8")
+        lines += [
+            f"  %base = getelementptr inbounds i64, ptr %closure, i64 {len(captured)}",
+            "  %first = load ptr, ptr %base, align 8",
+            "  %size = load i64, ptr @scratch_bytes, align 8",
+            "  %offset = mul i64 %worker, %size",
+            "  %scratch = getelementptr inbounds i8, ptr %first, i64 %offset",
+        ]
+        actual = ", ".join(f"{kind} %s{i}" for i, (kind, _) in enumerate(captured))
+        lines.append(f"  call void @parallel{number}(i64 %chunk, ptr %scratch, {actual})")
+        lines += ["  ret void", "}"]
+
+        closure = f"%{block.name('closure')}"
+        captured.append(("ptr", "%scratch"))
+        block.allocas.append(f"  {closure} = alloca [{len(captured)} x i64], align 8")
+        for i, (kind, text) in enumerate(captured):
+            slot = block.assign(f"getelementptr inbounds i64, ptr {closure}, i64 {i}")
+            block.do(f"store {kind} {text}, ptr {slot}, align 8")
+        extent = values.expr(loop.extent)
+        fork, here, done = block.name("L"), block.name("L"), block.name("L")
+        alone = block.define("icmp eq ptr %launch, null", DType.BOOL)
+        block.branch(alone, here, fork)
+        block.begin(fork)
+        block.do(f"call void %launch(ptr %pool, ptr @task{number}, ptr {closure}, {extent.typed})")
+        block.jump(done)
+        block.begin(here)
+        chunks = For(var=loop.var, extent=loop.extent, body=Seq(statements=()))
+        self.serial(
+            chunks,
+            self.values.known(loop.extent),
+            lambda chunk: block.do(f"call void @task{number}(ptr {closure}, {chunk.typed}, i64 0)"),
+        )
+        block.jump(done)
+        block.begin(done)
+
     def iteration(self, loop: For, value: int | Value) -> None:
+        """The body for one value of the variable."""
         with self.bound(loop, value):
             self.statement(loop.body)
 
     @contextmanager
-    def bound(self, loop: For, value: int | Value):
+    def bound(self, loop: For, value: int | Value) -> Iterator[None]:
         """Within, the loop's variable is `value`."""
         self.values.variables[loop.name] = value
         yield
         del self.values.variables[loop.name]
 
-    def serial(self, loop: For, count: int | float | None) -> None:
+    def serial(
+        self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
+    ) -> None:
+        """A loop that counts; `each`: what an iteration does, if not its body."""
         block = self.block
         body, done = block.name("L"), block.name("L")
         extent = self.values.expr(loop.extent)
@@ -115,7 +200,10 @@ class StatementEmitter:
         place = len(block.lines)
         block.lines.append("")
         variable = Value(f"%{block.name('i')}", DType.INT64)
-        self.iteration(loop, variable)
+        if each is None:
+            self.iteration(loop, variable)
+        else:
+            each(variable)
         following = block.binary("add nuw nsw", variable, constant(1, DType.INT64))
         block.lines[place] = (
             f"  {variable.text} = phi i64 [ 0, %{before} ], [ {following.text}, %{block.label} ]"
@@ -124,6 +212,7 @@ class StatementEmitter:
         block.begin(done)
 
     def vectorized(self, loop: For, count: int) -> None:
+        """All iterations at once, one a lane."""
         if count > MAXIMUM_LANES:
             raise LoweringError(
                 f"vectorized loop {loop.name} has {count} iterations, more than {MAXIMUM_LANES}; split it first"
@@ -140,6 +229,7 @@ class StatementEmitter:
     # Memory
 
     def allocate(self, buffer: Buffer, body: Stmt, where: Alloc) -> None:
+        """A stack slot, or a place in the workspace, for the time of `body`."""
         if self.values.vector is not None:
             raise LoweringError(f"`{summarize(where)}` stands inside a vectorized loop")
         if lies_on_stack(buffer):
@@ -161,6 +251,7 @@ class StatementEmitter:
         self.workspace.used = before
 
     def reduce(self, reduce: Reduce) -> None:
+        """One more value for a sum or greatest value, or its start."""
         values, block = self.values, self.block
         buffer, indices = reduce.buffer, reduce.indices
         first = False if reduce.first is None else values.known(reduce.first)

@@ -68,7 +68,7 @@ def test_unfit_arrays(double, arrays, message):
 
 
 def test_bound_kernels_keep_their_arrays(double):
-    bound = double.bind(X=array(), Y=(y := np.zeros((4, 2), np.float32)))
+    bound = double.bind({"X": array(), "Y": (y := np.zeros((4, 2), np.float32))})
     bound()
     np.testing.assert_array_equal(y, array() * 2)
     assert double.outputs == {"Y"}
