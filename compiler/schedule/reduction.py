@@ -185,7 +185,9 @@ def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nes
         raise LegalityError(reason, program, reduce.name)
     for n in chain:
         if n.name in own and not provably_at_least(n.extent, 1, ranges):
-            raise LegalityError(f"{n.name}, over which {reduce.name} sums, may have no iteration", program, n.name)
+            raise LegalityError(
+                f"{n.name}, over which {reduce.name} sums, may have no iteration", program, n.name
+            )
     indexed: set[str] = set()
     for i in reduce.indices:
         indexed |= free_vars(i)

@@ -38,8 +38,22 @@ def peel_ragged(schedule: Schedule, *names: str) -> None:
     """
     for name in names:
         for loop in parts_of(schedule, name):
-            if isinstance(loop.extent, Const) and any(name_in(inner.extent, loop) for inner in loops(loop.body)):
+            if isinstance(loop.extent, Const) and any(
+                name_in(inner.extent, loop) for inner in loops(loop.body)
+            ):
                 schedule.peel(loop.name)
+
+
+def parallel_loop(schedule: Schedule, *names: str, enough: int = 4) -> None:
+    """Runs the first of these loops that has `enough` iterations in parallel, else the one with the most."""
+    counts = {name: _extent(schedule, name) or 1 for name in names if has_loop(schedule, name)}
+    if not counts:
+        return
+    chosen = next(
+        (name for name, count in counts.items() if count >= enough), max(counts, key=lambda n: counts[n])
+    )
+    for loop in parts_of(schedule, chosen):
+        schedule.parallel(loop.name)
 
 
 def name_in(extent: Expr, loop: For) -> bool:

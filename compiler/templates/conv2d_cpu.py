@@ -13,7 +13,7 @@ from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
-from .borders import peel_ragged
+from .borders import parallel_loop, peel_ragged
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
 REMOTE_BYTES_CYCLE = 8.0
@@ -99,8 +99,12 @@ def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, p
     return best[1]
 
 
-def schedule(target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`."""
+def schedule(
+    target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.float_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    `parallel`: tiles run on the threads of the kernel's pool."""
     shapes = {b.name: b.shape for b in program.parameters}
     co = shapes["Y"][5]
     ci = shapes["X"][5]
@@ -127,4 +131,6 @@ def schedule(target: CpuTarget, program: Program, window: Window, knobs: Knobs |
     s.decompose_reduction("conv", "conv.ic")
     s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, 2, 3, 4, 6, 5))
     peel_ragged(s, y_block, panel, y_tile, x_tile)
+    if parallel:
+        parallel_loop(s, "n", y_block, panel, y_tile)
     return s

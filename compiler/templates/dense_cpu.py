@@ -14,7 +14,7 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from .borders import peel_ragged
+from .borders import parallel_loop, peel_ragged
 from .register_tile import choose_tile
 
 PAGE = 4096
@@ -56,8 +56,12 @@ def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> i
     return tile_rows * min(tiles, -(-rows // tile_rows))
 
 
-def schedule(target: CpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.dense` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`."""
+def schedule(
+    target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.dense` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    `parallel`: tiles run on the threads of the kernel's pool."""
     shapes = {b.name: b.shape for b in program.parameters}
     rows, depth = shapes["X"]
     columns = shapes["Y"][1]
@@ -88,4 +92,6 @@ def schedule(target: CpuTarget, program: Program, knobs: Knobs | None = None) ->
     s.decompose_reduction("dense", "dense.k")
     s.pack("W", ((1, width),), (1, 0, 2))
     peel_ragged(s, block, column_tile, row_tile)
+    if parallel:
+        parallel_loop(s, column_tile, row_tile)
     return s

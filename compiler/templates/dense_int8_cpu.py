@@ -8,7 +8,7 @@ from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.intrinsics import DOT_DEPTH, dot_u8s8
 from ..target.cpu.machine import CpuTarget
-from .borders import parts_of, peel_ragged
+from .borders import parallel_loop, parts_of, peel_ragged
 from .dense_cpu import Knobs, row_block
 from .register_tile import choose_tile
 
@@ -24,8 +24,12 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
     )
 
 
-def schedule(target: CpuTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(
+    target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
     """`te.ops.dense_int8` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    `parallel`: tiles run on the threads of the kernel's pool.
 
     With a dot product instruction the steps are uses of it, but for up to three at the end of the depth.
     """
@@ -61,4 +65,6 @@ def schedule(target: CpuTarget, program: Program, knobs: Knobs | None = None) ->
             steps = loop.body
             if isinstance(steps, For) and steps.extent == Const(DOT_DEPTH) and isinstance(loop.extent, Const):
                 s.tensorize(loop.name, dot_u8s8(int(loop.extent.value)))
+    if parallel:
+        parallel_loop(s, column_tile, row_tile)
     return s

@@ -11,7 +11,7 @@ from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
-from .borders import peel_ends
+from .borders import parallel_loop, peel_ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,13 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
     return Knobs(rows=2, columns=7)
 
 
-def schedule(target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.float_depthwise` scheduled with `knobs` (default: `choose_knobs`)."""
+def schedule(
+    target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.float_depthwise` scheduled with `knobs` (default: `choose_knobs`).
+
+    `parallel`: blocks of channels run on the threads of the kernel's pool.
+    """
     shapes = {b.name: b.shape for b in program.parameters}
     if knobs is None:
         knobs = choose_knobs(target, program, window)
@@ -52,4 +57,6 @@ def schedule(target: CpuTarget, program: Program, window: Window, knobs: Knobs |
     parts = peel_ends(s, y_tile, top > 0, bottom > 0 or oh % knobs.rows > 0)
     for part in parts:
         peel_ends(s, f"{x_tile}{part}", left > 0, right > 0 or ow % knobs.columns > 0)
+    if parallel:
+        parallel_loop(s, "c", "n", y_tile)
     return s

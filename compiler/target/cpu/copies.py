@@ -40,7 +40,9 @@ def expand_copies(program: Program, target: CpuTarget) -> Program:
                 return Alloc(buffer=buffer, body=visit(body, ranges))
             case Copy():
                 if statement.source.buffer.name == statement.destination.buffer.name:
-                    raise LoweringError(f"`{summarize(statement)}` copies within one buffer; copy it elsewhere first")
+                    raise LoweringError(
+                        f"`{summarize(statement)}` copies within one buffer; copy it elsewhere first"
+                    )
                 return _Expansion(statement, ranges, target).run()
         return statement
 

@@ -131,7 +131,9 @@ class _Math:
     def tanh(self, x: Value) -> Value:
         square = self.multiply(x, x)
         near = self.multiply(self.polynomial(TANH_TERMS, square), x)
-        far = self.subtract(1.0, self.divide(2.0, self.add(self.exp(self.multiply(self.absolute(x), 2.0)), 1.0)))
+        far = self.subtract(
+            1.0, self.divide(2.0, self.add(self.exp(self.multiply(self.absolute(x), 2.0)), 1.0))
+        )
         far = self.with_sign(far, x)
         return self.block.select(self.compare("ole", self.absolute(x), TANH_NEAR), near, far)
 

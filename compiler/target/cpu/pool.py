@@ -23,8 +23,8 @@ SPINS = 4000
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 """Number of Linux's futex call; with 128 + 0 it waits while a word holds a value, with 128 + 1 it wakes waiters."""
 _WORDS = 16
-"""64-bit words of a pool: 0 epoch, 1 whether to stop, 2 task, 3 closure, 4 chunks, 5 workers at work, 6 sleepers, 8 next
-chunk (in a cache line of its own)."""
+"""64-bit words of a pool: 0 epoch, 1 whether to stop, 2 task, 3 closure, 4 chunks, 5 helpers at work, 6 helpers asleep,
+7 helpers in all, 8 next chunk."""
 
 
 class Pool:
@@ -38,7 +38,9 @@ class Pool:
             raise TargetError(f"a pool needs at least one thread, not {threads}")
         number = _FUTEX.get(platform.machine())
         if number is None or platform.system() != "Linux":
-            raise TargetError("pools of threads need Linux on x86-64, aarch64 or riscv64; run on one thread instead")
+            raise TargetError(
+                "pools of threads need Linux on x86-64, aarch64 or riscv64; run on one thread instead"
+            )
         self.threads = threads
         self._code = compile_module(_module(number), host_target())
         self._words = (ctypes.c_int64 * _WORDS)()
@@ -61,7 +63,9 @@ class Pool:
     def turn(self) -> Iterator[None]:
         """Within, no other thread of this program uses the pool."""
         if os.getpid() != self._process:
-            raise TargetError("this pool's threads did not come along into the forked process; make a new pool there")
+            raise TargetError(
+                "this pool's threads did not come along into the forked process; make a new pool there"
+            )
         with self._lock:
             if not self._helpers and self.threads > 1:
                 raise TargetError("this pool is closed")

@@ -123,7 +123,9 @@ class StatementEmitter:
             inner.values.variables[name] = held
         inner.iteration(loop, Value("%chunk", DType.INT64))
         inner.block.do("ret void")
-        formal = ", ".join(f"{kind}{' noalias' * (kind == 'ptr')} %s{i}" for i, (kind, _) in enumerate(captured))
+        formal = ", ".join(
+            f"{kind}{' noalias' * (kind == 'ptr')} %s{i}" for i, (kind, _) in enumerate(captured)
+        )
         lines = self.functions.lines
         lines.append(
             f"define internal void @parallel{number}(i64 %chunk, ptr noalias %scratch, {formal}) #0 {{"

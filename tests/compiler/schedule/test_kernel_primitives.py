@@ -35,14 +35,18 @@ def padded(pad=Const(7, I32)):
     x, y = Buffer(name="X", shape=(1, 5), dtype=I32), Buffer(name="Y", shape=(6,), dtype=I32)
     load = Copy(name="load", destination=whole(t), source=region(x, (0, 1), (-2, 8)), pad=pad)
     add = Assign(name="add", buffer=y, indices=(I,), value=t[0, I] + t[0, I + 2])
-    return Program(name="padded", parameters=(x, y), body=Alloc(buffer=t, body=seq(load, nest([(I, 6)], add))))
+    return Program(
+        name="padded", parameters=(x, y), body=Alloc(buffer=t, body=seq(load, nest([(I, 6)], add)))
+    )
 
 
 def inputs(program):
     rng = np.random.default_rng(0)
     written = {"C", "Y"}
     return {
-        p.name: rng.integers(-9, 9, p.shape, dtype=np.int32) for p in program.parameters if p.name not in written
+        p.name: rng.integers(-9, 9, p.shape, dtype=np.int32)
+        for p in program.parameters
+        if p.name not in written
     }
 
 
@@ -268,7 +272,11 @@ ERRORS = [
     (product, lambda s: (s.split("i", 4), s.peel("i.1")), "its extent is not a constant above 0"),
     (product, lambda s: s.decompose_reduction("sum", "j.0"), "cannot decompose sum: it is not inside j.0"),
     (product, lambda s: (s.split("k", 3), s.decompose_reduction("sum", "k.1")), "also runs over k.0"),
-    (started_elsewhere, lambda s: s.decompose_reduction("sum", "i"), "is not that its reduction loops are at 0"),
+    (
+        started_elsewhere,
+        lambda s: s.decompose_reduction("sum", "i"),
+        "is not that its reduction loops are at 0",
+    ),
     (restarted, lambda s: s.decompose_reduction("sum", "r"), "sum starts anew in each iteration of r"),
     (two_statements, lambda s: s.decompose_reduction("sum", "i"), "j holds more than the nest of sum"),
     (two_statements, lambda s: s.rfactor("sum", "k"), "j holds more than the nest of sum"),

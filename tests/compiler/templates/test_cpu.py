@@ -11,6 +11,7 @@ from vdla.compiler.target.cpu.errors import TargetError
 from vdla.compiler.target.cpu.intrinsics import intrinsics
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import GENERIC_LEVELS, host_target, host_target_at
+from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.dense import dense, dense_int8
@@ -47,7 +48,7 @@ def arrays_of(program):
     return arrays
 
 
-def check(program, s, target):
+def check(program, s, target, pool=None):
     arrays = arrays_of(program)
     expected = interpret(program, arrays)["Y"]
     again = replay(program, trace_from_lists(trace_to_lists(s.trace)), intrinsics())
@@ -55,7 +56,7 @@ def check(program, s, target):
     packed = pack_arrays(s.trace, arrays)
     packed["Y"] = np.full_like(arrays["Y"], 99)
     kernel = build(s.program, target)
-    kernel(**packed)
+    kernel.bind(packed, pool)()
     np.testing.assert_array_equal(packed["Y"], expected)
 
 
@@ -76,7 +77,9 @@ def test_dense_with_staged_rows():
 
 def test_rows_a_page_apart_are_staged():
     target = host_target()
-    assert dense_cpu.choose_knobs(target, 1024, 4096, 64).rows >= dense_cpu.WAYS or target.vector_registers < 32
+    assert (
+        dense_cpu.choose_knobs(target, 1024, 4096, 64).rows >= dense_cpu.WAYS or target.vector_registers < 32
+    )
     if target.vector_registers == 32:
         assert dense_cpu.choose_knobs(target, 1024, 4096, 1024).stage
     assert not dense_cpu.choose_knobs(target, 1024, 1000, 1024).stage
@@ -141,3 +144,21 @@ def test_flattened():
     assert conv2d_cpu.flattened(Window(kernel=(1, 1)), 7, 5) == (1, 35)
     assert conv2d_cpu.flattened(Window(kernel=(1, 1), strides=(2, 2)), 7, 5) == (7, 5)
     assert conv2d_cpu.flattened(Window(kernel=(3, 3)), 7, 5) == (7, 5)
+
+
+def test_parallel_kernels():
+    target = host_target()
+    window = WINDOWS[0][0]
+    sizes = {"batch": 1, "channels": 8, "height": 6, "width": 5, "window": window}
+    conv = float_conv2d(**sizes, filters=8, block_in=8, block_out=4)
+    depthwise = float_depthwise(**sizes, block=2)
+    product, int8 = dense(rows=9, depth=5, columns=70), dense_int8(rows=9, depth=5, columns=70)
+    with Pool(2) as pool:
+        for program, s in (
+            (conv, conv2d_cpu.schedule(target, conv, window, parallel=True)),
+            (depthwise, depthwise_cpu.schedule(target, depthwise, window, parallel=True)),
+            (product, dense_cpu.schedule(target, product, parallel=True)),
+            (int8, dense_int8_cpu.schedule(target, int8, parallel=True)),
+        ):
+            assert any("parallel" in step.arguments for step in s.trace)
+            check(program, s, target, pool)

@@ -95,13 +95,19 @@ def expressions(depth):
             case "cast":
                 # Bounded before float to integer: beyond int64 the two sides need not agree.
                 source = draw(st.sampled_from(TYPES))
-                return Cast(draw(make(source, min(depth - 1, 1 if source is DType.FLOAT32 else depth))), dtype)
+                return Cast(
+                    draw(make(source, min(depth - 1, 1 if source is DType.FLOAT32 else depth))), dtype
+                )
             case "select":
                 return Select(
-                    draw(make(DType.BOOL, depth - 1)), draw(make(dtype, depth - 1)), draw(make(dtype, depth - 1))
+                    draw(make(DType.BOOL, depth - 1)),
+                    draw(make(dtype, depth - 1)),
+                    draw(make(dtype, depth - 1)),
                 )
         buffer = buffers()[dtype]
-        return draw(st.sampled_from([buffer[I, J], buffer[I, 1], buffer[36 - I, 2 - J], buffer[(I * 5) % 37, J]]))
+        return draw(
+            st.sampled_from([buffer[I, J], buffer[I, 1], buffer[36 - I, 2 - J], buffer[(I * 5) % 37, J]])
+        )
 
     return make
 
@@ -199,7 +205,9 @@ def test_allocations(scope, columns):
 @given(data=st.data())
 def test_padded_copies(data):
     """Boxes that leave their source on any side, even wholly, at a start that a loop moves."""
-    dtype, wide = data.draw(st.sampled_from([(DType.INT8, DType.INT32), (DType.FLOAT32, DType.FLOAT32)]), "dtypes")
+    dtype, wide = data.draw(
+        st.sampled_from([(DType.INT8, DType.INT32), (DType.FLOAT32, DType.FLOAT32)]), "dtypes"
+    )
     rows, columns = data.draw(st.integers(1, 6), "rows"), data.draw(st.integers(1, 40), "columns")
     height, width = data.draw(st.integers(1, 6), "height"), data.draw(st.integers(1, 40), "width")
     starts = data.draw(st.integers(-7, 7), "top"), data.draw(st.integers(-45, 45), "left")
@@ -216,7 +224,10 @@ def test_padded_copies(data):
 
 
 def test_copies_of_varying_size():
-    x, y = Buffer(name="X", shape=(4, 50), dtype=DType.INT8), Buffer(name="Y", shape=(4, 50), dtype=DType.INT8)
+    x, y = (
+        Buffer(name="X", shape=(4, 50), dtype=DType.INT8),
+        Buffer(name="Y", shape=(4, 50), dtype=DType.INT8),
+    )
     box = Region(buffer=y, starts=(I, Const(0)), extents=(Const(1), I * 13 + 1))
     source = Region(buffer=x, starts=(I, I * 2), extents=(Const(1), I * 13 + 1))
     copy = Copy(name="copy", destination=box, source=source)
@@ -225,9 +236,16 @@ def test_copies_of_varying_size():
 
 def test_minimum_and_maximum_keep_nan():
     a, b = (Buffer(name=n, shape=(6,), dtype=DType.FLOAT32) for n in "AB")
-    low, high = Buffer(name="L", shape=(6,), dtype=DType.FLOAT32), Buffer(name="H", shape=(6,), dtype=DType.FLOAT32)
+    low, high = (
+        Buffer(name="L", shape=(6,), dtype=DType.FLOAT32),
+        Buffer(name="H", shape=(6,), dtype=DType.FLOAT32),
+    )
     body = seq(
-        nest([(I, 6)], Assign(name="low", buffer=low, indices=(I,), value=Binary("min", a[I], b[I])), "vectorize"),
+        nest(
+            [(I, 6)],
+            Assign(name="low", buffer=low, indices=(I,), value=Binary("min", a[I], b[I])),
+            "vectorize",
+        ),
         nest([(J, 6)], Assign(name="high", buffer=high, indices=(J,), value=Binary("max", a[J], b[J]))),
     )
     nan = np.nan
@@ -246,7 +264,10 @@ def test_minimum_and_maximum_keep_nan():
 
 
 def test_the_text_is_the_same_every_time():
-    a, b = Buffer(name="A", shape=(40,), dtype=DType.FLOAT32), Buffer(name="B", shape=(40,), dtype=DType.FLOAT32)
+    a, b = (
+        Buffer(name="A", shape=(40,), dtype=DType.FLOAT32),
+        Buffer(name="B", shape=(40,), dtype=DType.FLOAT32),
+    )
     put = Assign(name="put", buffer=b, indices=(I,), value=a[39 - I] * 2.0)
     program = Program(name="same", parameters=(a, b), body=nest([(I, 40)], put, "vectorize"))
     assert lower(program, host_target()).text == lower(program, host_target()).text
@@ -265,7 +286,11 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
     [
         (put(B, B[I] // B[0], (I, 300)), LoweringError, "only division of integers by positive constants"),
         (put(B, B[I] % 0, (I, 300)), LoweringError, "only division of integers by positive constants"),
-        (put(B, B[I], (I, 300), kind="vectorize"), LoweringError, "vectorized loop i has 300 iterations, more than"),
+        (
+            put(B, B[I], (I, 300), kind="vectorize"),
+            LoweringError,
+            "vectorized loop i has 300 iterations, more than",
+        ),
         (put(B, B[I + 1], (I, 300)), VerifyError, "index i + 1 may reach 1 .. 300, outside 0 .. 299"),
         (put(B, B[cast(B[I], DType.INT64)], (I, 300)), VerifyError, "may reach"),
         (
@@ -322,5 +347,10 @@ def test_refuses(program, error, message):
 
 
 def test_whole_is_a_copy_without_padding():
-    x, y = Buffer(name="X", shape=(3, 19), dtype=DType.UINT8), Buffer(name="Y", shape=(3, 19), dtype=DType.INT64)
-    agrees(Program(name="widen", parameters=(x, y), body=Copy(name="c", destination=whole(y), source=whole(x))))
+    x, y = (
+        Buffer(name="X", shape=(3, 19), dtype=DType.UINT8),
+        Buffer(name="Y", shape=(3, 19), dtype=DType.INT64),
+    )
+    agrees(
+        Program(name="widen", parameters=(x, y), body=Copy(name="c", destination=whole(y), source=whole(x)))
+    )

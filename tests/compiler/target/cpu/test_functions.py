@@ -99,5 +99,3 @@ def test_special_values(function, values):
 def test_unknown_function_has_no_code():
     with pytest.raises(LoweringError, match="function gamma has no code"):
         build(elementwise("gamma", 4))
-
-

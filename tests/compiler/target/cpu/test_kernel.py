@@ -20,7 +20,10 @@ I = Var("i")
 
 @pytest.fixture(scope="module")
 def double():
-    x, y = Buffer(name="X", shape=(4, 2), dtype=DType.FLOAT32), Buffer(name="Y", shape=(4, 2), dtype=DType.FLOAT32)
+    x, y = (
+        Buffer(name="X", shape=(4, 2), dtype=DType.FLOAT32),
+        Buffer(name="Y", shape=(4, 2), dtype=DType.FLOAT32),
+    )
     put = Assign(name="put", buffer=y, indices=(I, Var("j")), value=x[I, Var("j")] * 2.0)
     return build(Program(name="double", parameters=(x, y), body=nest([(I, 4), (Var("j"), 2)], put)))
 
@@ -51,7 +54,10 @@ def shared():
         ({"X": array()}, "double: no array was given for Y"),
         ({"X": array(), "Y": array(), "Z": array()}, "double has no parameter Z; it has X, Y"),
         ({"X": [[1.0]], "Y": array()}, "double: X must be a numpy array, not list"),
-        ({"X": array(dtype=np.float64), "Y": array()}, "X must be float32, not float64; convert it with .astype"),
+        (
+            {"X": array(dtype=np.float64), "Y": array()},
+            "X must be float32, not float64; convert it with .astype",
+        ),
         ({"X": array(dtype=">f4"), "Y": array()}, "X must be float32, not >f4"),
         ({"X": array(shape=(2, 4)), "Y": array()}, "X must have shape (4, 2), not (2, 4)"),
         ({"X": array(shape=(2, 4)).T, "Y": array()}, "X must be contiguous and aligned"),

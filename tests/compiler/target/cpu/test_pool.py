@@ -89,7 +89,10 @@ def test_threads_take_turns(pool):
 
 
 def test_parallel_loops_in_loops_see_what_is_around(pool):
-    a, y = Buffer(name="A", shape=(4, 6, 3), dtype=DType.INT32), Buffer(name="Y", shape=(4, 6, 3), dtype=DType.INT32)
+    a, y = (
+        Buffer(name="A", shape=(4, 6, 3), dtype=DType.INT32),
+        Buffer(name="Y", shape=(4, 6, 3), dtype=DType.INT32),
+    )
     i, j, k = Var("i"), Var("j"), Var("k")
     put = Assign(name="put", buffer=y, indices=(i, j, k), value=a[i, 5 - j, k] * 2 + a[3 - i, j, 0])
     s = Schedule(Program(name="inside", parameters=(a, y), body=nest([(i, 4), (j, 6), (k, 3)], put)))
