@@ -87,7 +87,7 @@ def gemm_case(size: int) -> Case:
     )
     feed = {"X": arrays["X"]}
     ours()
-    error = relative(packed["Y"], peer.run(None, feed)[0])
+    error = relative(packed["Y"], np.asarray(peer.run(None, feed)[0]))
     return Case(
         name=f"gemm{size}",
         operations=2.0 * size**3,
@@ -212,7 +212,7 @@ def convolution_case(name: str) -> Case:
         weights = np.ascontiguousarray(arrays["W"].transpose(2, 0, 1)[:, None])
     one, many = (peer_convolutions(n, x.shape, weights, window, groups) for n in (1, COPIES))
     ours()
-    expected = one.run(None, {"X": x})[0]
+    expected = np.asarray(one.run(None, {"X": x})[0])
     got = packed["Y"].reshape(1, -1, *window.outputs(size, size), 16).transpose(0, 1, 4, 2, 3)
     got = got.reshape(expected.shape)
     return Case(
@@ -262,7 +262,7 @@ def int8_case(size: int) -> Case:
     )
     feed = {"X": x}
     ours()
-    error = relative(packed["Y"], integer.run(None, feed)[0])
+    error = relative(packed["Y"], np.asarray(integer.run(None, feed)[0]))
     return Case(
         name=f"int8_{size}",
         operations=2.0 * size**3,

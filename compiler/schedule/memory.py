@@ -115,8 +115,8 @@ def expand_copy(program: Program, name: str) -> Program:
                                                                    for T.1 in range(n):
                                                                        T: T[T.0, T.1] = select(0 <= i - 1 + T.0 and
                                                                           i - 1 + T.0 < 8, A[i - 1 + T.0, T.1], 0)
-    Dimensions of extent 1 have loops too, but where the regions differ in them. Conditions are left out where the source
-    provably is not left. Legal unless the copy is asynchronous or stays within one buffer.
+    Dimensions of extent 1 have loops too, but where the regions differ in them. Conditions are left out where the
+    source provably is not left. Legal unless the copy is asynchronous or stays within one buffer.
     """
     path = locate(program, name)
     copy = path[-1]

@@ -31,7 +31,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
         def f(W: [K, 40], ...):                        def f(W: [3, K, 16], ...):
             for k: for j.0 in range(3):          ->        for k: for j.0 in range(3):
                 for j.1: ... W[k, j.0 * 16 + j.1]              for j.1: ... W[j.0, k, j.1]
-    `tiles` are (dimension, size), each dimension at most once: dimension d becomes ceil(d / size) tiles of `size`. `order`
+    `tiles` are (dimension, size), each dimension at most once: dimension d becomes ceil(d / size) tiles. `order`
     numbers the dimensions of the result by those cut: first the old ones in their order (tiled ones count tiles), then
     the positions in the tiles in the order of `tiles`. A parameter so stored must be handed over so: `pack_array` does
     it, with zeros in what tiles hold beyond the old shape.

@@ -22,7 +22,7 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
                 body(i, j)                             for j.last in range(2): body(2, j.last)
     Extents and conditions are simplified in both parts. Loops, statements and buffers in the copy get `.last`
     (`.first`) behind their names, `.last.1` and so on if any of those is taken. Always legal: the iterations and their
-    order stay. With one iteration only, the loop goes and the names stay. LegalityError if the extent is not a constant.
+    order stay. With one iteration only, the loop goes and the names stay. LegalityError if the extent is no constant.
     """
     path, old = locate_loop(program, loop)
     if end not in (FIRST, LAST):

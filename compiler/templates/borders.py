@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..ir.expr import Const, Expr
 from ..ir.stmt import For
 from ..ir.visit import free_vars, loops
@@ -44,16 +46,13 @@ def peel_ragged(schedule: Schedule, *names: str) -> None:
                 schedule.peel(loop.name)
 
 
-def parallel_loop(schedule: Schedule, *names: str, enough: int = 4) -> None:
-    """Runs the first of these loops that has `enough` iterations in parallel, else the one with the most."""
-    counts = {name: _extent(schedule, name) or 1 for name in names if has_loop(schedule, name)}
-    if not counts:
-        return
-    chosen = next(
-        (name for name, count in counts.items() if count >= enough), max(counts, key=lambda n: counts[n])
-    )
-    for loop in parts_of(schedule, chosen):
-        schedule.parallel(loop.name)
+def parallel_loop(schedule: Schedule, counts: Mapping[str, int], enough: int = 4) -> None:
+    """Runs the first of these loops that has `enough` iterations (by `counts`) in parallel, else the one with the most.
+
+    Before peeling: afterwards the parts' accesses differ, and it is harder to see that iterations share nothing.
+    """
+    chosen = next((name for name, count in counts.items() if count >= enough), None)
+    schedule.parallel(chosen or max(counts, key=lambda name: counts[name]))
 
 
 def name_in(extent: Expr, loop: For) -> bool:

@@ -12,7 +12,7 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from ..te.blocks import Window
+from ..te.blocks import Window, ceil_div
 from .borders import parallel_loop, peel_ragged
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
@@ -24,7 +24,7 @@ COPY_BYTES_CYCLE = 16.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile is `rows` x `columns` output positions x `vectors` blocks of filters; `row_block` rows share their input."""
+    """A tile is `rows` x `columns` output positions x `vectors` blocks of filters; `row_block` rows share an input."""
 
     rows: int
     columns: int
@@ -106,7 +106,7 @@ def schedule(
 
     `parallel`: tiles run on the threads of the kernel's pool."""
     shapes = {b.name: b.shape for b in program.parameters}
-    co = shapes["Y"][5]
+    batch, _, blocks, oh, _, co = shapes["Y"]
     ci = shapes["X"][5]
     if knobs is None:
         knobs = choose_knobs(target, program, window)
@@ -130,7 +130,15 @@ def schedule(
     s.vectorize("conv.j")
     s.decompose_reduction("conv", "conv.ic")
     s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, 2, 3, 4, 6, 5))
-    peel_ragged(s, y_block, panel, y_tile, x_tile)
     if parallel:
-        parallel_loop(s, "n", y_block, panel, y_tile)
+        parallel_loop(
+            s,
+            {
+                "n": batch,
+                y_block: ceil_div(oh, knobs.row_block),
+                panel: ceil_div(blocks, knobs.vectors),
+                y_tile: ceil_div(min(oh, knobs.row_block), knobs.rows),
+            },
+        )
+    peel_ragged(s, y_block, panel, y_tile, x_tile)
     return s

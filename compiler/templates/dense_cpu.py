@@ -14,6 +14,7 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
+from ..te.blocks import ceil_div
 from .borders import parallel_loop, peel_ragged
 from .register_tile import choose_tile
 
@@ -91,7 +92,7 @@ def schedule(
     s.vectorize(sum_lane)
     s.decompose_reduction("dense", "dense.k")
     s.pack("W", ((1, width),), (1, 0, 2))
-    peel_ragged(s, block, column_tile, row_tile)
     if parallel:
-        parallel_loop(s, column_tile, row_tile)
+        parallel_loop(s, {column_tile: ceil_div(columns, width), row_tile: ceil_div(rows, knobs.rows)})
+    peel_ragged(s, block, column_tile, row_tile)
     return s

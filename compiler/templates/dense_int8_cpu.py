@@ -8,6 +8,7 @@ from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.intrinsics import DOT_DEPTH, dot_u8s8
 from ..target.cpu.machine import CpuTarget
+from ..te.blocks import ceil_div
 from .borders import parallel_loop, parts_of, peel_ragged
 from .dense_cpu import Knobs, row_block
 from .register_tile import choose_tile
@@ -57,6 +58,8 @@ def schedule(
     s.vectorize(sum_lane)
     s.decompose_reduction("dense", step)
     s.pack("W", ((0, DOT_DEPTH), (1, width)), (1, 0, 3, 2))
+    if parallel:
+        parallel_loop(s, {column_tile: ceil_div(columns, width), row_tile: ceil_div(rows, knobs.rows)})
     peel_ragged(s, block, column_tile, row_tile, step)
     if target.dot_product:
         # The last vector of a last panel may be a part of one: a use of the instruction of its own.
@@ -65,6 +68,4 @@ def schedule(
             steps = loop.body
             if isinstance(steps, For) and steps.extent == Const(DOT_DEPTH) and isinstance(loop.extent, Const):
                 s.tensorize(loop.name, dot_u8s8(int(loop.extent.value)))
-    if parallel:
-        parallel_loop(s, column_tile, row_tile)
     return s

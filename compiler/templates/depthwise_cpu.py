@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from ..te.blocks import Window
+from ..te.blocks import Window, ceil_div
 from .borders import parallel_loop, peel_ends
 
 
@@ -53,10 +53,10 @@ def schedule(
     s.vectorize("conv.j")
     _, _, oh, ow, _ = shapes["Y"]
     s.decompose_reduction("conv", "conv.kh")
+    if parallel:
+        parallel_loop(s, {"c": shapes["Y"][1], "n": shapes["Y"][0], y_tile: ceil_div(oh, knobs.rows)})
     top, left, bottom, right = window.pads
     parts = peel_ends(s, y_tile, top > 0, bottom > 0 or oh % knobs.rows > 0)
     for part in parts:
         peel_ends(s, f"{x_tile}{part}", left > 0, right > 0 or ow % knobs.columns > 0)
-    if parallel:
-        parallel_loop(s, "c", "n", y_tile)
     return s

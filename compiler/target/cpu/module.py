@@ -17,7 +17,7 @@ ENTRY = "kernel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """LLVM IR of one program: its text, the function's name, the bytes of workspace it needs, and those of each worker."""
+    """LLVM IR of one program: its text, the function's name, bytes of workspace it needs, and those of each worker."""
 
     text: str
     function: str
@@ -30,8 +30,8 @@ def lower(program: Program, target: CpuTarget) -> Module:
 
     The function is `void kernel(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`: addresses of the
     parameters in their order, none of which overlap where one is written; `workspace_bytes` and, for each worker,
-    `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk, i64 worker),
-    ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and returns when
+    `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk, i64
+    worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and returns when
     they are done (null: one after the other, here). VerifyError where the program breaks a rule of the IR, so that no
     access can leave its buffer; LoweringError where this target has no code for it.
     """

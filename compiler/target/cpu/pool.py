@@ -1,7 +1,8 @@
 """Threads for parallel loops: a pool that spins, then sleeps, and hands out chunks by one atomic counter.
 
 The pool is LLVM IR like the kernels, so nothing but LLVM is needed to build it. Its threads are Python threads that
-call into it and stay there, without the interpreter's lock, until the pool is closed.
+call into it and stay there, without the interpreter's lock, until the pool is closed. A loop is over when its chunks
+are done: a helper that the system gave no time meanwhile is not waited for.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ SPINS = 4000
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 """Number of Linux's futex call; with 128 + 0 it waits while a word holds a value, with 128 + 1 it wakes waiters."""
 _WORDS = 16
-"""64-bit words of a pool: 0 epoch, 1 whether to stop, 2 task, 3 closure, 4 chunks, 5 helpers at work, 6 helpers asleep,
-7 helpers in all, 8 next chunk."""
+"""64-bit words of a pool: 0 epoch, 1 whether to stop, 2 task, 3 closure, 4 chunks, 5 chunks done, 6 helpers asleep, 8
+(in a cache line of its own) chunks left to take, with the epoch in the upper half."""
 
 
 class Pool:
@@ -51,7 +52,6 @@ class Pool:
         work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(
             self._code.engine.get_function_address("work")
         )
-        self._words[7] = threads - 1
         self._helpers = [
             threading.Thread(target=work, args=(self.address, worker), daemon=True, name=f"vdla-{worker}")
             for worker in range(1, threads)
@@ -96,33 +96,45 @@ def _module(futex: int) -> Module:
 declare i64 @syscall(i64, ...)
 declare i32 @sched_yield()
 
-; Chunks until there are none left.
+; Chunks until there are none left. Who takes one may rely on task, closure and chunks: the launch waits for it.
 define internal void @run(ptr %pool, i64 %worker) {{
 entry:
   %task.at = getelementptr i64, ptr %pool, i64 2
   %closure.at = getelementptr i64, ptr %pool, i64 3
   %chunks.at = getelementptr i64, ptr %pool, i64 4
-  %next.at = getelementptr i64, ptr %pool, i64 8
+  %done.at = getelementptr i64, ptr %pool, i64 5
+  %left.at = getelementptr i64, ptr %pool, i64 8
+  br label %look
+look:
+  %seen = load atomic i64, ptr %left.at acquire, align 8
+  br label %again
+again:
+  %word = phi i64 [ %seen, %look ], [ %other, %take ]
+  %left = and i64 %word, 4294967295
+  %none = icmp eq i64 %left, 0
+  br i1 %none, label %leave, label %take
+take:
+  %less = sub i64 %word, 1
+  %pair = cmpxchg ptr %left.at, i64 %word, i64 %less acq_rel acquire
+  %other = extractvalue {{ i64, i1 }} %pair, 0
+  %mine = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %mine, label %do, label %again
+do:
   %task = load ptr, ptr %task.at, align 8
   %closure = load ptr, ptr %closure.at, align 8
   %chunks = load i64, ptr %chunks.at, align 8
-  br label %again
-again:
-  %chunk = atomicrmw add ptr %next.at, i64 1 monotonic
-  %more = icmp slt i64 %chunk, %chunks
-  br i1 %more, label %do, label %done
-do:
+  %chunk = sub i64 %chunks, %left
   call void %task(ptr %closure, i64 %chunk, i64 %worker)
-  br label %again
-done:
+  %before = atomicrmw add ptr %done.at, i64 1 release
+  br label %look
+leave:
   ret void
 }}
 
-; A helper's life: wait for a new epoch, run, say so.
+; A helper's life: wait for a new epoch, then run.
 define void @work(ptr %pool, i64 %worker) {{
 entry:
   %stop.at = getelementptr i64, ptr %pool, i64 1
-  %busy.at = getelementptr i64, ptr %pool, i64 5
   %sleepers.at = getelementptr i64, ptr %pool, i64 6
   br label %wait
 wait:
@@ -152,7 +164,6 @@ woken:
   br i1 %end, label %leave, label %ran
 ran:
   call void @run(ptr %pool, i64 %worker)
-  %left = atomicrmw sub ptr %busy.at, i64 1 release
   br label %wait
 leave:
   ret void
@@ -186,23 +197,29 @@ entry:
   %task.at = getelementptr i64, ptr %pool, i64 2
   %closure.at = getelementptr i64, ptr %pool, i64 3
   %chunks.at = getelementptr i64, ptr %pool, i64 4
-  %busy.at = getelementptr i64, ptr %pool, i64 5
-  %helpers.at = getelementptr i64, ptr %pool, i64 7
-  %next.at = getelementptr i64, ptr %pool, i64 8
-  %helpers = load i64, ptr %helpers.at, align 8
+  %done.at = getelementptr i64, ptr %pool, i64 5
+  %left.at = getelementptr i64, ptr %pool, i64 8
+  %some = icmp sgt i64 %chunks, 0
+  br i1 %some, label %publish, label %leave
+publish:
   store ptr %task, ptr %task.at, align 8
   store ptr %closure, ptr %closure.at, align 8
   store i64 %chunks, ptr %chunks.at, align 8
-  store atomic i64 0, ptr %next.at monotonic, align 8
-  store atomic i64 %helpers, ptr %busy.at monotonic, align 8
+  store atomic i64 0, ptr %done.at monotonic, align 8
+  ; The epoch makes this word differ from all before, so that no late comer takes a chunk of a loop that is over.
+  %epoch = load atomic i32, ptr %pool monotonic, align 8
+  %wide = zext i32 %epoch to i64
+  %high = shl i64 %wide, 32
+  %word = or i64 %high, %chunks
+  store atomic i64 %word, ptr %left.at release, align 8
   call void @announce(ptr %pool)
   call void @run(ptr %pool, i64 0)
   br label %look
 look:
-  %spins = phi i32 [ 0, %entry ], [ %spun, %spin ], [ 0, %yield ]
-  %busy = load atomic i64, ptr %busy.at acquire, align 8
-  %done = icmp eq i64 %busy, 0
-  br i1 %done, label %leave, label %spin
+  %spins = phi i32 [ 0, %publish ], [ %spun, %spin ], [ 0, %yield ]
+  %done = load atomic i64, ptr %done.at acquire, align 8
+  %all = icmp eq i64 %done, %chunks
+  br i1 %all, label %leave, label %spin
 spin:
   {pause}
   %spun = add i32 %spins, 1

@@ -19,8 +19,8 @@ def dense(
 ) -> Program:
     """Y = epilogue(X @ W) in float32.
 
-    Parameters X [rows, depth], W [depth, columns], B [columns] with a bias, R like Y with an operand, Y [rows, columns].
-    Intermediate: `sum` like Y (statement "dense", loops dense.i, dense.j, dense.k); loops i, j around "post" follow.
+    Parameters X [rows, depth], W [depth, columns], B [columns] with a bias, R like Y with an operand,
+    Y [rows, columns]. Intermediate: `sum` like Y (statement "dense", loops dense.i, dense.j, dense.k); loops i, j around "post" follow.
     """
     epilogue = epilogue or Epilogue()
     x = Buffer(name="X", shape=(rows, depth), dtype=DType.FLOAT32)

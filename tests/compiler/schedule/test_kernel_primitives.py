@@ -1,5 +1,6 @@
 """The primitives that processors' kernels need: printed programs, equal results, replay and refusals."""
 
+# ruff: noqa: E501 (the printed programs are as wide as they are)
 from __future__ import annotations
 
 from textwrap import dedent
@@ -21,22 +22,25 @@ I32 = DType.INT32
 A = Buffer(name="A", shape=(10, 6), dtype=I32)
 W = Buffer(name="W", shape=(6, 9), dtype=I32)
 C = Buffer(name="C", shape=(10, 9), dtype=I32)
-I, J, K = Var("i"), Var("j"), Var("k")
+ROW, J, K = Var("i"), Var("j"), Var("k")
+SEVEN = Const(7, I32)
 
 
 def product(op="add"):
-    total = Reduce(name="sum", op=op, buffer=C, indices=(I, J), value=A[I, K] * W[K, J], first=equal(K, 0))
-    return Program(name="product", parameters=(A, W, C), body=nest([(I, 10), (J, 9), (K, 6)], total))
+    total = Reduce(
+        name="sum", op=op, buffer=C, indices=(ROW, J), value=A[ROW, K] * W[K, J], first=equal(K, 0)
+    )
+    return Program(name="product", parameters=(A, W, C), body=nest([(ROW, 10), (J, 9), (K, 6)], total))
 
 
-def padded(pad=Const(7, I32)):
+def padded(pad=SEVEN):
     """A copy with padding, and a consumer of every element."""
     t = Buffer(name="T", shape=(1, 8), dtype=I32)
     x, y = Buffer(name="X", shape=(1, 5), dtype=I32), Buffer(name="Y", shape=(6,), dtype=I32)
     load = Copy(name="load", destination=whole(t), source=region(x, (0, 1), (-2, 8)), pad=pad)
-    add = Assign(name="add", buffer=y, indices=(I,), value=t[0, I] + t[0, I + 2])
+    add = Assign(name="add", buffer=y, indices=(ROW,), value=t[0, ROW] + t[0, ROW + 2])
     return Program(
-        name="padded", parameters=(x, y), body=Alloc(buffer=t, body=seq(load, nest([(I, 6)], add)))
+        name="padded", parameters=(x, y), body=Alloc(buffer=t, body=seq(load, nest([(ROW, 6)], add)))
     )
 
 
@@ -252,8 +256,10 @@ def test_packed_arrays_hold_every_element(data):
 
 
 def started_elsewhere():
-    total = Reduce(name="sum", op="add", buffer=C, indices=(I, J), value=A[I, K] * W[K, J], first=equal(K, 1))
-    return Program(name="elsewhere", parameters=(A, W, C), body=nest([(I, 10), (J, 9), (K, 6)], total))
+    total = Reduce(
+        name="sum", op="add", buffer=C, indices=(ROW, J), value=A[ROW, K] * W[K, J], first=equal(K, 1)
+    )
+    return Program(name="elsewhere", parameters=(A, W, C), body=nest([(ROW, 10), (J, 9), (K, 6)], total))
 
 
 def restarted():
@@ -263,8 +269,8 @@ def restarted():
 
 
 def two_statements():
-    body = seq(product().body.body.body, Assign(name="more", buffer=C, indices=(I, J), value=Const(1, I32)))
-    return Program(name="two", parameters=(A, W, C), body=nest([(I, 10), (J, 9)], body))
+    body = seq(product().body.body.body, Assign(name="more", buffer=C, indices=(ROW, J), value=Const(1, I32)))
+    return Program(name="two", parameters=(A, W, C), body=nest([(ROW, 10), (J, 9)], body))
 
 
 ERRORS = [

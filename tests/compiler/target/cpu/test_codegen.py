@@ -31,7 +31,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.module import lower
 
 TYPES = [DType.INT8, DType.UINT8, DType.INT32, DType.INT64, DType.FLOAT32, DType.BOOL]
-I, J, K = Var("i"), Var("j"), Var("k")
+ROW, J, K = Var("i"), Var("j"), Var("k")
 SIZE = 37
 
 
@@ -73,7 +73,7 @@ def expressions(depth):
     def make(draw, dtype, depth=depth):
         kind = draw(st.sampled_from(["load", "const", "binary", "cast", "select"])) if depth else "load"
         if dtype is DType.INT64 and kind == "const":
-            return draw(st.sampled_from([I, J, I * 3 - J, I // 5, (I - 20) % 7, (J - I) // 4]))
+            return draw(st.sampled_from([ROW, J, ROW * 3 - J, ROW // 5, (ROW - 20) % 7, (J - ROW) // 4]))
         match kind:
             case "const":
                 value = {DType.FLOAT32: -2.5, DType.BOOL: True}.get(dtype, draw(st.integers(0, 100)))
@@ -106,7 +106,9 @@ def expressions(depth):
                 )
         buffer = buffers()[dtype]
         return draw(
-            st.sampled_from([buffer[I, J], buffer[I, 1], buffer[36 - I, 2 - J], buffer[(I * 5) % 37, J]])
+            st.sampled_from(
+                [buffer[ROW, J], buffer[ROW, 1], buffer[36 - ROW, 2 - J], buffer[(ROW * 5) % 37, J]]
+            )
         )
 
     return make
@@ -119,7 +121,7 @@ def test_random_expressions(data):
     value = data.draw(expressions(3)(dtype), "value")
     y = Buffer(name="Y", shape=(SIZE, 3), dtype=dtype)
     ins = buffers()
-    body = nest([(I, SIZE), (J, 3)], Assign(name="put", buffer=y, indices=(I, J), value=value))
+    body = nest([(ROW, SIZE), (J, 3)], Assign(name="put", buffer=y, indices=(ROW, J), value=value))
     program = Program(name="random", parameters=(*ins.values(), y), body=body)
     s = Schedule(program)
     s.reorder("j", "i")
@@ -138,8 +140,10 @@ def test_random_expressions(data):
 def test_sums(kind, op, dtype):
     a = Buffer(name="A", shape=(13, 11), dtype=dtype)
     c = Buffer(name="C", shape=(13,), dtype=dtype)
-    total = Reduce(name="sum", op=op, buffer=c, indices=(I,), value=a[I, J] * a[I, 10 - J], first=equal(J, 0))
-    s = Schedule(Program(name="sums", parameters=(a, c), body=nest([(I, 13), (J, 11)], total)))
+    total = Reduce(
+        name="sum", op=op, buffer=c, indices=(ROW,), value=a[ROW, J] * a[ROW, 10 - J], first=equal(J, 0)
+    )
+    s = Schedule(Program(name="sums", parameters=(a, c), body=nest([(ROW, 13), (J, 11)], total)))
     s.reorder("j", "i")
     s.annotate("i", kind)
     agrees(s.program, 1e-5 if dtype is DType.FLOAT32 else 0)
@@ -147,16 +151,16 @@ def test_sums(kind, op, dtype):
 
 def test_sum_that_continues_what_is_there():
     a, c = Buffer(name="A", shape=(8, 5), dtype=DType.INT32), Buffer(name="C", shape=(8,), dtype=DType.INT32)
-    total = Reduce(name="sum", op="add", buffer=c, indices=(I,), value=a[I, J])
-    agrees(Program(name="more", parameters=(a, c), body=nest([(J, 5)], nest([(I, 8)], total, "vectorize"))))
+    total = Reduce(name="sum", op="add", buffer=c, indices=(ROW,), value=a[ROW, J])
+    agrees(Program(name="more", parameters=(a, c), body=nest([(J, 5)], nest([(ROW, 8)], total, "vectorize"))))
 
 
 def test_scattered_stores_and_strided_loads():
     a = Buffer(name="A", shape=(16, 4), dtype=DType.INT8)
     b = Buffer(name="B", shape=(4, 16), dtype=DType.INT32)
-    store = Assign(name="turn", buffer=b, indices=(J, 15 - I), value=cast(a[I, J], DType.INT32))
+    store = Assign(name="turn", buffer=b, indices=(J, 15 - ROW), value=cast(a[ROW, J], DType.INT32))
     for lanes in (16, 5, 3):
-        s = Schedule(Program(name="turn", parameters=(a, b), body=nest([(J, 4), (I, 16)], store)))
+        s = Schedule(Program(name="turn", parameters=(a, b), body=nest([(J, 4), (ROW, 16)], store)))
         _, inner = s.split("i", lanes)
         s.vectorize(inner)
         s.peel("i.0")
@@ -167,16 +171,16 @@ def test_scattered_stores_and_strided_loads():
 def test_a_guarded_load_is_not_made_outside(kind):
     """The guarded element lies before the array, or a lane's does: masks and branches must keep it untouched."""
     a, b = Buffer(name="A", shape=(20,), dtype=DType.INT32), Buffer(name="B", shape=(24,), dtype=DType.INT32)
-    guarded = select((Const(2) <= I) & (I < 22), a[I - 2], Const(-1, DType.INT32))
-    put = Assign(name="put", buffer=b, indices=(I,), value=guarded)
-    agrees(Program(name="guarded", parameters=(a, b), body=nest([(I, 24)], put, kind)))
+    guarded = select((Const(2) <= ROW) & (ROW < 22), a[ROW - 2], Const(-1, DType.INT32))
+    put = Assign(name="put", buffer=b, indices=(ROW,), value=guarded)
+    agrees(Program(name="guarded", parameters=(a, b), body=nest([(ROW, 24)], put, kind)))
 
 
 def test_a_condition_on_data_guards_in_each_lane():
     a, b = Buffer(name="A", shape=(16,), dtype=DType.INT32), Buffer(name="B", shape=(16,), dtype=DType.INT32)
-    value = select(a[I] < 0, a[15 - I] * 2, b[I] + 1)
-    put = Assign(name="put", buffer=b, indices=(I,), value=value)
-    agrees(Program(name="lanes", parameters=(a, b), body=nest([(I, 16)], put, "vectorize")))
+    value = select(a[ROW] < 0, a[15 - ROW] * 2, b[ROW] + 1)
+    put = Assign(name="put", buffer=b, indices=(ROW,), value=value)
+    agrees(Program(name="lanes", parameters=(a, b), body=nest([(ROW, 16)], put, "vectorize")))
 
 
 @pytest.mark.parametrize("scope", ["register", "local", "dram"])
@@ -186,10 +190,10 @@ def test_allocations(scope, columns):
     a = Buffer(name="A", shape=(5, columns), dtype=DType.FLOAT32)
     t = Buffer(name="T", shape=(5, columns), dtype=DType.FLOAT32, scope=scope)
     b = Buffer(name="B", shape=(5, columns), dtype=DType.FLOAT32)
-    down = Assign(name="down", buffer=t, indices=(4 - I, J), value=a[I, J] * 2.0)
+    down = Assign(name="down", buffer=t, indices=(4 - ROW, J), value=a[ROW, J] * 2.0)
     i, j = Var("p"), Var("q")
     again = Assign(name="up", buffer=b, indices=(i, j), value=t[i, j] + t[4 - i, j])
-    body = seq(nest([(I, 5), (J, columns)], down), nest([(i, 5), (j, columns)], again))
+    body = seq(nest([(ROW, 5), (J, columns)], down), nest([(i, 5), (j, columns)], again))
     s = Schedule(Program(name="twice", parameters=(a, b), body=Alloc(buffer=t, body=body)))
     for loop in ("j", "q"):
         _, inner = s.split(loop, 16)
@@ -228,10 +232,10 @@ def test_copies_of_varying_size():
         Buffer(name="X", shape=(4, 50), dtype=DType.INT8),
         Buffer(name="Y", shape=(4, 50), dtype=DType.INT8),
     )
-    box = Region(buffer=y, starts=(I, Const(0)), extents=(Const(1), I * 13 + 1))
-    source = Region(buffer=x, starts=(I, I * 2), extents=(Const(1), I * 13 + 1))
+    box = Region(buffer=y, starts=(ROW, Const(0)), extents=(Const(1), ROW * 13 + 1))
+    source = Region(buffer=x, starts=(ROW, ROW * 2), extents=(Const(1), ROW * 13 + 1))
     copy = Copy(name="copy", destination=box, source=source)
-    agrees(Program(name="rows", parameters=(x, y), body=nest([(I, 4)], copy)))
+    agrees(Program(name="rows", parameters=(x, y), body=nest([(ROW, 4)], copy)))
 
 
 def test_minimum_and_maximum_keep_nan():
@@ -242,8 +246,8 @@ def test_minimum_and_maximum_keep_nan():
     )
     body = seq(
         nest(
-            [(I, 6)],
-            Assign(name="low", buffer=low, indices=(I,), value=Binary("min", a[I], b[I])),
+            [(ROW, 6)],
+            Assign(name="low", buffer=low, indices=(ROW,), value=Binary("min", a[ROW], b[ROW])),
             "vectorize",
         ),
         nest([(J, 6)], Assign(name="high", buffer=high, indices=(J,), value=Binary("max", a[J], b[J]))),
@@ -268,13 +272,13 @@ def test_the_text_is_the_same_every_time():
         Buffer(name="A", shape=(40,), dtype=DType.FLOAT32),
         Buffer(name="B", shape=(40,), dtype=DType.FLOAT32),
     )
-    put = Assign(name="put", buffer=b, indices=(I,), value=a[39 - I] * 2.0)
-    program = Program(name="same", parameters=(a, b), body=nest([(I, 40)], put, "vectorize"))
+    put = Assign(name="put", buffer=b, indices=(ROW,), value=a[39 - ROW] * 2.0)
+    program = Program(name="same", parameters=(a, b), body=nest([(ROW, 40)], put, "vectorize"))
     assert lower(program, host_target()).text == lower(program, host_target()).text
 
 
 def put(buffer, value, *loops, kind="serial"):
-    body = Assign(name="put", buffer=buffer, indices=(I,), value=value)
+    body = Assign(name="put", buffer=buffer, indices=(ROW,), value=value)
     return Program(name="bad", parameters=(buffer,), body=nest(list(loops), body, kind))
 
 
@@ -284,17 +288,21 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
 @pytest.mark.parametrize(
     ("program", "error", "message"),
     [
-        (put(B, B[I] // B[0], (I, 300)), LoweringError, "only division of integers by positive constants"),
-        (put(B, B[I] % 0, (I, 300)), LoweringError, "only division of integers by positive constants"),
         (
-            put(B, B[I], (I, 300), kind="vectorize"),
+            put(B, B[ROW] // B[0], (ROW, 300)),
+            LoweringError,
+            "only division of integers by positive constants",
+        ),
+        (put(B, B[ROW] % 0, (ROW, 300)), LoweringError, "only division of integers by positive constants"),
+        (
+            put(B, B[ROW], (ROW, 300), kind="vectorize"),
             LoweringError,
             "vectorized loop i has 300 iterations, more than",
         ),
-        (put(B, B[I + 1], (I, 300)), VerifyError, "index i + 1 may reach 1 .. 300, outside 0 .. 299"),
-        (put(B, B[cast(B[I], DType.INT64)], (I, 300)), VerifyError, "may reach"),
+        (put(B, B[ROW + 1], (ROW, 300)), VerifyError, "index i + 1 may reach 1 .. 300, outside 0 .. 299"),
+        (put(B, B[cast(B[ROW], DType.INT64)], (ROW, 300)), VerifyError, "may reach"),
         (
-            Program(name="bad", parameters=(B,), body=seq(Commit(), put(B, B[I], (I, 3)).body)),
+            Program(name="bad", parameters=(B,), body=seq(Commit(), put(B, B[ROW], (ROW, 3)).body)),
             LoweringError,
             "no asynchronous copies",
         ),
@@ -312,10 +320,12 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
                 name="bad",
                 parameters=(B,),
                 body=For(
-                    var=I,
+                    var=ROW,
                     extent=Const(8),
                     kind="vectorize",
-                    body=For(var=J, extent=I, body=Assign(name="p", buffer=B, indices=(I,), value=B[I])),
+                    body=For(
+                        var=J, extent=ROW, body=Assign(name="p", buffer=B, indices=(ROW,), value=B[ROW])
+                    ),
                 ),
             ),
             LoweringError,
@@ -326,12 +336,12 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
                 name="bad",
                 parameters=(B,),
                 body=For(
-                    var=I,
+                    var=ROW,
                     extent=Const(8),
                     kind="vectorize",
                     body=Alloc(
                         buffer=Buffer(name="T", shape=(1,), dtype=DType.INT32),
-                        body=Assign(name="p", buffer=B, indices=(I,), value=B[I]),
+                        body=Assign(name="p", buffer=B, indices=(ROW,), value=B[ROW]),
                     ),
                 ),
             ),

@@ -15,7 +15,7 @@ from vdla.compiler.target.cpu.machine import host_target, host_target_at
 from vdla.compiler.target.cpu.module import lower
 from vdla.isa.errors import UserError
 
-I = Var("i")
+ROW = Var("i")
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +24,8 @@ def double():
         Buffer(name="X", shape=(4, 2), dtype=DType.FLOAT32),
         Buffer(name="Y", shape=(4, 2), dtype=DType.FLOAT32),
     )
-    put = Assign(name="put", buffer=y, indices=(I, Var("j")), value=x[I, Var("j")] * 2.0)
-    return build(Program(name="double", parameters=(x, y), body=nest([(I, 4), (Var("j"), 2)], put)))
+    put = Assign(name="put", buffer=y, indices=(ROW, Var("j")), value=x[ROW, Var("j")] * 2.0)
+    return build(Program(name="double", parameters=(x, y), body=nest([(ROW, 4), (Var("j"), 2)], put)))
 
 
 def array(**changes):
@@ -101,12 +101,16 @@ def dots(lanes, scope="register"):
     use = Intrinsic(
         name="dot",
         declaration=declaration,
-        operands=(region(t, (0, lanes)), region(x, (I, 1), (0, 4)), region(w, (I, 1), (0, lanes), (0, 4))),
+        operands=(
+            region(t, (0, lanes)),
+            region(x, (ROW, 1), (0, 4)),
+            region(w, (ROW, 1), (0, lanes), (0, 4)),
+        ),
     )
     j, k = Var("j"), Var("k")
     clear = Assign(name="clear", buffer=t, indices=(j,), value=Const(2**31 - 5, DType.INT32))
     out = Assign(name="out", buffer=y, indices=(k,), value=t[k,])
-    body = seq(nest([(j, lanes)], clear), nest([(I, 2)], use), nest([(k, lanes)], out))
+    body = seq(nest([(j, lanes)], clear), nest([(ROW, 2)], use), nest([(k, lanes)], out))
     return Program(name="dots", parameters=(x, w, y), body=Alloc(buffer=t, body=body))
 
 

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from vdla.compiler.ir.expr import Buffer, Var, equal
+from vdla.compiler.ir.expr import Buffer, Var, cast, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Assign, Program, Reduce, nest, seq
 from vdla.compiler.ir.types import DType
@@ -99,6 +99,18 @@ def test_parallel_loops_in_loops_see_what_is_around(pool):
     s.parallel("j")
     s.parallel("k")
     arrays = {"A": np.arange(72, dtype=np.int32).reshape(4, 6, 3), "Y": np.zeros((4, 6, 3), np.int32)}
+    expected = interpret(s.program, arrays)["Y"]
+    build(s.program).bind(arrays, pool)()
+    np.testing.assert_array_equal(arrays["Y"], expected)
+
+
+def test_parallel_loops_without_iterations(pool):
+    y = Buffer(name="Y", shape=(5, 5), dtype=DType.INT32)
+    i, j = Var("i"), Var("j")
+    put = Assign(name="put", buffer=y, indices=(i, j), value=cast(i * 10 + j, DType.INT32))
+    s = Schedule(Program(name="corner", parameters=(y,), body=nest([(i, 5), (j, i - 1)], put)))
+    s.parallel("j")
+    arrays = {"Y": np.full((5, 5), -1, np.int32)}
     expected = interpret(s.program, arrays)["Y"]
     build(s.program).bind(arrays, pool)()
     np.testing.assert_array_equal(arrays["Y"], expected)
