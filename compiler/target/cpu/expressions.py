@@ -14,6 +14,7 @@ from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Loa
 from ...ir.printer import format_expr
 from ...ir.types import DType
 from ...ir.visit import walk_expr
+from .arithmetic import comparison, compute, convert, extremum, floor_divide, memory_suffix
 from .errors import LoweringError
 from .functions import call_function
 from .machine import CpuTarget
@@ -65,7 +66,7 @@ class ExpressionEmitter:
                 return None if x is None or y is None else not decisive
             case Binary(op=op, a=a, b=b) if dtype_of(a) is not DType.FLOAT32:
                 x, y = self.known(a), self.known(b)
-                return None if x is None or y is None else _compute(op, x, y, dtype_of(a))
+                return None if x is None or y is None else compute(op, x, y, dtype_of(a))
             case Select(condition=condition, then=then, otherwise=otherwise):
                 chosen = self.known(condition)
                 return None if chosen is None else self.known(then if chosen else otherwise)
@@ -96,7 +97,7 @@ class ExpressionEmitter:
             case Load(buffer=buffer, indices=indices):
                 return self.load(buffer, indices)
             case Cast(value=value):
-                return self.cast(self.expr(value), dtype)
+                return convert(self.block, self.declarations, self.expr(value), dtype)
             case Select():
                 return self.select(expr)
             case Call(function=function, arguments=arguments):
@@ -161,25 +162,11 @@ class ExpressionEmitter:
             return self.divide(op, a, b, dtype)
         x, y = self.expr(a), self.expr(b)
         if op in COMPARISONS:
-            return self.block.binary(_comparison(op, dtype), x, y, DType.BOOL)
+            return self.block.binary(comparison(op, dtype), x, y, DType.BOOL)
         if op in ("min", "max"):
-            return self.extremum(op, x, y, isinstance(b, Const))
+            return extremum(self.block, op, x, y, isinstance(b, Const))
         name = {"+": "add", "-": "sub", "*": "mul"}[op]
         return self.block.binary(f"f{name}" if dtype is DType.FLOAT32 else name, x, y)
-
-    def extremum(self, op: str, x: Value, y: Value, second_is_number: bool = False) -> Value:
-        """The lesser or greater of two; a float NaN on either side is the result."""
-        if x.dtype is not DType.FLOAT32:
-            sign = "u" if x.dtype in (DType.UINT8, DType.BOOL) else "s"
-            condition = self.block.binary(f"icmp {sign}{'lt' if op == 'min' else 'gt'}", y, x, DType.BOOL)
-            return self.block.select(condition, y, x)
-        # y if y beats x, else x: one instruction on x86, which gives x where x is not a number.
-        condition = self.block.binary(f"fcmp {'olt' if op == 'min' else 'ogt'}", y, x, DType.BOOL)
-        result = self.block.select(condition, y, x)
-        if second_is_number:
-            return result
-        unordered = self.block.binary("fcmp uno", y, y, DType.BOOL)
-        return self.block.select(unordered, y, result)
 
     def divide(self, op: str, a: Expr, b: Expr, dtype: DType) -> Value:
         """Flooring division by a positive constant: any other divisor could be zero at run time."""
@@ -189,46 +176,7 @@ class ExpressionEmitter:
             raise LoweringError(
                 f"{text}: only division of integers by positive constants has code on this target"
             )
-        x, y = self.expr(a), constant(divisor, dtype)
-        if dtype is DType.UINT8:
-            return self.block.binary("udiv" if op == "//" else "urem", x, y)
-        if divisor & (divisor - 1) == 0:
-            if op == "//":
-                return self.block.binary("ashr", x, constant(divisor.bit_length() - 1, dtype))
-            return self.block.binary("and", x, constant(divisor - 1, dtype))
-        rest = self.block.binary("srem", x, y)
-        negative = self.block.binary("icmp slt", rest, constant(0, dtype), DType.BOOL)
-        if op == "%":
-            return self.block.select(negative, self.block.binary("add", rest, y), rest)
-        quotient = self.block.binary("sdiv", x, y)
-        return self.block.select(negative, self.block.binary("sub", quotient, constant(1, dtype)), quotient)
-
-    def cast(self, value: Value, dtype: DType) -> Value:
-        """A value converted as `Cast` says; floats beyond int64 saturate there first, NaN is 0."""
-        source = value.dtype
-        if source is dtype:
-            return value
-        if dtype is DType.BOOL:
-            zero = constant(0, source)
-            comparison = "fcmp une" if source is DType.FLOAT32 else "icmp ne"
-            return self.block.binary(comparison, value, zero, DType.BOOL)
-        to = type_text(dtype, value.lanes)
-        unsigned = source in (DType.UINT8, DType.BOOL)
-        if dtype is DType.FLOAT32:
-            word = "uitofp" if unsigned else "sitofp"
-        elif source is DType.FLOAT32:
-            wide = type_text(DType.INT64, value.lanes)
-            name = f"@llvm.fptosi.sat.{_suffix(DType.INT64, value.lanes)}.{_suffix(source, value.lanes)}"
-            self.declarations.add(f"declare {wide} {name}({value.type})")
-            whole = self.block.define(f"call {wide} {name}({value.typed})", DType.INT64, value.lanes)
-            return self.cast(whole, dtype)
-        elif max(source.bits, 1) >= dtype.bits and source is not DType.BOOL:
-            if source.bits == dtype.bits:
-                return Value(value.text, dtype, value.lanes)
-            word = "trunc"
-        else:
-            word = "zext" if unsigned else "sext"
-        return self.block.define(f"{word} {value.typed} to {to}", dtype, value.lanes)
+        return floor_divide(self.block, op, self.expr(a), divisor)
 
     def select(self, expr: Select) -> Value:
         """A decision; a side that loads is evaluated only where it is chosen."""
@@ -282,7 +230,7 @@ class ExpressionEmitter:
             if self.mask is None or storage.on_stack:
                 loaded = self.block.assign(f"load {wide}, ptr {pointer}, align {align}")
             else:
-                loaded = self.masked_load(pointer, wide, _memory_suffix(dtype, lanes), align)
+                loaded = self.masked_load(pointer, wide, memory_suffix(dtype, lanes), align)
         else:
             loaded = self.gather(pointer, stride, offsets, dtype)
         return self.from_memory(Value(loaded, dtype, lanes))
@@ -307,7 +255,7 @@ class ExpressionEmitter:
             return
         lanes = self.vector.lanes
         value = self.block.splat(value, lanes)
-        wide, suffix = memory_type(dtype, lanes), _memory_suffix(dtype, lanes)
+        wide, suffix = memory_type(dtype, lanes), memory_suffix(dtype, lanes)
         if stride == 1 and offsets is None:
             if self.mask is not None and storage.on_stack:
                 # Whole registers: LLVM keeps a slot in registers only if no access to it is masked.
@@ -349,7 +297,7 @@ class ExpressionEmitter:
         """Lanes that count from elements anywhere; zero in the others."""
         assert self.vector is not None
         lanes = self.vector.lanes
-        wide, suffix = memory_type(dtype, lanes), _memory_suffix(dtype, lanes)
+        wide, suffix = memory_type(dtype, lanes), memory_suffix(dtype, lanes)
         pointers = self.pointers(pointer, stride, offsets, dtype)
         name = f"@llvm.masked.gather.{suffix}.v{lanes}p0"
         self.declarations.add(f"declare {wide} {name}(<{lanes} x ptr>, <{lanes} x i1>, {wide})")
@@ -397,45 +345,3 @@ class ExpressionEmitter:
 
 def _loads(expr: Expr) -> bool:
     return any(isinstance(e, Load) for e in walk_expr(expr))
-
-
-def _suffix(dtype: DType, lanes: int) -> str:
-    """How LLVM's intrinsics spell a type in their names."""
-    scalar = {"float": "f32"}.get(type_text(dtype), type_text(dtype))
-    return scalar if lanes == 1 else f"v{lanes}{scalar}"
-
-
-def _memory_suffix(dtype: DType, lanes: int) -> str:
-    return _suffix(DType.INT8 if dtype is DType.BOOL else dtype, lanes)
-
-
-def _comparison(op: str, dtype: DType) -> str:
-    if dtype is DType.FLOAT32:
-        return "fcmp " + {"<": "olt", "<=": "ole", "==": "oeq", "!=": "une"}[op]
-    sign = "u" if dtype in (DType.UINT8, DType.BOOL) else "s"
-    return "icmp " + {"<": f"{sign}lt", "<=": f"{sign}le", "==": "eq", "!=": "ne"}[op]
-
-
-def _compute(op: str, x: int | float, y: int | float, dtype: DType) -> int | float | None:
-    match op:
-        case "<":
-            return x < y
-        case "<=":
-            return x <= y
-        case "==":
-            return x == y
-        case "!=":
-            return x != y
-        case "min":
-            return min(x, y)
-        case "max":
-            return max(x, y)
-        case "+":
-            return dtype.wrap(int(x + y))
-        case "-":
-            return dtype.wrap(int(x - y))
-        case "*":
-            return dtype.wrap(int(x * y))
-    if y == 0:
-        return None
-    return dtype.wrap(int(x // y if op == "//" else x % y))

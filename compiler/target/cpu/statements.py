@@ -10,6 +10,7 @@ from ...ir.expr import Binary, Buffer
 from ...ir.printer import summarize
 from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
 from ...ir.types import DType
+from .arithmetic import extremum
 from .errors import LoweringError
 from .expressions import ExpressionEmitter, VectorLoop
 from .intrinsics import emission_of
@@ -271,7 +272,7 @@ class StatementEmitter:
         """`current` with one more value added, or the greater of both."""
         values, block = self.values, self.block
         if reduce.op == "max":
-            return values.extremum("max", current, values.expr(reduce.value))
+            return extremum(block, "max", current, values.expr(reduce.value))
         if reduce.buffer.dtype is not DType.FLOAT32:
             return block.binary("add", current, values.expr(reduce.value))
         match reduce.value:

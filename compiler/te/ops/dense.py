@@ -20,7 +20,8 @@ def dense(
     """Y = epilogue(X @ W) in float32.
 
     Parameters X [rows, depth], W [depth, columns], B [columns] with a bias, R like Y with an operand,
-    Y [rows, columns]. Intermediate: `sum` like Y (statement "dense", loops dense.i, dense.j, dense.k); loops i, j around "post" follow.
+    Y [rows, columns]. Intermediate: `sum` like Y (statement "dense", loops dense.i, dense.j, dense.k); loops i, j
+    around "post" follow.
     """
     epilogue = epilogue or Epilogue()
     x = Buffer(name="X", shape=(rows, depth), dtype=DType.FLOAT32)
