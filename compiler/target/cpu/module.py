@@ -32,8 +32,8 @@ def lower(program: Program, target: CpuTarget) -> Module:
     parameters in their order, none of which overlap where one is written; `workspace_bytes` and, for each worker,
     `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk, i64
     worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and
-    returns when they are done (null: one after the other, here). VerifyError where the program breaks a rule of the IR, so that no
-    access can leave its buffer; LoweringError where this target has no code for it.
+    returns when they are done (null: one after the other, here). VerifyError where the program breaks a rule of the IR,
+    so that no access can leave its buffer; LoweringError where this target has no code for it.
     """
     program = expand_copies(program, target)
     verify(program)
