@@ -124,7 +124,7 @@ GOLDEN = [
                 add.first: Y[i.1.first] = select(0 <= i.1.first - 2, X[0, i.1.first - 2], int32(7)) + X[0, i.1.first]
             for i.0 in range(1):
                 for i.1 in range(3):
-                    add: Y[i.0 * 3 + i.1 + 3] = X[0, i.0 * 3 + i.1 + 1] + select(i.0 * 3 + i.1 < 2, X[0, i.0 * 3 + i.1 + 3], int32(7))
+                    add: Y[i.1 + 3] = X[0, i.1 + 1] + select(i.1 + 3 < 5, X[0, i.1 + 3], int32(7))
         """,
     ),
     (
