@@ -8,6 +8,9 @@ from .interfaces import ADDRESS_BITS
 
 OKAY = 0
 SLAVE_ERROR = 2
+DECODE_ERROR = 3
+"""Values of xRESP: done, the slave failed, no slave at this address."""
+
 INCREMENTING = 1
 """AxBURST of INCR."""
 

@@ -21,13 +21,13 @@ Stopping is also the way out of a program that waits for ever.
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
 from .axi import LITE_ADDRESS_BITS, OKAY, axi4_lite
-from .counters import COUNTER_BITS, COUNTERS
+from .counters import COUNTER_BITS, COUNTERS, READ_CYCLES
 from .fetch import COUNT_BITS
 from .interfaces import ADDRESS_BITS
 
@@ -60,9 +60,9 @@ class Control(wiring.Component):
     """The registers and the run's state.
 
     Members: `bus` the AXI4-Lite slave; `program`, `count`, `base` the registers; `launch` is high in the launch cycle
-    (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`, or with the first
-    of `stop` and `written`; `quiet`, `error` and `written` come from the memory port; `counter_index`, `counter_value`
-    read a counter.
+    (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`, or, if it is
+    stopped, with the first of `written`; `stop` is high while no new address may be shown; `quiet`, `error` and
+    `written` come from the memory port; `counter_index` chooses a counter, `counter_value` shows it READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -91,18 +91,23 @@ class Control(wiring.Component):
         m = Module()
         pending = Signal()
         done, failed = Signal(), Signal()
-        stopped = Signal()
+        # `stopped`: software says so; `stopping`: the run ends as soon as all its writes are complete.
+        stopped, stopping = Signal(), Signal()
         cycles = Signal(COUNTER_BITS)
-        m.d.comb += self.launch.eq(pending & ~self.running & self.quiet)
+        m.d.comb += [
+            self.launch.eq(pending & ~self.running & self.quiet),
+            # The units show their last state for one more cycle when a run has ended.
+            self.stop.eq(stopping | ~self.running),
+        ]
         with m.If(self.launch):
-            m.d.sync += [pending.eq(0), self.running.eq(1), self.stop.eq(stopped), done.eq(0), cycles.eq(1)]
+            m.d.sync += [pending.eq(0), self.running.eq(1), stopping.eq(stopped), done.eq(0), cycles.eq(1)]
         with m.Elif(stopped):
             m.d.sync += pending.eq(0)
         with m.If(self.running):
             m.d.sync += cycles.eq(cycles + 1)
-            m.d.sync += self.stop.eq(self.stop | self.error | stopped)
-            with m.If(self.finished | (self.stop & self.written)):
-                m.d.sync += [self.running.eq(0), self.stop.eq(0), done.eq(self.finished), cycles.eq(cycles)]
+            m.d.sync += stopping.eq(stopping | self.error | stopped)
+            with m.If(self.finished | (stopping & self.written)):
+                m.d.sync += [self.running.eq(0), done.eq(self.finished & ~stopping), cycles.eq(cycles)]
         status = Cat(pending | self.running, done, failed, self.quiet)
         self._write(m, pending, failed, stopped)
         with m.If(self.error):
@@ -147,27 +152,36 @@ class Control(wiring.Component):
             **_words("CYCLES", cycles),
             **_words("DIGEST", Const(digest, 256)),
         }
-        accept = bus.arvalid & ~bus.rvalid
-        counter = self.counter_value
-        offset = Signal(LITE_ADDRESS_BITS)
+        # An access takes as many cycles as a counter needs to show itself.
+        waiting = Signal(READ_CYCLES + 1)
+        address, offset = Signal(LITE_ADDRESS_BITS), Signal(LITE_ADDRESS_BITS)
+        upper, is_counter = Signal(), Signal()
+        other = Signal(32)
+        accept = bus.arvalid & bus.arready
         m.d.comb += [
-            bus.arready.eq(~bus.rvalid),
+            bus.arready.eq(~bus.rvalid & (waiting == 0)),
             bus.rresp.eq(OKAY),
-            offset.eq(bus.araddr - COUNTERS_AT),
+            offset.eq(address - COUNTERS_AT),
             self.counter_index.eq(offset[3:]),
         ]
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += bus.rvalid.eq(0)
+        m.d.sync += [
+            waiting.eq((waiting << 1) | accept),
+            upper.eq(offset[2]),
+            is_counter.eq((address >= COUNTERS_AT) & (offset[3:] < len(COUNTERS))),
+        ]
         with m.If(accept):
-            m.d.sync += bus.rvalid.eq(1)
-            with m.If((bus.araddr >= COUNTERS_AT) & (offset[3:] < len(COUNTERS))):
-                m.d.sync += bus.rdata.eq(Array([counter[:32], counter[32:]])[offset[2]])
-            with m.Else(), m.Switch(bus.araddr[2:]):
-                for address, value in words.items():
-                    with m.Case(address >> 2):
-                        m.d.sync += bus.rdata.eq(value)
-                with m.Default():
-                    m.d.sync += bus.rdata.eq(0)
+            m.d.sync += address.eq(bus.araddr)
+        with m.Switch(address[2:]):
+            for place, value in words.items():
+                with m.Case(place >> 2):
+                    m.d.sync += other.eq(value)
+            with m.Default():
+                m.d.sync += other.eq(0)
+        with m.If(waiting[-1]):
+            counter = Mux(upper, self.counter_value[32:], self.counter_value[:32])
+            m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(Mux(is_counter, counter, other))]
 
 
 def _words(name: str, value: Signal | Const) -> dict[int, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -64,15 +64,22 @@ COUNTERS = (
 """Names of all counters, in the order of their registers (`control.counter_address`)."""
 
 
+READ_CYCLES = 2
+"""Cycles from `index` to `value`."""
+
+_GROUP = 8  # counters between which the first of these cycles chooses
+
+
 class Counters(wiring.Component):
-    """Counts while `run`, cleared by `clear`.
+    """Counts while `run`, cleared by `clear`, both two cycles later than they say: a run's last counts are there then.
 
     Members: `load`, `compute`, `store` the units' activities; `read_*`, `write_*` accepted bursts as shown by
-    MemoryPort; `index` chooses a counter of COUNTERS, `value` shows it.
+    MemoryPort; `index` chooses a counter of COUNTERS, `value` shows it READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
         """`config` gives the bursts' layout."""
+        self._config = config
         super().__init__(
             {
                 "clear": In(1),
@@ -88,18 +95,46 @@ class Counters(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """One adder a counter."""
+        """A register for what happens, one for what that adds to each counter, and an adder a counter."""
         m = Module()
-        counts = [Signal(COUNTER_BITS, name=f"count_{index}") for index in range(len(COUNTERS))]
-        steps = [
-            (getattr(self, unit.name.lower()) == activity) & self.run for unit, activity, _ in CYCLE_COUNTERS
+        seen = {unit: Signal(Activity, name=f"seen_{unit.name.lower()}") for unit in Unit}
+        accepted = {name: Signal(name=f"{name}_accepted_1") for name in ("read", "write")}
+        bursts = {name: Signal(burst_layout(self._config), name=f"{name}_burst_1") for name in accepted}
+        clear, clearing = Signal(), Signal()
+        run = Signal()
+        m.d.sync += [
+            run.eq(self.run),
+            clear.eq(self.clear),
+            clearing.eq(clear),
+            *(seen[unit].eq(getattr(self, unit.name.lower())) for unit in Unit),
         ]
+        for name in accepted:
+            m.d.sync += [
+                accepted[name].eq(getattr(self, f"{name}_accepted")),
+                bursts[name].eq(getattr(self, f"{name}_burst")),
+            ]
+        counts: list[Signal] = []
+
+        def count(what: Value) -> None:
+            """The next counter grows by `what`, seen a cycle ago."""
+            step = Signal(len(what), name=f"step_{len(counts)}")
+            number = Signal(COUNTER_BITS, name=f"count_{len(counts)}")
+            m.d.sync += [step.eq(what), number.eq(Mux(clearing, 0, number + step))]
+            counts.append(number)
+
+        for unit, activity, _ in CYCLE_COUNTERS:
+            count(run & (seen[unit] == activity))
         for kind in Kind:
-            burst = self.write_burst if kind is Kind.OUT else self.read_burst
-            accepted = self.write_accepted if kind is Kind.OUT else self.read_accepted
-            counted = accepted & (burst.kind == kind) & self.run
-            steps += [Mux(counted, burst.bytes, 0), Mux(counted, burst.beats, 0)]
-        for count, step in zip(counts, steps, strict=True):
-            m.d.sync += count.eq(Mux(self.clear, 0, count + step))
-        m.d.comb += self.value.eq(Array(counts)[self.index])
+            name = "write" if kind is Kind.OUT else "read"
+            counted = accepted[name] & (bursts[name].kind == kind) & run
+            count(Mux(counted, bursts[name].bytes, 0))
+            count(Mux(counted, bursts[name].beats, 0))
+        groups = []
+        low_bits = _GROUP.bit_length() - 1
+        for first in range(0, len(counts), _GROUP):
+            group = Signal(COUNTER_BITS, name=f"group_{first}")
+            m.d.sync += group.eq(Array(counts[first : first + _GROUP])[self.index[:low_bits]])
+            groups.append(group)
+        high = Signal(len(self.index) - low_bits)
+        m.d.sync += [high.eq(self.index[low_bits:]), self.value.eq(Array(groups)[high])]
         return m

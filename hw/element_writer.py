@@ -1,9 +1,13 @@
-"""The writer of rectangular loads: pads and data elements, one step a cycle (hw/README.md section 6)."""
+"""The writer of rectangular loads: pads and data elements, one step a cycle (hw/README.md section 6).
+
+A generator walks over the elements one step ahead of the steps themselves, so that whether a step happens depends on
+few registers; what the step writes comes out two cycles behind it.
+"""
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
@@ -37,18 +41,111 @@ def step_width(config: Config, element_bytes: int) -> int:
     return min(element_bytes, config.memory.bus_bytes)
 
 
+class Phase(enum.Enum, shape=2):
+    """Where the generator is: of a load's rows, or of a row's elements."""
+
+    BEFORE = 0
+    DATA = 1
+    BEHIND = 2
+
+
+class Walk(wiring.Component):
+    """Counts through `before` pads, `size` data and `behind` pads, in this order, whichever are not zero.
+
+    Members: `start` takes the three numbers; `again` begins once more with them. `phase` and `ends` (the last of all),
+    `phase_last` (the last of its phase) describe the present one; `next` moves on. The numbers must not all be zero.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "start": In(1),
+                "again": In(1),
+                "before": In(4),
+                "size": In(16),
+                "behind": In(4),
+                "next": In(1),
+                "phase": Out(Phase),
+                "phase_last": Out(1),
+                "ends": Out(1),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """A down counter; all that is known beforehand, of this phase and of the next, is in registers."""
+        m = Module()
+        count, before, size, behind = (
+            Signal(len(shape), name=name)
+            for name, shape in (
+                ("count", self.size),
+                ("before", self.before),
+                ("size", self.size),
+                ("behind", self.behind),
+            )
+        )
+        parts = {"before": self.before, "size": self.size, "behind": self.behind}
+        zero = {name: Signal(name=f"{name}_is_zero") for name in parts}
+        one = {name: Signal(name=f"{name}_is_one") for name in parts}
+        final = Signal()  # this phase is the last one
+
+        def enter(phase: Phase, number: Value, is_one: Value, is_final: Value) -> None:
+            m.d.sync += [
+                self.phase.eq(phase),
+                count.eq(number),
+                self.phase_last.eq(is_one),
+                final.eq(is_final),
+                self.ends.eq(is_one & is_final),
+            ]
+
+        with m.If(self.start):
+            m.d.sync += [before.eq(self.before), size.eq(self.size), behind.eq(self.behind)]
+            for name, value in parts.items():
+                m.d.sync += [zero[name].eq(value == 0), one[name].eq(value == 1)]
+            with m.If(self.before != 0):
+                nothing = (self.size == 0) & (self.behind == 0)
+                enter(Phase.BEFORE, self.before, self.before == 1, nothing)
+            with m.Elif(self.size != 0):
+                enter(Phase.DATA, self.size, self.size == 1, self.behind == 0)
+            with m.Else():
+                enter(Phase.BEHIND, self.behind, self.behind == 1, Const(1))
+        with m.Elif(self.again):
+            with m.If(~zero["before"]):
+                enter(Phase.BEFORE, before, one["before"], zero["size"] & zero["behind"])
+            with m.Elif(~zero["size"]):
+                enter(Phase.DATA, size, one["size"], zero["behind"])
+            with m.Else():
+                enter(Phase.BEHIND, behind, one["behind"], Const(1))
+        with m.Elif(self.next):
+            m.d.sync += [
+                count.eq(count - 1),
+                self.phase_last.eq(count == 2),
+                self.ends.eq((count == 2) & final),
+            ]
+            with m.If(self.phase_last):
+                with m.If((self.phase == Phase.BEFORE) & ~zero["size"]):
+                    enter(Phase.DATA, size, one["size"], zero["behind"])
+                with m.Else():
+                    enter(Phase.BEHIND, behind, one["behind"], Const(1))
+        return m
+
+
 class ElementWriter(wiring.Component):
     """Steps of one load after the other, without a gap between them.
 
-    Members: `job` is taken in the cycle before its first step may happen (valid in the cycle of an instruction's
-    begin for a step in b + 1). `words` is the client's FIFO. In a cycle with `step`: `write` unless it is an
-    empty load's step; `address` of the element; `pad`: the whole element gets the pad value in this step; else
-    `part` (step within the element) gets the low `step_width` bytes of `data`. `last`: the load's last step; it ends
-    in the next cycle. `kind` is the load's. `idle`: no load in the registers. All of these depend on `words.valid`.
+    Members: a `job` taken in cycle j has its first step in j + 3 or later. `words` is the client's FIFO. `may`: the
+    writer's turn has come for the load that it stands at (a function of registers); `steps_last`: the last step of a
+    load happens in this cycle. What a step in cycle s writes is registered and shows in s + 2: `write` unless it is
+    an empty load's step; `address` of the element; `pad`: the whole element gets the pad value in this step;
+    else `part` (step within the element) gets the low `step_width` bytes of `data`. `last`: the load's last step;
+    it ends in the next cycle. `kind` and `tag` are the load's; `number` that of the load whose step is next.
     """
 
-    def __init__(self, *, config: Config, element_bytes: tuple[int, ...]) -> None:
-        """`element_bytes`: DRAM bytes of an element of each kind, powers of two."""
+    def __init__(
+        self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0, number_bits: int = 0
+    ) -> None:
+        """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: of what a job carries
+        along to its steps; `number_bits`: of what tells whose turn it is.
+        """
         if not element_bytes or any(size & (size - 1) for size in element_bytes):
             raise ValueError(f"element_bytes = {element_bytes}: must be powers of two")
         self._config, self._sizes = config, element_bytes
@@ -56,92 +153,156 @@ class ElementWriter(wiring.Component):
         super().__init__(
             {
                 "job": In(stream.Signature(job_layout(config, len(element_bytes)))),
+                "job_tag": In(tag_bits),
+                "job_number": In(number_bits),
                 "words": In(stream.Signature(word_layout(config))),
-                "step": Out(1),
+                "may": In(1, init=1),
+                "number": Out(number_bits),
+                "steps_last": Out(1),
                 "write": Out(1),
                 "last": Out(1),
                 "pad": Out(1),
                 "kind": Out(range(max(2, len(element_bytes)))),
+                "tag": Out(tag_bits),
                 "address": Out(16),
                 "part": Out(range(max(2, *self._parts))),
                 "data": Out(8 * config.memory.bus_bytes),
-                "idle": Out(1),
+            }
+        )
+
+    def _step_layout(self) -> data.StructLayout:
+        """All that is known of a step before its word is there."""
+        return data.StructLayout(
+            {
+                "empty": 1,
+                "last": 1,
+                "pad": 1,
+                "kind": self.kind.shape(),
+                "tag": self.tag.shape(),
+                "address": 16,
+                "part": self.part.shape(),
+                "offset": range(self._config.memory.bus_bytes),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counters of row, column and part; whether an element is a pad follows from comparing them."""
+        """Job, generator, the step that is next, its word, its aligned data: a register each."""
         m = Module()
+        step, taken = Signal(self._step_layout()), Signal(self._step_layout())
+        there, needs_word, pops = Signal(), Signal(), Signal()
+        happens, goes = Signal(), Signal()
+        m.d.comb += [
+            happens.eq(there & self.may & (~needs_word | self.words.valid)),
+            goes.eq(happens | ~there),
+            self.words.ready.eq(there & self.may & pops),
+            self.steps_last.eq(happens & step.last),
+        ]
+        self._generate(m, goes, there, step, needs_word, pops)
+
+        stepped, word = Signal(), Signal(8 * self._config.memory.bus_bytes)
+        m.d.sync += [stepped.eq(happens), taken.eq(step), word.eq(self.words.payload.data)]
+        # Elements start at multiples of the narrowest step.
+        low = (min(step_width(self._config, size) for size in self._sizes)).bit_length() - 1
+        aligned = word >> Cat(Const(0, 3 + low), taken.offset[low:])
+        m.d.sync += [
+            self.write.eq(stepped & ~taken.empty),
+            self.last.eq(stepped & taken.last),
+            self.pad.eq(taken.pad),
+            self.kind.eq(taken.kind),
+            self.tag.eq(taken.tag),
+            self.address.eq(taken.address),
+            self.part.eq(taken.part),
+            self.data.eq(aligned),
+        ]
+        return m
+
+    def _by_kind(self, values: tuple[int, ...], kind: Value) -> Value:
+        width = max(1, max(values).bit_length())
+        choices = [Const(value, width) for value in values]
+        return choices[0] if len(choices) == 1 else Array(choices)[kind]
+
+    def _generate(
+        self, m: Module, goes: Signal, there: Signal, step: data.View, needs_word: Signal, pops: Signal
+    ) -> None:
+        """Walk over rows and elements; with `goes` the present step moves on to `step`."""
         bus = self._config.memory.bus_bytes
-        job = Signal(job_layout(self._config, len(self._sizes)))
-        busy = Signal()
-        y, x = Signal(17), Signal(17)
-        rows, columns = Signal(17), Signal(17)
-        part = Signal.like(self.part)
-        address = Signal(16)
-        row_offset, offset = Signal.like(job.offset), Signal.like(job.offset)
+        layout = job_layout(self._config, len(self._sizes))
+        waiting, waits = Signal(layout), Signal()
+        waiting_tag, waiting_number = Signal.like(self.tag), Signal.like(self.number)
+        job, busy, empty = Signal(layout), Signal(), Signal()
+        tag, number = Signal.like(self.tag), Signal.like(self.number)
+        m.submodules.rows = rows = Walk()
+        m.submodules.columns = columns = Walk()
+        part, address = Signal.like(self.part), Signal(16)
+        row_offset, offset = Signal(range(bus)), Signal(range(bus))
 
-        def by_kind(values: tuple[int, ...]):
-            width = max(values).bit_length()
-            choices = [Const(value, width) for value in values]
-            return choices[0] if len(choices) == 1 else Array(choices)[job.kind]
-
-        widths = by_kind(tuple(step_width(self._config, size) for size in self._sizes))
-        m.d.comb += [
-            rows.eq(job.y_pad_0 + job.y_size + job.y_pad_1),
-            columns.eq(job.x_pad_0 + job.x_size + job.x_pad_1),
-        ]
-        empty = Signal()
-        data_row, data_column, last_row, last_column = Signal(), Signal(), Signal(), Signal()
-        last_data_column, last_data_row, last_part = Signal(), Signal(), Signal()
-        m.d.comb += [
-            empty.eq((job.x_size == 0) | (rows == 0)),
-            data_row.eq((y >= job.y_pad_0) & (y < job.y_pad_0 + job.y_size)),
-            data_column.eq((x >= job.x_pad_0) & (x < job.x_pad_0 + job.x_size)),
-            last_row.eq(y + 1 == rows),
-            last_column.eq(x + 1 == columns),
-            last_data_column.eq(x + 1 == job.x_pad_0 + job.x_size),
-            last_data_row.eq(y + 1 == job.y_pad_0 + job.y_size),
-            self.pad.eq(~(data_row & data_column)),
-            last_part.eq(self.pad | (part == by_kind(tuple(count - 1 for count in self._parts)))),
-        ]
+        pad, last_part, run_ends, last = Signal(), Signal(), Signal(), Signal()
         next_offset = Signal(range(bus + 1))
-        run_ends = Signal()
-        takes = Signal()
+        widths = tuple(step_width(self._config, size) for size in self._sizes)
         m.d.comb += [
-            takes.eq(busy & ~empty & ~self.pad),
-            next_offset.eq(offset + widths),
-            run_ends.eq(last_part & last_data_column & (last_data_row | ~job.one_run)),
-            self.step.eq(busy & (empty | self.pad | self.words.valid)),
-            self.words.ready.eq(takes & ((next_offset == bus) | run_ends)),
-            self.write.eq(self.step & ~empty),
-            self.last.eq(self.step & (empty | (last_part & last_row & last_column))),
-            self.kind.eq(job.kind),
-            self.address.eq(address),
-            self.part.eq(part),
-            self.data.eq(self.words.payload.data >> (offset << 3)),
-            self.idle.eq(~busy),
-            self.job.ready.eq(~busy | self.last),
+            pad.eq((rows.phase != Phase.DATA) | (columns.phase != Phase.DATA)),
+            last_part.eq(pad | (part == self._by_kind(tuple(count - 1 for count in self._parts), job.kind))),
+            run_ends.eq(last_part & columns.phase_last & (rows.phase_last | ~job.one_run)),
+            last.eq(empty | (last_part & rows.ends & columns.ends)),
+            next_offset.eq(offset + self._by_kind(widths, job.kind)),
         ]
-        with m.If(self.write):
+        with m.If(goes):
+            m.d.sync += [
+                there.eq(busy),
+                step.empty.eq(empty),
+                step.last.eq(last),
+                step.pad.eq(pad),
+                step.kind.eq(job.kind),
+                step.tag.eq(tag),
+                step.address.eq(address),
+                step.part.eq(part),
+                step.offset.eq(offset),
+                self.number.eq(number),
+                needs_word.eq(~empty & ~pad),
+                pops.eq(~empty & ~pad & ((next_offset == bus) | run_ends)),
+            ]
             m.d.sync += part.eq(Mux(last_part, 0, part + 1))
             with m.If(last_part):
-                m.d.sync += [address.eq(address + 1), x.eq(Mux(last_column, 0, x + 1)), y.eq(y + last_column)]
-            with m.If(~self.pad):
+                m.d.sync += address.eq(address + 1)
+            with m.If(~pad):
                 m.d.sync += offset.eq(next_offset)
                 with m.If(run_ends):
                     m.d.sync += [offset.eq(row_offset + job.pitch), row_offset.eq(row_offset + job.pitch)]
-        with m.If(self.last):
+        starts = Signal()
+        m.d.comb += [
+            columns.next.eq(goes & last_part),
+            rows.next.eq(goes & last_part & columns.ends),
+            starts.eq(waits & (~busy | (goes & last))),
+            rows.start.eq(starts),
+            rows.before.eq(waiting.y_pad_0),
+            rows.size.eq(waiting.y_size),
+            rows.behind.eq(waiting.y_pad_1),
+            columns.start.eq(starts),
+            columns.again.eq(goes & last_part & columns.ends),
+            columns.before.eq(waiting.x_pad_0),
+            columns.size.eq(waiting.x_size),
+            columns.behind.eq(waiting.x_pad_1),
+        ]
+        with m.If(goes & last):
             m.d.sync += busy.eq(0)
-        with m.If(self.job.valid & self.job.ready):
+        no_rows = (waiting.y_pad_0 == 0) & (waiting.y_size == 0) & (waiting.y_pad_1 == 0)
+        with m.If(starts):
             m.d.sync += [
                 busy.eq(1),
-                job.eq(self.job.payload),
-                y.eq(0),
-                x.eq(0),
+                job.eq(waiting),
+                tag.eq(waiting_tag),
+                number.eq(waiting_number),
+                empty.eq((waiting.x_size == 0) | no_rows),
                 part.eq(0),
-                address.eq(self.job.payload.sram_base),
-                row_offset.eq(self.job.payload.offset),
-                offset.eq(self.job.payload.offset),
+                address.eq(waiting.sram_base),
+                row_offset.eq(waiting.offset),
+                offset.eq(waiting.offset),
             ]
-        return m
+        m.d.comb += self.job.ready.eq(~waits | starts)
+        with m.If(~waits | starts):
+            m.d.sync += [
+                waits.eq(self.job.valid),
+                waiting.eq(self.job.payload),
+                waiting_tag.eq(self.job_tag),
+                waiting_number.eq(self.job_number),
+            ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import fifo, memory, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 from vdla.isa.config import Config
 from vdla.isa.layout import INSTRUCTION_BYTES, MemoryType, Opcode, Unit
 from vdla.isa.timing import AXI_BOUNDARY, READ_BURST_BEATS
 
-from .interfaces import ADDRESS_BITS, INSTRUCTION_BITS, Kind, commands, read_client
+from .command_queue import CommandQueue
+from .interfaces import ADDRESS_BITS, INSTRUCTION_BITS, Kind, burst_layout, commands, read_client
 from .layouts import instruction_layout, view
 
 COUNT_BITS = 32
@@ -41,44 +42,65 @@ class FetchUnit(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counts of instructions requested, received and dispatched; the buffer is addressed by their low bits."""
+        """Requests ahead, a buffer, and its head in a register with the queue that it goes to."""
         m = Module()
-        requested, received, dispatched = (
-            Signal(COUNT_BITS, name=name) for name in ("requested", "received", "dispatched")
-        )
-        self._request(m, requested, dispatched)
-        head = self._receive(m, received, dispatched)
-        self._dispatch(m, head, dispatched != received, dispatched)
+        fresh = Signal(init=1)  # the first cycle of a run
+        moved = Signal()
+        m.d.sync += fresh.eq(0)
+        self._request(m, fresh, moved)
+        head, arrived, loads = self._receive(m, fresh)
+        self._dispatch(m, head, arrived, loads, moved)
         return m
 
-    def _request(self, m: Module, requested: Signal, dispatched: Signal) -> None:
+    def _request(self, m: Module, fresh: Signal, moved: Signal) -> None:
+        """What is left, the next request's size, and the request that shows: a register each."""
         config = self._config
         bus, most = config.memory.bus_bytes, instructions_per_burst(config)
-        left, number = Signal(COUNT_BITS), Signal(range(most + 1))
-        held = Signal(range(config.fetch_buffer_depth + 1))
-        burst = self.read.request.payload
+        shift = bus.bit_length() - 1
+        left, address = Signal(COUNT_BITS), Signal(ADDRESS_BITS)
+        number, cut, ready, shown = Signal(range(most + 1)), Signal(), Signal(), Signal()
+        free = Signal(range(config.fetch_buffer_depth + 1), init=config.fetch_buffer_depth)
+        burst = Signal(burst_layout(config))
+        moves = Signal()
+        size = INSTRUCTION_BYTES * number
         m.d.comb += [
-            left.eq(self.count - requested),
-            number.eq(Mux(left < most, left, most)),
-            held.eq(requested - dispatched),
-            self.read.request.valid.eq((left != 0) & (config.fetch_buffer_depth - held >= number)),
-            burst.address.eq(self.program + INSTRUCTION_BYTES * requested),
-            burst.bytes.eq(INSTRUCTION_BYTES * number),
-            burst.beats.eq(
-                (burst.address[: bus.bit_length() - 1] + INSTRUCTION_BYTES * number + (bus - 1))
-                >> (bus.bit_length() - 1)
-            ),
-            burst.kind.eq(Kind.INSTRUCTION),
+            moves.eq(ready & ~shown & (number <= free)),
+            self.read.request.valid.eq(shown),
+            self.read.request.payload.eq(burst),
         ]
-        with m.If(self.read.request.valid & self.read.request.ready):
-            m.d.sync += requested.eq(requested + number)
+        m.d.sync += [
+            cut.eq(fresh | moves),
+            free.eq(free + moved - Mux(moves, number, 0)),
+        ]
+        with m.If(fresh):
+            m.d.sync += [left.eq(self.count), address.eq(self.program)]
+        with m.If(cut):
+            m.d.sync += [number.eq(Mux(left < most, left, most)), ready.eq(left != 0)]
+        with m.Elif(moves):
+            m.d.sync += [ready.eq(0), left.eq(left - number), address.eq(address + size)]
+        with m.If(~shown):
+            m.d.sync += [
+                shown.eq(moves),
+                burst.address.eq(address),
+                burst.bytes.eq(size),
+                burst.beats.eq((address[:shift] + size + (bus - 1)) >> shift),
+                burst.kind.eq(Kind.INSTRUCTION),
+            ]
+        with m.Elif(self.read.request.ready):
+            m.d.sync += shown.eq(0)
 
-    def _receive(self, m: Module, received: Signal, dispatched: Signal) -> Value:
-        """Put the instructions of each beat into the buffer's banks; returns the one to dispatch next."""
+    def _receive(self, m: Module, fresh: Signal) -> tuple[Value, Value, Signal]:
+        """Put the instructions of each beat into the buffer's banks. Returns the oldest one, whether there is one, and
+        the signal that takes it out.
+        """
         config = self._config
-        bus, depth, most = config.memory.bus_bytes, config.fetch_buffer_depth, instructions_per_burst(config)
+        bus, most = config.memory.bus_bytes, instructions_per_burst(config)
+        depth = config.fetch_buffer_depth
         lanes = max(1, bus // INSTRUCTION_BYTES)
         banks = min(lanes, depth)
+        loads = Signal()
+        received, loaded = Signal(range(max(depth, lanes))), Signal(range(depth))
+        left, stored = Signal(COUNT_BITS), Signal(range(depth + 1))
         # Instructions that a beat carries: a burst starts at a multiple of `most`, so a beat never holds parts of two.
         per_beat = min(lanes, most)
         lane_bits, bank_bits = lanes.bit_length() - 1, banks.bit_length() - 1
@@ -88,7 +110,6 @@ class FetchUnit(wiring.Component):
             complete = self.read.beat_valid & ~first_half
             with m.If(self.read.beat_valid):
                 m.d.sync += first_half.eq(~first_half)
-        left = self.count - received
         heads = []
         for bank in range(banks):
             buffer = memory.Memory(shape=INSTRUCTION_BITS, depth=max(2, depth // banks), init=[])
@@ -96,13 +117,13 @@ class FetchUnit(wiring.Component):
             write = buffer.write_port(granularity=min(INSTRUCTION_BITS, 8 * bus))
             read = buffer.read_port(domain="comb")
             # The instruction of this beat that goes to this bank: its distance from the first one of the beat.
-            distance = Signal(range(banks), name=f"distance_{bank}")
-            place = Signal(COUNT_BITS, name=f"place_{bank}")
+            distance = Signal(range(max(2, banks)), name=f"distance_{bank}")
+            place = Signal.like(received, name=f"place_{bank}")
             m.d.comb += [
                 distance.eq(bank - received[:bank_bits] if bank_bits else 0),
                 place.eq(received + distance),
-                write.addr.eq(place[bank_bits:]),
-                read.addr.eq(dispatched[bank_bits:]),
+                write.addr.eq(place[bank_bits : depth.bit_length() - 1]),
+                read.addr.eq(loaded[bank_bits:]),
             ]
             here = (distance < per_beat) & (distance < left)
             if bus < INSTRUCTION_BYTES:
@@ -114,49 +135,59 @@ class FetchUnit(wiring.Component):
                 lane = self.read.beat_data.word_select(place[:lane_bits], INSTRUCTION_BITS)
                 m.d.comb += [write.data.eq(lane), write.en.eq(complete & here)]
             heads.append(read.data)
-        with m.If(complete):
-            m.d.sync += received.eq(received + Mux(left < per_beat, left, per_beat))
-        head = Signal(INSTRUCTION_BITS)
-        m.d.comb += head.eq(Cat(*heads).word_select(dispatched[:bank_bits], INSTRUCTION_BITS))
-        return head
+        got = Signal(range(per_beat + 1))
+        m.d.comb += got.eq(Mux(complete, Mux(left < per_beat, left, per_beat), 0))
+        m.d.sync += [
+            received.eq(received + got),
+            loaded.eq(loaded + loads),
+            stored.eq(stored + got - loads),
+            left.eq(Mux(fresh, self.count, left - got)),
+        ]
+        oldest = Signal(INSTRUCTION_BITS)
+        m.d.comb += oldest.eq(Cat(*heads).word_select(loaded[:bank_bits], INSTRUCTION_BITS))
+        return oldest, stored != 0, loads
 
-    def _dispatch(self, m: Module, head: Value, there: Value, dispatched: Signal) -> None:
-        finished = Signal()
+    def _dispatch(self, m: Module, oldest: Value, arrived: Value, loads: Signal, moved: Signal) -> None:
+        finished, there, is_finish = Signal(), Signal(), Signal()
+        head = Signal(INSTRUCTION_BITS)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}
-        unit_field = view(instruction_layout(self._config, "CONFIG"), head)["unit"]
-        fields = view(instruction_layout(self._config, "LOAD.INP"), head)
+        with m.If(moved):
+            m.d.sync += finished.eq(is_finish)
+        m.d.comb += loads.eq((~there | moved) & arrived)
+        with m.If(~there | moved):
+            m.d.sync += [there.eq(arrived), head.eq(oldest)]
+            self._decode(m, oldest, to, is_finish)
+        moves = []
+        for unit in Unit:
+            name = unit.name.lower()
+            queue = CommandQueue(depth=self._config.command_queue_depth)
+            m.submodules[f"{name}_queue"] = queue
+            connect(m, flipped(getattr(self, name)), queue.head)
+            m.d.comb += [
+                queue.instruction.eq(head),
+                queue.push.eq(there & to[unit] & ~finished & ~queue.full),
+            ]
+            moves.append(queue.push)
+        m.d.comb += moved.eq(Cat(*moves).any())
+
+    def _decode(self, m: Module, instruction: Value, to: dict[Unit, Signal], is_finish: Signal) -> None:
+        """Which queue `instruction` goes to, into registers."""
+        unit_field = view(instruction_layout(self._config, "CONFIG"), instruction)["unit"]
+        fields = view(instruction_layout(self._config, "LOAD.INP"), instruction)
+        m.d.sync += [is_finish.eq(fields["opcode"] == Opcode.FINISH), *(to[unit].eq(0) for unit in Unit)]
         with m.Switch(fields["opcode"]):
             with m.Case(Opcode.LOAD), m.Switch(fields["memory_type"]):
                 with m.Case(MemoryType.INP, MemoryType.WGT, MemoryType.PATCH):
-                    m.d.comb += to[Unit.LOAD].eq(1)
+                    m.d.sync += to[Unit.LOAD].eq(1)
                 with m.Case(MemoryType.PAR):
-                    m.d.comb += to[Unit.STORE].eq(1)
+                    m.d.sync += to[Unit.STORE].eq(1)
                 with m.Default():
-                    m.d.comb += to[Unit.COMPUTE].eq(1)
+                    m.d.sync += to[Unit.COMPUTE].eq(1)
             with m.Case(Opcode.STORE):
-                m.d.comb += to[Unit.STORE].eq(1)
+                m.d.sync += to[Unit.STORE].eq(1)
             with m.Case(Opcode.CONFIG), m.Switch(unit_field):
                 for unit in Unit:
                     with m.Case(unit):
-                        m.d.comb += to[unit].eq(1)
+                        m.d.sync += to[unit].eq(1)
             with m.Default():
-                m.d.comb += to[Unit.COMPUTE].eq(1)
-        moved = []
-        for unit in Unit:
-            name = unit.name.lower()
-            m.submodules[f"{name}_queue"] = queue = fifo.SyncFIFO(
-                width=INSTRUCTION_BITS, depth=self._config.command_queue_depth
-            )
-            port = getattr(self, name)
-            m.d.comb += [
-                queue.w_data.eq(head),
-                queue.w_en.eq(there & to[unit] & ~finished),
-                port.valid.eq(queue.r_rdy),
-                port.payload.eq(queue.r_data),
-                queue.r_en.eq(port.ready),
-            ]
-            moved.append(queue.w_en & queue.w_rdy)
-        with m.If(Cat(*moved).any()):
-            m.d.sync += dispatched.eq(dispatched + 1)
-            with m.If(fields["opcode"] == Opcode.FINISH):
-                m.d.sync += finished.eq(1)
+                m.d.sync += to[Unit.COMPUTE].eq(1)

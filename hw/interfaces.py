@@ -160,8 +160,9 @@ def read_client(config: Config) -> Signature:
 
     `request.valid` is "a request is shown": registered, and the client has reserved room for all its beats. It stays,
     with its payload, until `request.ready` (the arbiter accepts it in this cycle); the next may show in the
-    cycle after. The client is always ready for beats: `beat_valid` in cycle t is "moved in t", and the client's
-    FIFO holds `beat_data` from t + 1. `beat_last` marks the last beat of a burst; bursts arrive in order of acceptance.
+    cycle REQUEST_GAP behind. The client is always ready for beats: `beat_valid` in cycle t is "moved in t - 1", and the
+    client's FIFO gives `beat_data` from t + FIFO_LATENCY - 1 on. `beat_last` marks the last beat of a burst; bursts
+    arrive in order of acceptance.
     """
     return Signature(
         {

@@ -7,7 +7,7 @@ those that the youngest load will push.
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import Config
@@ -19,11 +19,15 @@ from .interfaces import END_BITS, Activity, Kind, load_members, token_bits
 from .issue import Issue
 from .layouts import REGISTER_BITS, instruction_layout, register_layout, view
 from .patch_writer import PatchWriter, patch_layout
+from .product import Product
 from .read_fifo import ReadFifo
 from .read_requests import ReadRequests
 
 INP, WGT = range(2)
 """Kinds of the element writer."""
+
+_NUMBER_BITS = LOADS_IN_FLIGHT.bit_length()
+"""Width of the number of a load in flight."""
 
 
 class LoadUnit(wiring.Component):
@@ -56,14 +60,20 @@ class LoadUnit(wiring.Component):
             words.beat_data.eq(self.read.beat_data),
             requests.release.eq(words.release),
         ]
-        is_config, job = self._decode(m, issue.begin, requests)
-        last_step = self._write(m, issue.begin & ~is_config, job, words)
+        is_config, begins, job, busy = self._decode(m, issue.begin, requests)
+        last_step = self._write(m, begins, job, words)
         in_flight = self._end(m, issue, is_config, last_step)
-        m.d.comb += issue.condition.eq(~requests.active & (in_flight < LOADS_IN_FLIGHT))
+        m.d.comb += issue.condition.eq(~requests.active & ~busy & (in_flight < LOADS_IN_FLIGHT))
         return m
 
-    def _decode(self, m: Module, begin: Value, requests: ReadRequests) -> tuple[Value, data.View]:
-        """The head instruction's runs, and its job for the writer; CONFIG writes its register."""
+    def _decode(
+        self, m: Module, begin: Value, requests: ReadRequests
+    ) -> tuple[Value, Value, data.View, Value]:
+        """The head instruction's runs, and its job for the writer; CONFIG writes its register.
+
+        Returns: the head is a CONFIG; a job starts in this cycle, and the job; the length of a patch's rows is being
+        computed, so nothing may begin.
+        """
         config = self._config
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         head = view(instruction_layout(config, "LOAD.INP"), self.commands.payload)
@@ -78,7 +88,8 @@ class LoadUnit(wiring.Component):
         one_run = head["x_stride"] == head["x_size"]
         m.d.comb += [
             requests.start.eq(begin),
-            runs.rows.eq(Mux(is_config, 0, Mux(one_run & (head["y_size"] != 0), 1, head["y_size"]))),
+            runs.rows.eq(Mux(is_config, 0, head["y_size"])),
+            runs.joined.eq(one_run),
             job.pad_value.eq(view(register_layout("LOAD_PAD"), registers["LOAD_PAD"])["pad_value"]),
             job.sizes.one_run.eq(one_run),
             job.sizes.offset.eq(runs.address[:bus_bits]),
@@ -86,14 +97,12 @@ class LoadUnit(wiring.Component):
         ]
         for name in ("sram_base", "y_size", "x_size", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"):
             m.d.comb += job.sizes[name].eq(head[name])
-        elements = Signal(32)
-        m.d.comb += elements.eq(Mux(one_run, head["x_size"] * head["y_size"], head["x_size"]))
         with m.If(head["memory_type"] == MemoryType.WGT):
             scale = config.wgt_bytes.bit_length() - 1
             m.d.comb += [runs.kind.eq(Kind.WGT), job.sizes.kind.eq(WGT)]
             m.d.comb += [
                 runs.address.eq(head["dram_base"] << scale),
-                runs.length.eq(elements << scale),
+                runs.length.eq(head["x_size"] << scale),
                 runs.pitch.eq(head["x_stride"] << scale),
             ]
         with m.Else():
@@ -101,99 +110,144 @@ class LoadUnit(wiring.Component):
             m.d.comb += [
                 runs.kind.eq(Kind.INP),
                 runs.address.eq(head["dram_base"] << scale),
-                runs.length.eq(elements << scale),
+                runs.length.eq(head["x_size"] << scale),
                 runs.pitch.eq(head["x_stride"] << scale),
             ]
         if config.has("patch"):
-            self._decode_patch(m, head, registers["PATCH"], is_config, job, requests)
-        return is_config, job
+            starts, busy = self._decode_patch(
+                m, begin & ~is_config, begin & is_config, head, registers["PATCH"], job, requests
+            )
+            return is_config, starts, job, busy
+        return is_config, begin & ~is_config, job, Const(0)
 
     def _decode_patch(
         self,
         m: Module,
+        begin: Value,
+        config_begins: Value,
         head: data.View,
         bits: Signal,
-        is_config: Value,
         job: data.View,
         requests: ReadRequests,
-    ) -> None:
+    ) -> tuple[Value, Value]:
+        """A patch load waits for the product in its rows' length: then it starts, from copies of all that it needs."""
         setting = view(register_layout("PATCH"), bits)
+        runs = requests.runs
+        is_patch = head["memory_type"] == MemoryType.PATCH
         for name in ("run", "step", "pitch", "pad_left", "row_bytes", "batch_row"):
             m.d.comb += job.patch[name].eq(setting[name])
-        reach = (head["x_size"] - 1) * setting["step"] + setting["run"] - setting["pad_left"]
-        nothing = (reach <= 0) | (head["x_size"] == 0) | (setting["run"] == 0)
-        with m.If(nothing):
-            m.d.comb += job.patch.length.eq(0)
-        with m.Elif(reach < setting["row_bytes"]):
-            m.d.comb += job.patch.length.eq(reach)
-        with m.Else():
-            m.d.comb += job.patch.length.eq(setting["row_bytes"])
-        with m.If(head["memory_type"] == MemoryType.PATCH):
-            runs = requests.runs
-            m.d.comb += [
-                job.is_patch.eq(1),
-                job.sizes.one_run.eq(0),
-                runs.rows.eq(Mux(is_config, 0, head["y_size"])),
-                runs.address.eq(head["dram_base"]),
-                runs.length.eq(job.patch.length),
-                runs.pitch.eq(head["x_stride"]),
-            ]
-
-    def _write(self, m: Module, begin: Value, job: data.View, words: ReadFifo) -> Value:
-        """Jobs in order to the writers, the writers' steps into the scratchpads; whether a load's last step is done."""
-        config = self._config
-        layout = self._job_layout()
-        m.submodules.elements = elements = ElementWriter(
-            config=config, element_bytes=(config.inp_bytes, config.wgt_bytes)
-        )
-        m.submodules.jobs = jobs = fifo.SyncFIFO(width=layout.size, depth=LOADS_IN_FLIGHT)
-        following = Signal(layout)  # the next job: the queue's head, or the one that begins now
-        take = Signal()
+        m.submodules.product = product = Product(bits=10)
+        busy, nothing = Signal(), Signal()
+        late_job, late_runs = Signal.like(job), Signal.like(runs)
+        reach = Signal(signed(26))
         m.d.comb += [
-            following.eq(Mux(jobs.r_rdy, jobs.r_data, job.as_value())),
-            jobs.w_data.eq(job),
-            jobs.w_en.eq(begin & (jobs.r_rdy | ~take)),
-            jobs.r_en.eq(take),
+            product.start.eq(begin & is_patch),
+            product.left.eq(setting["step"]),
+            product.right.eq(head["x_size"]),
+            product.addend.eq(setting["run"] - setting["step"] - setting["pad_left"]),
+            reach.eq(product.result),
+            job.is_patch.eq(is_patch),
+        ]
+        with m.If(begin & is_patch):
+            m.d.sync += [
+                busy.eq(1),
+                nothing.eq((head["x_size"] == 0) | (setting["run"] == 0)),
+                late_job.eq(job),
+                late_job.sizes.one_run.eq(0),
+                late_job.sizes.offset.eq(head["dram_base"]),
+                late_job.sizes.pitch.eq(head["x_stride"]),
+                late_runs.address.eq(head["dram_base"]),
+                late_runs.rows.eq(head["y_size"]),
+                late_runs.pitch.eq(head["x_stride"]),
+                late_runs.joined.eq(0),
+                late_runs.kind.eq(Kind.INP),
+            ]
+        late = Signal()
+        m.d.comb += late.eq(busy & product.done)
+        with m.If(busy):
+            length = Signal(16)
+            with m.If((reach <= 0) | nothing):
+                m.d.comb += length.eq(0)
+            with m.Elif(reach < late_job.patch.row_bytes):
+                m.d.comb += length.eq(reach)
+            with m.Else():
+                m.d.comb += length.eq(late_job.patch.row_bytes)
+            m.d.comb += [
+                job.eq(late_job),
+                job.patch.length.eq(length),
+                runs.eq(late_runs),
+                runs.length.eq(length),
+            ]
+        with m.If(late):
+            m.d.sync += busy.eq(0)
+        starts = (begin & ~is_patch) | late
+        m.d.comb += requests.start.eq(starts | config_begins)
+        return starts, busy
+
+    def _write(self, m: Module, begins: Value, job: data.View, words: ReadFifo) -> Value:
+        """Jobs to the writers, what they write into the scratchpads; whether a load ends in the next cycle."""
+        config = self._config
+        layout = data.StructLayout({"job": self._job_layout(), "number": _NUMBER_BITS})
+        m.submodules.elements = elements = ElementWriter(
+            config=config,
+            element_bytes=(config.inp_bytes, config.wgt_bytes),
+            tag_bits=8,
+            number_bits=_NUMBER_BITS,
+        )
+        # Each writer has a queue of its own and prepares its loads ahead of time; the number tells whose turn it is.
+        number, turn = Signal(_NUMBER_BITS), Signal(_NUMBER_BITS)
+        m.d.sync += number.eq(number + begins)
+        given = Signal(layout)
+        m.d.comb += [given.job.eq(job), given.number.eq(number)]
+        last, steps_last = elements.last, elements.steps_last
+        m.submodules.element_jobs = jobs = fifo.SyncFIFO(width=layout.size, depth=LOADS_IN_FLIGHT)
+        following = data.View(layout, jobs.r_data)
+        m.d.comb += [
+            jobs.w_data.eq(given),
+            jobs.w_en.eq(begins),
+            jobs.r_en.eq(elements.job.ready),
+            elements.job.valid.eq(jobs.r_rdy),
+            elements.job.payload.eq(following.job.sizes),
+            elements.job_tag.eq(following.job.pad_value),
+            elements.job_number.eq(following.number),
+            elements.may.eq(elements.number == turn),
             elements.words.valid.eq(words.words.valid),
             elements.words.payload.eq(words.words.payload),
-            elements.job.payload.eq(following.sizes),
+            words.words.ready.eq(elements.words.ready),
         ]
-        there = jobs.r_rdy | begin
-        pad_value = Signal(8)
-        with m.If(take & there):
-            m.d.sync += pad_value.eq(following.pad_value)
+        patches = None
         if config.has("patch"):
-            m.submodules.patches = patches = PatchWriter(config=config)
+            m.submodules.patches = patches = PatchWriter(config=config, tag_bits=8, number_bits=_NUMBER_BITS)
+            m.submodules.patch_jobs = jobs_of_patches = fifo.SyncFIFO(
+                width=layout.size, depth=LOADS_IN_FLIGHT
+            )
+            following = data.View(layout, jobs_of_patches.r_data)
             m.d.comb += [
-                take.eq((elements.idle | elements.last) & (patches.idle | patches.last)),
-                elements.job.valid.eq(there & take & ~following.is_patch),
-                patches.job.valid.eq(there & take & following.is_patch),
-                patches.job.payload.sizes.eq(following.sizes),
-                patches.job.payload.patch.eq(following.patch),
+                jobs.w_en.eq(begins & ~job.is_patch),
+                jobs_of_patches.w_data.eq(given),
+                jobs_of_patches.w_en.eq(begins & job.is_patch),
+                jobs_of_patches.r_en.eq(patches.job.ready),
+                patches.job.valid.eq(jobs_of_patches.r_rdy),
+                patches.job.payload.sizes.eq(following.job.sizes),
+                patches.job.payload.patch.eq(following.job.patch),
+                patches.job_tag.eq(following.job.pad_value),
+                patches.job_number.eq(following.number),
+                patches.may.eq(patches.number == turn),
                 patches.words.valid.eq(words.words.valid),
                 patches.words.payload.eq(words.words.payload),
                 words.words.ready.eq(elements.words.ready | patches.words.ready),
             ]
-            last = elements.last | patches.last
-        else:
-            patches = None
-            m.d.comb += [
-                take.eq(elements.job.ready),
-                elements.job.valid.eq(there),
-                words.words.ready.eq(elements.words.ready),
-            ]
-            last = elements.last
-        self._write_inp(m, elements, patches, pad_value)
+            last, steps_last = last | patches.last, steps_last | patches.steps_last
+        m.d.sync += turn.eq(turn + steps_last)
+        self._write_inp(m, elements, patches)
         self._write_wgt(m, elements)
         return last
 
-    def _write_inp(
-        self, m: Module, elements: ElementWriter, patches: PatchWriter | None, pad: Signal
-    ) -> None:
+    def _write_inp(self, m: Module, elements: ElementWriter, patches: PatchWriter | None) -> None:
         config = self._config
         width = step_width(config, config.inp_bytes)
         parts = config.inp_bytes // width
-        pads = pad.replicate(config.inp_bytes)
+        pads = elements.tag.replicate(config.inp_bytes)
         with m.If(elements.write & (elements.kind == INP)):
             enables = [(elements.pad | (elements.part == part)).replicate(width) for part in range(parts)]
             m.d.comb += self.inp.enable.eq(Cat(*enables))
@@ -206,7 +260,8 @@ class LoadUnit(wiring.Component):
         with m.If(patches.write):
             block = config.block_in
             bytes_ = [
-                Mux(patches.from_dram[lane], patches.data.word_select(lane, 8), pad) for lane in range(block)
+                Mux(patches.from_dram[lane], patches.data.word_select(lane, 8), patches.tag)
+                for lane in range(block)
             ]
             m.d.comb += [
                 self.inp.address.eq(patches.address),

@@ -15,11 +15,11 @@ class MemoryPort(wiring.Component):
     """Read clients and the store unit's writes on one AXI4 port.
 
     Members: `fetch`, `compute`, `store`, `load` the clients and `write`, from this side; `axi`; `base` is added to
-    every address (a multiple of 4096). `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed
-    the byte counters. `error` is
+    every address (a multiple of 4096; a new one counts from the cycle after one with nothing outstanding).
+    `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed the byte counters. `error` is
     pulsed when a response is not OKAY; `quiet`: nothing is outstanding. With `stop` no new address is shown; what has
     been shown is completed, and `written` says that no write is left. This part is not reset between runs: beats
-    of a run that has ended are taken and dropped.
+    of a run that has ended are taken and dropped. A beat on the bus in cycle t is shown to its client in t + 1.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -45,9 +45,13 @@ class MemoryPort(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Reads, then writes; the two share nothing but the base address."""
         m = Module()
-        reads, owners_empty = self._reads(m)
-        self._writes(m)
         axi = self.axi
+        # Software may write the register at any time, but an address that waits must not move with it.
+        base = Signal(ADDRESS_BITS)
+        with m.If(self.quiet & ~axi.arvalid & ~axi.awvalid):
+            m.d.sync += base.eq(self.base)
+        reads, owners_empty = self._reads(m, base)
+        self._writes(m, base)
         m.d.comb += [
             self.error.eq(
                 (axi.rvalid & axi.rready & (axi.rresp != OKAY))
@@ -57,11 +61,11 @@ class MemoryPort(wiring.Component):
         ]
         return m
 
-    def _address(self, byte: Value) -> Value:
+    def _address(self, base: Value, byte: Value) -> Value:
         shift = self._config.memory.bus_bytes.bit_length() - 1
-        return Cat(Const(0, shift), (self.base + byte)[shift:ADDRESS_BITS])
+        return Cat(Const(0, shift), (base + byte)[shift:ADDRESS_BITS])
 
-    def _reads(self, m: Module) -> tuple[Value, Value]:
+    def _reads(self, m: Module, base: Value) -> tuple[Value, Value]:
         config, axi = self._config, self.axi
         limit = config.memory.outstanding_reads
         layout = burst_layout(config)
@@ -79,7 +83,7 @@ class MemoryPort(wiring.Component):
         accept = Signal()
         m.d.comb += [
             axi.arvalid.eq(valid & (outstanding < limit) & (kept | ~self.stop)),
-            axi.araddr.eq(self._address(chosen.address)),
+            axi.araddr.eq(self._address(base, chosen.address)),
             axi.arlen.eq(chosen.beats - 1),
             axi.arsize.eq(config.memory.bus_bytes.bit_length() - 1),
             axi.arburst.eq(INCREMENTING),
@@ -101,8 +105,8 @@ class MemoryPort(wiring.Component):
             owners.r_en.eq(last),
         ]
         for index, client in enumerate(clients):
-            m.d.comb += [
-                client.request.ready.eq(accept & (owner == index)),
+            m.d.comb += client.request.ready.eq(accept & (owner == index))
+            m.d.sync += [
                 client.beat_valid.eq(axi.rvalid & (owners.r_data == index)),
                 client.beat_last.eq(axi.rlast),
                 client.beat_data.eq(axi.rdata),
@@ -110,14 +114,13 @@ class MemoryPort(wiring.Component):
         m.d.sync += outstanding.eq(outstanding + accept - last)
         return outstanding, ~owners.r_rdy & ~kept
 
-    def _writes(self, m: Module) -> None:
+    def _writes(self, m: Module, base: Value) -> None:
         """AXI allows a slave to wait for WVALID before AWREADY, so data is shown once its address has been."""
         config, axi, write = self._config, self.axi, self.write
         limit = config.memory.outstanding_writes
         outstanding = Signal(range(limit + 1))
-        announced = Signal(
-            range(limit + 2)
-        )  # bursts whose address has been shown and whose data has not all moved
+        # Bursts whose address has been shown and whose data has not all moved.
+        announced = Signal(range(limit + 2))
         waiting = Signal()  # an address that has been shown stays until AWREADY
         accept, may_show = Signal(), Signal()
         response = axi.bvalid & axi.bready
@@ -125,7 +128,7 @@ class MemoryPort(wiring.Component):
         m.d.comb += [
             may_show.eq((outstanding < limit) & (waiting | ~self.stop)),
             axi.awvalid.eq(write.request.valid & may_show),
-            axi.awaddr.eq(self._address(write.request.payload.address)),
+            axi.awaddr.eq(self._address(base, write.request.payload.address)),
             axi.awlen.eq(write.request.payload.beats - 1),
             axi.awsize.eq(config.memory.bus_bytes.bit_length() - 1),
             axi.awburst.eq(INCREMENTING),

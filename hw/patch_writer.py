@@ -1,7 +1,8 @@
 """The writer of LOAD.PATCH: rows of an image become overlapping patches (hw/README.md section 6, isa/README.md).
 
-The window is a ring of bus words in small banks, so that a vector at any byte offset is read in one cycle: with the
-word that the FIFO shows, if the step takes it.
+A generator walks over the vectors; a few stages turn each of them into the words that must be there, and lane masks. A
+stage moves on whenever the one behind it does or is free. The window is a ring of bus words in small banks, so that a
+vector at any byte offset is read in one cycle: with the word that the FIFO showed, if the step took it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import PATCH_WINDOW_BYTES
 
-from .element_writer import job_layout
+from .element_writer import Phase, Walk, job_layout
 from .read_fifo import word_layout
 
 POSITION = signed(28)
 """A byte position in a row of patches: up to 65535 x 255 + 255, or as far below zero as the left pad."""
+
+WORDS_BITS = 17
+"""Width of a number of bus words of a row: a row has up to 65535 bytes."""
 
 
 def patch_layout() -> data.StructLayout:
@@ -29,13 +33,14 @@ def patch_layout() -> data.StructLayout:
 class PatchWriter(wiring.Component):
     """Steps of one patch load after the other.
 
-    Members: `job` is taken as by ElementWriter: `sizes` are the instruction's (x_size patches, the rows' `offset` and
-    `pitch` in a bus word), `patch` the register's. In a cycle with `step`: `write` unless the load is empty; lane i
-    of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does, else the pad
-    value; `batch_row` is the row of the vector that they go to. `last` and `idle` as in ElementWriter.
+    Members: a `job` taken in cycle j has its first step in j + 7 or later; `sizes` are the instruction's (x_size
+    patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`, `number`,
+    `steps_last`, `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is
+    empty; lane i of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does,
+    else the pad value; `batch_row` is the row of the vector that they go to; `last`.
     """
 
-    def __init__(self, *, config: Config) -> None:
+    def __init__(self, *, config: Config, tag_bits: int = 0, number_bits: int = 0) -> None:
         """`config` gives block_in and the bus."""
         self._config = config
         block = config.block_in
@@ -43,138 +48,325 @@ class PatchWriter(wiring.Component):
         super().__init__(
             {
                 "job": In(stream.Signature(job)),
+                "job_tag": In(tag_bits),
+                "job_number": In(number_bits),
                 "words": In(stream.Signature(word_layout(config))),
-                "step": Out(1),
+                "may": In(1, init=1),
+                "number": Out(number_bits),
+                "steps_last": Out(1),
                 "write": Out(1),
                 "last": Out(1),
+                "tag": Out(tag_bits),
                 "address": Out(16),
                 "batch_row": Out(2),
                 "data": Out(8 * block),
                 "lanes": Out(block),
                 "from_dram": Out(block),
-                "idle": Out(1),
+            }
+        )
+
+    def _step_layout(self) -> data.StructLayout:
+        """What every stage knows of a step."""
+        return data.StructLayout(
+            {
+                "valid": 1,
+                "empty": 1,
+                "last": 1,
+                "new_row": 1,
+                "address": 16,
+                "batch_row": 2,
+                "tag": self.tag.shape(),
+                "number": self.number.shape(),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Counters of row, patch and vector, with the byte positions that follow from them."""
+        """Generator, four stages, the step that is next with the words it still needs, its word, its bytes."""
         m = Module()
         bus, block = self._config.memory.bus_bytes, self._config.block_in
-        shift, block_bits = bus.bit_length() - 1, block.bit_length() - 1
-        job = Signal(self.job.payload.shape())
+        goes = Signal()
+        step, lanes, from_dram, begin, wanted = self._stages(m, goes)
+
+        there = Signal(self._step_layout())
+        there_lanes, there_dram = Signal(block), Signal(block)
+        there_begin = Signal.like(begin)
+        # Words of the row in the window, and one and two more than that.
+        taken, taken_1, taken_2 = (Signal(WORDS_BITS, name=f"taken_{more}", init=more) for more in range(3))
+        short, one_short = Signal(), Signal()  # words the step still needs: any, exactly one
+        there_wanted = Signal(WORDS_BITS)
+        take, happens = Signal(), Signal()
+        m.d.comb += [
+            self.number.eq(there.number),
+            self.words.ready.eq(there.valid & self.may & short),
+            take.eq(self.words.valid & self.words.ready),
+            happens.eq(there.valid & self.may & (~short | (one_short & self.words.valid))),
+            goes.eq(happens | ~there.valid),
+            self.steps_last.eq(happens & there.last),
+        ]
+        new_row = step.valid & step.new_row
+        with m.If(goes & new_row):
+            m.d.sync += [taken.eq(0), taken_1.eq(1), taken_2.eq(2)]
+        with m.Elif(take):
+            m.d.sync += [taken.eq(taken_1), taken_1.eq(taken_2), taken_2.eq(taken_2 + 1)]
+        with m.If(goes):
+            m.d.sync += [
+                there.eq(step),
+                there_lanes.eq(lanes),
+                there_dram.eq(from_dram),
+                there_begin.eq(begin),
+                there_wanted.eq(wanted),
+                short.eq(Mux(new_row, wanted != 0, Mux(take, wanted > taken_1, wanted > taken))),
+                one_short.eq(Mux(new_row, wanted == 1, Mux(take, wanted == taken_2, wanted == taken_1))),
+            ]
+        with m.Elif(take):
+            m.d.sync += [short.eq(~one_short), one_short.eq(there_wanted == taken_2)]
+
+        stepped, took, place = Signal(), Signal(), Signal(WORDS_BITS)
+        known, word = Signal(self._step_layout()), Signal(8 * bus)
+        known_lanes, known_dram, known_begin = Signal(block), Signal(block), Signal.like(begin)
+        m.d.sync += [
+            stepped.eq(happens),
+            took.eq(take),
+            place.eq(taken),
+            word.eq(self.words.payload.data),
+            known.eq(there),
+            known_lanes.eq(there_lanes),
+            known_dram.eq(there_dram),
+            known_begin.eq(there_begin),
+            self.write.eq(stepped & ~known.empty),
+            self.last.eq(stepped & known.last),
+            self.tag.eq(known.tag),
+            self.address.eq(known.address),
+            self.batch_row.eq(known.batch_row),
+            self.lanes.eq(known_lanes),
+            self.from_dram.eq(known_dram),
+        ]
+        m.d.comb += self.data.eq(self._window(m, place, took, word, known_begin))
+        return m
+
+    def _stages(self, m: Module, goes: Signal) -> tuple[data.View, Signal, Signal, Signal, Signal]:
+        """Of the vector four stages behind the generator: the step, its lanes, which of them come from DRAM, the byte
+        of the window at lane 0, and the words of the row that it needs.
+        """
+        bus, block = self._config.memory.bus_bytes, self._config.block_in
+        shift = bus.bit_length() - 1
+        steps = [Signal(self._step_layout(), name=f"step_{k}") for k in range(1, 5)]
+        moves: list[Value] = [goes]  # of each stage: into it, if it is free or moves on itself
+        for later in reversed(steps):
+            moves.insert(0, ~later.valid | moves[0])
+        now = self._generate(m, moves[0])
+        lane_bits = range(block + 1)
+
+        # 1: where the vector's bytes lie within the patch, end exclusive.
+        start_1, end_1, patch_1 = Signal(signed(12)), Signal(signed(12)), Signal(POSITION)
+        # 2: positions in the row; lanes that the patch has.
+        reach_2, first_2 = Signal(POSITION), Signal(POSITION)
+        low_2, high_2 = Signal(lane_bits), Signal(lane_bits)
+        # 3: the last position needed; lanes with bytes of the row.
+        need_3, none_3, begin_3 = Signal(POSITION), Signal(), Signal(POSITION)
+        lanes_3, low_3, high_3 = Signal(block), Signal(lane_bits), Signal(lane_bits)
+        # 4: the words needed.
+        wanted_4, begin_4, lanes_4, dram_4 = (
+            Signal(WORDS_BITS),
+            Signal(POSITION),
+            Signal(block),
+            Signal(block),
+        )
+        # The row's own numbers on the way.
+        row = data.StructLayout({"data": 1, "offset": shift, "length": 16, "row_bytes": 16})
+        rows = [Signal(row, name=f"row_{k}") for k in range(1, 4)]
+
+        def clipped(value: Value) -> Value:
+            """A signed number of lanes, at least none and at most all."""
+            return Mux(value < 0, 0, Mux(value > block, block, value))
+
+        before, behind = clipped(-first_2), clipped(rows[1].row_bytes - first_2)
+        with m.If(moves[0]):
+            m.d.sync += [
+                steps[0].eq(now["step"]),
+                rows[0].data.eq(now["data"]),
+                rows[0].offset.eq(now["offset"]),
+                rows[0].length.eq(now["length"]),
+                rows[0].row_bytes.eq(now["row_bytes"]),
+                start_1.eq(now["start"]),
+                end_1.eq(now["end"]),
+                patch_1.eq(now["patch"]),
+            ]
+        with m.If(moves[1]):
+            m.d.sync += [
+                steps[1].eq(steps[0]),
+                rows[1].eq(rows[0]),
+                reach_2.eq(patch_1 + end_1 - 1),
+                first_2.eq(patch_1 + start_1),
+                low_2.eq(Mux(start_1 < 0, -start_1, 0)),
+                high_2.eq(end_1 - start_1),
+            ]
+        with m.If(moves[2]):
+            m.d.sync += [
+                steps[2].eq(steps[1]),
+                rows[2].eq(rows[1]),
+                need_3.eq(Mux(reach_2 < rows[1].length, reach_2, rows[1].length - 1)),
+                none_3.eq((reach_2 < 0) | ~rows[1].data),
+                begin_3.eq(first_2 + rows[1].offset),
+                lanes_3.eq(Cat(*((low_2 <= lane) & (lane < high_2) for lane in range(block)))),
+                low_3.eq(before),
+                high_3.eq(Mux(rows[1].data, behind, 0)),
+            ]
+        with m.If(moves[3]):
+            m.d.sync += [
+                steps[3].eq(steps[2]),
+                wanted_4.eq(Mux(none_3, 0, ((need_3 + rows[2].offset) >> shift) + 1)),
+                begin_4.eq(begin_3),
+                lanes_4.eq(lanes_3),
+                dram_4.eq(Cat(*((low_3 <= lane) & (lane < high_3) for lane in range(block)))),
+            ]
+        return steps[3], lanes_4, dram_4, begin_4, wanted_4
+
+    def _generate(self, m: Module, goes: Signal) -> dict[str, Value]:
+        """Walk over rows, patches and the vectors of each; with `goes` on to the next vector."""
+        config = self._config
+        block = config.block_in
+        shift, block_bits = config.memory.bus_bytes.bit_length() - 1, block.bit_length() - 1
+        waiting, waits = Signal(self.job.payload.shape()), Signal()
+        waiting_tag, waiting_number = Signal.like(self.job_tag), Signal.like(self.job_number)
+        job, busy, empty = Signal(self.job.payload.shape()), Signal(), Signal()
+        tag, number = Signal.like(self.job_tag), Signal.like(self.job_number)
         sizes, patch = job.sizes, job.patch
-        busy = Signal()
-        y, w = Signal(17), Signal(16)
+        m.submodules.rows = rows = Walk()
+        patches_left, last_patch = Signal(16), Signal()
         # Position of the patch's first byte in the row; of the vector's first lane in the patch (negative if the patch
         # begins within the vector).
         patch_start, vector_start = Signal(POSITION), Signal(signed(12))
-        # Where the row's bytes go: lane of the first, and its vector within the patch.
-        row_lane, row_vector = Signal(block_bits), Signal(16)
-        vector, patch_address = Signal(16), Signal(16)
-        row_offset, taken = Signal(shift), Signal(17)
+        # vector_start of the vector before a patch's last is not below this.
+        near = Signal(signed(12))
+        # Whether this vector is a patch's last one, and whether the first one of the row's patches is.
+        last_vector, first_is_last = Signal(), Signal()
+        # Where the row's bytes go: lane of the first, and the address of its vector in the first patch.
+        row_lane, row_address = Signal(block_bits), Signal(16)
+        row_end = Signal(range(block + 256))  # row_lane + run: where the next row goes on
+        patch_address, address = (
+            Signal(16),
+            Signal(16),
+        )  # of the patch's first vector in this row, of this vector
+        row_offset, new_row = Signal(shift), Signal()
 
-        rows, empty, data_row = Signal(17), Signal(), Signal()
+        last_of_row, last = Signal(), Signal()
+        next_end = Signal.like(row_end)
+        next_is_last = next_end <= block
         m.d.comb += [
-            rows.eq(sizes.y_pad_0 + sizes.y_size + sizes.y_pad_1),
-            empty.eq((patch.run == 0) | (sizes.x_size == 0) | (rows == 0)),
-            data_row.eq((y >= sizes.y_pad_0) & (y < sizes.y_pad_0 + sizes.y_size) & (patch.length != 0)),
+            next_end.eq(row_end[:block_bits] + patch.run),
+            last_of_row.eq(last_vector & last_patch),
+            last.eq(empty | (last_of_row & rows.ends)),
         ]
-        end = Signal(signed(12))  # of this vector's bytes within the patch, exclusive
-        last_vector, last_patch, last_row = Signal(), Signal(), Signal()
-        reach, need = Signal(POSITION), Signal(POSITION)
-        m.d.comb += [
-            last_vector.eq(vector_start + block >= patch.run),
-            end.eq(Mux(last_vector, patch.run, vector_start + block)),
-            last_patch.eq(w + 1 == sizes.x_size),
-            last_row.eq(y + 1 == rows),
-            reach.eq(patch_start + end - 1),
-            need.eq(Mux(reach < patch.length, reach, patch.length - 1)),
-        ]
-        # The row's words in the window cover its positions up to `covered`; with one word more, up to `next_covered`.
-        covered, next_covered = Signal(POSITION), Signal(POSITION)
-        missing, take = Signal(), Signal()
-        m.d.comb += [
-            covered.eq((taken << shift) - row_offset),
-            next_covered.eq(covered + bus),
-            missing.eq(data_row & (need >= 0) & (need >= covered)),
-            take.eq(busy & ~empty & missing & self.words.valid),
-            self.words.ready.eq(busy & ~empty & missing),
-            self.step.eq(busy & (empty | ~missing | (take & (need < next_covered)))),
-            self.write.eq(self.step & ~empty),
-            self.last.eq(self.step & (empty | (last_vector & last_patch & last_row))),
-            self.idle.eq(~busy),
-            self.job.ready.eq(~busy | self.last),
-            self.address.eq(patch_address + row_vector + vector),
-            self.batch_row.eq(patch.batch_row),
-        ]
-        first = Signal(POSITION)  # the row position of lane 0
-        m.d.comb += [
-            first.eq(patch_start + vector_start),
-            self.data.eq(self._window(m, taken, take, first + row_offset)),
-        ]
-        for lane in range(block):
-            in_patch, position = vector_start + lane, first + lane
-            m.d.comb += [
-                self.lanes[lane].eq((in_patch >= 0) & (in_patch < patch.run)),
-                self.from_dram[lane].eq(data_row & (position >= 0) & (position < patch.row_bytes)),
+        with m.If(goes):
+            m.d.sync += [
+                vector_start.eq(vector_start + block),
+                last_vector.eq(vector_start >= near),
+                address.eq(address + 1),
+                new_row.eq(0),
             ]
-
-        with m.If(take):
-            m.d.sync += taken.eq(taken + 1)
-        next_lane = row_lane + patch.run
-        with m.If(self.write):
-            m.d.sync += [vector.eq(vector + 1), vector_start.eq(vector_start + block)]
             with m.If(last_vector):
                 m.d.sync += [
-                    vector.eq(0),
                     vector_start.eq(-row_lane),
-                    w.eq(w + 1),
+                    last_vector.eq(first_is_last),
+                    patches_left.eq(patches_left - 1),
+                    last_patch.eq(patches_left == 2),
                     patch_start.eq(patch_start + patch.step),
                     patch_address.eq(patch_address + patch.pitch),
+                    address.eq(patch_address + patch.pitch),
                 ]
-                with m.If(last_patch):
-                    m.d.sync += [
-                        y.eq(y + 1),
-                        w.eq(0),
-                        patch_start.eq(-patch.pad_left),
-                        patch_address.eq(sizes.sram_base),
-                        row_lane.eq(next_lane),
-                        vector_start.eq(-(next_lane[:block_bits])),
-                        row_vector.eq(row_vector + (next_lane >> block_bits)),
-                        taken.eq(0),
-                    ]
-                    with m.If((y >= sizes.y_pad_0) & (y < sizes.y_pad_0 + sizes.y_size)):
-                        m.d.sync += row_offset.eq(row_offset + sizes.pitch)
-        with m.If(self.last):
+            with m.If(last_of_row):
+                base = row_address + (row_end >> block_bits)
+                m.d.sync += [
+                    patches_left.eq(sizes.x_size),
+                    last_patch.eq(sizes.x_size == 1),
+                    patch_start.eq(-patch.pad_left),
+                    patch_address.eq(base),
+                    address.eq(base),
+                    row_lane.eq(row_end),
+                    row_end.eq(next_end),
+                    vector_start.eq(-(row_end[:block_bits])),
+                    last_vector.eq(next_is_last),
+                    first_is_last.eq(next_is_last),
+                    row_address.eq(base),
+                    new_row.eq(1),
+                ]
+                with m.If(rows.phase == Phase.DATA):
+                    m.d.sync += row_offset.eq(row_offset + sizes.pitch)
+        starts = Signal()
+        m.d.comb += [
+            starts.eq(waits & (~busy | (goes & last))),
+            rows.next.eq(goes & last_of_row),
+            rows.start.eq(starts),
+            rows.before.eq(waiting.sizes.y_pad_0),
+            rows.size.eq(waiting.sizes.y_size),
+            rows.behind.eq(waiting.sizes.y_pad_1),
+            self.job.ready.eq(~waits | starts),
+        ]
+        with m.If(goes & last):
             m.d.sync += busy.eq(0)
-        with m.If(self.job.valid & self.job.ready):
-            new = self.job.payload
+        new = waiting
+        no_rows = (new.sizes.y_pad_0 == 0) & (new.sizes.y_size == 0) & (new.sizes.y_pad_1 == 0)
+        with m.If(starts):
             m.d.sync += [
                 busy.eq(1),
                 job.eq(new),
-                y.eq(0),
-                w.eq(0),
-                vector.eq(0),
+                tag.eq(waiting_tag),
+                number.eq(waiting_number),
+                empty.eq((new.sizes.x_size == 0) | no_rows | (new.patch.run == 0)),
+                patches_left.eq(new.sizes.x_size),
+                last_patch.eq(new.sizes.x_size == 1),
                 row_lane.eq(0),
-                row_vector.eq(0),
+                row_end.eq(new.patch.run),
+                row_address.eq(new.sizes.sram_base),
                 vector_start.eq(0),
+                near.eq(new.patch.run - 2 * block),
+                last_vector.eq(new.patch.run <= block),
+                first_is_last.eq(new.patch.run <= block),
                 patch_start.eq(-new.patch.pad_left),
                 patch_address.eq(new.sizes.sram_base),
+                address.eq(new.sizes.sram_base),
                 row_offset.eq(new.sizes.offset),
-                taken.eq(0),
+                new_row.eq(1),
             ]
-        return m
+        with m.If(~waits | starts):
+            m.d.sync += [
+                waits.eq(self.job.valid),
+                waiting.eq(self.job.payload),
+                waiting_tag.eq(self.job_tag),
+                waiting_number.eq(self.job_number),
+            ]
+        step = Signal(self._step_layout(), name="step_0")
+        m.d.comb += [
+            step.valid.eq(busy),
+            step.empty.eq(empty),
+            step.last.eq(last),
+            step.new_row.eq(new_row),
+            step.address.eq(address),
+            step.batch_row.eq(patch.batch_row),
+            step.tag.eq(tag),
+            step.number.eq(number),
+        ]
+        return {
+            "step": step,
+            "data": ~empty & (rows.phase == Phase.DATA) & (patch.length != 0),
+            "offset": row_offset,
+            "length": patch.length,
+            "row_bytes": patch.row_bytes,
+            "start": vector_start,
+            "end": Mux(last_vector, patch.run, vector_start + block),
+            "patch": patch_start,
+        }
 
-    def _window(self, m: Module, taken: Value, take: Value, start: Value) -> Value:
-        """Store the word taken; return block_in bytes from byte `start` of the row's words on."""
+    def _window(self, m: Module, taken: Value, take: Value, word_taken: Value, begin: Value) -> Value:
+        """Store `word_taken` as word `taken` of the row; a cycle later: block_in bytes from byte `begin` of the row."""
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1
         spanned = (block + bus - 2) // bus + 1
         bank_bits = (spanned - 1).bit_length()
         ring_bits = max(bank_bits + 1, (2 * PATCH_WINDOW_BYTES // bus).bit_length() - 1)
-        begin = Signal(POSITION)
         word = Signal(ring_bits)
-        m.d.comb += [begin.eq(start), word.eq(begin >> shift)]
+        m.d.comb += word.eq(begin >> shift)
         words = []
         for bank in range(1 << bank_bits):
             rows = memory.Memory(shape=8 * bus, depth=1 << (ring_bits - bank_bits), init=[])
@@ -187,13 +379,15 @@ class PatchWriter(wiring.Component):
                 distance.eq(bank - word[:bank_bits]),
                 place.eq(word + distance),
                 write.addr.eq(taken[bank_bits:ring_bits]),
-                write.data.eq(self.words.payload.data),
+                write.data.eq(word_taken),
                 write.en.eq(take & (taken[:bank_bits] == bank)),
                 read.addr.eq(place[bank_bits:]),
-                shown.eq(Mux(take & (place == taken[:ring_bits]), self.words.payload.data, read.data)),
+                shown.eq(Mux(take & (place == taken[:ring_bits]), word_taken, read.data)),
             ]
             words.append(shown)
         in_order = [
             Cat(*words).word_select((word[:bank_bits] + k)[:bank_bits], 8 * bus) for k in range(len(words))
         ]
-        return (Cat(*in_order) >> (begin[:shift] << 3))[: 8 * block]
+        span, offset = Signal(8 * bus * len(words)), Signal(shift)
+        m.d.sync += [span.eq(Cat(*in_order)), offset.eq(begin)]
+        return (span >> (offset << 3))[: 8 * block]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import data, fifo, stream, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
@@ -14,10 +14,11 @@ def word_layout(config: Config) -> data.StructLayout:
 
 
 class ReadFifo(wiring.Component):
-    """Words in order of arrival; a beat of cycle t is at the head from t + 1 on.
+    """Words in order of arrival; a beat shown in cycle t is at the head from t + 2 on.
 
-    Members: `beat_*` as in `interfaces.read_client`; `words` the head, popped with `ready`; `release` the words of
-    a burst in the cycle in which its last is popped, for ReadRequests.
+    Members: `beat_*` as in `interfaces.read_client`; `words` the head, popped with `ready`. Its payload comes
+    straight from a memory's output: register it before anything else. `release`: the words of a burst in the
+    cycle after its last is popped, for ReadRequests.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:
@@ -35,27 +36,36 @@ class ReadFifo(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A FIFO one bit wider than the bus, and a count of the words popped of the current burst."""
+        """A block memory that always reads the word that will be the head in the next cycle."""
         m = Module()
-        width = 8 * self._config.memory.bus_bytes + 1
-        m.submodules.fifo = words = fifo.SyncFIFO(width=width, depth=self._words)
-        head = data.View(word_layout(self._config), words.r_data)
-        popped = Signal(range(self._words + 1))
-        pop = self.words.valid & self.words.ready
+        layout = word_layout(self._config)
+        m.submodules.memory = store = memory.Memory(shape=layout, depth=self._words, init=[])
+        write, read = store.write_port(), store.read_port()
+        head, tail = Signal(range(self._words)), Signal(range(self._words))
+        level = Signal(range(self._words + 1))
+        arrived, valid, pop = Signal(), Signal(), Signal()
         m.d.comb += [
-            words.w_en.eq(self.beat_valid),
-            words.w_data.eq(data.View(word_layout(self._config), self._pack(m)).as_value()),
-            self.words.valid.eq(words.r_rdy),
-            self.words.payload.eq(head),
-            words.r_en.eq(pop),
-            self.release.eq(Mux(pop & head.last, popped + 1, 0)),
+            write.en.eq(self.beat_valid),
+            write.addr.eq(tail),
+            write.data.data.eq(self.beat_data),
+            write.data.last.eq(self.beat_last),
+            pop.eq(valid & self.words.ready),
+            read.en.eq(1),
+            read.addr.eq(head + pop),
+            self.words.valid.eq(valid),
+            self.words.payload.eq(read.data),
         ]
-        with m.If(pop):
-            m.d.sync += popped.eq(Mux(head.last, 0, popped + 1))
+        m.d.sync += [
+            tail.eq(tail + self.beat_valid),
+            head.eq(head + pop),
+            arrived.eq(self.beat_valid),
+            level.eq(level + arrived - pop),
+            valid.eq(arrived | Mux(pop, level > 1, valid)),
+        ]
+        popped, ends = Signal(), Signal()
+        count = Signal(range(self._words + 1))
+        m.d.sync += [popped.eq(pop), ends.eq(read.data.last)]
+        m.d.comb += self.release.eq(Mux(popped & ends, count + 1, 0))
+        with m.If(popped):
+            m.d.sync += count.eq(Mux(ends, 0, count + 1))
         return m
-
-    def _pack(self, m: Module) -> Signal:
-        word = Signal(8 * self._config.memory.bus_bytes + 1)
-        packed = data.View(word_layout(self._config), word)
-        m.d.comb += [packed.data.eq(self.beat_data), packed.last.eq(self.beat_last)]
-        return word

@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import AXI_BOUNDARY, read_burst_beats
 
 from .interfaces import ADDRESS_BITS, Kind, burst_layout
+from .product import Product
+
+LENGTH_BITS = 28
+"""Width of a row's length in bytes: 16 bits of elements, elements of up to 4096 bytes."""
 
 
 def run_layout() -> data.StructLayout:
-    """Runs of `length` bytes, `rows` of them, `pitch` bytes apart, the first at `address`; no rows or length: none."""
+    """Rows of `length` bytes, `rows` of them, `pitch` bytes apart, the first at `address`; no rows or length: none.
+
+    Each row is a run, or with `joined` (they touch each other) all rows together are one.
+    """
     return data.StructLayout(
         {
             "address": ADDRESS_BITS,
-            "length": ADDRESS_BITS,
+            "length": LENGTH_BITS,
             "rows": 16,
             "pitch": ADDRESS_BITS,
+            "joined": 1,
             "kind": Kind,
         }
     )
 
 
 class BurstCutter(wiring.Component):
-    """Cuts runs into bursts, one a cycle; reads and writes do it alike.
+    """Cuts runs into bursts, one every two cycles; reads and writes do it alike.
 
-    Members: `start` loads `runs` (only when not `active`); from the next cycle on `burst.valid` shows the first
-    burst, registered, and `ready` moves on to the next. `active` holds from the cycle after `start` through the
-    cycle of the last burst's `ready`; with nothing to cut it holds for one cycle.
+    Members: `start` in cycle b loads `runs` (only when not `active`); from b + 3 on (PRODUCT_CYCLES later if
+    several rows are joined) `burst.valid` shows the first burst, registered; `ready` in cycle t moves on to the next,
+    shown in t + 2. `active` holds from b + 1 through the cycle of the last burst's `ready`; with nothing to cut for
+    one cycle.
     """
 
     def __init__(self, *, config: Config, most_beats: int) -> None:
-        """`most_beats`: longest burst, 1..64."""
-        if not 1 <= most_beats <= 64:
-            raise ValueError(f"most_beats = {most_beats}: a burst has 1 to 64 beats")
+        """`most_beats`: longest burst, a power of two, 1..64."""
+        if not 1 <= most_beats <= 64 or most_beats & (most_beats - 1):
+            raise ValueError(f"most_beats = {most_beats}: a burst has 1, 2, 4 .. or 64 beats")
         self._config, self._most = config, most_beats
         super().__init__(
             {
@@ -47,66 +56,114 @@ class BurstCutter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers hold what is left: of this run in bytes, of the rows behind it."""
+        """Everything is counted in bus words. Three registers in a row: next run, rest of this run, its burst."""
         m = Module()
         bus = self._config.memory.bus_bytes
         shift = bus.bit_length() - 1
-        address, left = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
-        row_start, length, pitch = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
-        rows, kind = Signal(16), Signal(Kind)
-        active = Signal()
+        m.submodules.product = product = Product(bits=LENGTH_BITS)
+        length_bits = LENGTH_BITS + 16
+        word_bits = length_bits - shift + 1
 
-        offset = address[:shift]
-        to_boundary = Signal(range(AXI_BOUNDARY + 1))
-        limit = Signal(range(64 * bus + 1))
-        most = Signal(range(64 * bus + 1))
-        size = Signal(range(64 * bus + 1))
-        beats = Signal(range(64 + 1))
+        active, empty, multiplying, first = Signal(), Signal(), Signal(), Signal()
+        row_start, pitch = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
+        length, rows, kind = Signal(length_bits), Signal(16), Signal(Kind)
+        with m.If(self.start):
+            several = self.runs.joined & (self.runs.rows > 1)
+            m.d.sync += [
+                active.eq(1),
+                empty.eq((self.runs.rows == 0) | (self.runs.length == 0)),
+                multiplying.eq(several),
+                first.eq(~several),
+                length.eq(self.runs.length),
+                rows.eq(Mux(several, 1, self.runs.rows)),
+                pitch.eq(self.runs.pitch),
+                kind.eq(self.runs.kind),
+            ]
         m.d.comb += [
-            to_boundary.eq(AXI_BOUNDARY - address[: AXI_BOUNDARY.bit_length() - 1]),
-            limit.eq(self._most * bus - offset),
-            most.eq(Mux(to_boundary < limit, to_boundary, limit)),
-            size.eq(Mux(left < most, left, most)),
-            beats.eq((offset + size + (bus - 1)) >> shift),
-            self.burst.valid.eq(active & (left != 0)),
-            self.burst.payload.address.eq(address),
+            product.start.eq(self.start),
+            product.left.eq(self.runs.length),
+            product.right.eq(self.runs.rows),
+        ]
+        with m.If(multiplying & product.done):
+            m.d.sync += [multiplying.eq(0), first.eq(1), length.eq(product.result)]
+
+        # The next run: words it touches, and the bytes of its last word that it leaves out. One cycle behind row_start.
+        reach = Signal(length_bits + 1)
+        m.d.comb += reach.eq(row_start[:shift] + length + (bus - 1))
+        next_words, next_tail = Signal(word_bits), Signal(shift)
+        m.d.sync += [next_words.eq(reach >> shift), next_tail.eq(~reach[:shift])]
+
+        # What is left of this run.
+        word, words = Signal(ADDRESS_BITS - shift), Signal(word_bits)
+        offset, tail, cut = Signal(shift), Signal(shift), Signal()
+        beats, last, valid = Signal(range(64 + 1)), Signal(), Signal()
+        moves = Signal()
+        m.d.comb += moves.eq(valid & self.burst.ready)
+        m.d.sync += cut.eq(0)
+        with m.If(self.start):
+            m.d.sync += row_start.eq(self.runs.address)
+        with m.If(active & empty):
+            m.d.sync += [active.eq(0), first.eq(0), multiplying.eq(0)]
+        with m.Elif(first):
+            m.d.sync += [words.eq(reach >> shift), tail.eq(~reach[:shift]), first.eq(0)]
+        with m.Elif(moves):
+            m.d.sync += [
+                word.eq(word + beats),
+                words.eq(words - beats),
+                offset.eq(0),
+                cut.eq(~last),
+            ]
+            with m.If(last):
+                m.d.sync += [words.eq(next_words), tail.eq(next_tail)]
+                with m.If(rows == 0):
+                    m.d.sync += active.eq(0)
+        with m.If((first & ~empty) | (moves & last)):
+            m.d.sync += [
+                word.eq(row_start[shift:]),
+                offset.eq(row_start[:shift]),
+                row_start.eq(row_start + pitch),
+                rows.eq(rows - 1),
+                cut.eq(first | (rows != 0)),
+            ]
+
+        # Its next burst: up to the page's end, `most` beats or the run's end.
+        room = self._room(m, word)
+        ends = Signal()
+        m.d.comb += ends.eq((words[7:] == 0) & (words[:7] <= room))
+        with m.If(cut):
+            m.d.sync += [beats.eq(Mux(ends, words, room)), last.eq(ends)]
+        with m.If(cut):
+            m.d.sync += valid.eq(1)
+        with m.Elif(moves):
+            m.d.sync += valid.eq(0)
+        m.d.comb += [
+            self.burst.valid.eq(valid),
+            self.burst.payload.address.eq(Cat(offset, word)),
             self.burst.payload.beats.eq(beats),
-            self.burst.payload.bytes.eq(size),
+            self.burst.payload.bytes.eq((beats << shift) - (offset + Mux(last, tail, 0))),
             self.burst.payload.kind.eq(kind),
             self.active.eq(active),
         ]
-        with m.If(self.start):
-            empty = (self.runs.rows == 0) | (self.runs.length == 0)
-            m.d.sync += [
-                active.eq(1),
-                address.eq(self.runs.address),
-                row_start.eq(self.runs.address),
-                length.eq(self.runs.length),
-                pitch.eq(self.runs.pitch),
-                kind.eq(self.runs.kind),
-                left.eq(Mux(empty, 0, self.runs.length)),
-                rows.eq(Mux(empty, 0, self.runs.rows - 1)),
-            ]
-        with m.Elif(active & (left == 0)):
-            m.d.sync += active.eq(0)
-        with m.Elif(self.burst.valid & self.burst.ready):
-            m.d.sync += [address.eq(address + size), left.eq(left - size)]
-            with m.If(left == size):
-                m.d.sync += [
-                    address.eq(row_start + pitch),
-                    row_start.eq(row_start + pitch),
-                    left.eq(Mux(rows == 0, 0, length)),
-                    rows.eq(rows - (rows != 0)),
-                    active.eq(rows != 0),
-                ]
         return m
+
+    def _room(self, m: Module, word: Value) -> Signal:
+        """Most beats from bus word `word` on."""
+        page = AXI_BOUNDARY // self._config.memory.bus_bytes
+        most = min(self._most, page)
+        most_bits, page_bits = most.bit_length() - 1, page.bit_length() - 1
+        room = Signal(range(most + 1))
+        at_the_end = word[most_bits:page_bits].all() if most < page else 1
+        m.d.comb += room.eq(most - Mux(at_the_end, word[:most_bits], 0))
+        return room
 
 
 class ReadRequests(wiring.Component):
     """Requests of a read client: bursts shown as soon as its FIFO has room for all their beats.
 
-    Members: `start`, `runs`, `active` as in BurstCutter (`active` through the cycle in which the last request is
-    accepted); `request` goes to the arbiter. `release`: words (beats) given back in this cycle, usable from the next.
+    Members: `start` in b, `runs`, as in BurstCutter: the first request shows in b + REQUEST_DELAY, the next REQUEST_GAP
+    after the last one's acceptance. `active` from b + 1 through the cycle in which the last request is accepted;
+    `request` goes to the arbiter. `release`: words (beats) given back, shown one cycle after their last use:
+    ROOM_DELAY after it a request may show for which they make room.
     """
 
     def __init__(self, *, config: Config, fifo_bytes: int) -> None:
@@ -128,22 +185,30 @@ class ReadRequests(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Room taken is counted; a request hides until it fits, and room only grows while it waits."""
+        """The request that shows is a register; the cutter's burst moves there when the room for it is counted."""
         m = Module()
         m.submodules.cutter = cutter = BurstCutter(
             config=self._config, most_beats=read_burst_beats(self._config, self._fifo)
         )
         free = Signal(range(self._words + 1), init=self._words)
-        fits = Signal()
-        accepted = self.request.valid & self.request.ready
+        released = Signal.like(self.release)
+        shown, burst = Signal(), Signal(burst_layout(self._config))
+        moves = Signal()
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),
-            self.active.eq(cutter.active),
-            fits.eq(cutter.burst.payload.beats <= free),
-            self.request.valid.eq(cutter.burst.valid & fits),
-            self.request.payload.eq(cutter.burst.payload),
-            cutter.burst.ready.eq(fits & self.request.ready),
+            moves.eq(cutter.burst.valid & ~shown & (cutter.burst.payload.beats <= free)),
+            cutter.burst.ready.eq(moves),
+            self.active.eq(cutter.active | shown),
+            self.request.valid.eq(shown),
+            self.request.payload.eq(burst),
         ]
-        m.d.sync += free.eq(free + self.release - Mux(accepted, cutter.burst.payload.beats, 0))
+        m.d.sync += [
+            released.eq(self.release),
+            free.eq(free + released - Mux(moves, cutter.burst.payload.beats, 0)),
+        ]
+        with m.If(~shown):
+            m.d.sync += [shown.eq(moves), burst.eq(cutter.burst.payload)]
+        with m.Elif(self.request.ready):
+            m.d.sync += shown.eq(0)
         return m

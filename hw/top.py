@@ -13,7 +13,7 @@ from .compute import ComputeUnit
 from .control import Control
 from .counters import Counters
 from .fetch import FetchUnit
-from .interfaces import Client, load_members, trace
+from .interfaces import Activity, Client, load_members, trace
 from .load import LoadUnit
 from .memory_port import MemoryPort
 from .scratchpads import Scratchpad
@@ -25,8 +25,8 @@ class Accelerator(wiring.Component):
     """Everything on the chip.
 
     Members: `axi` the memory, a master; `control` the registers, an AXI4-Lite slave (`control.py` has the map). With
-    `trace_ports`: `running`, high in the cycles 1 .. total, and `trace_load`, `trace_compute`, `trace_store`, begin and
-    end of instructions (`interfaces.trace`).
+    `trace_ports`: `running`, high in the cycles 1 .. total, for each unit `trace_load` and so on, begin and end of its
+    instructions (`interfaces.trace`), and `trace_load_activity` and so on, what the performance counters count of it.
     """
 
     def __init__(self, *, config: Config, trace_ports: bool = False) -> None:
@@ -39,6 +39,7 @@ class Accelerator(wiring.Component):
         if trace_ports:
             members["running"] = Out(1)
             members |= {f"trace_{unit.name.lower()}": Out(trace()) for unit in Unit}
+            members |= {f"trace_{unit.name.lower()}_activity": Out(Activity) for unit in Unit}
         super().__init__(members)
 
     def elaborate(self, platform: object) -> Module:
@@ -106,4 +107,5 @@ class Accelerator(wiring.Component):
             m.d.comb += self.running.eq(control.running)
             for unit, component in units.items():
                 connect(m, flipped(getattr(self, f"trace_{unit.name.lower()}")), component.trace)
+                m.d.comb += getattr(self, f"trace_{unit.name.lower()}_activity").eq(component.activity)
         return m

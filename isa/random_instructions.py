@@ -9,6 +9,7 @@ import numpy as np
 from .access import Trace
 from .config import Config
 from .layout import EXTENSION_OF, REGISTERS, encode_uops, pack_fields, uop_fields
+from .scratchpads import random_parameters
 
 UOPS = 64
 """Micro-ops that lie ready in the image, and the part of micro-op memory that random programs use."""
@@ -16,11 +17,21 @@ UOPS = 64
 ENTRIES = 8
 """Places where a parameter load may start; it reaches at most 10 entries further, all of them valid."""
 
+CHAINED = 16
+"""The last micro-ops work on the first few vectors, so that results are used a few operations after they are made."""
+
+_TABLE = 3 * ENTRIES
+_NEAR = 4
+_SHARED = 12
+MANY_LOADS = 40
+"""More loads than may be in flight."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Regions:
-    """Byte addresses of the parts of the image; all are multiples of 4096."""
+    """Byte addresses of the parts of the image; micro-ops and parameters lie across a multiple of 4096."""
 
+    uops: int
     data: int
     parameters: int
     output: int
@@ -54,23 +65,27 @@ def _page(size: int) -> int:
 
 def random_image(config: Config, rng: np.random.Generator) -> tuple[np.ndarray, Regions]:
     """A DRAM image (uint8) with micro-ops and parameters in place, random bytes elsewhere."""
-    data = _page(4 * UOPS)
-    parameters = data + _page(max(4096, 12 * config.wgt_bytes, 40 * config.acc_bytes))
-    output = parameters + _page(3 * ENTRIES * config.par_bytes)
-    end = output + _page(160 * config.out_bytes)
+    boundary = 4096
+    uops = boundary - 2 * UOPS
+    data = 2 * boundary
+    size = 2 * boundary + _page(max(3 * config.load_fifo_bytes, 12 * config.wgt_bytes, 40 * config.acc_bytes))
+    half = _TABLE // 3 * config.par_bytes
+    parameters = _page(data + size + half) - half
+    output = _page(parameters + _TABLE * config.par_bytes)
+    end = output + boundary + _page(max(160 * config.out_bytes, 3 * config.store_fifo_bytes))
     image = rng.integers(0, 256, end, dtype=np.uint8)
     limits = (config.acc_depth // 2, config.inp_depth // 2, config.wgt_depth // 2)
     columns = [rng.integers(0, limit, UOPS) for limit in limits]
+    for column in columns:
+        column[-CHAINED:] %= _NEAR
     if rng.random() < 0.3:
         # As ALU operands: both indices are accumulators.
         columns[1] = np.minimum(columns[1], config.acc_depth // 2 - 1)
     assert all(column.max() <= item.maximum for item, column in zip(uop_fields(config), columns, strict=True))
-    image[: 4 * UOPS] = encode_uops(config, *columns).view(np.uint8)
-    table = np.zeros((3 * ENTRIES, 2, config.block_out), np.uint32)
-    table[:, 0] = rng.integers(-(2**18), 2**18, table[:, 0].shape, dtype=np.int32).view(np.uint32)
-    table[:, 1] = np.exp2(rng.uniform(-14, 2, table[:, 1].shape)).astype(np.float32).view(np.uint32)
+    image[uops : uops + 4 * UOPS] = encode_uops(config, *columns).view(np.uint8)
+    table = random_parameters(rng, _TABLE, config.block_out)
     image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
-    return image, Regions(data=data, parameters=parameters, output=output, end=end)
+    return image, Regions(uops=uops, data=data, parameters=parameters, output=output, end=end)
 
 
 # --- instructions ---------------------------------------------------------------------------------------
@@ -81,13 +96,17 @@ def _dram_base(source: Source, kind: str) -> int:
     size, regions = source.config.element_bytes(kind), source.regions
     match kind:
         case "uop":
-            low, high = 0, UOPS * size
+            low, high = regions.uops, regions.uops + UOPS * size
         case "par":
             low, high = regions.parameters, regions.parameters + ENTRIES * size
-        case _ if source.chance(0.3):
-            low, high = regions.output, regions.end
+        case _ if source.chance(0.35):
+            low, high = regions.output, regions.end if source.chance(0.5) else regions.output + _SHARED * size
         case _:
             low, high = regions.data, regions.parameters
+    if source.chance(0.15):
+        # Just below a multiple of 4096, so that the transfer crosses it.
+        boundary = source.number((high - 1) // 4096, low // 4096 + 1) * 4096 if high - low > 4096 else 0
+        return max(low, boundary - source.number(12, 1) * size) // size
     return source.number(max(low, high - size), low) // size
 
 
@@ -100,6 +119,11 @@ def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
     }
 
 
+def _place(source: Source, depth: int) -> int:
+    """A scratchpad index, often one of the first few."""
+    return source.number(min(depth - 1, 2 * _NEAR) if source.chance(0.35) else depth - 1)
+
+
 def _load(source: Source, kind: str) -> dict[str, int]:
     target = "acc" if kind == "acc8" else kind
     depth = UOPS if kind == "uop" else getattr(source.config, f"{target}_depth")
@@ -107,7 +131,19 @@ def _load(source: Source, kind: str) -> dict[str, int]:
     values = _shape(source, 2 if small else 4, 3 if small else 12)
     if source.chance(0.4):
         values |= {name: source.number(2) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
-    return {**values, "sram_base": source.number(depth - 1), "dram_base": _dram_base(source, kind)}
+    place = _place(source, depth)
+    if kind == "uop" and source.config.uop_depth > 2 * UOPS and source.chance(0.3):
+        # Any words at all, where no instruction uses them.
+        values["sram_base"] = source.number(source.config.uop_depth - 1, UOPS)
+        return {**values, "dram_base": source.number(source.regions.end, source.regions.output) // 4}
+    if kind not in ("uop", "par") and source.chance(0.08):
+        # Longer than the FIFO, in one run or in rows that touch.
+        fifo = source.config.load_fifo_bytes if target in ("inp", "wgt") else source.config.compute_fifo_bytes
+        count = min(depth, 2 * fifo // source.config.element_bytes(kind) + 2)
+        rows = source.number(2, 1)
+        values = {"y_size": rows, "x_size": -(-count // rows), "x_stride": -(-count // rows)}
+        place = source.number(max(0, depth - count))
+    return {**values, "sram_base": place, "dram_base": _dram_base(source, kind)}
 
 
 def _patch(source: Source) -> dict[str, int]:
@@ -117,13 +153,13 @@ def _patch(source: Source) -> dict[str, int]:
         values |= {name: source.number(2) for name in ("y_pad_0", "y_pad_1")}
     return {
         **values,
-        "sram_base": source.number(source.config.inp_depth - 1),
-        "dram_base": source.number(source.regions.parameters - 1, source.regions.data),
+        "sram_base": _place(source, source.config.inp_depth),
+        "dram_base": _dram_base(source, "patch"),
     }
 
 
 def _loops(source: Source) -> dict[str, int]:
-    begin = source.number(UOPS - 8)
+    begin = source.number(UOPS - 8, UOPS - CHAINED if source.chance(0.4) else 0)
     return {
         "uop_bgn": begin,
         "uop_end": begin + source.number(6, -1 if begin and source.chance(0.1) else 1),
@@ -156,10 +192,19 @@ def _alu(source: Source) -> dict[str, int]:
 def _store(source: Source, post: bool) -> dict[str, int]:
     config, regions = source.config, source.regions
     values = _shape(source, 3, 8)
-    values["sram_base"] = source.number(config.acc_depth - 1)
-    values["dram_base"] = source.number(
-        regions.end // config.out_bytes - 1, regions.output // config.out_bytes
-    )
+    values["sram_base"] = _place(source, config.acc_depth)
+    last = regions.end // config.out_bytes - 1
+    values["dram_base"] = source.number(last, regions.output // config.out_bytes)
+    if source.chance(0.45):
+        values["dram_base"] = source.number(_SHARED) + regions.output // config.out_bytes
+    if source.chance(0.15):
+        values["dram_base"] = (regions.output + 4096) // config.out_bytes - source.number(6, 1)
+    if source.chance(0.06):
+        # Longer than the FIFOs of results and of operands.
+        fifo = max(config.store_fifo_bytes, config.operand_fifo_bytes if post else 0)
+        count = 2 * fifo // config.out_bytes + 2
+        values |= {"y_size": 1, "x_size": count, "x_stride": count, "sram_base": 0}
+        values["dram_base"] = regions.output // config.out_bytes + source.number(5)
     if post:
         values["par_index"] = source.number(config.par_depth - 1)
         values["combine"] = int(source.chance(0.6))
@@ -214,7 +259,7 @@ def _register_values(source: Source, name: str) -> dict[str, int]:
             offset = _float_bits(float(source.rng.uniform(-300, 300)))
             return {"offset": offset, "low": low, "high": high, "zero_point": number(127, -128)}
         case _:
-            return {"delta": number(20, -200)}
+            return {"delta": number(20, -200) if source.chance(0.7) else number(-200, -1200)}
 
 
 def _config(source: Source) -> dict[str, int]:
@@ -229,7 +274,7 @@ _WEIGHTS = {
     "LOAD.ACC": 2,
     "LOAD.ACC8": 1,
     "LOAD.UOP": 1,
-    "LOAD.PAR": 1,
+    "LOAD.PAR": 4,
     "LOAD.PATCH": 3,
     "GEMM": 6,
     "DEPTHWISE": 2,
@@ -240,9 +285,13 @@ _WEIGHTS = {
 }
 
 
+def _kinds(config: Config) -> list[str]:
+    return [name for name in _WEIGHTS if name not in EXTENSION_OF or config.has(EXTENSION_OF[name])]
+
+
 def random_instruction(source: Source) -> tuple[str, dict[str, int]]:
     """Format name and fields of an instruction that the machine has; it may still leave a memory."""
-    kinds = [name for name in _WEIGHTS if name not in EXTENSION_OF or source.config.has(EXTENSION_OF[name])]
+    kinds = _kinds(source.config)
     weights = np.array([_WEIGHTS[name] for name in kinds], np.float64)
     name = kinds[int(source.rng.choice(len(kinds), p=weights / weights.sum()))]
     match name:
@@ -258,3 +307,50 @@ def random_instruction(source: Source) -> tuple[str, dict[str, int]]:
             return name, _patch(source)
         case _:
             return name, _load(source, name.removeprefix("LOAD.").lower())
+
+
+def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
+    """One random instruction or, now and then, several that belong together; any may leave a memory."""
+    if source.chance(0.02):
+        # More loads in flight than the load unit holds: pads need no memory, only time.
+        pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
+        pads["sram_base"] = source.number(4)
+        return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
+    if source.chance(0.12):
+        return _chain(source)
+    return [random_instruction(source)]
+
+
+def _chain(source: Source) -> list[tuple[str, dict[str, int]]]:
+    """Instructions of the compute unit, and perhaps a store, that use at once what the one before them wrote."""
+    config = source.config
+    kinds = [
+        name
+        for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", "GEMM", "DEPTHWISE", "ALU")
+        if name in _kinds(config)
+    ]
+    chain: list[tuple[str, dict[str, int]]] = []
+    for _ in range(source.number(4, 2)):
+        name = kinds[source.number(len(kinds) - 1)]
+        match name:
+            case "GEMM" | "DEPTHWISE" | "ALU":
+                values = _alu(source) if name == "ALU" else _matrix(source)
+                begin = source.number(UOPS - 3, UOPS - CHAINED)
+                values |= {"uop_bgn": begin, "uop_end": begin + source.number(3, 1)}
+                values |= {
+                    f"{part}_factor_{loop}": source.number(1)
+                    for part in ("dst", "src")
+                    for loop in ("out", "in")
+                }
+            case "LOAD.UOP":
+                rest = source.number(CHAINED, 1)
+                values = {"y_size": 1, "x_size": rest, "x_stride": rest, "sram_base": UOPS - rest}
+                values["dram_base"] = source.regions.uops // 4 + UOPS - rest
+            case _:
+                values = {"y_size": 1, "x_size": 2 * _NEAR, "x_stride": 2 * _NEAR}
+                values["dram_base"] = _dram_base(source, name.removeprefix("LOAD.").lower())
+        chain.append((name, values))
+    if source.chance(0.5):
+        store = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
+        chain.append((store, _store(source, store == "STORE.POST") | {"sram_base": source.number(2)}))
+    return chain

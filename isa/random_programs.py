@@ -4,31 +4,28 @@
     program = random_program(config, seed, length=60)  # a Program: .instructions, .image, .config
 
 Equal arguments give equal programs. Every instruction kind that the configuration has appears, with pads, empty
-instructions, accumulator windows, operands, leftover tokens, tokens that order nothing, several tokens in flight
+instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, values used
+right after they are made, leftover tokens, tokens that order nothing, several tokens in flight
 and, now and then, instructions behind FINISH. `run_reference(config, program.instructions, program.image)` is
-what every engine must reproduce.
-
-Why no deadlock, whatever the depths: a token is popped by an instruction that lies behind its push in the
-program, and a push is placed only where, in program order, its queue still has room. So each instruction waits
-only for instructions before it, and the fetch unit has dispatched those.
+what every engine must reproduce. `program_builder.py` says why there is neither race nor deadlock.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-
 import numpy as np
+from numpy.typing import NDArray
 
-from .access import AccessError, accesses, advance, start_trace
 from .config import EXTENSIONS, Config, Memory
-from .hazards import LastAccess, conflicts, record, start_access
-from .layout import TOKEN_QUEUES, Unit, encode, formats, unit_of
-from .program import Program, bare_program
-from .random_instructions import ENTRIES, UOPS, Regions, Source, random_image, random_instruction
+from .layout import FLAGS, TOKEN_QUEUES, AluOpcode, TokenQueue, Unit, unit_of
+from .program import Program
+from .program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder
+from .random_instructions import ENTRIES, MANY_LOADS, UOPS, Regions, Source, random_image, random_sequence
 
-_CARRIERS = {Unit.LOAD: "LOAD.INP", Unit.COMPUTE: "LOAD.UOP", Unit.STORE: "STORE.OUT"}
-"""With x_size = 0 these do nothing but carry tokens."""
+_LONG = 1500
+"""Operations of an instruction that holds the compute unit."""
+
+_MOST_TOKENS = 64
+"""Queues up to this depth are filled now and then."""
 
 
 def random_config(seed: int) -> Config:
@@ -75,138 +72,100 @@ def random_config(seed: int) -> Config:
     )
 
 
-@dataclass(slots=True, kw_only=True)
-class _Builder:
-    source: Source
-    last: LastAccess
-    instructions: list[tuple[str, dict[str, int]]] = field(default_factory=list)
-    # clocks[u][v]: index of the last instruction of unit v that has ended before unit u's next one begins.
-    clocks: list[list[int]] = field(default_factory=lambda: [[-1] * 3 for _ in Unit])
-    # The clock that each token in flight carries, a queue for each of TOKEN_QUEUES.
-    tokens: list[deque[list[int]]] = field(default_factory=lambda: [deque() for _ in TOKEN_QUEUES])
-    # Tokens in flight, in program order, when each unit's last instruction was placed.
-    before: list[list[int]] = field(default_factory=lambda: [[0] * len(TOKEN_QUEUES) for _ in Unit])
+def _tokens(source: Source, values: dict[str, int]) -> bool:
+    """Wish for tokens at random; whether to insist on them."""
+    if source.chance(0.25):
+        for flag in FLAGS:
+            values[flag] = int(source.chance(0.5))
+        return True
+    for flag in ("pop_prev", "pop_next"):
+        values[flag] = int(source.chance(0.15))
+    return False
 
 
-# --- tokens ---------------------------------------------------------------------------------------------
+def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
+    """Keep `unit` from beginning anything more for hundreds of cycles."""
+    config = source.config
+    match unit:
+        case Unit.LOAD:
+            columns = min(31, config.inp_depth // 30)
+            pads = {"y_pad_0": 15, "y_pad_1": 15, "x_pad_0": columns // 2, "x_size": columns - columns // 2}
+            for _ in range(MANY_LOADS):
+                append(build, "LOAD.INP", pads)
+        case Unit.COMPUTE:
+            loops = {"uop_bgn": UOPS - 1, "uop_end": UOPS, "iter_out": 1, "iter_in": _LONG}
+            append(build, "ALU", {**loops, "alu_opcode": int(AluOpcode.ADD), "use_imm": 1, "imm": 1})
+        case Unit.STORE:
+            regions = source.regions
+            count = min(config.acc_depth, (regions.end - regions.output) // config.out_bytes)
+            shape = {"y_size": 1, "x_size": count, "x_stride": count}
+            append(build, "STORE.OUT", {**shape, "dram_base": regions.output // config.out_bytes})
 
 
-def _merge(build: _Builder, unit: Unit, token: list[int]) -> None:
-    """Let what `token` vouches for be known to the next instruction of `unit`."""
-    clock = build.clocks[unit]
-    clock[:] = [max(pair) for pair in zip(clock, token, strict=True)]
+def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
+    """Let `item.producer` push until the queue is full, as its consumer is held up; the command queue fills too."""
+    give, take = CARRIERS[item.producer], CARRIERS[item.consumer]
+    _hold(build, source, item.consumer)
+    for _ in range(min(build.config.token_queue_depth, _MOST_TOKENS)):
+        append(build, give, {item.push_flag: 1})
+    for _ in range(4):
+        append(build, take, {item.pop_flag: 1})
+        found = [
+            pair for _ in range(12) for pair in random_sequence(source) if unit_of(*pair) is item.producer
+        ]
+        name, values = found[0] if found else (give, {})
+        if not append(build, name, {**values, item.push_flag: 1}):
+            append(build, give, {item.push_flag: 1})
+    for _ in range(min(build.config.command_queue_depth, _MOST_TOKENS) if source.chance(0.5) else 0):
+        append(build, take, {})
 
 
-def _place(build: _Builder, name: str, values: dict[str, int]) -> None:
-    """Append an instruction whose pops are done, with tokens pushed at random."""
-    unit = unit_of(name, values)
-    build.clocks[unit][unit] = len(build.instructions)
-    build.before[unit] = [len(tokens) for tokens in build.tokens]
-    build.instructions.append((name, values))
-    for queue, item in enumerate(TOKEN_QUEUES):
-        if item.producer is unit and build.source.chance(0.1):
-            _push(build, queue)
-
-
-def _push(build: _Builder, queue: int) -> bool:
-    """Let the producer's last instruction push a token now, if there is one and the queue has room there."""
-    item = TOKEN_QUEUES[queue]
-    place = build.clocks[item.producer][item.producer]
-    room = (
-        max(build.before[item.producer][queue], len(build.tokens[queue]))
-        < build.source.config.token_queue_depth
-    )
-    if place < 0 or not room or build.instructions[place][1].get(item.push_flag):
-        return False
-    build.instructions[place][1][item.push_flag] = 1
-    build.tokens[queue].append(list(build.clocks[item.producer]))
-    return True
-
-
-def _carrier(build: _Builder, unit: Unit, queue: int | None = None) -> None:
-    """Place an instruction that does nothing but, perhaps, pop the oldest token of `queue`."""
-    values: dict[str, int] = {}
-    if queue is not None:
-        values[TOKEN_QUEUES[queue].pop_flag] = 1
-        _merge(build, unit, build.tokens[queue].popleft())
-    _place(build, _CARRIERS[unit], values)
-
-
-def _wait(build: _Builder, unit: Unit, other: Unit, index: int, values: dict[str, int]) -> list[int] | None:
-    """Order the instruction of `unit` about to be placed behind instruction `index` of unit `other`.
-
-    The token that the instruction itself pops is returned, not merged: carriers may still be placed before it.
-    """
-    queue = next(
-        number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)
-    )
-    tokens = build.tokens[queue]
-    while build.clocks[unit][other] < index:
-        if tokens and tokens[0][other] >= index:
-            values[TOKEN_QUEUES[queue].pop_flag] = 1
-            return tokens.popleft()
-        if any(clock[other] >= index for clock in tokens):
-            _carrier(build, unit, queue)
-        elif not _push(build, queue):
-            # No push where the producer stands: make room first, or let it go on to a place where there is.
-            if tokens:
-                _carrier(build, unit, queue)
-            else:
-                _carrier(build, other)
-    return None
-
-
-def _append(build: _Builder, name: str, values: dict[str, int]) -> bool:
-    """Place an instruction with the tokens it needs; False, and nothing done, if it leaves a memory."""
-    values = {item.name: 0 for item in formats(build.source.config)[name].fields} | values
-    unit = unit_of(name, values)
-    try:
-        touched = accesses(build.source.trace, name, values)
-    except AccessError:
-        return False
-    needed: dict[Unit, int] = {}
-    for conflict in conflicts(build.last, unit, touched):
-        needed[conflict.unit] = max(conflict.earlier, needed.get(conflict.unit, -1))
-    popped = [_wait(build, unit, other, index, values) for other, index in needed.items()]
-    for queue, item in enumerate(TOKEN_QUEUES):
-        free = item.consumer is unit and build.tokens[queue] and not values[item.pop_flag]
-        if free and build.source.chance(0.15):
-            values[item.pop_flag] = 1
-            popped.append(build.tokens[queue].popleft())
-    for token in popped:
-        if token is not None:
-            _merge(build, unit, token)
-    index = len(build.instructions)
-    _place(build, name, values)
-    record(build.last, unit, index, touched)
-    advance(build.source.trace, name, values, touched)
-    return True
-
-
-def random_program(config: Config, seed: int, length: int = 60) -> Program:
+def random_program(
+    config: Config, seed: int, length: int = 60, *, uop: NDArray[np.uint32] | None = None
+) -> Program:
     """A program of about `length` instructions besides those that only carry tokens, ending in FINISH.
 
-    See the module's docstring for what is in it and what it promises.
+    `uop` (uop_depth,) is the micro-op memory at launch, zero unless given. See the module's docstring for what is in
+    it and what it promises.
     """
     rng = np.random.default_rng((seed, 2))
     image, regions = random_image(config, rng)
-    build = _Builder(
-        source=Source(config=config, rng=rng, regions=regions, trace=start_trace(config, image)),
-        last=start_access(config, len(image)),
-    )
-    _append(build, "LOAD.UOP", {"y_size": 1, "x_size": UOPS, "x_stride": UOPS})
+    build = start_builder(config, image, uop)
+    source = Source(config=config, rng=rng, regions=regions, trace=build.trace)
+
+    def placed(build: ProgramBuilder, unit: Unit) -> None:
+        for queue, item in enumerate(TOKEN_QUEUES):
+            if item.producer is unit and source.chance(0.1):
+                push(build, queue)
+
+    first = {"y_size": 1, "x_size": UOPS, "x_stride": UOPS, "dram_base": regions.uops // 4}
+    append(build, "LOAD.UOP", first, placed=placed)
     if config.has("post"):
-        _append(build, "LOAD.PAR", _parameters(config, regions))
+        append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
     tries = 0
-    placed = 0
-    while placed < length and tries < 50 * length:
+    count = 0
+    flood = source.number(length) if source.chance(0.7) else -1
+    while count < length and tries < 50 * length:
         tries += 1
-        placed += _append(build, *random_instruction(build.source))
-    _append(build, "FINISH", {})
-    for _ in range(build.source.number(3) if build.source.chance(0.15) else 0):
-        build.instructions.append((_CARRIERS[Unit(build.source.number(2))], {}))
-    words = [encode(config, name, **values) for name, values in build.instructions]
-    return bare_program(config, np.array(words, np.uint64), image)
+        if 0 <= flood <= count:
+            flood = -1
+            _flood(build, source, TOKEN_QUEUES[source.number(len(TOKEN_QUEUES) - 1)])
+        for name, values in random_sequence(source):
+            insist = _tokens(source, values)
+            count += append(build, name, values, insist=insist, placed=placed)
+    last: dict[str, int] = {}
+    insist = _tokens(source, last)
+    if source.chance(0.1):
+        # FINISH, too, may find a queue full.
+        queues = [item for item in TOKEN_QUEUES if item.producer is Unit.COMPUTE]
+        item = queues[source.number(len(queues) - 1)]
+        _flood(build, source, item)
+        append(build, CARRIERS[item.consumer], {item.pop_flag: 1})
+        last, insist = {item.push_flag: 1}, False
+    append(build, "FINISH", last, insist=insist)
+    for _ in range(source.number(3) if source.chance(0.15) else 0):
+        build.instructions.append((CARRIERS[Unit(source.number(2))], {}))
+    return finish(build)
 
 
 def _parameters(config: Config, regions: Regions) -> dict[str, int]:

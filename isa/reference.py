@@ -94,8 +94,9 @@ def run_reference(
 ) -> ReferenceResult:
     """Execute (n, 2) uint64 `instructions` up to FINISH on a copy of `memory` (uint8, the whole DRAM image).
 
-    `scratchpads` are the contents at launch (`isa.scratchpads`), zero where not named. Raises ProgramError, naming the instruction's index and field, for an access outside a memory or
-    scratchpad, a missing extension, an unknown encoding or a program without FINISH.
+    `scratchpads` are the contents at launch (`isa.scratchpads`), zero where not named. Raises ProgramError, naming
+    the instruction's index and field, for an access outside a memory or scratchpad, a missing extension, an unknown
+    encoding or a program without FINISH.
     """
     finish = np.flatnonzero((instructions[:, 0] & np.uint64(7)) == np.uint64(Opcode.FINISH))
     if not finish.size:

@@ -6,6 +6,7 @@ Nothing here is a free parameter of the simulator: the RTL must be built with th
 from __future__ import annotations
 
 from .config import Config
+from .layout import AluOpcode
 
 READ_BURST_BEATS = 64
 """Most beats of a read burst (AXI4 allows 256); shorter bursts keep the shared port responsive."""
@@ -19,11 +20,44 @@ AXI_BOUNDARY = 4096
 LOADS_IN_FLIGHT = 32
 """Loads that may have begun in the load unit while its writer still works on the first of them (its job queue)."""
 
-ALU_LATENCY = 3
-"""Cycles from the issue of an ALU operation to its end: read, execute, write."""
+FIFO_LATENCY = 3
+"""Cycles from a read beat to its use: register at the port, write into the FIFO's memory, read."""
 
-ALU_READ_STAGE = 1
-"""Cycles from the issue of an ALU operation to its (first) accumulator read."""
+REQUEST_DELAY = 4
+"""Cycles from the begin of an instruction to its first read request: decode, length in words, cut, room."""
+
+WRITE_DELAY = 5
+"""The same for write requests, which know no room but wait for their data."""
+
+REQUEST_GAP = 2
+"""Cycles from the acceptance of a client's request to its next one at the earliest: cut, room."""
+
+PRODUCT_CYCLES = 6
+"""Cycles more before the requests of an instruction whose run lengths are a product (4 bits of a factor a cycle)."""
+
+ROOM_DELAY = 4
+"""Cycles from the last use of a burst's bytes to a request that their room allows."""
+
+FETCH_DELAY = 4
+"""First cycle in which fetch may show a request."""
+
+FETCH_ROOM_DELAY = 2
+"""Cycles from the dispatch of an instruction to a request that its place in the fetch buffer allows."""
+
+STEP_DELAY = 4
+"""Cycles from the begin of a load to its first step at the earliest."""
+
+PATCH_STEP_DELAY = 14
+"""The same for LOAD.PATCH: PRODUCT_CYCLES, and the stages that find out which words a step needs."""
+
+STEP_LATENCY = 3
+"""Cycles from a load's last step to its end: word, alignment, write."""
+
+ALU_LATENCY = 7
+"""Cycles from the last issue cycle of an ALU operation to its end: micro-op 2, address 1, then as `gemm_read_stage`."""
+
+ALU_READ_STAGE = 3
+"""Cycles from an issue cycle of an ALU operation to its accumulator read."""
 
 PATCH_WINDOW_BYTES = 256
 """Bytes of the shift register that forms overlapping patches."""
@@ -35,28 +69,39 @@ NOISE_STALL = 1
 def gemm_latency(config: Config) -> int:
     """Cycles from the issue of a GEMM or DEPTHWISE operation to its end.
 
-    Micro-op and address 1, scratchpad read 1, multiply 1, one level of the adder tree a cycle
-    (log2 block_in), accumulator read 1, accumulate 1, write 1.
+    Micro-op 2, address 1, scratchpad read 1, operand choice 2, multiply 1, one level of the adder tree a cycle
+    (log2 block_in), accumulate 1. The write is the cycle of the end.
     """
-    return 6 + (config.block_in.bit_length() - 1)
+    return 8 + (config.block_in.bit_length() - 1)
 
 
 def gemm_read_stage(config: Config) -> int:
-    """Cycles from the issue of a GEMM operation to its accumulator read (two before its end)."""
-    return gemm_latency(config) - 2
+    """Cycles from the issue of a GEMM operation to its accumulator read: read 1, forward 1, accumulate 1, write 1."""
+    return gemm_latency(config) - 4
+
+
+def alu_cycles(opcode: int, use_imm: bool | int) -> int:
+    """Issue cycles of an ALU operation: one, one more for a second accumulator, and those of its arithmetic.
+
+    A shift takes a second cycle; a multiplication five, three of them on the lane's one 16-bit multiplier.
+    """
+    extra = {AluOpcode.SHR: 1, AluOpcode.MUL: 4}
+    return 1 + (not use_imm) + extra.get(AluOpcode(opcode), 0)
 
 
 def post_latency(config: Config) -> int:
     """Cycles from a vector's last accumulator read to its bytes entering the store FIFO, STORE.POST.
 
-    Window reduction 1, bias 1, int32 to float32 2, multiply 2, round and clamp 2; combine: two products 2,
-    two sums 4, round and clamp 2.
+    Accumulators 2, window reduction 1, bias 1; int32 to float32 5, multiply 4, round 2, place 2, round to an integer
+    and clamp 3; combine: differences 2, product 4, first sum 2, normalize 3, round 2, place 4, second sum 1, round to
+    float32 and to an integer 4, clamp 2, write 1, and 1 to spare for the product of combine_multiply, which takes
+    other ways.
     """
-    return 16
+    return 46
 
 
-STORE_LATENCY = 1
-"""The same for STORE.OUT: truncation only."""
+STORE_LATENCY = 3
+"""The same for STORE.OUT: accumulators 2 and write 1; truncation is free."""
 
 
 def read_burst_beats(config: Config, fifo_bytes: int) -> int:

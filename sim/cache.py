@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from numba import njit
+from vdla.isa import timing
 
 timing_code = njit(cache=True, _nrt=False, error_model="numpy")  # pyright: ignore[reportCallIssue, reportArgumentType]
 """Decorator of the timing core. It allocates nothing, so its array views need no reference counts, which would
@@ -17,9 +18,9 @@ take two thirds of its time."""
 
 
 def discard_stale_code() -> None:
-    """Delete numba's index files beside this module that are older than any source here."""
+    """Delete numba's index files beside this module that are older than any source here, or than the constants."""
     folder = Path(__file__).parent
-    newest = max(path.stat().st_mtime for path in folder.glob("*.py"))
+    newest = max(path.stat().st_mtime for path in (*folder.glob("*.py"), Path(timing.__file__)))
     for index in (folder / "__pycache__").glob("*.nbi"):
         with suppress(OSError):  # another process may delete it first, or the folder be read-only
             if index.stat().st_mtime < newest:

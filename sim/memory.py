@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from vdla.isa.timing import REQUEST_GAP
 
 from .cache import timing_code
 from .state import (
@@ -117,7 +118,7 @@ def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
     address = C[c, C_ADDRESS]
     length = burst_bytes(address, C[c, C_LEFT], C[c, C_BURST], bus)
     beats = beats_of(address, length, bus)
-    shown = max(C[c, C_EARLIEST], C[c, C_ACCEPTED] + 1)
+    shown = max(C[c, C_EARLIEST], C[c, C_ACCEPTED] + REQUEST_GAP)
     reserved = C[c, C_RESERVED] + beats * bus
     if reserved > C[c, C_FIFO]:
         while R[c, C[c, C_FREE_AT] & RING_MASK, R_RESERVED] < reserved - C[c, C_FIFO]:
@@ -188,7 +189,7 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
         number = M[M_WRITE_ACCEPTED]
-        cycle = max(W[number & RING_MASK, W_SHOWN], M[M_LAST_WRITE_ACCEPT] + 1)
+        cycle = max(W[number & RING_MASK, W_SHOWN], M[M_LAST_WRITE_ACCEPT] + REQUEST_GAP)
         oldest = number - P[P_WRITES]
         if oldest >= 0:
             if oldest >= M[M_WRITE_SERVED]:

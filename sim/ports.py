@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from vdla.isa.layout import AluOpcode
+from vdla.isa.timing import alu_cycles
 
 from .cache import timing_code
 from .state import (
     ALU,
+    ALU_OPCODE,
     COMPUTE,
     DEPTHWISE,
     DST_IN,
@@ -134,6 +137,15 @@ def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-d
     return kept
 
 
+_ALU_CYCLES = tuple(alu_cycles(opcode, True) for opcode in AluOpcode)
+
+
+@timing_code
+def alu_issue_cycles(row):  # type: ignore[no-untyped-def]
+    """Cycles that each operation of an ALU instruction issues for."""
+    return np.int64(_ALU_CYCLES[min(row[ALU_OPCODE], len(_ALU_CYCLES) - 1)] + 1 - row[USE_IMM])
+
+
 @timing_code
 def _bank_of(P, row, registers, B, kept, i, number, source):  # type: ignore[no-untyped-def]
     """Bank that operation `number` of instruction `i` reads for its destination, or for its source."""
@@ -177,17 +189,19 @@ def port_free(P, U, V, X, rows, registers, order, B, kept, bank, cycle, horizon)
             continue
         if number < 0:
             return cycle, min(horizon, first - 1)
-        if B[i, B_BANK] != MIXED and B[i, B_BANK] == B[i, B_SOURCE]:
+        each, reads_each = np.int64(1), np.int64(1)
+        if kind == ALU:
+            each, reads_each = alu_issue_cycles(row), 2 - row[USE_IMM]
+        if B[i, B_BANK] != MIXED and B[i, B_BANK] == B[i, B_SOURCE] and each == reads_each:
             last = first + X[i, X_ISSUES] - 1
             if B[i, B_BANK] != bank:
                 return cycle, min(horizon, last)
             cycle = last + 1
             continue
-        source = False
-        if kind == ALU and row[USE_IMM] == 0:
-            source = number % 2 == 0
-            number //= 2
-        if _bank_of(P, row, registers, B, kept, i, number, source) != bank:
+        # Of its issue cycles an operation reads in the first, source before destination.
+        part = number % each
+        source = part + 1 < reads_each
+        if part >= reads_each or _bank_of(P, row, registers, B, kept, i, number // each, source) != bank:
             return cycle, cycle
         cycle += 1
     return cycle, horizon

@@ -198,8 +198,9 @@ U_SIZE = 12
     V_OPERAND,
     V_OPERAND_END,  # operand bytes up to the end of the oldest operand burst
     V_PORT,  # compute instruction whose accumulator reads are looked at
-) = range(27)
-V_SIZE = 27
+    V_WRITE_EARLIEST,  # first cycle in which a write burst may show
+) = range(28)
+V_SIZE = 28
 
 # --- T[queue]: token queues ------------------------------------------------------------------------------
 

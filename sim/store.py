@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from vdla.isa.timing import FIFO_LATENCY, REQUEST_DELAY, ROOM_DELAY, WRITE_DELAY
 
 from .cache import timing_code
 from .memory import beats_of, burst_bytes, start_transfer
@@ -72,6 +73,7 @@ from .state import (
     V_ROW_STRIDE,
     V_ROWS,
     V_RUNS,
+    V_WRITE_EARLIEST,
     V_X_SIZE,
     V_X_STRIDE,
     V_Y_STRIDE,
@@ -85,7 +87,7 @@ from .state import (
     Y_SIZE,
 )
 from .streams import write_elements
-from .units import begin, end, look_ahead, start_load
+from .units import begin, end, first_request, look_ahead, start_load
 
 
 @timing_code
@@ -119,6 +121,7 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
     V[V_Y_STRIDE] = row[X_SIZE]
     V[V_LATENCY] = P[P_STORE_LATENCY]
     V[V_EARLIEST] = cycle + 1
+    V[V_WRITE_EARLIEST] = first_request(row, cycle) - REQUEST_DELAY + WRITE_DELAY
     V[V_FIRST_BURST] = M[M_WRITE_SHOWN]
     V[V_ADDRESS] = row[DRAM_BASE] * out
     V[V_LENGTH] = row[X_SIZE] * out
@@ -140,10 +143,9 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
         V[V_LATENCY] = P[P_POST_LATENCY]
         if row[OPERAND]:
             V[V_OPERAND] = 1
+            first = first_request(row, cycle)
             address = V[V_ADDRESS] + (here[5] << 32 >> 32) * out
-            start_transfer(
-                C, STORE_CLIENT, T_OPERAND, address, V[V_RUNS] + 1, V[V_LENGTH], V[V_PITCH], cycle + 1
-            )
+            start_transfer(C, STORE_CLIENT, T_OPERAND, address, V[V_RUNS] + 1, V[V_LENGTH], V[V_PITCH], first)
     _next_burst(P, V)
     return True
 
@@ -177,7 +179,7 @@ def advance_store(
         begin(U, T, X, push_queue, rows, u, i, cycle)
         progress = True
         if row[KIND] == LOAD_PAR:
-            start_load(C, c, row, sizes[LOAD_PAR], T_PAR, cycle + 1)
+            start_load(C, c, row, sizes[LOAD_PAR], T_PAR, cycle)
         elif row[KIND] == CONFIG or not _start_store(P, M, C, V, row, registers, i, cycle):
             end(U, T, X, pushed, push_queue, rows, u, i, cycle + 1)
     return progress
@@ -208,7 +210,7 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
         burst = R[c, number & RING_MASK]
         if finish + burst[R_BYTES] >= wanted:
             last = burst[R_ADDRESS] + wanted - finish - 1
-            return burst[R_START] + last // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + 1
+            return burst[R_START] + last // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + FIFO_LATENCY
         finish += burst[R_BYTES]
         number += 1
     return np.int64(BLOCKED)
@@ -224,7 +226,7 @@ def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
         if V[V_OPERAND_END] + burst[R_BYTES] > wanted:
             break
         V[V_OPERAND_END] += burst[R_BYTES]
-        burst[R_FREE] = cycle + 1
+        burst[R_FREE] = cycle + ROOM_DELAY
         C[c, C_TAKEN] += 1
 
 
@@ -286,7 +288,7 @@ def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved,
         moved[T_OUT] += P[P_OUT_BYTES]
         while V[V_CUT] <= stored:
             burst = W[M[M_WRITE_SHOWN] & RING_MASK]
-            burst[W_SHOWN] = cycle + V[V_LATENCY]
+            burst[W_SHOWN] = max(cycle + V[V_LATENCY], V[V_WRITE_EARLIEST])
             burst[W_BEATS] = V[V_CUT_BEATS]
             burst[W_END] = V[V_CUT]
             start = V[V_CUT]

@@ -7,6 +7,7 @@ at most one bus word and a beat arrives every cycle: the burst's steps are a clo
 from __future__ import annotations
 
 import numpy as np
+from vdla.isa.timing import FIFO_LATENCY, PATCH_STEP_DELAY, ROOM_DELAY, STEP_DELAY, STEP_LATENCY
 
 from .cache import timing_code
 from .memory import beats_of
@@ -40,9 +41,9 @@ from .state import (
 
 
 @timing_code
-def _enter(C, c, begin):  # type: ignore[no-untyped-def]
+def _enter(C, c, first):  # type: ignore[no-untyped-def]
     C[c, C_ACTIVE] = 1
-    C[c, C_STEP_TIME] = max(C[c, C_STEP_TIME], begin)
+    C[c, C_STEP_TIME] = max(C[c, C_STEP_TIME], first - 1)
     C[c, C_STEP] = -1
     C[c, C_DATA] = 0
     C[c, C_ROW] = 0
@@ -56,7 +57,7 @@ def _enter(C, c, begin):  # type: ignore[no-untyped-def]
 def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def]
     """Go on with the load `row` (elements of `size` bytes) that began in `begin`; its end, or BLOCKED."""
     if C[c, C_ACTIVE] == 0:
-        _enter(C, c, begin)
+        _enter(C, c, begin + STEP_DELAY)
     width = min(size, P[P_BUS])
     parts = size // width
     row_data = row[X_SIZE] * parts
@@ -75,29 +76,29 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
         last = first + burst[R_BYTES] // width - 1
         first_step = above + first // row_data * row_steps + row[X_PAD_0] + first % row_data
         last_step = above + last // row_data * row_steps + row[X_PAD_0] + last % row_data
-        begun = max(C[c, C_STEP_TIME] + first_step - C[c, C_STEP], burst[R_START] + 1)
+        begun = max(C[c, C_STEP_TIME] + first_step - C[c, C_STEP], burst[R_START] + FIFO_LATENCY)
         C[c, C_STEP_TIME] = begun + last_step - first_step
         C[c, C_STEP] = last_step
         C[c, C_DATA] = last + 1
-        burst[R_FREE] = C[c, C_STEP_TIME] + 1
+        burst[R_FREE] = C[c, C_STEP_TIME] + ROOM_DELAY
         C[c, C_TAKEN] += 1
     C[c, C_STEP_TIME] += max(steps, 1) - 1 - C[c, C_STEP]
     C[c, C_ACTIVE] = 0
-    return C[c, C_STEP_TIME] + 1
+    return C[c, C_STEP_TIME] + STEP_LATENCY
 
 
 @timing_code
 def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-untyped-def]
     """The same for a LOAD.PATCH; `patch` is its register, `row_bytes` what a row reads from DRAM."""
     if C[c, C_ACTIVE] == 0:
-        _enter(C, c, begin)
+        _enter(C, c, begin + PATCH_STEP_DELAY)
     bus, block = P[P_BUS], P[P_BLOCK_IN]
     run, step, left = patch & 0xFF, patch >> 8 & 0xFF, patch >> 24 & 0xFF
     rows = row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1]
     if run == 0 or row[X_SIZE] == 0 or rows == 0:
         C[c, C_STEP_TIME] += 1
         C[c, C_ACTIVE] = 0
-        return C[c, C_STEP_TIME] + 1
+        return C[c, C_STEP_TIME] + STEP_LATENCY
     time = C[c, C_STEP_TIME]
     window = C[c, C_WINDOW]
     while C[c, C_ROW] < rows:
@@ -117,14 +118,14 @@ def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-
                             C[c, C_WINDOW] = window
                             return BLOCKED
                         burst = R[c, C[c, C_TAKEN] & RING_MASK]
-                        time = max(time + 1, burst[R_START] + C[c, C_WORDS] + 1)
+                        time = max(time + 1, burst[R_START] + C[c, C_WORDS] + FIFO_LATENCY)
                         word = bus - burst[R_ADDRESS] % bus if C[c, C_WORDS] == 0 else bus
                         C[c, C_WORDS] += 1
                         if C[c, C_WORDS] == beats_of(burst[R_ADDRESS], burst[R_BYTES], bus):
                             word = (burst[R_ADDRESS] + burst[R_BYTES] - 1) % bus + 1
                             if C[c, C_WORDS] == 1:
                                 word = burst[R_BYTES]
-                            burst[R_FREE] = time + 1
+                            burst[R_FREE] = time + ROOM_DELAY
                             C[c, C_TAKEN] += 1
                             C[c, C_WORDS] = 0
                         window += word
@@ -139,4 +140,4 @@ def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-
         window = np.int64(0)
     C[c, C_STEP_TIME] = time
     C[c, C_ACTIVE] = 0
-    return time + 1
+    return time + STEP_LATENCY

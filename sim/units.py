@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from vdla.isa.timing import (
+    FETCH_DELAY,
+    FETCH_ROOM_DELAY,
+    FIFO_LATENCY,
+    PRODUCT_CYCLES,
+    REQUEST_DELAY,
+    REQUEST_GAP,
+)
 
 from .cache import timing_code
 from .decode import patch_row_bytes
 from .memory import requests_left, start_transfer
+from .ports import alu_issue_cycles
 from .state import (
     ALU,
     BLOCKED,
@@ -83,7 +92,6 @@ from .state import (
     UNIT,
     UOP_BGN,
     UOP_END,
-    USE_IMM,
     X_BEGIN,
     X_DISPATCH,
     X_END,
@@ -111,12 +119,12 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
         return False
     address = P[P_PROGRAM] + M[M_REQUESTED] * _BYTES
     count = min(P[P_COUNT] - M[M_REQUESTED], P[P_FETCH_BURST], (4096 - address % 4096) // _BYTES)
-    shown = max(np.int64(1), C[c, C_ACCEPTED] + 1)
+    shown = max(np.int64(FETCH_DELAY), C[c, C_ACCEPTED] + REQUEST_GAP)
     must_leave = M[M_REQUESTED] + count - P[P_FETCH_DEPTH]
     if must_leave > 0:
         if must_leave > M[M_DISPATCHED]:
             return False
-        shown = max(shown, X[must_leave - 1, X_DISPATCH] + 1)
+        shown = max(shown, X[must_leave - 1, X_DISPATCH] + FETCH_ROOM_DELAY)
     C[c, C_SHOWN] = shown
     C[c, C_KIND] = T_INSTRUCTION
     C[c, C_BYTES] = count * _BYTES
@@ -142,7 +150,7 @@ def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
         u = rows[i, UNIT]
         burst = R[c, C[c, C_TAKEN] & RING_MASK]
         end = P[P_PROGRAM] + (i + 1) * _BYTES - 1
-        arrived = burst[R_START] + end // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + 1
+        arrived = burst[R_START] + end // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + FIFO_LATENCY
         cycle = max(arrived, M[M_LAST_DISPATCH] + 1)
         ahead = U[u, U_DISPATCHED] - P[P_COMMANDS]
         if ahead >= 0:
@@ -240,13 +248,22 @@ def end(U, T, X, pushed, push_queue, rows, u, i, cycle):  # type: ignore[no-unty
 
 
 @timing_code
-def start_load(C, c, row, size, kind, earliest):  # type: ignore[no-untyped-def]
-    """Start the DRAM reads of a rectangular load; whether there are any."""
+def first_request(row, begin):  # type: ignore[no-untyped-def]
+    """First cycle in which `row`, begun in `begin`, may show a read request; not for PATCH."""
+    if row[X_STRIDE] == row[X_SIZE] and row[Y_SIZE] > 1:
+        return begin + REQUEST_DELAY + PRODUCT_CYCLES
+    return begin + REQUEST_DELAY
+
+
+@timing_code
+def start_load(C, c, row, size, kind, begin):  # type: ignore[no-untyped-def]
+    """Start the DRAM reads of a rectangular load that begins in `begin`; whether there are any."""
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
         return False
     runs, length = row[Y_SIZE], row[X_SIZE] * size
     if row[X_STRIDE] == row[X_SIZE]:
         runs, length = np.int64(1), length * row[Y_SIZE]
+    earliest = first_request(row, begin)
     start_transfer(C, c, kind, row[DRAM_BASE] * size, runs, length, row[X_STRIDE] * size, earliest)
     return True
 
@@ -272,15 +289,16 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
         reads = False
         if row[KIND] == LOAD_PATCH:
             length = patch_row_bytes(row, registers[row[REGISTERS_AT], 1])
+            first = cycle + REQUEST_DELAY + PRODUCT_CYCLES
             if length > 0 and row[Y_SIZE] > 0:
-                start_transfer(C, c, T_INP, row[DRAM_BASE], row[Y_SIZE], length, row[X_STRIDE], cycle + 1)
+                start_transfer(C, c, T_INP, row[DRAM_BASE], row[Y_SIZE], length, row[X_STRIDE], first)
                 reads = True
         elif row[KIND] == LOAD_INP:
-            reads = start_load(C, c, row, sizes[LOAD_INP], T_INP, cycle + 1)
+            reads = start_load(C, c, row, sizes[LOAD_INP], T_INP, cycle)
         elif row[KIND] == LOAD_WGT:
-            reads = start_load(C, c, row, sizes[LOAD_WGT], T_WGT, cycle + 1)
+            reads = start_load(C, c, row, sizes[LOAD_WGT], T_WGT, cycle)
         if not reads:
-            U[u, U_FREE] = cycle + 1
+            U[u, U_FREE] = cycle + 1 + (PRODUCT_CYCLES if row[KIND] == LOAD_PATCH else 0)
         look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u)
     while U[u, U_ENDED] < U[u, U_BEGUN]:
         i = order[u, U[u, U_ENDED]]
@@ -362,7 +380,7 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
             else:
                 U[u, U_ISSUED] = cycle + count
         elif kind == ALU:
-            X[i, X_ISSUES] = operations(row) * (1 if row[USE_IMM] else 2)
+            X[i, X_ISSUES] = operations(row) * alu_issue_cycles(row)
             finished = cycle + 1
             if X[i, X_ISSUES] > 0:
                 finished = cycle + X[i, X_ISSUES] + P[P_ALU_LATENCY]
@@ -374,7 +392,7 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
             finished = cycle + 1
             M[M_TOTAL] = finished
         else:
-            start_load(C, c, row, sizes[kind], T_UOP if kind == LOAD_UOP else T_ACC, cycle + 1)
+            start_load(C, c, row, sizes[kind], T_UOP if kind == LOAD_UOP else T_ACC, cycle)
             continue
         end(U, T, X, pushed, push_queue, rows, u, i, finished)
     return progress

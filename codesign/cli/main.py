@@ -12,7 +12,7 @@ import sys
 import typer
 from vdla.isa.errors import UserError
 
-from . import describe, network, programs, rtl, simulate, synth
+from . import cosim, describe, network, programs, rtl, simulate, synth
 
 app = typer.Typer(
     name="vdla",
@@ -33,6 +33,7 @@ app.command("isa")(describe.isa)
 app.command("config")(describe.config)
 app.command("rtl")(rtl.rtl)
 app.command("synth")(synth.synth)
+app.command("cosim")(cosim.cosim)
 
 
 def main() -> None:

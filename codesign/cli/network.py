@@ -6,7 +6,7 @@ import sys
 import time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from vdla.isa.config import load_config
@@ -14,13 +14,26 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import save_program, write_whole
 
 from ..files import check_destination, whole_directory
-from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
+from .output import ConfigOption, JsonOption, Steps, note, print_json, steps, text_console
+
+if TYPE_CHECKING:
+    from vdla.compiler.driver import Compiled
+
+    from ..evaluate import Arrays
+    from ..network_run import Simulated
 
 
 class Target(StrEnum):
     """What `vdla run` compiles for."""
 
     vdla = "vdla"
+
+
+class Engine(StrEnum):
+    """What runs the compiled network."""
+
+    cycle = "cycle"
+    rtl = "rtl"
 
 
 class Check(StrEnum):
@@ -43,6 +56,10 @@ def run(
     model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A quantized ONNX model.")],
     target: Annotated[Target, typer.Option(help="What to compile for.")] = Target.vdla,
     config: ConfigOption = "vta",
+    engine: Annotated[
+        Engine,
+        typer.Option(help="cycle: the simulator; rtl: the Verilated RTL, which must tell the same."),
+    ] = Engine.cycle,
     inputs: Annotated[
         Path | None, typer.Option(metavar="IN.npz", help="Arrays by input name; seeded samples otherwise.")
     ] = None,
@@ -78,6 +95,10 @@ def run(
     check_destination(outputs, trace, program_out)
     if timing_only and outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
+    if engine is Engine.rtl and timing_only:
+        raise UserError("--engine rtl always computes the data; leave out --timing-only")
+    if engine is Engine.rtl and trace is not None:
+        raise UserError("--trace is drawn from the simulator, not from --engine rtl; use --engine cycle")
     with whole_directory(dump_passes) as dumps, steps() as progress, exit_on_deadlock():
         progress.begin(f"compiling {model.name} for {machine.name}")
         compiled = compile_network(model, machine, virtual_threads=vthreads, dump_passes=dumps)
@@ -90,8 +111,11 @@ def run(
             launches = split_launches(compiled.graph, load_arrays(inputs), str(inputs))
         progress.begin(LOADING)
         load_simulator()
-        progress.begin("simulating", total=len(launches))
-        simulated = simulate_network(compiled, launches, data=not timing_only, on_launch=progress.advance)
+        if engine is Engine.rtl:
+            simulated = _run_on_rtl(compiled, launches, progress)
+        else:
+            progress.begin("simulating", total=len(launches))
+            simulated = simulate_network(compiled, launches, data=not timing_only, on_launch=progress.advance)
         verdict = None
         if not timing_only:
             progress.begin("checking the outputs")
@@ -119,6 +143,31 @@ def run(
     console.print(layer_table(account))
     for line in summary(account):
         console.print(line, markup=False)
+
+
+def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:
+    """The network on the RTL; ends the process with 1 and a line when the simulator tells anything else."""
+    from .rtl import rtl_extra
+
+    with rtl_extra():
+        from vdla.hw.harness.engine import RtlError
+
+        from ..rtl_run import library_for, run_on_rtl
+
+        progress.begin("building the RTL library (once for each configuration: minutes)")
+        optimize = library_for(compiled)
+        progress.begin("running on the RTL", total=len(launches))
+        try:
+            result = run_on_rtl(compiled, launches, optimize=optimize, on_launch=progress.advance)
+        except RtlError as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise typer.Exit(3) from None
+    found = list(result.differences)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        print(f"error: RTL and simulator differ: {found[0]}{more}", file=sys.stderr)
+        raise typer.Exit(1)
+    return result.simulated
 
 
 def models(

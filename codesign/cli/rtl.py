@@ -38,10 +38,14 @@ def rtl(
     config: ConfigOption = "vta",
     json: JsonOption = False,
 ) -> None:
-    """Writes the RTL of a configuration: vdla.v, vdla.h and vdla.json (parameters, ports, registers, counters)."""
+    """Writes the RTL of a configuration: vdla.v, vdla.h, vdla.json (parameters, ports, registers, counters).
+
+    And vdla.vlt, with which `verilator --lint-only -Wall --top-module vdla vdla.vlt vdla.v` reports nothing.
+    """
     machine = load_config(config)
     with rtl_extra(), steps() as progress:
         progress.begin(f"elaborating {machine.name}")
+        from vdla.hw.synthesis.lint import WAIVERS
         from vdla.hw.verilog import generate_module
 
         module = generate_module(machine)
@@ -56,6 +60,7 @@ def rtl(
         "vdla.v": module.text,
         "vdla.h": c_header(machine),
         "vdla.json": encoding.dumps(document, indent=2) + "\n",
+        "vdla.vlt": WAIVERS,
     }
     for name, content in contents.items():
         write_whole(output / name, content.encode())

@@ -18,6 +18,7 @@ from vdla.isa.program import bare_program, read_hex, write_whole
 
 from ..files import check_destination, read_whole
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
+from .programs import open_program
 from .rtl import rtl_extra
 
 if TYPE_CHECKING:
@@ -53,9 +54,16 @@ def _stop(message: str) -> NoReturn:
 
 def sim(
     insns: Annotated[
-        Path, typer.Option(metavar="FILE.hex", help="One 128-bit instruction a line, in hexadecimal.")
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="One 128-bit instruction a line, in hexadecimal; or a program, text or binary.",
+        ),
     ],
-    memory: Annotated[Path, typer.Option(metavar="IN.bin", help="The whole memory before the launch.")],
+    memory: Annotated[
+        Path | None,
+        typer.Option(metavar="IN.bin", help="The whole memory before the launch; a program holds its own."),
+    ] = None,
     memory_out: Annotated[
         Path | None, typer.Option("--memory-out", metavar="OUT.bin", help="The memory after it.")
     ] = None,
@@ -66,23 +74,28 @@ def sim(
     allow_races: Annotated[
         bool, typer.Option("--allow-races", help="Run a program whose units race; results may vary.")
     ] = False,
+    no_check: Annotated[
+        bool,
+        typer.Option(
+            "--no-check", help="Run a program that the checker refuses; an engine that it stops exits with 3."
+        ),
+    ] = False,
     timeline: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A timeline for ui.perfetto.dev.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
     """Runs a raw program: checks it, executes it, writes the memory and counts the cycles."""
-    machine = load_config(config)
     check_destination(memory_out, timeline)
     if timeline is not None and engine is not Engine.cycle:
         raise UserError(
             f"--timeline is drawn from the simulator, not from --engine {engine}; use --engine cycle"
         )
-    instructions = read_hex(insns)
-    image = np.frombuffer(read_whole(memory, "memory image"), np.uint8)
+    machine, instructions, image = _launch(insns, memory, config)
     with steps() as progress:
-        progress.begin("checking the program")
-        check_program(machine, instructions, image, str(insns), allow_races=allow_races)
+        if not no_check:
+            progress.begin("checking the program")
+            check_program(machine, instructions, image, str(insns), allow_races=allow_races)
         progress.begin("running the program (the simulator is compiled once after an installation)")
         if engine is Engine.reference:
             from vdla.isa.reference import run_reference
@@ -101,6 +114,17 @@ def sim(
         print_json(document)
     else:
         _print(document)
+
+
+def _launch(insns: Path, memory: Path | None, config: str) -> tuple[Config, np.ndarray, np.ndarray]:
+    """Machine, instructions and memory: from a `.hex` file, `memory` and `config`, or all from a program file."""
+    if memory is not None:
+        image = np.frombuffer(read_whole(memory, "memory image"), np.uint8)
+        return load_config(config), read_hex(insns), image
+    if insns.suffix == ".hex":
+        raise UserError(f"{insns}: a .hex file holds no memory; give it with --memory")
+    program = open_program(insns, None)
+    return program.config, program.instructions, program.image
 
 
 def _simulate(

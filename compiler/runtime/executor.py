@@ -31,29 +31,35 @@ def run(compiled: Compiled, inputs: Mapping[str, np.ndarray], *, data: bool = Tr
     Raises UserError for inputs that are not the model's.
     """
     program = compiled.program
-    memory = program.image.copy()
-    if data:
-        _write_inputs(compiled, dict(inputs), memory)
+    memory = input_image(compiled, inputs) if data else program.image
     simulation = simulate(program.config, program.instructions, memory, data=data)
     if not data:
         return RunResult(outputs={}, integer_outputs={}, simulation=simulation)
     assert simulation.memory is not None
-    tensors = {
-        item.tensor: read_tensor(compiled, item.tensor, simulation.memory) for item in compiled.graph.outputs
-    }
-    return RunResult(
-        outputs=load_outputs(compiled.graph, tensors),
-        integer_outputs={item.name: tensors[item.tensor] for item in compiled.graph.outputs},
-        simulation=simulation,
-    )
+    outputs, tensors = read_outputs(compiled, simulation.memory)
+    return RunResult(outputs=outputs, integer_outputs=tensors, simulation=simulation)
 
 
-def _write_inputs(compiled: Compiled, inputs: dict[str, np.ndarray], memory: np.ndarray) -> None:
-    for name, values in store_inputs(compiled.graph, inputs).items():
+def input_image(compiled: Compiled, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The memory at launch, uint8: the program's image with `inputs` in place. Raises UserError for other inputs."""
+    memory = compiled.program.image.copy()
+    for name, values in store_inputs(compiled.graph, dict(inputs)).items():
         tensor = compiled.graph.tensors[name]
         packed = pack_activation(compiled.program.config, values.reshape(tensor.nchw), compiled.layouts[name])
         address = compiled.addresses[name]
         memory[address : address + packed.size] = packed.view(np.uint8)
+    return memory
+
+
+def read_outputs(
+    compiled: Compiled, memory: np.ndarray
+) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
+    """The outputs in `memory` after a run: as the model declares them, and the stored int8 tensors by output name."""
+    tensors = {item.tensor: read_tensor(compiled, item.tensor, memory) for item in compiled.graph.outputs}
+    return (
+        load_outputs(compiled.graph, tensors),
+        {item.name: tensors[item.tensor] for item in compiled.graph.outputs},
+    )
 
 
 def read_tensor(compiled: Compiled, name: str, memory: np.ndarray) -> np.ndarray:

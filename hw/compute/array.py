@@ -31,8 +31,8 @@ def tree_levels(config: Config) -> int:
 
 
 def array_latency(config: Config) -> int:
-    """Cycles from operands to sums: operand registers, product registers, tree."""
-    return 2 + tree_levels(config)
+    """Cycles from operands to sums: operand registers, chosen operands, product registers, tree."""
+    return 3 + tree_levels(config)
 
 
 class MultiplyArray(wiring.Component):
@@ -44,7 +44,7 @@ class MultiplyArray(wiring.Component):
     Members
     -------
     vector, tile, depthwise, row : In
-        Operands: one input vector, one tile and how to combine them.
+        Operands: one input vector, one tile and how to combine them. They may come straight from a memory's output.
     sums : Out
         Lane b * block_out + o: the dot product of vector[b] and tile[o], or the product of lane o.
     """
@@ -63,18 +63,25 @@ class MultiplyArray(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers after the operand selection, after the products and after every level of the tree."""
+        """Registers after the memories, the operand selection, the products and every level of the tree."""
         m = Module()
         config = self.config
+        read_vector, read_tile = Signal(vector_layout(config)), Signal(tile_layout(config))
         vector, tile = Signal(vector_layout(config)), Signal(tile_layout(config))
-        m.d.sync += [vector.eq(self.vector), tile.eq(self.tile)]
-        alone = Signal(2)  # DEPTHWISE, as it passes the operand and product registers
+        m.d.sync += [
+            read_vector.eq(self.vector),
+            read_tile.eq(self.tile),
+            vector.eq(read_vector),
+            tile.eq(read_tile),
+        ]
+        alone = Signal(3)  # DEPTHWISE, as it passes the operand and product registers
         if self.diagonal:
-            m.d.sync += alone.eq((alone << 1) | self.depthwise)
+            row = Signal.like(self.row)
+            m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
             chosen = Signal(data.ArrayLayout(signed(8), config.block_in))
-            m.d.comb += chosen.eq(self.tile[self.row])
+            m.d.comb += chosen.eq(read_tile[row])
             for j in range(config.block_in):
-                m.d.sync += tile[j][j].eq(Mux(self.depthwise, chosen[j], self.tile[j][j]))
+                m.d.sync += tile[j][j].eq(Mux(alone[0], chosen[j], read_tile[j][j]))
         for b in range(config.batch):
             for o in range(config.block_out):
                 terms: list[Value] = []
@@ -82,7 +89,7 @@ class MultiplyArray(wiring.Component):
                     product = Signal(signed(PRODUCT_BITS), name=f"product_{b}_{o}_{i}")
                     m.d.sync += product.eq(vector[b][i] * tile[o][i])
                     masked = self.diagonal and i != o
-                    terms.append(Mux(alone[1], 0, product) if masked else product)
+                    terms.append(Mux(alone[2], 0, product) if masked else product)
                 for level in range(tree_levels(config)):
                     sums: list[Value] = []
                     for left, right in zip(terms[::2], terms[1::2], strict=True):

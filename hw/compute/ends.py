@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -78,8 +78,8 @@ class Ends(wiring.Component):
                     total = total + (arriving[name] & self.issued & self.alu)
                 m.d.sync += places[k + 1][name].eq(total)
             taken = taken | here
-        m.d.comb += [
-            self.now.eq(places[length]),
-            self.busy.eq(sum((place["count"] != 0 for place in places[2:]), places[1]["count"] != 0) != 0),
-        ]
+        m.d.comb += self.now.eq(places[length])
+        # What is in places 1 .. length in the next cycle.
+        arrives = self.issued | self.joins | (self.next["count"] != 0)
+        m.d.sync += self.busy.eq(arrives | Cat(*(place["count"] for place in places[1:length])).any())
         return m

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from vdla.isa.config import Config
 from vdla.isa.layout import UOP_BYTES, MemoryType
 
-from ..element_writer import ElementWriter, step_width
+from ..element_writer import ElementWriter, job_layout, step_width
 from ..interfaces import Kind, read_client, scratchpad_write
 from ..layouts import instruction_layout, view
 from ..read_fifo import ReadFifo
@@ -19,7 +19,7 @@ KINDS = (MemoryType.UOP, MemoryType.ACC, MemoryType.ACC8)
 
 
 class Loader(wiring.Component):
-    """One load at a time; a step of the writer in cycle t writes the memory in t + 1.
+    """One load at a time; what the writer shows in cycle t is written in t + 1, the cycle of the end.
 
     Members
     -------
@@ -28,7 +28,7 @@ class Loader(wiring.Component):
     pad_value : In
         Register COMPUTE_PAD, stable while a load is under way; micro-op pads are zero.
     last : Out
-        The load's last step happens in this cycle: it ends in the next.
+        The load ends in the next cycle.
     read : Out
         The read client.
     uop_write, acc_write : Out
@@ -68,20 +68,20 @@ class Loader(wiring.Component):
             fifo.beat_data.eq(self.read.beat_data),
             requests.release.eq(fifo.release),
             requests.start.eq(self.start),
-            writer.job.valid.eq(self.start),
             self.last.eq(writer.last),
         ]
 
         load = view(instruction_layout(config, "LOAD.ACC"), self.instruction)
-        job = writer.job.payload
+        job = Signal(job_layout(config, len(KINDS)))
         one_run = load.x_stride == load.x_size
         for name in ("sram_base", "y_size", "x_size", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"):
             m.d.comb += job[name].eq(load[name])
         m.d.comb += [
             job.one_run.eq(one_run),
-            requests.runs.rows.eq(Mux(one_run & (load.y_size != 0), 1, load.y_size)),
+            requests.runs.rows.eq(load.y_size),
+            requests.runs.joined.eq(one_run),
         ]
-        length = Mux(one_run, load.x_size * load.y_size, load.x_size)
+        m.d.sync += [writer.job.valid.eq(self.start), writer.job.payload.eq(job)]
         for number, (kind, size) in enumerate(zip(KINDS, sizes, strict=True)):
             shift = size.bit_length() - 1
             with m.If(load.memory_type == kind):
@@ -90,7 +90,7 @@ class Loader(wiring.Component):
                     job.offset.eq(load.dram_base << shift),
                     job.pitch.eq(load.x_stride << shift),
                     requests.runs.address.eq(load.dram_base << shift),
-                    requests.runs.length.eq(length << shift),
+                    requests.runs.length.eq(load.x_size << shift),
                     requests.runs.pitch.eq(load.x_stride << shift),
                     requests.runs.kind.eq(Kind.UOP if kind == MemoryType.UOP else Kind.ACC),
                 ]

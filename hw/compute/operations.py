@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
+from vdla.isa.layout import AluOpcode
+from vdla.isa.timing import alu_cycles
+
+MOST_EXTRA = max(alu_cycles(opcode, True) for opcode in AluOpcode) - 1
+"""Most cycles that the arithmetic of an operation adds to its issue."""
+
+
+def alu_extra(opcode: Value) -> Value:
+    """Cycles that the arithmetic of ALU operation `opcode` adds to its issue."""
+    result: Value = Const(0, range(MOST_EXTRA + 1))
+    for known in AluOpcode:
+        extra = alu_cycles(known, True) - 1
+        if extra:
+            result = Mux(opcode == known, extra, result)
+    return result
 
 
 def loop_layout(config: Config) -> data.StructLayout:
@@ -47,15 +62,16 @@ def offset_layout(config: Config) -> data.StructLayout:
 class Operations(wiring.Component):
     """Walks y over iter_out, x over iter_in and the micro-ops uop_bgn .. uop_end, one operation a step.
 
-    `start` in cycle b takes the loops; the operations issue from b+1 on, one a cycle, or one in two cycles with
-    `slow`. The instruction must have operations. `start` may come in the cycle of `last`.
+    `start` in cycle b takes the loops; the operations issue from b+1 on, one in `extra` + 1 cycles, and one more with
+    `two`. The instruction must have operations. `start` may come in the cycle of `last`.
 
     Members
     -------
-    start, loops, base, slow : In
-        The instruction, valid with `start`. `base` is the offset of the first operation.
-    busy : Out
-        The cycle belongs to an operation; `second` tells its second cycle (with `slow`) from its first.
+    start, loops, base, two, extra : In
+        The instruction, valid with `start`. `base` is the offset of the first operation. `two`: each operation has two
+        accumulator operands, read one after the other.
+    busy, source, destination : Out
+        The cycle belongs to an operation; in which its source (with `two`), or its destination is read.
     last : Out
         The last cycle of the last operation.
     uop, offset : Out
@@ -69,9 +85,11 @@ class Operations(wiring.Component):
                 "start": In(1),
                 "loops": In(loop_layout(config)),
                 "base": In(offset_layout(config)),
-                "slow": In(1),
+                "two": In(1),
+                "extra": In(range(MOST_EXTRA + 1)),
                 "busy": Out(1),
-                "second": Out(1),
+                "source": Out(1),
+                "destination": Out(1),
                 "last": Out(1),
                 "uop": Out(config.uop_index_bits),
                 "offset": Out(offset_layout(config)),
@@ -82,30 +100,42 @@ class Operations(wiring.Component):
         """Counters for the three loops; the offsets are running sums, so no multiplier is needed."""
         m = Module()
         loops = Signal(loop_layout(self.config))
-        slow = Signal()
+        two, cycle, cycles = Signal(), Signal(range(MOST_EXTRA + 2)), Signal(range(MOST_EXTRA + 2))
+        last_cycle = Signal(init=1)
         columns_left, rows_left = Signal(14), Signal(14)
         row_start = Signal(offset_layout(self.config))  # offset of the row's first column
         step = Signal()
 
-        last_uop = Signal()
+        # Whether this is the last micro-op, column and row: known a step ahead.
+        last_uop, last_column, last_row = Signal(), Signal(), Signal()
+        one_uop, one_column = Signal(), Signal()
         m.d.comb += [
-            step.eq(self.busy & (self.second | ~slow)),
-            last_uop.eq(self.uop + 1 == loops.uop_end),
-            self.last.eq(step & last_uop & (columns_left == 0) & (rows_left == 0)),
+            step.eq(self.busy & last_cycle),
+            self.source.eq(self.busy & two & (cycle == 0)),
+            self.destination.eq(self.busy & (cycle == two)),
+            self.last.eq(step & last_uop & last_column & last_row),
         ]
-        with m.If(self.busy & slow):
-            m.d.sync += self.second.eq(~self.second)
+        with m.If(self.busy):
+            m.d.sync += [
+                cycle.eq(Mux(last_cycle, 0, cycle + 1)),
+                last_cycle.eq(Mux(last_cycle, cycles == 0, cycle + 1 == cycles)),
+            ]
         with m.If(step):
-            m.d.sync += self.uop.eq(self.uop + 1)
+            m.d.sync += [self.uop.eq(self.uop + 1), last_uop.eq(self.uop + 2 == loops.uop_end)]
             with m.If(last_uop):
-                m.d.sync += self.uop.eq(loops.uop_bgn)
-                with m.If(columns_left == 0):
-                    m.d.sync += [columns_left.eq(loops.iter_in - 1), rows_left.eq(rows_left - 1)]
+                m.d.sync += [self.uop.eq(loops.uop_bgn), last_uop.eq(one_uop)]
+                with m.If(last_column):
+                    m.d.sync += [
+                        columns_left.eq(loops.iter_in - 1),
+                        last_column.eq(one_column),
+                        rows_left.eq(rows_left - 1),
+                        last_row.eq(rows_left == 1),
+                    ]
                     for name in ("dst", "src", "wgt"):
                         following = row_start[name] + loops[f"{name}_factor_out"]
                         m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
                 with m.Else():
-                    m.d.sync += columns_left.eq(columns_left - 1)
+                    m.d.sync += [columns_left.eq(columns_left - 1), last_column.eq(columns_left == 1)]
                     for name in ("dst", "src", "wgt"):
                         m.d.sync += self.offset[name].eq(self.offset[name] + loops[f"{name}_factor_in"])
         with m.If(self.last):
@@ -113,12 +143,19 @@ class Operations(wiring.Component):
         with m.If(self.start):
             m.d.sync += [
                 self.busy.eq(1),
-                self.second.eq(0),
                 loops.eq(self.loops),
-                slow.eq(self.slow),
+                two.eq(self.two),
+                cycle.eq(0),
+                cycles.eq(self.extra + self.two),
+                last_cycle.eq((self.extra == 0) & ~self.two),
                 self.uop.eq(self.loops.uop_bgn),
+                last_uop.eq(self.loops.uop_bgn + 1 == self.loops.uop_end),
+                one_uop.eq(self.loops.uop_bgn + 1 == self.loops.uop_end),
                 columns_left.eq(self.loops.iter_in - 1),
+                last_column.eq(self.loops.iter_in == 1),
+                one_column.eq(self.loops.iter_in == 1),
                 rows_left.eq(self.loops.iter_out - 1),
+                last_row.eq(self.loops.iter_out == 1),
                 row_start.eq(self.base),
                 self.offset.eq(self.base),
             ]

@@ -8,13 +8,13 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
-from vdla.isa.layout import uop_fields
-from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, gemm_latency, gemm_read_stage
+from vdla.isa.layout import AluOpcode, uop_fields
+from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
 
 from ..interfaces import inp_read, scratchpad_read, scratchpad_write, wgt_read
 from .array import MultiplyArray, array_latency
-from .operations import offset_layout, src_bits, wgt_row_bits
-from .vector_alu import VectorAlu, accumulator_layout, lanes
+from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
+from .vector_alu import LANE, VectorAlu, accumulator_layout, lanes
 
 IMMEDIATE = signed(16)
 
@@ -45,25 +45,31 @@ class Pipeline(wiring.Component):
     """Executes one operation a cycle, counted from its issue in cycle t:
 
     ====================  ====================================================================
-    t                     micro-op memory is addressed
-    t + 1                 the micro-op plus offsets; an ALU operation addresses the accumulators
-    t + 2, t + 3          input and weight memories are addressed; operands arrive
-    t + gemm_read_stage   GEMM addresses the accumulators, its sum follows in the next cycle
-    read + 1              execute, on accumulators forwarded from the two operations before
-    read + 2              write: the last cycle of the instruction if the operation is its last
+    t, t + 1              micro-op memory is addressed; the micro-op arrives
+    t + 2                 the micro-op plus offsets
+    t + 3                 input and weight memories are addressed; an ALU operation: r
+    r = t + read stage    the accumulators are addressed (GEMM: `gemm_read_stage`)
+    r + 1, r + 2          they arrive; results of operations that were too late for the memory replace them
+    x = r + 3             execute, on the result of the operation just before if it is that accumulator
+    x + 1                 write: the last cycle of the instruction if the operation is its last
     ====================  ====================================================================
 
-    An ALU operation with two accumulators takes two cycles and reads its source, then its destination. GEMM and
-    ALU operations are never in the pipeline together.
+    An ALU operation with two accumulators reads its source, then its destination, and counts from there. A shift
+    executes in x and x + 1, a multiplication in x .. x + 4; their operations issue so far apart that each finds the
+    result of the one before. GEMM and ALU operations are never in the pipeline together.
+
+    MIN and MAX take their operand without that last replacement. With an immediate, what the operation just before
+    did to the same accumulator is what this one would do (min(min(a, i), i) = min(a, i)); without, the
+    operation just before wrote a cycle earlier.
 
     Members
     -------
-    issue, second, uop, offset : In
+    issue, source, destination, uop, offset : In
         An operation (`operations.Operations`).
     mode : In
         The instruction of the operation; stays while an ALU instruction executes.
     uop_memory, inp, wgt, acc_read : Out
-        Read ports.
+        Read ports. The accumulators' data is registered here as it comes out of the memory.
     acc_write : Out
         Write port, all lanes of a vector at once.
     """
@@ -74,7 +80,8 @@ class Pipeline(wiring.Component):
         super().__init__(
             {
                 "issue": In(1),
-                "second": In(1),
+                "source": In(1),
+                "destination": In(1),
                 "uop": In(config.uop_index_bits),
                 "offset": In(offset_layout(config)),
                 "mode": In(mode_layout()),
@@ -88,23 +95,54 @@ class Pipeline(wiring.Component):
             }
         )
         # The stages below are built so; a change of isa/timing.py needs a change here.
-        assert gemm_read_stage(config) == 2 + array_latency(config) == gemm_latency(config) - 2
-        assert (ALU_READ_STAGE, ALU_LATENCY) == (1, 3)
+        assert gemm_read_stage(config) == 1 + array_latency(config) == gemm_latency(config) - 4
+        assert (ALU_READ_STAGE, ALU_LATENCY) == (3, 7)
+        assert [alu_cycles(opcode, True) for opcode in AluOpcode] == [1, 1, 1, 2, 5]
+
+    def _slot(self) -> data.StructLayout:
+        """An operation on its way to the accumulators: `writes` one, or is the `source` of the next; `alu`; reads its
+        accumulator (`read`); with the array's sum or without.
+        """
+        return data.StructLayout(
+            {
+                "writes": 1,
+                "source": 1,
+                "alu": 1,
+                "read": 1,
+                "sum": 1,
+                "address": self.config.acc_index_bits,
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
         """Addresses, then the array beside a shift register of destinations, then the accumulator stages."""
         m = Module()
         config = self.config
-        m.d.comb += [
-            self.uop_memory.enable.eq(self.issue & ~self.second),
-            self.uop_memory.address.eq(self.uop),
-        ]
+        m.submodules.array = array = MultiplyArray(config=config)
+        slot = self._addresses(m, array)
+        self._accumulate(m, slot, array)
+        return m
 
-        # t + 1: addresses.
-        valid, second = Signal(), Signal()
-        mode, offset = Signal(mode_layout()), Signal(offset_layout(config))
-        m.d.sync += [valid.eq(self.issue), second.eq(self.second), mode.eq(self.mode), offset.eq(self.offset)]
-        uop = data.View(uop_layout(config), self.uop_memory.data)
+    def _addresses(self, m: Module, array: MultiplyArray) -> data.View:
+        """From the issue to the read: the slot whose accumulator is addressed in this cycle."""
+        config = self.config
+        m.d.comb += [self.uop_memory.enable.eq(self.issue), self.uop_memory.address.eq(self.uop)]
+        issued = data.StructLayout(
+            {"gemm": 1, "source": 1, "destination": 1, "mode": mode_layout(), "offset": offset_layout(config)}
+        )
+        first, second = Signal(issued), Signal(issued)  # t + 1, t + 2
+        uop_word = Signal(32)
+        m.d.sync += [
+            first.gemm.eq(self.issue & ~self.mode.alu),
+            first.source.eq(self.source & self.mode.alu),
+            first.destination.eq(self.destination & self.mode.alu),
+            first.mode.eq(self.mode),
+            first.offset.eq(self.offset),
+            second.eq(first),
+            uop_word.eq(self.uop_memory.data),
+        ]
+        uop = data.View(uop_layout(config), uop_word)
+        mode, offset = second.mode, second.offset
         dst, src = Signal(config.acc_index_bits), Signal(src_bits(config))
         row = Signal(wgt_row_bits(config))
         m.d.comb += [
@@ -113,96 +151,153 @@ class Pipeline(wiring.Component):
             row.eq(uop.wgt + offset.wgt),
         ]
 
-        # t + 2 .. t + gemm_read_stage: the matrix array.
-        operation = data.StructLayout({"valid": 1, "dst": config.acc_index_bits, "reset": 1, "overwrite": 1})
-        stages = [Signal(operation, name=f"operation_{k}") for k in range(2, gemm_read_stage(config) + 1)]
-        m.d.sync += [
-            stages[0].valid.eq(valid & ~mode.alu),
-            stages[0].dst.eq(dst),
-            stages[0].reset.eq(mode.reset),
-            stages[0].overwrite.eq(mode.overwrite),
-        ]
-        m.d.sync += [later.eq(earlier) for earlier, later in pairwise(stages)]
-        m.submodules.array = array = MultiplyArray(config=config)
+        # t + 3: the operands' memories. The array then delays the operation up to the cycle of its read.
         inp_address, wgt_row = Signal(config.inp_index_bits), Signal.like(row)
-        depthwise = Signal()
+        multiplies, depthwise = Signal(), Signal()
+        array_row, array_depthwise = Signal.like(array.row), Signal()
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
         m.d.sync += [
             inp_address.eq(src),
             wgt_row.eq(row),
+            multiplies.eq(second.gemm & ~mode.reset),
             depthwise.eq(mode.depthwise),
-            array.depthwise.eq(depthwise),
-            array.row.eq(wgt_row[:row_bits]),
+            array_depthwise.eq(depthwise),
+            array_row.eq(wgt_row[:row_bits]),
         ]
         m.d.comb += [
-            self.inp.enable.eq(stages[0].valid & ~stages[0].reset),
+            self.inp.enable.eq(multiplies),
             self.inp.address.eq(inp_address),
-            self.wgt.enable.eq(stages[0].valid & ~stages[0].reset),
+            self.wgt.enable.eq(multiplies),
             self.wgt.address.eq(Mux(depthwise, wgt_row >> row_bits, wgt_row)),
             array.vector.eq(self.inp.data),
             array.tile.eq(self.wgt.data),
+            array.depthwise.eq(array_depthwise),
+            array.row.eq(array_row),
         ]
-
-        # Read.
-        last = stages[-1]
-        add = last.valid & ~last.reset & ~last.overwrite
-        alu = valid & mode.alu
-        from_source = alu & ~second & ~mode.use_imm
-        m.d.comb += [
-            self.acc_read.enable.eq(add | alu),
-            self.acc_read.address.eq(Mux(alu, Mux(from_source, src, dst), last.dst)),
-        ]
-
-        # Execute.
-        execute, execute_alu, execute_add, execute_sum = Signal(), Signal(), Signal(), Signal()
-        address = Signal(config.acc_index_bits)
+        stages = [Signal(self._slot(), name=f"slot_{k}") for k in range(3, gemm_read_stage(config))]
         m.d.sync += [
-            execute.eq(last.valid | (alu & ~from_source)),
-            execute_alu.eq(alu),
-            execute_add.eq(add),
-            execute_sum.eq(~last.reset),
-            address.eq(Mux(alu, self.acc_read.address, last.dst)),
+            stages[0].writes.eq(second.gemm),
+            stages[0].read.eq(second.gemm & ~mode.reset & ~mode.overwrite),
+            stages[0].sum.eq(~mode.reset),
+            stages[0].address.eq(dst),
+            *(later.eq(earlier) for earlier, later in pairwise(stages)),
         ]
+        slot = Signal(self._slot(), name="slot_read")
+        m.d.sync += slot.eq(stages[-1])
+        with m.If(second.source | second.destination):
+            m.d.sync += [
+                slot.writes.eq(second.destination),
+                slot.source.eq(second.source),
+                slot.alu.eq(1),
+                slot.read.eq(1),
+                slot.sum.eq(0),
+                slot.address.eq(Mux(second.source, src, dst)),
+            ]
+        m.d.comb += [self.acc_read.enable.eq(slot.read), self.acc_read.address.eq(slot.address)]
+        return slot
+
+    def _accumulate(self, m: Module, slot: data.View, array: MultiplyArray) -> None:
+        """From the read to the write."""
+        config = self.config
         layout = accumulator_layout(config)
+        arriving, choosing, executing = (
+            Signal(self._slot(), name=name) for name in ("arriving", "choosing", "executing")
+        )
+        m.d.sync += [arriving.eq(slot), choosing.eq(arriving), executing.eq(choosing)]
         written = [
             Signal(
                 data.StructLayout({"valid": 1, "address": config.acc_index_bits, "data": layout}), name=name
             )
-            for name in ("writing", "written")
+            for name in ("writing", "written_1", "written_2")
         ]
-        operand = Signal(layout)
-        m.d.comb += operand.eq(self.acc_read.data)
-        for item in reversed(written):  # the younger result wins
-            with m.If(item.valid & (item.address == address)):
-                m.d.comb += operand.eq(item.data)
-        m.submodules.alu = vector_alu = VectorAlu(config=config)
-        source = Signal(layout)
-        m.d.sync += source.eq(operand)
+        fetched, operand = Signal(layout), Signal(layout)
+        m.d.sync += fetched.eq(self.acc_read.data)
+
+        # What finishes in this cycle, and which results replace an operand: known a cycle before they are needed.
+        slow = Signal()  # a shift or a multiplication
+        extra = Signal(4)  # bit k: such an operation executed in the cycle k + 1 ago
+        slow_address = Signal(config.acc_index_bits)
+        m.d.sync += [
+            slow.eq(self.mode.alu & (alu_extra(self.mode.alu_opcode) != 0)),
+            extra.eq((extra << 1) | (executing.writes & slow)),
+        ]
+        with m.If(executing.writes):
+            m.d.sync += slow_address.eq(executing.address)
+        is_shift = Signal()
+        m.d.sync += is_shift.eq(self.mode.alu_opcode == AluOpcode.SHR)
+        finish, finish_address = Signal(), Signal(config.acc_index_bits)
         m.d.comb += [
-            vector_alu.opcode.eq(self.mode.alu_opcode),
-            vector_alu.left.eq(operand),
-            vector_alu.right.eq(source),
+            finish.eq(Mux(slow, Mux(is_shift, extra[0], extra[3]), executing.writes)),
+            finish_address.eq(Mux(slow, slow_address, executing.address)),
         ]
-        with m.If(self.mode.use_imm):
-            m.d.comb += [vector_alu.right[lane].eq(self.mode.imm) for lane in range(lanes(config))]
-        result = Signal(layout)
+        younger = [(finish, finish_address), *((item.valid, item.address) for item in written[:2])]
+        replace = Signal(range(4))
+        m.d.sync += replace.eq(0)
+        for number, (valid, address) in reversed(list(enumerate(younger, 1))):
+            with m.If(valid & (address == arriving.address)):
+                m.d.sync += replace.eq(number)
+        with m.Switch(replace):
+            with m.Case(0):
+                m.d.sync += operand.eq(fetched)
+            for number, item in enumerate(written, 1):
+                with m.Case(number):
+                    m.d.sync += operand.eq(item.data)
+        just_before = Signal()
+        m.d.sync += just_before.eq(finish & (finish_address == choosing.address))
+
+        # Execute.
+        m.submodules.alu = vector_alu = VectorAlu(config=config)
+        right = Signal(layout)
+        keeps, adds_sum, adds_right = Signal(), Signal(), Signal()
+        m.d.sync += [
+            keeps.eq(choosing.read),
+            adds_sum.eq(choosing.sum & ~choosing.alu),
+            adds_right.eq(choosing.alu),
+        ]
+        chooses, shifts, multiplies = Signal(), Signal(), Signal()
+        opcode = self.mode.alu_opcode
+        m.d.sync += [
+            chooses.eq(self.mode.alu & ((opcode == AluOpcode.MIN) | (opcode == AluOpcode.MAX))),
+            shifts.eq(self.mode.alu & (opcode == AluOpcode.SHR)),
+            multiplies.eq(self.mode.alu & (opcode == AluOpcode.MUL)),
+        ]
+        m.d.comb += [
+            vector_alu.opcode.eq(opcode),
+            vector_alu.start.eq(executing.writes & slow),
+            vector_alu.left_now.eq(operand),
+            vector_alu.right.eq(right),
+        ]
+        writing = written[0]
         for lane in range(lanes(config)):
-            before = Mux(execute_add, operand[lane], 0)
-            m.d.comb += result[lane].eq(before + Mux(execute_sum, array.sums[lane], 0))
-        with m.If(execute_alu):
-            m.d.comb += result.eq(vector_alu.result)
+            now = Signal(LANE, name=f"now_{lane}")
+            m.d.comb += [
+                now.eq(Mux(just_before, writing.data[lane], operand[lane])),
+                vector_alu.left[lane].eq(now),
+            ]
+            with m.If(executing.source):
+                m.d.sync += right[lane].eq(now)
+            with m.Elif(self.mode.use_imm):
+                m.d.sync += right[lane].eq(self.mode.imm)
+            addend = Mux(adds_right, right[lane], Mux(adds_sum, array.sums[lane], 0))
+            total = Signal(LANE, name=f"total_{lane}")
+            m.d.comb += total.eq(Mux(keeps, now, 0) + addend)
+            with m.If(chooses):
+                m.d.sync += writing.data[lane].eq(vector_alu.chosen[lane])
+            with m.Elif(shifts):
+                m.d.sync += writing.data[lane].eq(vector_alu.shifted[lane])
+            with m.Elif(multiplies):
+                m.d.sync += writing.data[lane].eq(vector_alu.product[lane])
+            with m.Else():
+                m.d.sync += writing.data[lane].eq(total)
 
         # Write.
-        writing = written[0]
         m.d.sync += [
-            writing.valid.eq(execute),
-            writing.address.eq(address),
-            writing.data.eq(result),
-            written[1].eq(writing),
+            writing.valid.eq(finish),
+            writing.address.eq(finish_address),
+            *(later.eq(earlier) for earlier, later in pairwise(written)),
         ]
         m.d.comb += [
             self.acc_write.enable.eq(writing.valid.replicate(lanes(config))),
             self.acc_write.address.eq(writing.address),
             self.acc_write.data.eq(writing.data),
         ]
-        return m

@@ -14,7 +14,7 @@ from ..layouts import instruction_layout, register_layout, view
 from .accumulators import Accumulators
 from .ends import Ends
 from .loader import Loader
-from .operations import Operations, loop_layout, wgt_row_bits
+from .operations import Operations, alu_extra, loop_layout, wgt_row_bits
 from .pipeline import Pipeline, mode_layout
 
 
@@ -121,13 +121,15 @@ class ComputeUnit(wiring.Component):
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
         m.d.comb += [
             operations.start.eq(operates),
-            operations.slow.eq(is_alu & ~alu.use_imm),
+            operations.two.eq(is_alu & ~alu.use_imm),
+            operations.extra.eq(Mux(is_alu, alu_extra(alu.alu_opcode), 0)),
             operations.base.dst.eq(base.acc_base),
             operations.base.src.eq(Mux(is_alu, base.acc_base, base.inp_base)),
             operations.base.wgt.eq(Mux(is_depthwise, base.wgt_base << row_bits, base.wgt_base)),
             *(operations.loops[name].eq(head[name]) for name in loop_layout(config).members),
             pipeline.issue.eq(operations.busy),
-            pipeline.second.eq(operations.second),
+            pipeline.source.eq(operations.source),
+            pipeline.destination.eq(operations.destination),
             pipeline.uop.eq(operations.uop),
             pipeline.offset.eq(operations.offset),
             pipeline.mode.eq(mode),

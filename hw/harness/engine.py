@@ -3,33 +3,66 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import metadata, resources
+from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.isa.config import Config
-from vdla.isa.layout import Opcode, Unit, decode_one, unit_of
+from vdla.isa.config import Config, Memory
+from vdla.isa.layout import Unit
 from vdla.isa.program import instruction_address
+from vdla.isa.scratchpads import Contents, scratchpad_sizes, typed_scratchpads
 
-from ..control import counter_address
+from ..control import ERROR_BIT, REGISTERS, counter_address
 from ..counters import COUNTERS
+from ..trace import instruction_times
 from ..verilog import generate_verilog
-from .build import build_library
+from .build import BuildError, Optimize, build_library
+from .cache import cache_directory, cached
+from .library import TIMING, Parameters, load_library
+from .toolchain import require_tools
+from .watchdog import describe, stall_counters
 
-FINISHED = 0
-_REASONS = {
-    1: "has not finished after {cycles} cycles",
+__all__ = [
+    "BuildError",
+    "Machine",
+    "Optimize",
+    "RtlError",
+    "RtlResult",
+    "hardware",
+    "prepare_library",
+    "simulate_rtl",
+]
+
+FINISHED, RUNNING, STUCK, STOPPED = 0, 1, 3, 7
+_BROKEN = {
     2: "had no data for a write burst in cycle {cycles}",
-    3: "addressed memory outside the program's in cycle {cycles}",
     4: "had too many bursts outstanding in cycle {cycles}",
-    6: "did not launch",
     5: "marked the wrong beat as last in cycle {cycles}",
+    6: "did not launch",
 }
+"""What harness.cpp says of a run that breaks a rule of the memory port."""
+
+DEFAULT_CYCLE_LIMIT = 1 << 40
+_CHUNK = 200_000
+"""Cycles between two looks at what the caller wants: an interrupt, or progress."""
 
 
 class RtlError(Exception):
-    """The RTL did not finish a program, or broke a rule of its port."""
+    """The RTL did not finish a program, or broke a rule of its port.
+
+    `status` is the STATUS register (control.py) when the run ended, None where the run has no end.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -38,57 +71,241 @@ class RtlResult:
 
     `cycles` is the total; `begin` and `end` are (n,) int64, -1 for instructions that never began; `counters` by
     name (`counters.COUNTERS`); `memory` is the image after the run, uint8; `scratchpads` the
-    bytes of uop, inp, wgt, acc and (with `post`) par.
+    bytes of uop, inp, wgt, acc and (with `post`) par (`isa.scratchpads`). `activity` is (m, 3) int64 in order of
+    cycles: cycle, unit, and the Activity (interfaces.py) that the unit shows from then on, until its next row.
     """
 
     cycles: int
     begin: NDArray[np.int64]
     end: NDArray[np.int64]
     counters: dict[str, int]
+    activity: NDArray[np.int64]
     memory: NDArray[np.uint8]
     scratchpads: dict[str, NDArray[np.uint8]]
 
 
-_TIMING = (
-    "read_latency",
-    "write_latency",
-    "outstanding_reads",
-    "outstanding_writes",
-    "jitter",
-    "stall",
-    "seed",
-)
+def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
+    """Path of the library that runs programs on `config`, built if it is not there yet.
+
+    A machine is elaborated once: later calls find the library by a hash of the configuration and of our sources. Raises
+    BuildError without the tools.
+    """
+    same = hardware(config)
+    name = f"{same.digest[:32]}-{_sources()[:16]}-{optimize}.path"
+
+    def build(target: Path) -> None:
+        require_tools()
+        verilog = generate_verilog(same, trace_ports=True)
+        library = build_library(verilog, bus_bytes=same.memory.bus_bytes, optimize=optimize)
+        target.write_text(library.name, encoding="utf-8")
+
+    def valid(path: Path) -> bool:
+        return (cache_directory() / path.read_text(encoding="utf-8")).exists()
+
+    return cache_directory() / cached(name, build, valid).read_text(encoding="utf-8")
 
 
-class _Parameters(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int64) for name in _TIMING]
+def hardware(config: Config) -> Config:
+    """`config` with the default memory timing: machines that are one hardware, and so one library, become equal.
+
+    Its DIGEST register differs, which no program can read.
+    """
+    timing = config.memory
+    memory = Memory(
+        bus_bytes=timing.bus_bytes,
+        outstanding_reads=timing.outstanding_reads,
+        outstanding_writes=timing.outstanding_writes,
+    )
+    return dataclasses.replace(config, name="hardware", memory=memory)
 
 
-@lru_cache(maxsize=8)
-def _library(config: Config) -> ctypes.CDLL:
-    verilog = generate_verilog(config, trace_ports=True)
-    library = ctypes.CDLL(str(build_library(verilog, bus_bytes=config.memory.bus_bytes)))
-    handle = ctypes.c_void_p
-    library.vdla_create.restype = handle
-    library.vdla_destroy.argtypes = [handle]
-    library.vdla_run.argtypes = [
-        handle,
-        ctypes.c_void_p,
-        ctypes.c_uint64,
-        ctypes.POINTER(_Parameters),
-        ctypes.c_uint64,
-        ctypes.c_uint32,
-        ctypes.c_int64,
-    ]
-    library.vdla_copy.argtypes = [handle, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_uint64]
-    library.vdla_copy.restype = ctypes.c_uint64
-    library.vdla_cycles.argtypes = [handle]
-    library.vdla_cycles.restype = ctypes.c_int64
-    library.vdla_read.argtypes = [handle, ctypes.c_uint32]
-    library.vdla_read.restype = ctypes.c_uint32
-    library.vdla_events.argtypes = [handle, ctypes.POINTER(ctypes.c_int64)]
-    library.vdla_events.restype = ctypes.POINTER(ctypes.c_int64)
-    return library
+@lru_cache(maxsize=1)
+def _sources() -> str:
+    """A hash of all that a library is made from besides its configuration."""
+    digest = hashlib.sha256(metadata.version("amaranth").encode())
+    for package in ("vdla.hw", "vdla.isa"):
+        root = Path(str(resources.files(package)))
+        for path in sorted((*root.rglob("*.py"), *root.rglob("*.cpp"))):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=64)
+def _library(config: Config, optimize: Optimize) -> ctypes.CDLL:
+    return load_library(prepare_library(config, optimize=optimize))
+
+
+class Machine:
+    """One accelerator on the bench, from power-up on: programs may follow each other on it, with resets between.
+
+    A context manager; `close` frees it.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        random_state: int | None = None,
+        optimize: Optimize = "build",
+        library_path: Path | None = None,
+    ) -> None:
+        """Power-up and reset. Scratchpads hold zeros, registers and queues too, or random bits of `random_state`.
+
+        Only reset then makes the machine work: the Verilog's initial values are left out. With `library_path` it is
+        another library than that of `config`: `build.build_library` of a netlist or a mutated design.
+
+        Raises BuildError.
+        """
+        self._config = config
+        if library_path is None:
+            self._library = _library(hardware(config), optimize)
+        else:
+            self._library = load_library(library_path)
+        # Verilator takes seeds of 31 bits and means others by 0.
+        seed = 0 if random_state is None else random_state % (2**31 - 1) + 1
+        self._harness: int | None = self._library.vdla_create(seed)
+        # Before the reset random registers may write anywhere.
+        self.reset()
+        self.fill_scratchpads({})
+
+    def __enter__(self) -> Machine:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the machine, which is of no more use."""
+        if self._harness is not None:
+            self._library.vdla_destroy(self._harness)
+            self._harness = None
+
+    def reset(self) -> None:
+        """Some cycles of reset, in mid-run too; scratchpads keep what they hold."""
+        self._library.vdla_reset(self._harness)
+
+    def fill_scratchpads(self, contents: Contents) -> None:
+        """Sets all scratchpads to `contents` (`isa.scratchpads`), to zeros where it names none. Raises ProgramError."""
+        arrays = typed_scratchpads(self._config, contents)
+        for kind, size in scratchpad_sizes(self._config).items():
+            data = np.ascontiguousarray(arrays[kind])
+            there = self._library.vdla_fill(self._harness, kind.encode(), data.ctypes.data, size)
+            self._check_size(kind, there, size)
+
+    def read_scratchpads(self) -> dict[str, NDArray[np.uint8]]:
+        """The bytes of every scratchpad."""
+        found = {}
+        for kind, size in scratchpad_sizes(self._config).items():
+            found[kind] = np.zeros(size, np.uint8)
+            there = self._library.vdla_copy(self._harness, kind.encode(), found[kind].ctypes.data, size)
+            self._check_size(kind, there, size)
+        return found
+
+    def read_register(self, address: int) -> int:
+        """The 32-bit control register at byte `address` (control.py), when no program runs."""
+        return self._library.vdla_read(self._harness, address)
+
+    def run(
+        self,
+        instructions: NDArray[np.uint64],
+        image: NDArray[np.uint8],
+        *,
+        cycle_limit: int = DEFAULT_CYCLE_LIMIT,
+        failing_address: int | None = None,
+        on_progress: Callable[[int], None] = lambda cycles: None,
+    ) -> RtlResult:
+        """Launches (n, 2) uint64 `instructions` with memory `image` (not modified) and waits for the end.
+
+        Memory answers SLVERR to the bus word of byte `failing_address`, and DECERR outside the program's memory.
+        `on_progress` hears the cycles done now and then. Raises RtlError when the program does not finish: the machine
+        is then in mid-run unless memory's errors have stopped it, and a reset helps.
+        """
+        program = instruction_address(len(image))
+        size = program + 16 * len(instructions) + 4096
+        memory = np.zeros(size, np.uint8)
+        memory[: len(image)] = image
+        memory[program : program + 16 * len(instructions)] = (
+            np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
+        )
+        failing = -1 if failing_address is None else failing_address
+        parameters = Parameters(*(getattr(self._config.memory, name) for name in TIMING), failing)
+        library, harness = self._library, self._harness
+        status = library.vdla_launch(
+            harness, memory.ctypes.data, size, ctypes.byref(parameters), program, len(instructions)
+        )
+        until = 0
+        while status == RUNNING and until <= cycle_limit:
+            until = min(until + _CHUNK, cycle_limit + 1)
+            status = library.vdla_advance(harness, until)
+            on_progress(library.vdla_cycles(harness))
+            if until > cycle_limit:
+                break
+        cycles = library.vdla_cycles(harness)
+        begin, end = instruction_times(self._config, instructions, self._rows("events", 5))
+        if status != FINISHED:
+            raise self._failure(status, min(cycles, cycle_limit), instructions, begin, end, failing_address)
+        return RtlResult(
+            cycles=cycles,
+            begin=begin,
+            end=end,
+            counters={name: self._read_counter(name) for name in COUNTERS},
+            activity=self._rows("activities", 3),
+            memory=memory[: len(image)],
+            scratchpads=self.read_scratchpads(),
+        )
+
+    def _rows(self, what: str, columns: int) -> NDArray[np.int64]:
+        rows = ctypes.c_int64()
+        pointer = getattr(self._library, f"vdla_{what}")(self._harness, ctypes.byref(rows))
+        shape = (rows.value, columns)
+        return np.ctypeslib.as_array(pointer, shape).copy() if rows.value else np.zeros(shape, np.int64)
+
+    def _failure(
+        self,
+        status: int,
+        cycles: int,
+        instructions: NDArray[np.uint64],
+        begin: NDArray[np.int64],
+        end: NDArray[np.int64],
+        failing_address: int | None,
+    ) -> RtlError:
+        if status == STOPPED:
+            register = self.read_register(REGISTERS["STATUS"])
+            cause = "for a reason that it does not show"
+            if outside := self._library.vdla_outside_cycle(self._harness):
+                address = self._library.vdla_outside_address(self._harness)
+                cause = f"it addressed memory outside the program's in cycle {outside}, at byte {address:#x}"
+            elif register >> ERROR_BIT & 1 and failing_address is not None:
+                cause = f"memory answered with an error at byte {failing_address:#x}"
+            return RtlError(
+                f"the RTL stopped in cycle {cycles}: {cause} (STATUS is {register:#x}, "
+                f"its memory error bit {register >> ERROR_BIT & 1})",
+                status=register,
+            )
+        if status in _BROKEN:
+            return RtlError(f"the RTL {_BROKEN[status].format(cycles=cycles)}")
+        what = describe(self._config, instructions, begin, end, self._moving())
+        if status == STUCK:
+            return RtlError(f"the RTL waits for ever in cycle {cycles}: {what}")
+        return RtlError(f"the RTL has not finished after {cycles} cycles: {what}")
+
+    def _moving(self) -> dict[Unit, str]:
+        """For each unit the counter that counts: what it does or waits for now."""
+        names = {unit: stall_counters(unit) for unit in Unit}
+        before = {name: self._read_counter(name) for unit in Unit for name in names[unit]}
+        return {
+            unit: max(names[unit], key=lambda name: self._read_counter(name) - before[name]) for unit in Unit
+        }
+
+    def _read_counter(self, name: str) -> int:
+        address = counter_address(name)
+        return self.read_register(address) | self.read_register(address + 4) << 32
+
+    def _check_size(self, kind: str, there: int, size: int) -> None:
+        if there != size:
+            raise RtlError(f"the RTL's {kind} scratchpad has {there} bytes, not {size}")
 
 
 def simulate_rtl(
@@ -96,106 +313,30 @@ def simulate_rtl(
     instructions: NDArray[np.uint64],
     image: NDArray[np.uint8],
     *,
-    cycle_limit: int = 10_000_000,
+    cycle_limit: int = DEFAULT_CYCLE_LIMIT,
+    scratchpads: Contents | None = None,
+    random_state: int | None = None,
+    failing_address: int | None = None,
+    optimize: Optimize = "build",
+    library_path: Path | None = None,
+    on_progress: Callable[[int], None] = lambda cycles: None,
 ) -> RtlResult:
     """Run (n, 2) uint64 `instructions` with memory `image` on the RTL of `config`, from power-up.
 
+    `scratchpads` are contents at launch (`isa.scratchpads`), zeros where not named. With `random_state` every register
+    and queue starts at random bits of that seed, before the reset that the machine always gets. `library_path`: see
+    `Machine`; `failing_address` and `on_progress`: see `Machine.run`.
+
     The first run of a configuration builds its library. Raises BuildError without the tools, RtlError if the RTL does
-    not finish within `cycle_limit` cycles or breaks a rule of the memory port.
+    not finish within `cycle_limit` cycles, waits for ever, is stopped by memory or breaks a rule of the memory port.
     """
-    library = _library(config)
-    program = instruction_address(len(image))
-    size = program + 16 * len(instructions) + 4096
-    memory = np.zeros(size, np.uint8)
-    memory[: len(image)] = image
-    memory[program : program + 16 * len(instructions)] = (
-        np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
-    )
-    timing = config.memory
-    parameters = _Parameters(*(getattr(timing, name) for name in _TIMING))
-    harness = library.vdla_create()
-    try:
-        status = library.vdla_run(
-            harness,
-            memory.ctypes.data,
-            size,
-            ctypes.byref(parameters),
-            program,
-            len(instructions),
-            cycle_limit,
+    with Machine(config, random_state=random_state, optimize=optimize, library_path=library_path) as machine:
+        if scratchpads is not None:
+            machine.fill_scratchpads(scratchpads)
+        return machine.run(
+            instructions,
+            image,
+            cycle_limit=cycle_limit,
+            failing_address=failing_address,
+            on_progress=on_progress,
         )
-        cycles = library.vdla_cycles(harness)
-        rows = ctypes.c_int64()
-        pointer = library.vdla_events(harness, ctypes.byref(rows))
-        shape = (rows.value, 5)
-        events = np.ctypeslib.as_array(pointer, shape).copy() if rows.value else np.zeros(shape, np.int64)
-        begin, end = _times(config, instructions, events)
-        if status != FINISHED:
-            waiting = _waiting(begin, end)
-            raise RtlError(f"the RTL {_REASONS[status].format(cycles=min(cycles, cycle_limit))}{waiting}")
-        scratchpads = {
-            kind: _scratchpad(library, harness, kind, size) for kind, size in _sizes(config).items()
-        }
-        counters = {name: _read_long(library, harness, counter_address(name)) for name in COUNTERS}
-    finally:
-        library.vdla_destroy(harness)
-    return RtlResult(
-        cycles=cycles,
-        begin=begin,
-        end=end,
-        counters=counters,
-        memory=memory[: len(image)],
-        scratchpads=scratchpads,
-    )
-
-
-def _sizes(config: Config) -> dict[str, int]:
-    sizes = {kind: getattr(config, f"{kind}_buffer_bytes") for kind in ("uop", "inp", "wgt", "acc")}
-    return sizes | ({"par": config.par_depth * config.par_bytes} if config.has("post") else {})
-
-
-def _scratchpad(library: ctypes.CDLL, harness: int, kind: str, size: int) -> NDArray[np.uint8]:
-    contents = np.zeros(size, np.uint8)
-    there = library.vdla_copy(harness, kind.encode(), contents.ctypes.data, size)
-    if there != size:
-        raise RtlError(f"the RTL's {kind} scratchpad has {there} bytes, not {size}")
-    return contents
-
-
-def _read_long(library: ctypes.CDLL, harness: int, address: int) -> int:
-    return library.vdla_read(harness, address) | library.vdla_read(harness, address + 4) << 32
-
-
-def _waiting(begin: NDArray[np.int64], end: NDArray[np.int64]) -> str:
-    started = np.flatnonzero((begin >= 0) & (end < 0))
-    waiting = np.flatnonzero(begin < 0)
-    return (
-        f"; begun and not ended: {started[:8].tolist() or 'none'}; "
-        f"first that has not begun: {waiting[:1].tolist() or 'none'}"
-    )
-
-
-def _times(
-    config: Config, instructions: NDArray[np.uint64], events: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Begin and end by instruction: each unit begins its own in order, and ends them in order apart from CONFIGs."""
-    begin = np.full(len(instructions), -1, np.int64)
-    end = begin.copy()
-    order: dict[Unit, list[int]] = {unit: [] for unit in Unit}
-    is_config = (instructions[:, 0] & np.uint64(7)) == Opcode.CONFIG
-    for index, (low, high) in enumerate(instructions.tolist()):
-        name, values = decode_one(config, low, high)
-        order[unit_of(name, values)].append(index)
-        if name == "FINISH":
-            break
-    for unit in Unit:
-        mine = events[events[:, 1] == unit]
-        indices = np.array(order[unit], np.int64)
-        for chosen, into, column in (
-            (indices, begin, 2),
-            (indices[~is_config[indices]], end, 3),
-            (indices[is_config[indices]], end, 4),
-        ):
-            cycles = np.repeat(mine[:, 0], mine[:, column])
-            into[chosen[: len(cycles)]] = cycles[: len(chosen)]
-    return begin, end

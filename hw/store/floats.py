@@ -1,4 +1,4 @@
-"""Combinational parts of float32 arithmetic: normalizing, rounding, shifting without forgetting what falls off.
+"""Combinational parts of float32 arithmetic, each short enough for a cycle or less; the lanes put registers between.
 
 A finite float is held as sign, `mantissa` (24 bits, hidden bit included) and `exponent`, the power of two of the
 mantissa's last bit: value = mantissa x 2^exponent. Exponents have more bits than float32's, so nothing that
@@ -10,11 +10,13 @@ from __future__ import annotations
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 
+from .pipeline import register
+
 MANTISSA_BITS = 24
 EXPONENT_BITS = 11
 
-INTEGER_BITS = 19
-"""Integer bits that `round_twice` looks at: sums with a 16-bit zero point saturate int8 long before."""
+INTEGER_BITS = 17
+"""Integer bits of a rounded number: with a 16-bit zero point, anything from 2^16 on saturates int8."""
 
 FRACTION_BITS = 25
 """Fraction bits that decide how a float32 of 0.5 or more was rounded; all below is one sticky bit."""
@@ -37,30 +39,57 @@ def unpack(m: Module, bits: Value, name: str) -> data.View:
     return number
 
 
-def normalize(m: Module, bits: Value, name: str) -> tuple[Value, Value]:
-    """`bits` shifted left until its top bit is set, and by how much (all places, if `bits` is zero)."""
+def absolute(m: Module, number: Value, bits: int, name: str) -> Signal:
+    """|number|, which `bits` must hold, of a signed `number`."""
+    result = Signal(bits, name=name)
+    negative = number[-1]
+    m.d.comb += result.eq((number ^ negative.replicate(len(number))) + negative)
+    return result
+
+
+def add_with_carry(x: Value, y: Value, carry: Value) -> Value:
+    """x + y + carry in one carry chain; signed, a bit wider than the wider one made signed."""
+    bits = len(x + y) + 1
+    # The carry into the chain comes out of an added lowest place.
+    left, right = (Cat(carry, (value + Const(0, signed(bits)))[:bits]) for value in (x, y))
+    return (left + right)[1 : bits + 1].as_signed()
+
+
+def add_signed(x: Value, y: Value, subtract: Value) -> Value:
+    """x - y if `subtract`, else x + y, in one carry chain; signed, two bits wider than the wider one made signed."""
+    number = y + Const(0, signed(2))
+    return add_with_carry(x, (number[:] ^ subtract.replicate(len(number))).as_signed(), subtract)
+
+
+def normalize_step(m: Module, bits: Value, step: int, name: str) -> tuple[Value, Value]:
+    """`bits` shifted left by 0 to 3 times `step` places as long as only zeros go, and how many times (2 bits)."""
     width = len(bits)
-    step = 1 << ((width - 1).bit_length() - 1)
-    zeros = []
-    while step:
-        empty = Signal(name=f"{name}_empty_{step}")
-        shifted = Signal(width, name=f"{name}_{step}")
-        m.d.comb += [empty.eq(~bits[width - step :].any()), shifted.eq(Mux(empty, bits << step, bits))]
-        zeros.insert(0, empty)
-        bits = shifted
-        step >>= 1
-    return bits, Cat(*zeros)
+    twice, once = Signal(name=f"{name}_twice"), Signal(name=f"{name}_once")
+    result = Signal(width, name=name)
+    high, low = bits[width - step :].any(), bits[width - 3 * step : width - 2 * step].any()
+    m.d.comb += [
+        twice.eq(~bits[width - 2 * step :].any()),
+        once.eq(~Mux(twice, low, high)),
+        result.eq(
+            Mux(
+                twice,
+                Mux(once, bits << 3 * step, bits << 2 * step),
+                Mux(once, bits << step, bits),
+            )
+        ),
+    ]
+    return result, Cat(once, twice)
 
 
-def shift_right(m: Module, bits: Value, amount: Value, name: str) -> Value:
-    """`bits` >> `amount`, with 1 in the last bit if anything but zeros was lost: enough for any later rounding that
-    looks at bits further left."""
+def shift_right(m: Module, bits: Value, amount: Value, step: int, name: str) -> Value:
+    """`bits` >> (`amount` x `step`), with 1 in the last bit if anything but zeros was lost: enough for any later
+    rounding that looks at bits further left. `step` is a power of two."""
     width = len(bits)
     for level in range(len(amount)):
-        step = 1 << level
-        shifted = Signal(width, name=f"{name}_{step}")
-        if step < width:
-            moved = Cat(bits[step] | bits[:step].any(), bits[step + 1 :])
+        places = step << level
+        shifted = Signal(width, name=f"{name}_{places}")
+        if places < width:
+            moved = Cat(bits[: places + 1].any(), bits[places + 1 :])
         else:
             moved = bits.any()
         m.d.comb += shifted.eq(Mux(amount[level], moved, bits))
@@ -70,65 +99,31 @@ def shift_right(m: Module, bits: Value, amount: Value, name: str) -> Value:
 
 def limit(m: Module, amount: Value, bits: int, name: str) -> Signal:
     """Signed `amount` held within 0 .. 2^bits - 1: a shift distance."""
-    result = Signal(bits, name=name)
-    top = (1 << bits) - 1
-    m.d.comb += result.eq(Mux(amount < 0, 0, Mux(amount > top, top, amount)))
-    return result
-
-
-def round_mantissa(m: Module, bits: Value, exponent: Value, sign: Value, name: str) -> data.View:
-    """The float nearest to normalized `bits` (or zero), ties to even; `exponent` is that of bits' last bit.
-
-    `bits` must be wider than a mantissa by two; its last bit may stand for lost ones.
-    """
-    drop = len(bits) - MANTISSA_BITS
-    kept = bits[drop:]
-    up = Signal(name=f"{name}_up")
-    total = Signal(MANTISSA_BITS + 1, name=f"{name}_total")
-    result = Signal(float_layout(), name=name)
+    number, result = Signal(amount.shape(), name=f"{name}_number"), Signal(bits, name=name)
+    above = number[bits:-1].any()
     m.d.comb += [
-        up.eq(bits[drop - 1] & (bits[: drop - 1].any() | kept[0])),
-        total.eq(kept + up),
-        # Only 0b1111... carries out, and then all that is left is one bit.
-        result.mantissa.eq(Cat(total[: MANTISSA_BITS - 1], total[MANTISSA_BITS - 1 :].any())),
-        result.exponent.eq(exponent + drop + total[MANTISSA_BITS]),
-        result.sign.eq(sign),
+        number.eq(amount),
+        result.eq((number[:bits] | above.replicate(bits)) & (~number[-1]).replicate(bits)),
     ]
     return result
 
 
-def round_twice(m: Module, integer: Value, fraction: Value, sticky: Value, name: str) -> Signal:
-    """rint(float32(x)) for exact x >= 0 = `integer` + 0.`fraction` (+ something below, if `sticky`).
+def round_up(kept: Value, guard: Value, sticky: Value) -> Value:
+    """Whether to add 1 to `kept`: nearest, ties to even; `guard` is the place below it, `sticky` all below that."""
+    return guard & (sticky.any() | kept[0])
 
-    Both round half to even. With u the distance of float32 numbers around x, float32(x) is the tie n + 1/2 exactly
-    when x is within u/2 of it, both ends included (the tie is an even multiple of u). So the integer is n + 1 if
-    x > n + 1/2 + u/2 or, for odd n, if x >= n + 1/2 - u/2. Below 1/2 all is 0. `integer` has INTEGER_BITS bits,
-    `fraction` FRACTION_BITS.
-    """
-    half = Const(1 << (FRACTION_BITS - 1), FRACTION_BITS)
-    # u/2 = 2^(k - 24), with k the place of the integer's first one, -1 without.
-    leading = Signal(INTEGER_BITS + 1, name=f"{name}_leading")
-    m.d.comb += leading[0].eq(~integer.any())
-    for place in range(INTEGER_BITS):
-        m.d.comb += leading[place + 1].eq(integer[place] & ~integer[place + 1 :].any())
-    above, below = Signal(FRACTION_BITS, name=f"{name}_above"), Signal(FRACTION_BITS, name=f"{name}_below")
-    up = Signal(name=f"{name}_up")
-    result = Signal(INTEGER_BITS + 1, name=name)
-    m.d.comb += [
-        above.eq(half | leading),
-        below.eq(half - leading),
-        up.eq(Mux(integer[0], fraction >= below, (fraction > above) | ((fraction == above) & sticky.any()))),
-        result.eq(integer + up),
-    ]
-    return result
+
+def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: str) -> tuple[Value, Value]:
+    """The mantissa nearest to normalized (or zero) `kept`, ties to even, and whether its exponent is one more."""
+    total = Signal(MANTISSA_BITS + 1, name=name)
+    m.d.comb += total.eq(kept + round_up(kept, guard, sticky))
+    # Only 0b1111... carries out, and then all that is left is one bit.
+    return Cat(total[: MANTISSA_BITS - 1], total[MANTISSA_BITS - 1 :].any()), total[MANTISSA_BITS]
 
 
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
-    """min(max(value, low), high), 8 bits signed."""
-    floored = Signal(signed(len(value)), name=f"{name}_floored")
+    """min(max(value, low), high), 8 bits signed; the bounds are taken a cycle late, as they hold still."""
+    lower = register(m, Mux(low > high, high, low), f"{name}_lower")
     result = Signal(signed(8), name=name)
-    m.d.comb += [
-        floored.eq(Mux(value < low, low, value)),
-        result.eq(Mux(floored > high, high, floored)),
-    ]
+    m.d.comb += result.eq(Mux(value > high, high, Mux(value < lower, lower, value)))
     return result

@@ -50,7 +50,7 @@ class OperandFifo(wiring.Component):
         layout = word_layout(self._config)
         bank_bits = self._banks.bit_length() - 1
         level = Signal(range(self._words + 1))
-        head, tail = Signal(range(self._words)), Signal(range(self._words))
+        head, tail = (Signal(range(self._words), name=name) for name in ("first_used", "first_free"))
         beat = Signal(layout)
         m.d.comb += [beat.data.eq(self.beat_data), beat.last.eq(self.beat_last)]
         reads = []
@@ -70,8 +70,8 @@ class OperandFifo(wiring.Component):
         m.d.comb += here.eq(Array([read.as_value() for read in reads])[head[:bank_bits]])
 
         pop_word = self.words.valid & self.words.ready
-        offset, row = Signal(range(self._places)), Signal(range(self._places))
-        popped, pop = Signal(range(self._words + 1)), Signal(range(self._words + 1))
+        offset, row = (Signal(range(self._places), name=name) for name in ("offset", "row"))
+        popped, pop = (Signal(range(self._words + 1), name=name) for name in ("popped", "pop"))
         last = Signal()
         if self._banks > 1:
             joined = Cat(*(read.data for read in reads))

@@ -9,14 +9,17 @@ from vdla.isa.config import Config
 from vdla.isa.timing import post_latency
 
 from ..layouts import register_layout, view
-from .combine import COMBINE_STAGES, Combine, Constants
+from .combine import COMBINE_STAGES, Combine
+from .constants import Constants
+from .pipeline import delay, register
 from .requantize import REQUANTIZE_STAGES, Requantize
 
 SETTINGS = ("REQUANTIZE", "RATIO", "COMBINE")
 """Configuration registers that the pipeline reads."""
 
-_BEFORE = 2  # reduction and bias
-_OPERANDS_IN_FLIGHT = 16  # a power of two above the cycles from an operand's pop to its use
+_BEFORE = 3  # capture, reduction, bias
+_LATENCY = _BEFORE + REQUANTIZE_STAGES + COMBINE_STAGES + 1
+_OPERANDS_IN_FLIGHT = 32  # a power of two above the cycles from an operand's pop to its use
 
 
 def flags_layout() -> data.StructLayout:
@@ -30,13 +33,13 @@ class PostPipeline(wiring.Component):
     Members: `read` in cycle r, with `first` and `last` of its window; `data` the accumulators, in r + 1. `operand` is
     the vector that belongs to the window, taken with its first read if the flag `operand` is set. `parameters` is the
     entry of the table; it, `flags` and the registers (by lower-case name) hold still until all vectors have left. `put`
-    with `vector`: post_latency cycles after a window's last read.
+    with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one more).
     """
 
     def __init__(self, *, config: Config) -> None:
         """`config` gives the lanes, [batch][block_out]."""
         self._config = config
-        if post_latency(config) != _BEFORE + REQUANTIZE_STAGES + COMBINE_STAGES + 1:
+        if post_latency(config) != _LATENCY + 1:
             raise ValueError(f"the pipeline cannot have {post_latency(config)} stages")
         super().__init__(
             {
@@ -58,13 +61,16 @@ class PostPipeline(wiring.Component):
         m = Module()
         config, flags = self._config, self.flags
         stages = _BEFORE + REQUANTIZE_STAGES + 1  # stage B begins this many cycles after the read
-        valid = Signal(post_latency(config))  # bit k: a window's last read was k + 1 cycles ago
-        read_1, first_1 = Signal(), Signal()
+        valid = Signal(_LATENCY)  # bit k: a window's last read was k + 1 cycles ago
+        read_2, first_2 = Signal(2), Signal(2)
         m.d.sync += [
             valid.eq(Cat(self.read & self.last, valid)),
-            read_1.eq(self.read),
-            first_1.eq(self.first),
+            read_2.eq(Cat(self.read, read_2)),
+            first_2.eq(Cat(self.first, first_2)),
         ]
+        # Memories answer late in the cycle.
+        data_2 = register(m, self.data, "data_2")
+        parameters = register(m, self.parameters, "parameters_late")
         m.d.comb += self.put.eq(valid[-1])
 
         first = view(register_layout("REQUANTIZE"), self.requantize)
@@ -77,28 +83,31 @@ class PostPipeline(wiring.Component):
             constants.ratio_self.eq(ratio["ratio_self"]),
             constants.ratio_operand.eq(ratio["ratio_operand"]),
             constants.offset.eq(last["offset"]),
-            constants.swap.eq(flags.swap),
+            constants.zero_point.eq(last["zero_point"]),
             constants.multiply.eq(multiply),
+            constants.operand_used.eq(flags.operand),
+            constants.swap.eq(flags.swap),
+            constants.unsigned.eq(flags.unsigned),
         ]
-        operand = self._operands(m, valid[stages - 1])
+        operand = register(m, self._operands(m, valid[stages - 2]), "operand_late")
 
         for lane in range(config.batch * config.block_out):
             column = lane % config.block_out
-            value = Signal(signed(32), name=f"value_{lane}")
-            reduced = Signal(signed(32), name=f"reduced_{lane}")
-            total = Signal(signed(32), name=f"total_{lane}")
-            m.d.comb += value.eq(self.data.word_select(lane, 32))
-            with m.If(read_1):
-                larger = Mux(value > reduced, value, reduced)
-                m.d.sync += reduced.eq(Mux(first_1, value, Mux(flags.sum, reduced + value, larger)))
-            m.d.sync += total.eq(reduced + self.parameters.word_select(column, 32))
+            value = data_2.word_select(lane, 32).as_signed()
+            reduced = Signal(signed(32), name=f"reduced_{lane}", reset_less=True)
+            larger = Mux(value > reduced, value, reduced)
+            with m.If(read_2[-1]):
+                m.d.sync += reduced.eq(Mux(first_2[-1], value, Mux(flags.sum, reduced + value, larger)))
+            total = register(
+                m, (reduced + parameters.word_select(column, 32))[:32].as_signed(), f"total_{lane}"
+            )
 
             stage_a, stage_b = Requantize(), Combine()
             m.submodules[f"requantize_{lane}"] = stage_a
             m.submodules[f"combine_{lane}"] = stage_b
             m.d.comb += [
                 stage_a.total.eq(total),
-                stage_a.scale.eq(self.parameters.word_select(config.block_out + column, 32)),
+                stage_a.scale.eq(parameters.word_select(config.block_out + column, 32)),
                 *(getattr(stage_a, name).eq(first[name]) for name in ("zero_point", "low", "high")),
                 stage_b.value.eq(stage_a.result),
                 stage_b.operand.eq(operand.word_select(lane, 8)),
@@ -108,15 +117,11 @@ class PostPipeline(wiring.Component):
                 stage_b.unsigned.eq(flags.unsigned),
                 stage_b.zero_point.eq(first["zero_point"]),
                 stage_b.operand_zero_point.eq(first["operand_zero_point"]),
-                stage_b.last_zero_point.eq(last["zero_point"]),
                 stage_b.low.eq(last["low"]),
                 stage_b.high.eq(last["high"]),
                 stage_b.constants.eq(constants.constants),
             ]
-            late = stage_a.result
-            for stage in range(COMBINE_STAGES):
-                late, before = Signal(8, name=f"late_{lane}_{stage}"), late
-                m.d.sync += late.eq(before)
+            late = delay(m, stage_a.result, COMBINE_STAGES, f"late_{lane}")
             m.d.comb += self.vector.word_select(lane, 8).eq(Mux(flags.combine, stage_b.result, late))
         return m
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -45,47 +45,60 @@ class Reader(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Four nested loops; each keeps the address at which its round began."""
+        """Four nested loops; each keeps the address at which its round began.
+
+        Whether a round is its loop's last is a register, so that a grant, which comes late, meets no comparison.
+        """
         m = Module()
         bits = self._config.acc_index_bits
         windows = Signal(windows_layout())
-        y, x, r, c = Signal(16), Signal(16), Signal(8), Signal(8)
+        first = Signal()
         of_row, corner, of_window_row, here = (
             Signal(bits, name=name) for name in ("of_row", "corner", "of_window_row", "here")
         )
-        last_column, last_window_row = Signal(), Signal()
+        given = self.windows
+        last_column = self._loop(m, given.columns_minus_1, windows.columns_minus_1, 0, self.read, "column")
+        row_done = self.read & last_column
+        last_window_row = self._loop(m, given.rows_minus_1, windows.rows_minus_1, 0, row_done, "window_row")
+        window_done = row_done & last_window_row
+        row_ends = self._loop(m, given.x_size, windows.x_size, 1, window_done, "x")
+        last_row = self._loop(m, given.y_size, windows.y_size, 1, window_done & row_ends, "y")
         m.d.comb += [
-            last_column.eq(c == windows.columns_minus_1),
-            last_window_row.eq(r == windows.rows_minus_1),
-            self.first.eq((c == 0) & (r == 0)),
+            self.first.eq(first),
             self.last.eq(last_column & last_window_row),
-            self.row_ends.eq(x + 1 == windows.x_size),
-            self.last_row.eq(y + 1 == windows.y_size),
-            self.request.eq(self.active & (self.ready | ~self.first)),
+            self.row_ends.eq(row_ends),
+            self.last_row.eq(last_row),
+            self.request.eq(self.active & (self.ready | ~first)),
             self.address.eq(here),
             self.read.eq(self.request & self.grant),
         ]
         with m.If(self.start):
             m.d.sync += [
-                windows.eq(self.windows),
-                self.active.eq((self.windows.y_size != 0) & (self.windows.x_size != 0)),
-                *(counter.eq(0) for counter in (y, x, r, c)),
-                *(place.eq(self.windows.sram_base) for place in (of_row, corner, of_window_row, here)),
+                windows.eq(given),
+                first.eq(1),
+                self.active.eq((given.y_size != 0) & (given.x_size != 0)),
+                *(place.eq(given.sram_base) for place in (of_row, corner, of_window_row, here)),
             ]
         with m.Elif(self.read):
-            m.d.sync += [c.eq(c + 1), here.eq(here + windows.column_stride)]
+            m.d.sync += [first.eq(self.last), here.eq(here + windows.column_stride)]
             with m.If(last_column):
                 place = of_window_row + windows.row_stride
-                m.d.sync += [c.eq(0), r.eq(r + 1), here.eq(place), of_window_row.eq(place)]
+                m.d.sync += [here.eq(place), of_window_row.eq(place)]
             with m.If(self.last):
                 place = corner + windows.x_stride
-                m.d.sync += [r.eq(0), x.eq(x + 1), *(p.eq(place) for p in (corner, of_window_row, here))]
-                with m.If(self.row_ends):
+                m.d.sync += [p.eq(place) for p in (corner, of_window_row, here)]
+                with m.If(row_ends):
                     place = of_row + windows.y_stride
-                    m.d.sync += [
-                        x.eq(0),
-                        y.eq(y + 1),
-                        *(p.eq(place) for p in (of_row, corner, of_window_row, here)),
-                        self.active.eq(~self.last_row),
-                    ]
+                    m.d.sync += [p.eq(place) for p in (of_row, corner, of_window_row, here)]
+                    m.d.sync += self.active.eq(~last_row)
         return m
+
+    def _loop(self, m: Module, given: Value, size: Value, last: int, advance: Value, name: str) -> Signal:
+        """A counter from `given` (at the start; later `size`) down to `last`; whether it is there."""
+        left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
+        only = Signal(name=f"{name}_only")
+        with m.If(self.start):
+            m.d.sync += [left.eq(given), ends.eq(given == last), only.eq(given == last)]
+        with m.Elif(advance):
+            m.d.sync += [left.eq(Mux(ends, size, left - 1)), ends.eq(Mux(ends, only, left == last + 1))]
+        return ends

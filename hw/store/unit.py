@@ -8,12 +8,13 @@ from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import Config
 from vdla.isa.layout import POST, REGISTERS, Opcode, Unit, register
 
-from ..element_writer import ElementWriter, step_width
+from ..element_writer import ElementWriter, job_layout, step_width
 from ..interfaces import Activity, Kind, store_members
 from ..issue import Issue
 from ..layouts import REGISTER_BITS, instruction_layout, register_layout, view
 from ..read_requests import ReadRequests
 from .operand_fifo import OperandFifo
+from .pipeline import delay
 from .post import SETTINGS, PostPipeline, flags_layout
 from .reader import Reader
 from .writer import Writer
@@ -56,19 +57,25 @@ class StoreUnit(wiring.Component):
         starting = self._decode(m, registers)
         self._start(m, issue.begin, starting, reader, writer, registers)
 
-        out_put = Signal()  # STORE.OUT: the cycle after the read
-        m.d.sync += out_put.eq(reader.read & ~running.post)
+        out_put = Signal(
+            2
+        )  # STORE.OUT: data come in the cycle after the read, late, and are taken in the next
+        m.d.sync += out_put.eq(Cat(reader.read & ~running.post, out_put))
         words = (self.accumulators.data.word_select(lane, 32) for lane in range(config.out_bytes))
-        truncated = Cat(*(word[:8] for word in words))
+        truncated = delay(m, Cat(*(word[:8] for word in words)), 1, "truncated")
         load_done = Signal()
         if config.has("post"):
             pipeline = self._post(m, issue.begin, starting, running, reader, registers, load_done)
             m.d.comb += [
-                writer.put.eq(out_put | pipeline.put),
+                writer.put.eq(out_put[-1] | pipeline.put),
                 writer.vector.eq(Mux(running.post, pipeline.vector, truncated)),
             ]
         else:
-            m.d.comb += [writer.put.eq(out_put), writer.vector.eq(truncated), reader.ready.eq(writer.room)]
+            m.d.comb += [
+                writer.put.eq(out_put[-1]),
+                writer.vector.eq(truncated),
+                reader.ready.eq(writer.room),
+            ]
 
         end = Signal()
         m.d.comb += [
@@ -107,24 +114,25 @@ class StoreUnit(wiring.Component):
         post = view(instruction_layout(self._config, "STORE.POST"), words)
         window = view(register_layout("WINDOW"), registers["WINDOW"])
         starting = Signal(_running_layout())
+        # Members are not read back below: tools that take the structure as one signal would see a loop through it.
+        is_config, is_post = head["opcode"] == Opcode.CONFIG, Signal()
         is_store = head["opcode"] == Opcode.STORE
         m.d.comb += [
-            starting.is_config.eq(head["opcode"] == Opcode.CONFIG),
+            starting.is_config.eq(is_config),
             starting.is_load.eq(head["opcode"] == Opcode.LOAD),
-            starting.short.eq(
-                starting.is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))
-            ),
+            starting.short.eq(is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))),
             starting.push_prev.eq(head["push_prev"]),
             starting.push_next.eq(head["push_next"]),
         ]
         if self._config.has("post"):
             m.d.comb += [
-                starting.post.eq(is_store & (head["memory_type"] == POST)),
+                is_post.eq(is_store & (head["memory_type"] == POST)),
+                starting.post.eq(is_post),
                 starting.par_index.eq(post["par_index"]),
                 starting.flags.sum.eq(window["sum"]),
             ]
             for name in ("combine", "operand", "multiply", "swap", "unsigned"):
-                m.d.comb += starting.flags[name].eq(starting.post & post[name])
+                m.d.comb += starting.flags[name].eq(is_post & post[name])
         return starting
 
     def _start(
@@ -161,8 +169,9 @@ class StoreUnit(wiring.Component):
         one_run = head["x_stride"] == head["x_size"]
         m.d.comb += [
             runs.address.eq(base << shift),
-            runs.length.eq(Mux(one_run, head["x_size"] * head["y_size"], head["x_size"]) << shift),
-            runs.rows.eq(Mux(one_run & (head["y_size"] != 0), 1, head["y_size"])),
+            runs.length.eq(head["x_size"] << shift),
+            runs.rows.eq(head["y_size"]),
+            runs.joined.eq(one_run),
             runs.pitch.eq(head["x_stride"] << shift),
         ]
 
@@ -202,10 +211,6 @@ class StoreUnit(wiring.Component):
         taken = reader.read & reader.first & running.flags.operand
         m.d.comb += [
             requests.start.eq(begin & (starting.is_load | (starting.flags.operand & ~starting.short))),
-            requests.release.eq(operands.release),
-            operands.beat_valid.eq(self.read.beat_valid),
-            operands.beat_last.eq(self.read.beat_last),
-            operands.beat_data.eq(self.read.beat_data),
             operands.start.eq(begin),
             operands.offset.eq(base),
             operands.pitch.eq(pitch),
@@ -219,6 +224,13 @@ class StoreUnit(wiring.Component):
             pipeline.operand.eq(operands.vector),
             pipeline.flags.eq(running.flags),
             *(getattr(pipeline, name.lower()).eq(registers[name]) for name in SETTINGS),
+        ]
+        # A cycle between bus and FIFO, and one between FIFO and account (FIFO_LATENCY, ROOM_DELAY).
+        m.d.sync += [
+            requests.release.eq(operands.release),
+            operands.beat_valid.eq(self.read.beat_valid),
+            operands.beat_last.eq(self.read.beat_last),
+            operands.beat_data.eq(self.read.beat_data),
         ]
         self._parameters(m, begin, starting, running, operands, pipeline, load_done)
         return pipeline
@@ -244,10 +256,10 @@ class StoreUnit(wiring.Component):
         )
         write, read = table.write_port(granularity=8 * width), table.read_port()
         head = view(instruction_layout(config, "LOAD.PAR"), self.commands.payload)
-        job, par_shift = loader.job.payload, config.par_bytes.bit_length() - 1
+        job, par_shift = Signal(job_layout(config, 1)), config.par_bytes.bit_length() - 1
+        m.d.sync += [loader.job.valid.eq(begin & starting.is_load), loader.job.payload.eq(job)]
         connect(m, operands.words, loader.words)
         m.d.comb += [
-            loader.job.valid.eq(begin & starting.is_load),
             *(
                 job[name].eq(head[name])
                 for name in ("sram_base", "y_size", "x_size", "y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")

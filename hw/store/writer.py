@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import write_burst_beats
 
-from ..interfaces import write_client
+from ..interfaces import burst_layout, write_client
 from ..read_requests import BurstCutter, run_layout
+
+_DISTRIBUTED = {"ram_style": "distributed"}
+"""Its output goes to the bus in the same cycle; a block memory's would come too late."""
 
 
 class Writer(wiring.Component):
@@ -19,7 +22,8 @@ class Writer(wiring.Component):
     word holds whole vectors or a vector whole bus words.
 
     Members: `start` loads the output `runs`. `room`: the FIFO has a place for a vector that is not reserved; `reserve`
-    takes it. `put` writes `vector` in this cycle. `write` goes to the memory port. `done`: this cycle's response
+    takes it. `put` writes `vector` in this cycle; two cycles later a burst that it
+    completes may show. `write` goes to the memory port. `done`: this cycle's response
     is the last one of the runs.
     """
 
@@ -49,27 +53,40 @@ class Writer(wiring.Component):
         capacity = config.store_fifo_bytes // config.out_bytes
         vector_shift = config.out_bytes.bit_length() - 1
         m.submodules.cutter = cutter = BurstCutter(config=config, most_beats=write_burst_beats(config))
-        burst = cutter.burst.payload
-        claimed = Signal(range(capacity + 1))
-        taken, freed = Signal(range(capacity + 1)), Signal(range(capacity + 1))
-        # Vectors of the burst that is shown count here until its address is accepted, even if its data has moved.
-        there = Signal(range(2 * capacity + 1))
-        complete, accepted, offered = Signal(), Signal(), Signal()
+        # Two registers behind the cutter: the next burst with its count of vectors, and the one that is shown.
+        burst, shown_burst = (Signal(burst_layout(config), name=name) for name in ("next", "shown_burst"))
+        pending, shown, moves = Signal(), Signal(), Signal()
+        claimed, shown_vectors = (
+            Signal(range(capacity + 1), name=name) for name in ("claimed", "shown_vectors")
+        )
+        there, taken, freed = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "freed"))
+        accepted, offered = Signal(), Signal()
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),
-            claimed.eq(burst.bytes >> vector_shift),
-            complete.eq(burst.bytes >> vector_shift <= there),
-            self.write.request.valid.eq(cutter.burst.valid & complete),
-            self.write.request.payload.eq(burst),
-            accepted.eq(self.write.request.valid & self.write.request.ready),
-            cutter.burst.ready.eq(accepted),
+            cutter.burst.ready.eq(~pending),
+            moves.eq(pending & ~shown & (claimed <= there)),
+            self.write.request.valid.eq(shown),
+            self.write.request.payload.eq(shown_burst),
+            accepted.eq(shown & self.write.request.ready),
             self.room.eq(taken != capacity),
         ]
         m.d.sync += [
-            there.eq(there + self.put - Mux(accepted, claimed, 0)),
+            there.eq(there + self.put - Mux(moves, claimed, 0)),
             taken.eq(taken + self.reserve - freed),
         ]
+        with m.If(moves):
+            m.d.sync += pending.eq(0)
+        with m.Elif(~pending):
+            m.d.sync += [
+                pending.eq(cutter.burst.valid),
+                burst.eq(cutter.burst.payload),
+                claimed.eq(cutter.burst.payload.bytes >> vector_shift),
+            ]
+        with m.If(~shown):
+            m.d.sync += [shown.eq(moves), shown_burst.eq(burst), shown_vectors.eq(claimed)]
+        with m.Elif(self.write.request.ready):
+            m.d.sync += shown.eq(0)
         layout = data.StructLayout(
             {
                 "offset": range(config.memory.bus_bytes),
@@ -81,13 +98,13 @@ class Writer(wiring.Component):
         m.submodules.bursts = bursts
         entry = Signal(layout)
         m.d.comb += [
-            entry.offset.eq(burst.address),
-            entry.beats.eq(burst.beats),
-            entry.vectors.eq(claimed),
+            entry.offset.eq(shown_burst.address),
+            entry.beats.eq(shown_burst.beats),
+            entry.vectors.eq(shown_vectors),
             bursts.w_data.eq(entry),
-            bursts.w_en.eq(self.write.request.valid & ~offered),
+            bursts.w_en.eq(shown & ~offered),
         ]
-        m.d.sync += offered.eq(self.write.request.valid & ~accepted)
+        m.d.sync += offered.eq(shown & ~accepted)
         beat = self.write.beat
         moved, beats = Signal(), Signal(burst.beats.shape())
         head = data.View(layout, bursts.r_data)
@@ -107,15 +124,16 @@ class Writer(wiring.Component):
 
         waiting = Signal(range(config.memory.outstanding_writes + 1))
         m.d.sync += waiting.eq(waiting + accepted - self.write.response)
-        m.d.comb += self.done.eq(self.write.response & (waiting == 1) & ~cutter.active)
+        m.d.comb += self.done.eq(self.write.response & (waiting == 1) & ~(cutter.active | pending | shown))
         return m
 
     def _wide_vectors(self, m: Module, capacity: int, moved: Signal) -> None:
         """A vector is one or more bus words."""
         bits, out = 8 * self._config.memory.bus_bytes, 8 * self._config.out_bytes
-        m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[])
+        m.submodules.vectors = vectors = memory.Memory(shape=out, depth=capacity, init=[], attrs=_DISTRIBUTED)
         write, read = vectors.write_port(), vectors.read_port(domain="comb")
-        tail, head, part = Signal(range(capacity)), Signal(range(capacity)), Signal(range(out // bits))
+        tail, head = (Signal(range(capacity), name=name) for name in ("first_free", "first_used"))
+        part = Signal(range(out // bits))
         beat = self.write.beat.payload
         m.d.comb += [
             write.en.eq(self.put),
@@ -137,11 +155,11 @@ class Writer(wiring.Component):
         """A bus word is two or more vectors; any that follow each other are read at once, each from its own bank."""
         places = self._config.memory.bus_bytes // self._config.out_bytes
         place_bits, out = places.bit_length() - 1, 8 * self._config.out_bytes
-        tail, head = Signal(range(capacity)), Signal(range(capacity))
+        tail, head = (Signal(range(capacity), name=name) for name in ("first_free", "first_used"))
         reads = []
         for number in range(places):
             m.submodules[f"bank_{number}"] = bank = memory.Memory(
-                shape=out, depth=capacity // places, init=[]
+                shape=out, depth=capacity // places, init=[], attrs=_DISTRIBUTED
             )
             write, read = bank.write_port(), bank.read_port(domain="comb")
             m.d.comb += [
@@ -149,7 +167,7 @@ class Writer(wiring.Component):
                 write.addr.eq(tail[place_bits:]),
                 write.data.eq(self.vector),
                 # Banks before the head's hold vectors of the next row.
-                read.addr.eq(head[place_bits:] + (head[:place_bits] > number)),
+                read.addr.eq(head[place_bits:] + (head[:place_bits] > number if number + 1 < places else 0)),
             ]
             reads.append(read.data)
         start, left, count = Signal(place_bits), Signal(range(capacity + 1)), Signal(range(places + 1))
@@ -167,7 +185,9 @@ class Writer(wiring.Component):
             beat.strobe.eq(
                 Cat(
                     *(
-                        ((place >= start) & (place < start + count)).replicate(out // 8)
+                        (
+                            (place >= start if place + 1 < places else Const(1)) & (place < start + count)
+                        ).replicate(out // 8)
                         for place in range(places)
                     )
                 )

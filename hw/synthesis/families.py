@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -24,7 +25,8 @@ class Family:
     """A family of FPGAs.
 
     `script` are the Yosys commands that map the flattened design, with {top}; `cells` says how much of which
-    resources a cell of the mapped netlist takes (cells not listed take none). `device` is None where only counts are known.
+    resources a cell of the mapped netlist takes (cells not listed take none). `device` is None where only counts
+    are known.
     """
 
     name: str
@@ -33,7 +35,7 @@ class Family:
     device: Device | None
 
 
-def _cells(**table: dict[str, float]) -> MappingProxyType[str, MappingProxyType[str, float]]:
+def _cells(**table: Mapping[str, float]) -> MappingProxyType[str, MappingProxyType[str, float]]:
     return MappingProxyType({cell: MappingProxyType(takes) for cell, takes in table.items()})
 
 

@@ -19,7 +19,12 @@ FINISH
 
 def test_files_of_a_configuration(vdla, tmp_path: Path) -> None:
     document = vdla("rtl", "--config", "tiny", "-o", tmp_path / "rtl", "--json").document()
-    assert sorted(path.name for path in (tmp_path / "rtl").iterdir()) == ["vdla.h", "vdla.json", "vdla.v"]
+    assert sorted(path.name for path in (tmp_path / "rtl").iterdir()) == [
+        "vdla.h",
+        "vdla.json",
+        "vdla.v",
+        "vdla.vlt",
+    ]
     text = (tmp_path / "rtl" / "vdla.v").read_text()
     assert "module vdla(" in text
     stored = json.loads((tmp_path / "rtl" / "vdla.json").read_text())

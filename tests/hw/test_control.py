@@ -1,8 +1,10 @@
 """The control registers over AXI4-Lite, and the map that software reads."""
 
-from amaranth.sim import Simulator
+import pytest
+from gateware import simulate
+from vdla.hw import control
 from vdla.hw.control import COUNTERS_AT, IDENTITY, REGISTERS, Control, counter_address
-from vdla.hw.counters import COUNTERS
+from vdla.hw.counters import COUNTERS, READ_CYCLES
 from vdla.isa.config import load_config
 from vdla.sim import CATEGORIES
 from vdla.sim.state import TRAFFIC
@@ -35,6 +37,9 @@ async def read(ctx, bus, address: int) -> int:
     assert ctx.get(bus.arready)
     await ctx.tick()
     ctx.set(bus.arvalid, 0)
+    for _ in range(READ_CYCLES + 1):
+        assert not ctx.get(bus.rvalid) and not ctx.get(bus.arready)
+        await ctx.tick()
     await ctx.tick()
     assert ctx.get(bus.rvalid)  # kept until it is taken
     value = ctx.get(bus.rdata)
@@ -84,14 +89,75 @@ def test_registers_and_a_run():
         ctx.set(dut.counter_value, 0xABCD_1234_5678)
         last = counter_address(COUNTERS[-1])
         assert await read(ctx, bus, last) == 0x1234_5678 and await read(ctx, bus, last + 4) == 0xABCD
-        ctx.set(bus.araddr, last)
         assert ctx.get(dut.counter_index) == len(COUNTERS) - 1
         assert await read(ctx, bus, last + 8) == 0
 
-    simulator = Simulator(dut)
-    simulator.add_clock(1e-6)
-    simulator.add_testbench(bench)
-    simulator.run()
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("by", ["error", "software"])
+def test_a_run_is_stopped(by: str):
+    dut = Control(config=TINY)
+
+    async def bench(ctx):
+        bus = dut.bus
+        ctx.set(dut.quiet, 1)
+        assert ctx.get(dut.stop)  # nothing runs
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.LAUNCH_BIT)
+        assert ctx.get(dut.running) and not ctx.get(dut.stop)
+        if by == "error":
+            ctx.set(dut.error, 1)
+            await ctx.tick()
+            ctx.set(dut.error, 0)
+        else:
+            await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.STOP_BIT)
+        for _ in range(5):  # writes are under way
+            assert ctx.get(dut.running) and ctx.get(dut.stop)
+            await ctx.tick()
+        ctx.set(dut.finished, 1)  # too late: a stopped run does not count as finished
+        ctx.set(dut.written, 1)
+        await ctx.tick()
+        ctx.set(dut.finished, 0)
+        assert not ctx.get(dut.running) and ctx.get(dut.stop)
+        failed = (by == "error") << control.ERROR_BIT
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << control.QUIET_BIT | failed
+        # The next run is not stopped by what was.
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.LAUNCH_BIT)
+        assert ctx.get(dut.running) and not ctx.get(dut.stop)
+        await ctx.tick().repeat(5)
+        assert ctx.get(dut.running)
+        ctx.set(dut.finished, 1)
+        await ctx.tick()
+        ctx.set(dut.finished, 0)
+        assert (
+            await read(ctx, bus, REGISTERS["STATUS"])
+            == 1 << control.QUIET_BIT | 1 << control.DONE_BIT | failed
+        )
+
+    simulate(dut, bench)
+
+
+def test_stop_withdraws_a_launch_that_waits():
+    dut = Control(config=TINY)
+
+    async def bench(ctx):
+        bus = dut.bus
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.LAUNCH_BIT)
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << control.RUNNING_BIT
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.STOP_BIT)
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 0
+        ctx.set(dut.quiet, 1)
+        await ctx.tick().repeat(3)
+        assert not ctx.get(dut.running)
+        # An error between runs shows, and one in the cycle of its clearing is not lost.
+        ctx.set(dut.error, 1)
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.CLEAR_BIT)
+        ctx.set(dut.error, 0)
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << control.QUIET_BIT | 1 << control.ERROR_BIT
+        await write(ctx, bus, REGISTERS["CONTROL"], 1 << control.CLEAR_BIT)
+        assert await read(ctx, bus, REGISTERS["STATUS"]) == 1 << control.QUIET_BIT
+
+    simulate(dut, bench)
 
 
 def test_counters_are_named_as_the_simulator_names_them():

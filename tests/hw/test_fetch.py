@@ -9,6 +9,7 @@ from vdla.hw.fetch import FetchUnit
 from vdla.hw.interfaces import Kind
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import MemoryType, Unit, decode_one, encode, unit_of
+from vdla.isa.timing import FETCH_DELAY, FETCH_ROOM_DELAY, FIFO_LATENCY, REQUEST_GAP
 
 TINY = load_config("tiny")
 PROGRAM = 0x7000
@@ -53,16 +54,21 @@ def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count
         nonlocal taken
         ctx.set(dut.program, PROGRAM)
         ctx.set(dut.count, count)
-        requested = received = dispatched = 0
+        requested = dispatched = 0
+        received: dict[int, int] = {}  # by cycle: instructions in the buffer from that cycle on
+        leaves: list[int] = []  # cycles in which instructions moved to their queues
+        accepted = -REQUEST_GAP
         beats: list[
             tuple[int, int, bool]
         ] = []  # address of a beat to come, instructions complete after it, last
         queues: dict[Unit, list[int]] = {unit: [] for unit in Unit}
         finished = False
-        for _ in range(6 * count + 60):
+        for now in range(1, 6 * count + 60):
             number = min(most, count - requested)
             valid = ctx.get(dut.read.request.valid)
-            assert valid == (number > 0 and depth - (requested - dispatched) >= number)
+            left = sum(cycle + FETCH_ROOM_DELAY <= now for cycle in leaves)
+            room = depth - (requested - left) >= number > 0
+            assert valid == (room and now >= max(FETCH_DELAY, accepted + REQUEST_GAP))
             ready = random.random() < 0.7
             ctx.set(dut.read.request.ready, ready)
             address = 16 * requested
@@ -84,7 +90,8 @@ def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count
                     assert ctx.get(port.payload) == low | high << 64
             # What happens in this cycle shows in the next.
             enters = None
-            if dispatched < received and not finished and len(queues[units[dispatched]]) < queue:
+            there = max((number for cycle, number in received.items() if cycle <= now), default=0)
+            if dispatched < there and not finished and len(queues[units[dispatched]]) < queue:
                 enters = dispatched
             for unit in Unit:
                 pops = bool(queues[unit]) and random.random() < 0.5
@@ -95,9 +102,10 @@ def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count
             if enters is not None:
                 queues[units[enters]].append(enters)
                 dispatched += 1
+                leaves.append(now)
                 finished = enters == count - 4
-            if beat is not None:
-                received = beat[1]
+            if beat is not None:  # on the bus a cycle ago
+                received[now + FIFO_LATENCY - 1] = beat[1]
             if valid and ready:
                 first = address // bus
                 lines = (address + 16 * number - 1) // bus - first + 1
@@ -105,6 +113,7 @@ def test_instructions_reach_their_queues(bus: int, depth: int, queue: int, count
                     complete = min(requested + number, (first + line + 1) * bus // 16)
                     beats.append(((first + line) * bus, complete, line == lines - 1))
                 requested += number
+                accepted = now
             await ctx.tick()
 
     simulator = Simulator(dut)

@@ -35,11 +35,13 @@ def test_reads(ready: float, limit: int):
 
     async def bench(ctx):
         ctx.set(dut.base, BASE)
+        await ctx.tick()  # the launch cycle
         shown: dict[Client, tuple[int, int]] = {}
         waiting: tuple[int, int] | None = None  # an address shown to a slave that was not ready
         owner_waiting: Client | None = None
         memory: deque[tuple[Client, int]] = deque()  # beats to come
         outstanding = 0
+        before: tuple[Client, int, bool] | None = None
         for _ in range(1000):
             for client in Client:
                 port = getattr(dut, client.name.lower())
@@ -59,9 +61,10 @@ def test_reads(ready: float, limit: int):
             ctx.set(dut.axi.rdata, data)
             for client in Client:
                 port = getattr(dut, client.name.lower())
-                mine = beat and memory[0][0] is client
-                assert ctx.get(port.beat_valid) == mine
-                assert not mine or (ctx.get(port.beat_data), ctx.get(port.beat_last)) == (data, last)
+                assert ctx.get(port.beat_valid) == (before is not None and before[0] is client)
+                if ctx.get(port.beat_valid):
+                    assert (client, ctx.get(port.beat_data), ctx.get(port.beat_last)) == before
+            before = (memory[0][0], data, last) if beat else None  # shown to its client in the next cycle
             assert ctx.get(dut.quiet) == (outstanding == 0 and waiting is None)
             valid = ctx.get(dut.axi.arvalid)
             assert valid == (outstanding < limit and bool(shown))
@@ -100,6 +103,7 @@ def test_writes_are_limited_and_errors_reported():
 
     async def bench(ctx):
         ctx.set(dut.base, BASE)
+        await ctx.tick()  # the launch cycle
         burst = {"address": 0x1234, "beats": 3, "bytes": 20, "kind": Kind.OUT}
         ctx.set(dut.write.request.payload, burst)
         ctx.set(dut.write.request.valid, 1)
@@ -122,5 +126,90 @@ def test_writes_are_limited_and_errors_reported():
         await ctx.tick()
         ctx.set(dut.axi.bvalid, 0)
         assert ctx.get(dut.quiet) and not ctx.get(dut.error)
+
+    simulate(dut, bench)
+
+
+def write_burst(ctx, dut, address: int, beats: int) -> None:
+    ctx.set(
+        dut.write.request.payload, {"address": address, "beats": beats, "bytes": 8 * beats, "kind": Kind.OUT}
+    )
+
+
+def test_data_is_shown_before_its_address_is_accepted():
+    """A slave may wait for WVALID before it raises AWREADY."""
+    dut = port_of(4, writes=2)
+
+    async def bench(ctx):
+        write_burst(ctx, dut, 0x100, 2)
+        ctx.set(dut.axi.wready, 1)
+        # Data that is ready too early waits for its address to be shown.
+        ctx.set(dut.write.beat.valid, 1)
+        assert not ctx.get(dut.axi.wvalid) and not ctx.get(dut.write.beat.ready)
+        await ctx.tick()
+        ctx.set(dut.write.request.valid, 1)
+        assert ctx.get(dut.axi.awvalid) and not ctx.get(dut.axi.wvalid)
+        await ctx.tick()
+        for last in (0, 1):
+            ctx.set(dut.write.beat.payload.last, last)
+            assert ctx.get(dut.axi.wvalid) and ctx.get(dut.write.beat.ready)
+            assert ctx.get(dut.axi.awvalid)
+            await ctx.tick()
+        # All data has moved and the address still waits: nothing more is shown for it.
+        assert not ctx.get(dut.axi.wvalid) and ctx.get(dut.axi.awvalid)
+        assert not ctx.get(dut.written) and not ctx.get(dut.quiet)
+        ctx.set(dut.axi.awready, 1)
+        assert ctx.get(dut.write.request.ready)
+        await ctx.tick()
+        ctx.set(dut.write.request.valid, 0)
+        assert not ctx.get(dut.written)
+        ctx.set(dut.axi.bvalid, 1)
+        await ctx.tick()
+        ctx.set(dut.axi.bvalid, 0)
+        assert ctx.get(dut.written) and ctx.get(dut.quiet)
+
+    simulate(dut, bench)
+
+
+def test_stop_shows_no_new_address_and_keeps_what_waits():
+    dut = port_of(4, writes=2)
+
+    async def bench(ctx):
+        write_burst(ctx, dut, 0x100, 1)
+        ctx.set(dut.write.beat.payload.last, 1)
+        ctx.set(dut.write.request.valid, 1)
+        ctx.set(dut.write.beat.valid, 1)
+        ctx.set(dut.load.request.payload, {"address": 0x800, "beats": 1, "bytes": 8, "kind": Kind.INP})
+        ctx.set(dut.load.request.valid, 1)
+        await ctx.tick()  # both addresses are shown and wait
+        ctx.set(dut.stop, 1)
+        for _ in range(3):
+            assert ctx.get(dut.axi.arvalid) and ctx.get(dut.axi.awvalid) and ctx.get(dut.axi.wvalid)
+            assert not ctx.get(dut.written)
+            await ctx.tick()
+        ctx.set(dut.load.request.valid, 0)  # the unit has been reset; the address stays
+        assert ctx.get(dut.axi.araddr) == 0x800 and ctx.get(dut.axi.arvalid)
+        for ready in (dut.axi.arready, dut.axi.awready, dut.axi.wready):
+            ctx.set(ready, 1)
+        await ctx.tick()
+        ctx.set(dut.write.beat.valid, 0)
+        write_burst(ctx, dut, 0x200, 1)
+        ctx.set(dut.fetch.request.valid, 1)
+        for _ in range(3):  # what comes now is not shown
+            assert not ctx.get(dut.axi.arvalid) and not ctx.get(dut.axi.awvalid)
+            assert not ctx.get(dut.write.request.ready) and not ctx.get(dut.fetch.request.ready)
+            assert not ctx.get(dut.written)
+            await ctx.tick()
+        ctx.set(dut.axi.bvalid, 1)
+        await ctx.tick()
+        ctx.set(dut.axi.bvalid, 0)
+        assert ctx.get(dut.written) and not ctx.get(dut.quiet)  # a read is still to come
+        ctx.set(dut.axi.rvalid, 1)
+        ctx.set(dut.axi.rlast, 1)
+        await ctx.tick()
+        ctx.set(dut.axi.rvalid, 0)
+        assert ctx.get(dut.quiet)
+        ctx.set(dut.stop, 0)
+        assert ctx.get(dut.axi.arvalid) and ctx.get(dut.axi.awvalid)
 
     simulate(dut, bench)

@@ -9,6 +9,7 @@ from vdla.hw.interfaces import Kind
 from vdla.hw.read_fifo import ReadFifo
 from vdla.hw.read_requests import BurstCutter, ReadRequests
 from vdla.isa.config import Config, load_config
+from vdla.isa.timing import FIFO_LATENCY, PRODUCT_CYCLES, REQUEST_DELAY, REQUEST_GAP, ROOM_DELAY
 
 TINY = load_config("tiny")
 
@@ -37,6 +38,7 @@ def random_runs(random: Random) -> dict[str, int]:
         "length": random.choice([0, 1, 7, 64, random.randrange(9000)]),
         "rows": random.choice([0, 1, 2, 5]),
         "pitch": random.randrange(10_000),
+        "joined": random.choice([0, 0, 1]),
     }
 
 
@@ -49,37 +51,43 @@ def test_bursts_are_cut_as_the_contract_says(bus: int, most: int):
 
     async def bench(ctx):
         nonlocal checked
-        for _ in range(40):
+        for _ in range(60):
             runs = random_runs(random)
-            expected = [
-                burst
-                for row in range(runs["rows"])
-                for burst in cut(runs["address"] + row * runs["pitch"], runs["length"], bus, most)
-            ][:60]
+            rows = [(runs["address"] + row * runs["pitch"], runs["length"]) for row in range(runs["rows"])]
+            product = bool(runs["joined"] and runs["rows"] > 1)
+            if product:
+                rows = [(runs["address"], runs["length"] * runs["rows"])]
+            expected = [burst for row in rows for burst in cut(*row, bus, most)][:60]
             ctx.set(dut.start, 1)
             ctx.set(dut.runs, {**runs, "kind": Kind.INP})
             await ctx.tick()
             ctx.set(dut.start, 0)
             assert ctx.get(dut.active)
             complete = len(expected) < 60
+            hidden = REQUEST_DELAY - 2 + PRODUCT_CYCLES * product  # cycles until the next burst shows
             for address, size in expected:
-                ctx.set(dut.burst.ready, random.random() < 0.7)
-                while not ctx.get(dut.burst.ready):
+                for _ in range(hidden):
+                    ctx.set(dut.burst.ready, random.random() < 0.7)
+                    assert not ctx.get(dut.burst.valid) and ctx.get(dut.active)
                     await ctx.tick()
-                    ctx.set(dut.burst.ready, 1)
+                ctx.set(dut.burst.ready, 0)
+                for _ in range(random.choice([0, 0, 1, 3])):
+                    assert ctx.get(dut.burst.valid)
+                    await ctx.tick()
+                ctx.set(dut.burst.ready, 1)
                 assert ctx.get(dut.burst.valid) and ctx.get(dut.active)
                 assert ctx.get(dut.burst.payload.address) == address
                 assert ctx.get(dut.burst.payload.bytes) == size
                 assert ctx.get(dut.burst.payload.beats) == (address + size - 1) // bus - address // bus + 1
                 await ctx.tick()
                 checked += 1
+                hidden = REQUEST_GAP - 1
             ctx.set(dut.burst.ready, 0)
-            assert not complete or not ctx.get(dut.burst.valid)
             if complete and not expected:
-                assert ctx.get(dut.active)
+                assert ctx.get(dut.active) and not ctx.get(dut.burst.valid)
                 await ctx.tick()
             if complete:
-                assert not ctx.get(dut.active)
+                assert not ctx.get(dut.active) and not ctx.get(dut.burst.valid)
             ctx.set(dut.burst.ready, 1)
             while ctx.get(dut.active):
                 await ctx.tick()
@@ -98,7 +106,8 @@ def simulate(dut, bench):
 
 def test_requests_wait_for_room():
     dut = ReadRequests(config=with_bus(8), fifo_bytes=64)  # eight words, bursts of at most four
-    runs = {"address": 0, "length": 12 * 8, "rows": 1, "pitch": 0, "kind": Kind.WGT}
+    runs = {"address": 0, "length": 12 * 8, "rows": 1, "pitch": 0, "joined": 1, "kind": Kind.WGT}
+    uses = {18: 2, 19: 1, 22: 1}  # words given back by their last use in a cycle: shown a cycle later
 
     async def bench(ctx):
         ctx.set(dut.runs, runs)
@@ -107,12 +116,13 @@ def test_requests_wait_for_room():
         await ctx.tick()
         ctx.set(dut.start, 0)
         shown = []
-        for cycle in range(1, 20):
-            ctx.set(dut.release, {8: 2, 9: 1, 12: 1}.get(cycle, 0))
+        for cycle in range(1, 40):
+            ctx.set(dut.release, uses.get(cycle - 1, 0))
             if ctx.get(dut.request.valid):
                 shown.append((cycle, ctx.get(dut.request.payload.address)))
             await ctx.tick()
-        assert shown == [(1, 0), (2, 32), (13, 64)]
+        second = REQUEST_DELAY + REQUEST_GAP
+        assert shown == [(REQUEST_DELAY, 0), (second, 32), (22 + ROOM_DELAY, 64)]
         assert not ctx.get(dut.active)
 
     simulate(dut, bench)
@@ -127,14 +137,14 @@ def test_a_burst_is_given_back_when_its_last_word_is_popped():
             ctx.set(dut.beat_valid, 1)
             ctx.set(dut.beat_data, 100 + number)
             ctx.set(dut.beat_last, last)
-            assert ctx.get(dut.words.valid) == (number > 0)
+            assert ctx.get(dut.words.valid) == (number >= FIFO_LATENCY - 1)  # a cycle passes before the FIFO
             await ctx.tick()
         ctx.set(dut.beat_valid, 0)
         ctx.set(dut.words.ready, 1)
         for number in range(6):
-            assert ctx.get(dut.words.payload.data) == 100 + number
-            released.append(ctx.get(dut.release))
+            assert ctx.get(dut.words.valid) and ctx.get(dut.words.payload.data) == 100 + number
             await ctx.tick()
+            released.append(ctx.get(dut.release))
         assert not ctx.get(dut.words.valid)
 
     simulate(dut, bench)

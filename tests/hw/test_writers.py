@@ -8,6 +8,7 @@ from amaranth.sim import Simulator
 from vdla.hw.element_writer import ElementWriter, step_width
 from vdla.hw.patch_writer import PatchWriter
 from vdla.isa.config import Config, load_config
+from vdla.isa.timing import PATCH_STEP_DELAY, PRODUCT_CYCLES, STEP_DELAY
 
 TINY = load_config("tiny")
 
@@ -43,12 +44,56 @@ def words_of(memory: bytes, rows: list[tuple[int, int]], bus: int) -> list[int]:
     ]
 
 
-async def feed(ctx, dut, words: list[int], chance: float, random: Random):
-    """Show the first of `words`, now and then none; returns whether one is shown."""
-    shown = bool(words) and random.random() < chance
-    ctx.set(dut.words.valid, shown)
-    ctx.set(dut.words.payload.data, words[0] if words else 0)
-    return shown
+class Follow:
+    """Drives a writer: feeds it words and collects what it writes, with the cycle of each step.
+
+    What a step in cycle s writes shows in s + 2; what is read off the ports is named by `fields`.
+    """
+
+    def __init__(self, ctx, dut, fields: tuple[str, ...], chance: float, random: Random) -> None:
+        self.ctx, self.dut, self.fields, self.chance, self.random = ctx, dut, fields, chance, random
+        self.now = 0
+        self.words: list[int] = []
+        self.offered: dict[int, bool] = {}  # by cycle: whether a word was shown
+        self.popped: dict[int, int] = {}  # by cycle: words popped up to and with it
+        self.count = 0
+        self.steps: list[tuple[int, dict[str, int]]] = []
+        self.lasts: list[int] = []  # cycles of loads' last steps
+
+    async def cycle(self) -> None:
+        ctx, dut = self.ctx, self.dut
+        shown = bool(self.words) and self.random.random() < self.chance
+        ctx.set(dut.words.valid, shown)
+        ctx.set(dut.words.payload.data, self.words[0] if self.words else 0)
+        self.offered[self.now] = shown
+        if shown and ctx.get(dut.words.ready):
+            self.words.pop(0)
+            self.count += 1
+        self.popped[self.now] = self.count
+        if ctx.get(dut.steps_last):
+            self.lasts.append(self.now)
+        if ctx.get(dut.last):
+            assert self.now - 2 in self.lasts
+        if ctx.get(dut.write):
+            self.steps.append((self.now - 2, {name: ctx.get(getattr(dut, name)) for name in self.fields}))
+        await ctx.tick()
+        self.now += 1
+
+    async def job(self, set_job, delay: int) -> int:
+        """Give a job and run until its last step is written; the first cycle in which its first step may happen."""
+        set_job(1)
+        assert self.ctx.get(self.dut.job.ready)
+        taken = self.now
+        await self.cycle()
+        set_job(0)
+        done = len(self.lasts)
+        for _ in range(20_000):
+            await self.cycle()
+            if len(self.lasts) > done and self.now > self.lasts[-1] + 2:
+                break
+        else:
+            raise AssertionError("the load does not end")
+        return taken + delay
 
 
 @pytest.mark.parametrize("bus", [8, 64])
@@ -63,6 +108,7 @@ def test_elements(bus: int, chance: float):
 
     async def bench(ctx):
         nonlocal seen_pads, seen_data
+        follow = Follow(ctx, dut, ("address", "pad", "part", "data"), chance, random)
         for _ in range(25):
             kind = random.randrange(2)
             size, width = sizes[kind], step_width(config, sizes[kind])
@@ -91,36 +137,28 @@ def test_elements(bus: int, chance: float):
                         expected.append((address, None, b""))
             if job["x_size"] == 0:
                 expected = []
-            ctx.set(dut.job.valid, 1)
             fields = {"kind": kind, "offset": start % bus, "pitch": stride * size % bus, "one_run": one_run}
-            ctx.set(dut.job.payload, {**job, **fields})
-            assert ctx.get(dut.job.ready) and ctx.get(dut.idle)
-            await ctx.tick()
-            ctx.set(dut.job.valid, 0)
-            for number in range(max(1, len(expected))):
-                while True:
-                    shown = await feed(ctx, dut, words, chance, random)
-                    if ctx.get(dut.step):
-                        break
-                    assert expected and expected[number][1] is not None and not shown
-                    await ctx.tick()
-                assert ctx.get(dut.last) == (number + 1 >= len(expected))
-                assert ctx.get(dut.write) == bool(expected)
-                if expected:
-                    address, part, data = expected[number]
-                    assert ctx.get(dut.address) == address
-                    assert ctx.get(dut.pad) == (part is None)
-                    seen_pads += part is None
-                    if part is not None:
-                        seen_data += 1
-                        assert ctx.get(dut.part) == part
-                        got = ctx.get(dut.data) & (1 << 8 * width) - 1
-                        assert got == int.from_bytes(data, "little")
-                        if ctx.get(dut.words.ready):
-                            words.pop(0)
-                await ctx.tick()
-            assert not words
-            ctx.set(dut.words.valid, 0)
+            given = {**job, **fields}
+
+            def set_job(valid: int, given: dict[str, int] = given) -> None:
+                ctx.set(dut.job.valid, valid)
+                ctx.set(dut.job.payload, given)
+
+            follow.words, follow.steps, follow.lasts = list(words), [], []
+            cycle = await follow.job(set_job, STEP_DELAY - 1)  # a job is taken in the cycle after the begin
+            assert not follow.words and len(follow.steps) == len(expected)
+            for (address, part, data), (happened, step) in zip(expected, follow.steps, strict=True):
+                while part is not None and not follow.offered[cycle]:
+                    cycle += 1
+                assert happened == cycle
+                cycle += 1
+                assert (step["address"], step["pad"]) == (address, part is None)
+                seen_pads += part is None
+                if part is not None:
+                    seen_data += 1
+                    assert step["part"] == part
+                    assert step["data"] & (1 << 8 * width) - 1 == int.from_bytes(data, "little")
+            assert follow.lasts == [cycle - 1 if expected else cycle]
 
     simulate(dut, bench)
     assert seen_pads > 50 and seen_data > 50
@@ -136,6 +174,7 @@ def test_patches(bus: int, block: int, chance: float):
 
     async def bench(ctx):
         nonlocal compared
+        follow = Follow(ctx, dut, ("address", "lanes", "from_dram", "data"), chance, random)
         for _ in range(40):
             run = random.choice([0, 1, 5, 21, random.randrange(256)])
             patch = {
@@ -188,40 +227,37 @@ def test_patches(bus: int, block: int, chance: float):
                 "x_pad_0": 0,
                 "x_pad_1": 0,
             }
-            ctx.set(dut.job.payload.sizes, {**sizes, **fields})
-            ctx.set(dut.job.payload.patch, {**patch, "length": length})
-            ctx.set(dut.job.valid, 1)
-            await ctx.tick()
-            ctx.set(dut.job.valid, 0)
-            popped = 0
-            for number in range(max(1, len(expected))):
-                for _ in range(1000):
-                    shown = await feed(ctx, dut, words, chance, random)
-                    takes = shown and ctx.get(dut.words.ready)
-                    popped += takes
-                    stepping = ctx.get(dut.step)
-                    if takes:
-                        words.pop(0)
-                    if stepping:
+            given, given_patch = {**sizes, **fields}, {**patch, "length": length}
+
+            def set_job(valid: int, given=given, given_patch=given_patch) -> None:
+                ctx.set(dut.job.valid, valid)
+                ctx.set(dut.job.payload.sizes, given)
+                ctx.set(dut.job.payload.patch, given_patch)
+
+            follow.words, follow.steps, follow.lasts = list(words), [], []
+            start_count = follow.count
+            cycle = await follow.job(set_job, PATCH_STEP_DELAY - PRODUCT_CYCLES - 1)
+            assert not follow.words and len(follow.steps) == len(expected)
+            have = 0
+            for (address, lanes, need), (happened, step) in zip(expected, follow.steps, strict=True):
+                # A word a cycle is taken as long as some are missing; the step comes with the last of them.
+                while True:
+                    missing = need > have
+                    have += missing and follow.offered[cycle]
+                    if have >= need:
                         break
-                    await ctx.tick()
-                assert stepping
-                assert ctx.get(dut.last) == (number + 1 >= len(expected))
-                if expected:
-                    address, lanes, need = expected[number]
-                    assert popped >= need and (not takes or popped == need)
-                    assert ctx.get(dut.write) and ctx.get(dut.address) == address
-                    mask, from_dram, data = ctx.get(dut.lanes), ctx.get(dut.from_dram), ctx.get(dut.data)
-                    got = {
-                        lane: data >> 8 * lane & 255 if from_dram >> lane & 1 else None
-                        for lane in range(block)
-                        if mask >> lane & 1
-                    }
-                    assert got == lanes
-                    compared += len(lanes)
-                await ctx.tick()
-            assert not words
-            ctx.set(dut.words.valid, 0)
+                    cycle += 1
+                assert happened == cycle and follow.popped[cycle] - start_count == have
+                cycle += 1
+                assert step["address"] == address
+                got = {
+                    lane: step["data"] >> 8 * lane & 255 if step["from_dram"] >> lane & 1 else None
+                    for lane in range(block)
+                    if step["lanes"] >> lane & 1
+                }
+                assert got == lanes
+                compared += len(lanes)
+            assert follow.lasts == [cycle - 1 if expected else cycle]
 
     simulate(dut, bench)
     assert compared > 300

@@ -15,10 +15,22 @@ from vdla.isa.layout import REGISTERS, TOKEN_QUEUES, Unit, decode_one, decode_uo
 from vdla.isa.timing import (
     ALU_LATENCY,
     ALU_READ_STAGE,
+    FETCH_DELAY,
+    FETCH_ROOM_DELAY,
+    FIFO_LATENCY,
     LOADS_IN_FLIGHT,
     NOISE_READ,
     NOISE_STALL,
+    PATCH_STEP_DELAY,
+    PRODUCT_CYCLES,
+    REQUEST_DELAY,
+    REQUEST_GAP,
+    ROOM_DELAY,
+    STEP_DELAY,
+    STEP_LATENCY,
     STORE_LATENCY,
+    WRITE_DELAY,
+    alu_cycles,
     gemm_latency,
     gemm_read_stage,
     memory_noise,
@@ -53,7 +65,7 @@ class Burst:
     def has(self, byte: int, now: int) -> bool:
         """Whether the word of byte address `byte` is in the FIFO in cycle `now`."""
         beat = byte // self.bus - self.address // self.bus
-        return len(self.moved) > beat and self.moved[beat] < now
+        return len(self.moved) > beat and self.moved[beat] + FIFO_LATENCY <= now
 
     def holds(self, byte: int) -> bool:
         return self.address <= byte < self.address + self.size
@@ -78,13 +90,13 @@ class Client:
     earliest: int = 0
     shown: Burst | None = None
     held: list[Burst] = field(default_factory=list)
-    last_accept: int = -1
+    last_accept: int = -REQUEST_GAP
 
     def show(self, now: int) -> None:
-        if self.shown or not self.waiting or now < self.earliest or now <= self.last_accept:
+        if self.shown or not self.waiting or now < self.earliest or now < self.last_accept + REQUEST_GAP:
             return
         burst = self.waiting[0]
-        self.held = [b for b in self.held if b.returned is None or b.returned >= now]
+        self.held = [b for b in self.held if b.returned is None or b.returned + ROOM_DELAY > now]
         if sum(b.beats * b.bus for b in self.held) + burst.beats * burst.bus <= self.fifo:
             self.shown = self.waiting.pop(0)
             self.held.append(burst)
@@ -109,7 +121,7 @@ class Instruction:
     steps: list[list[tuple[Burst, int]]] = field(default_factory=list)
     bursts: list[Burst] = field(default_factory=list)
     done: int = 0
-    requests: bool = False
+    first_step: int = 0
 
     def ended(self, now: int) -> bool:
         return self.end is not None and self.end < now
@@ -152,6 +164,7 @@ class Model:
         self.vector_ready: dict[int, int] = {}
         self.vector = self.vector_read = self.vectors = self.next_read = 0
         self.store_bursts: list[Burst] = []
+        self.write_earliest, self.last_write_accept = 0, -REQUEST_GAP
 
     def _decode(self, instructions: np.ndarray) -> list[Instruction]:
         registers = {r.name: {f.name: 0 for f in r.fields} for r in REGISTERS}
@@ -203,9 +216,11 @@ class Model:
             client.shown, client.last_accept = None, now
             self.count(burst)
         outstanding = sum(b.response is None or b.response >= now for b in self.writes)
-        if self.to_write and outstanding < memory.outstanding_writes:
+        late_enough = now >= max(self.write_earliest, self.last_write_accept + REQUEST_GAP)
+        if self.to_write and outstanding < memory.outstanding_writes and late_enough:
             burst, vector = self.to_write[0]
             if vector in self.vector_ready and self.vector_ready[vector] <= now:
+                self.last_write_accept = now
                 self.to_write.pop(0)
                 burst.accepted, burst.ready = now, now + 1
                 self.writes.append(burst)
@@ -244,7 +259,9 @@ class Model:
 
     def show_fetch(self, now: int) -> None:
         client = self.clients["fetch"]
-        if client.shown or self.requested == self.fetch_count or now <= client.last_accept:
+        if client.shown or self.requested == self.fetch_count:
+            return
+        if now < max(FETCH_DELAY, client.last_accept + REQUEST_GAP):
             return
         address = self.base + 16 * self.requested
         depth = self.config.fetch_buffer_depth
@@ -254,7 +271,7 @@ class Model:
             (PAGE - address % PAGE) // 16,
             max(1, 64 * self.bus // 16),
         )
-        left = sum(i.entered is not None and i.entered < now for i in self.program)
+        left = sum(i.entered is not None and i.entered + FETCH_ROOM_DELAY <= now for i in self.program)
         if depth - (self.requested - left) >= count:
             client.shown = Burst(address, 16 * count, self.bus, "instruction")
             self.fetched.append(client.shown)
@@ -377,7 +394,7 @@ class Model:
         bank = config.acc_bank_depth
         count = len(operations)
         if instruction.name == "ALU":
-            each = 1 if values["use_imm"] else 2
+            each = alu_cycles(values["alu_opcode"], values["use_imm"])
             for number, (d, s) in enumerate(operations):
                 cycle = now + 1 + number * each + ALU_READ_STAGE
                 if not values["use_imm"]:
@@ -401,9 +418,11 @@ class Model:
             self.patch_steps(instruction, client)
         else:
             self.element_steps(instruction, kind, client)
-        client.waiting, client.earliest = list(instruction.bursts), now + 1
+        client.waiting = list(instruction.bursts)
+        client.earliest = now + REQUEST_DELAY + self.product_cycles(instruction)
+        instruction.first_step = now + (PATCH_STEP_DELAY if kind == "patch" else STEP_DELAY)
         if instruction.unit == Unit.LOAD and not instruction.bursts:
-            self.load_free = now + 1
+            self.load_free = now + 1 + (PRODUCT_CYCLES if kind == "patch" else 0)
         if not instruction.steps:
             instruction.steps = [[]]
         if kind == "uop" and values["x_size"]:
@@ -411,6 +430,12 @@ class Model:
             for run in self.uop_words(values):
                 self.uops[at : at + len(run)] = run
                 at += len(run)
+
+    def product_cycles(self, instruction: Instruction) -> int:
+        """Extra cycles before the first request, if a length must be multiplied: of joined rows or of patches."""
+        values = instruction.values
+        joined = values["x_stride"] == values["x_size"] and values["y_size"] > 1
+        return PRODUCT_CYCLES if joined or instruction.name == "LOAD.PATCH" else 0
 
     def uop_words(self, values: dict[str, int]) -> list[np.ndarray]:
         columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
@@ -493,6 +518,8 @@ class Model:
                 continue
             if not instruction.name.startswith("LOAD"):
                 return
+            if now < instruction.first_step or now <= self.last_step[name]:
+                return
             wanted = instruction.steps[instruction.done]
             if wanted:
                 burst, byte = wanted[0]
@@ -507,7 +534,8 @@ class Model:
             if not wanted:
                 instruction.done += 1
                 if instruction.done == len(instruction.steps):
-                    self.finish(instruction, now + 1)
+                    self.finish(instruction, now + STEP_LATENCY)
+                    self.last_step[name] = now
             return
 
     # --- store --------------------------------------------------------------------------------------------
@@ -527,6 +555,7 @@ class Model:
         if values["x_stride"] == values["x_size"]:
             runs = [(start, length * values["y_size"])]
         most = write_burst_beats(config)
+        self.write_earliest = now + WRITE_DELAY + self.product_cycles(instruction)
         self.store_bursts = [b for at, size in runs for b in cut(at, size, self.bus, most, "out")]
         done = 0
         for burst in self.store_bursts:
@@ -539,7 +568,8 @@ class Model:
             instruction.bursts = [
                 b for at, size in runs for b in cut(at + delta, size, self.bus, most, "operand")
             ]
-            client.waiting, client.earliest = list(instruction.bursts), now + 1
+            client.waiting = list(instruction.bursts)
+            client.earliest = now + REQUEST_DELAY + self.product_cycles(instruction)
 
     def positions(self, instruction: Instruction) -> list[int]:
         """Accumulators that the current vector reads, in order."""

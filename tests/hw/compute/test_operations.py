@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from vdla.hw.compute.operations import Operations, offset_layout
+from vdla.hw.compute.operations import MOST_EXTRA, Operations, offset_layout
 from vdla.isa.config import load_config
 
 CONFIG = load_config("tiny")
 FACTORS = ("dst", "src", "wgt")
 
 
-def walk(values: dict[str, int], base: dict[str, int], slow: bool) -> list[tuple[int, ...]]:
-    """(second, last, uop, dst, src, wgt) of every cycle."""
+def walk(values: dict[str, int], base: dict[str, int], two: int, extra: int) -> list[tuple[int, ...]]:
+    """(source, destination, last, uop, dst, src, wgt) of every cycle."""
     steps = [
         (uop, *(base[f] + y * values[f"{f}_factor_out"] + x * values[f"{f}_factor_in"] for f in FACTORS))
         for y in range(values["iter_out"])
@@ -20,15 +20,15 @@ def walk(values: dict[str, int], base: dict[str, int], slow: bool) -> list[tuple
     ]
     cycles = []
     for number, step in enumerate(steps):
-        last = number == len(steps) - 1
-        if slow:
-            cycles.append((0, 0, *step))
-        cycles.append((int(slow), int(last), *step))
+        for cycle in range(1 + two + extra):
+            last = number == len(steps) - 1 and cycle == two + extra
+            cycles.append((int(two and cycle == 0), int(cycle == two), int(last), *step))
     return cycles
 
 
-@pytest.mark.parametrize("slow", [False, True])
-def test_cycles_of_three_instructions(slow: bool) -> None:
+@pytest.mark.parametrize("extra", [0, 1, MOST_EXTRA])
+@pytest.mark.parametrize("two", [0, 1])
+def test_cycles_of_four_instructions(two: int, extra: int) -> None:
     rng = np.random.default_rng(3)
     programs = []
     for shape in ((1, 1, 1), (3, 2, 4), (2, 5, 1), (1, 1, 6)):
@@ -43,7 +43,7 @@ def test_cycles_of_three_instructions(slow: bool) -> None:
         programs.append((values, {f: int(rng.integers(0, 100)) for f in FACTORS}))
     # The last micro-op of the memory: uop_end = uop_depth.
     programs[1][0].update(uop_bgn=CONFIG.uop_depth - 4, uop_end=CONFIG.uop_depth)
-    wanted = [cycle for values, base in programs for cycle in walk(values, base, slow)]
+    wanted = [cycle for values, base in programs for cycle in walk(values, base, two, extra)]
     unit = Operations(config=CONFIG)
     seen = []
 
@@ -51,7 +51,7 @@ def test_cycles_of_three_instructions(slow: bool) -> None:
         left = list(programs)
         while True:
             if ctx.get(unit.busy):
-                row = [ctx.get(s) for s in (unit.second, unit.last, unit.uop)]
+                row = [ctx.get(s) for s in (unit.source, unit.destination, unit.last, unit.uop)]
                 seen.append((*row, *(ctx.get(unit.offset[f]) for f in FACTORS)))
             start = bool(left) and (not seen or bool(ctx.get(unit.last)))
             ctx.set(unit.start, start)
@@ -59,7 +59,8 @@ def test_cycles_of_three_instructions(slow: bool) -> None:
                 values, base = left.pop(0)
                 ctx.set(unit.loops, values)
                 ctx.set(unit.base, base)
-                ctx.set(unit.slow, slow)
+                ctx.set(unit.two, two)
+                ctx.set(unit.extra, extra)
             elif not ctx.get(unit.busy):
                 return
             await ctx.tick()

@@ -19,7 +19,16 @@ from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Unit, decode_uops, encode, formats, unit_of
 from vdla.isa.random_instructions import UOPS, Source, random_image, random_instruction
 from vdla.isa.reference import ReferenceResult, run_reference
-from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, gemm_latency, gemm_read_stage
+from vdla.isa.timing import (
+    ALU_LATENCY,
+    ALU_READ_STAGE,
+    FIFO_LATENCY,
+    STEP_DELAY,
+    STEP_LATENCY,
+    alu_cycles,
+    gemm_latency,
+    gemm_read_stage,
+)
 
 SIDES = ("prev", "next")
 TINY = dataclasses.replace(
@@ -259,7 +268,7 @@ def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]
     size, bus = config.element_bytes(kind), config.memory.bus_bytes
     width = min(size, bus)
     if not values["x_size"]:
-        return begin + 2
+        return begin + STEP_DELAY + STEP_LATENCY
     columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
     one_run = values["x_stride"] == values["x_size"]
     origin = values["dram_base"] * size
@@ -276,10 +285,10 @@ def load_end(config: Config, step: Step, begin: int, moved: list[tuple[int, int]
         if not one_run:
             words_before += (start + values["x_size"] * size - 1) // bus - first + 1
     needs += [None] * (values["y_pad_1"] * columns)
-    time = begin
-    for place in needs:
-        time = max(time + 1, -1 if place is None else moved[place][1] + 1)
-    return max(time, begin + 1) + 1
+    time = begin + STEP_DELAY - 1
+    for place in needs:  # a beat reaches the unit a cycle after the bus
+        time = max(time + 1, -1 if place is None else moved[place][1] - 1 + FIFO_LATENCY)
+    return max(time, begin + STEP_DELAY) + STEP_LATENCY
 
 
 def predict(bench: Bench) -> None:
@@ -317,7 +326,7 @@ def predict(bench: Bench) -> None:
             step.issues = count
             step.end = cycle + count + latency if count else max(cycle + 1, all_end(lambda s: True))
         elif step.name == "ALU":
-            step.issues = count * (1 if step.values["use_imm"] else 2)
+            step.issues = count * alu_cycles(step.values["alu_opcode"], step.values["use_imm"])
             step.end = cycle + step.issues + ALU_LATENCY if count else cycle + 1
         elif step.name.startswith("LOAD"):
             moved = [item for item in bench.moved if item[1] > cycle]
@@ -361,13 +370,14 @@ def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
     """(cycle, bank) of every accumulator read of the unit."""
     used = set()
     for step in steps:
-        slow = step.name == "ALU" and not step.values["use_imm"]
+        two = step.name == "ALU" and not step.values["use_imm"]
+        each = alu_cycles(step.values["alu_opcode"], not two) if step.name == "ALU" else 1
         for number, (dst, src) in enumerate(step.indices):
             if step.name == "ALU":
-                cycle = step.begin + 1 + number * (1 + slow) + ALU_READ_STAGE
-                if slow:
+                cycle = step.begin + 1 + number * each + ALU_READ_STAGE
+                if two:
                     used.add((cycle, src // config.acc_bank_depth))
-                used.add((cycle + slow, dst // config.acc_bank_depth))
+                used.add((cycle + two, dst // config.acc_bank_depth))
             elif not step.values["reset"] and not step.values["overwrite"]:
                 used.add((step.begin + 1 + number + gemm_read_stage(config), dst // config.acc_bank_depth))
     return used

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from amaranth.hdl import Module
 from amaranth.sim import Simulator
-from vdla.hw.store.combine import COMBINE_STAGES, Combine, Constants
+from vdla.hw.store.combine import COMBINE_STAGES, Combine
+from vdla.hw.store.constants import CONSTANTS_CYCLES, Constants
 from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, rescale
 
 LANES = 4
@@ -65,18 +66,17 @@ def run(settings: list[dict[str, int]], values: np.ndarray, operands: np.ndarray
         m.d.comb += lane.constants.eq(constants.constants)
     got = np.zeros(values.shape, np.int8)
     names = set(lanes[0].signature.members) - {"value", "operand", "result", "constants"}
-    shared = {"ratio_self", "ratio_operand", "offset"}
+    shared = set(constants.signature.members) - {"constants", "zero_point"}
 
     async def bench(ctx) -> None:
         for index, setting in enumerate(settings):
             for name in shared:
                 ctx.set(getattr(constants, name), setting[name])
-            ctx.set(constants.swap, setting["swap"])
-            ctx.set(constants.multiply, setting["multiply"])
+            ctx.set(constants.zero_point, setting["last_zero_point"])
             for lane in lanes:
                 for name in names:
                     ctx.set(getattr(lane, name), setting[name])
-            await ctx.tick()
+            await ctx.tick().repeat(CONSTANTS_CYCLES)
             count = values.shape[1] // LANES
             for cycle in range(count + COMBINE_STAGES):
                 for number, lane in enumerate(lanes):

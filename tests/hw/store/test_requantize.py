@@ -2,7 +2,7 @@
 
 import numpy as np
 from amaranth.sim import Simulator
-from vdla.hw.store.requantize import REQUANTIZE_STAGES, Requantize
+from vdla.hw.store.requantize import REQUANTIZE_STAGES, SCALE_STAGE, Requantize
 from vdla.isa.arithmetic import requantize
 
 
@@ -33,7 +33,7 @@ def scales_for(rng: np.random.Generator, totals: np.ndarray) -> np.ndarray:
 
 
 def run(totals: np.ndarray, scales: np.ndarray, zero_point: int, low: int, high: int) -> list[int]:
-    """The scale is read two cycles after the total, as a constant in the machine: here it follows its total."""
+    """The scale is used some cycles after the total, as a constant in the machine: here it follows its total."""
     lane, got = Requantize(), []
 
     async def bench(ctx) -> None:
@@ -44,7 +44,7 @@ def run(totals: np.ndarray, scales: np.ndarray, zero_point: int, low: int, high:
             if cycle >= REQUANTIZE_STAGES:
                 got.append(ctx.get(lane.result))
             ctx.set(lane.total, int(totals[min(cycle, len(totals) - 1)]))
-            ctx.set(lane.scale, int(scales.view(np.uint32)[np.clip(cycle - 2, 0, len(totals) - 1)]))
+            ctx.set(lane.scale, int(scales.view(np.uint32)[np.clip(cycle - SCALE_STAGE, 0, len(totals) - 1)]))
             await ctx.tick()
 
     simulator = Simulator(lane)

@@ -18,7 +18,20 @@ from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Unit, encode, formats, register, unit_of
 from vdla.isa.random_instructions import Source, random_image, random_instruction
 from vdla.isa.reference import ReferenceResult, run_reference
-from vdla.isa.timing import STORE_LATENCY, post_latency, read_burst_beats, write_burst_beats
+from vdla.isa.timing import (
+    FIFO_LATENCY,
+    PRODUCT_CYCLES,
+    REQUEST_DELAY,
+    REQUEST_GAP,
+    ROOM_DELAY,
+    STEP_DELAY,
+    STEP_LATENCY,
+    STORE_LATENCY,
+    WRITE_DELAY,
+    post_latency,
+    read_burst_beats,
+    write_burst_beats,
+)
 
 TINY = dataclasses.replace(
     load_config("tiny"),
@@ -44,7 +57,7 @@ SIDES = ("prev", "next")
 
 @dataclass(eq=False)
 class Burst:
-    """`ready`: the vectors that must be in the FIFO before the burst is shown."""
+    """`vectors`: those that must be in the FIFO before the burst is shown. `moved`: cycles of the beats on the bus."""
 
     address: int
     size: int
@@ -67,7 +80,7 @@ class Burst:
 
     def has(self, byte: int, now: int) -> bool:
         beat = byte // self.bus - self.address // self.bus
-        return len(self.moved) > beat and self.moved[beat] < now
+        return len(self.moved) > beat and self.moved[beat] + FIFO_LATENCY <= now
 
 
 def cut(start: int, length: int, bus: int, most: int) -> list[Burst]:
@@ -98,7 +111,8 @@ class Model:
         self.waiting: list[Burst] = []
         self.shown: Burst | None = None
         self.held: list[Burst] = []
-        self.accepted = -1
+        self.first_request = self.first_write = 0
+        self.accepted = self.write_accepted = -REQUEST_GAP
         self.operands: list[Burst] = []
         self.writes: list[Burst] = []
         self.loads: list[tuple[Burst, int] | None] = []
@@ -114,6 +128,8 @@ class Model:
         size = config.par_bytes if step.name == "LOAD.PAR" else config.out_bytes
         base, length, pitch = values["dram_base"] * size, values["x_size"] * size, values["x_stride"] * size
         runs = [(base + y * pitch, length) for y in range(values["y_size"])]
+        product = PRODUCT_CYCLES if values["x_stride"] == values["x_size"] and values["y_size"] > 1 else 0
+        self.first_request, self.first_write = now + REQUEST_DELAY + product, now + WRITE_DELAY + product
         if values["x_stride"] == values["x_size"]:
             runs = [(base, length * values["y_size"])]
         reads = read_burst_beats(config, config.operand_fifo_bytes)
@@ -150,9 +166,9 @@ class Model:
         return steps or [None]
 
     def show(self, now: int) -> None:
-        if self.shown or not self.waiting or now <= max(self.begin, self.accepted):
+        if self.shown or not self.waiting or now < max(self.first_request, self.accepted + REQUEST_GAP):
             return
-        self.held = [b for b in self.held if b.returned < 0 or b.returned >= now]
+        self.held = [b for b in self.held if b.returned < 0 or b.returned + ROOM_DELAY > now]
         burst = self.waiting[0]
         if sum(b.beats * b.bus for b in [*self.held, burst]) <= self.config.operand_fifo_bytes:
             self.shown = self.waiting.pop(0)
@@ -207,7 +223,12 @@ class Model:
 
     def load(self, now: int) -> None:
         """A step of the writer, if one happens in this cycle."""
-        if self.step is None or self.step.name != "LOAD.PAR" or not self.loads or now <= self.begin:
+        if (
+            self.step is None
+            or self.step.name != "LOAD.PAR"
+            or not self.loads
+            or now < self.begin + STEP_DELAY
+        ):
             return
         need = self.loads[0]
         if need is not None and not need[0].has(need[1], now):
@@ -216,9 +237,11 @@ class Model:
         if need is not None and all(other is None or other[0] is not need[0] for other in self.loads):
             need[0].returned = now
         if not self.loads:
-            self.end = now + 1
+            self.end = now + STEP_LATENCY
 
     def write_request(self, now: int) -> Burst | None:
+        if now < max(self.first_write, self.write_accepted + REQUEST_GAP):
+            return None
         burst = next((b for b in self.writes if b.accepted < 0), None)
         there = sum(cycle <= now for cycle in self.ready)
         return burst if burst and burst.vectors <= there else None
@@ -345,7 +368,7 @@ class Bench:
                     burst.accepted = model.accepted = now
                     reads.append(burst)
                     model.shown = None
-            beat = bool(reads) and reads[0].accepted + 1 < now and not self.no()
+            beat = bool(reads) and reads[0].accepted + 2 < now and not self.no()
             ctx.set(unit.read.beat_valid, beat)
             # Accumulators.
             address = model.request(now)
@@ -363,7 +386,7 @@ class Bench:
             if beat:
                 burst = reads[0]
                 word = burst.address // bus + len(burst.moved)
-                burst.moved.append(now)
+                burst.moved.append(now - 1)  # the port shows it a cycle later
                 last = len(burst.moved) == burst.beats
                 ctx.set(unit.read.beat_last, last)
                 ctx.set(
@@ -393,7 +416,7 @@ class Bench:
                     served.append(burst)
                 if not self.no() and len(open_) < config.memory.outstanding_writes:
                     ctx.set(unit.write.request.ready, 1)
-                    burst.accepted = now
+                    burst.accepted = model.write_accepted = now
                     open_.append(burst)
             answered = bool(open_) and open_[0].accepted < now and 0 <= open_[0].due <= now
             ctx.set(unit.write.response, answered)

@@ -1,0 +1,54 @@
+"""25 one-line faults in RTL and simulator against co-simulation: each must be caught.
+
+    python benchmarks/faults.py [--programs 60] [--only NAME ...] [--json]
+
+Every fault is put into a copy of the sources (vdla.codesign.faults.table lists them). Each fault in the RTL costs a
+build. Exits 1 if one is not caught.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from vdla.codesign.faults.injected import run_fault
+from vdla.codesign.faults.table import FAULTS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--programs", type=int, default=60)
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="names of faults")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    chosen = [fault for fault in FAULTS if not arguments.only or fault.name in arguments.only]
+    rows: list[dict[str, Any]] = []
+    for fault in chosen:
+        started = time.monotonic()
+        verdict = run_fault(fault, programs=arguments.programs)
+        row = {
+            "name": fault.name,
+            "file": f"{fault.package}/{fault.file}",
+            "line": fault.line,
+            "faulty": fault.faulty,
+        }
+        row |= {"breaks": fault.breaks, "machine": fault.machine, "caught": verdict.program is not None}
+        row |= {"program": verdict.program, "difference": verdict.difference}
+        rows.append(row)
+        what = verdict.difference or "NOT CAUGHT"
+        print(f"{fault.name}: {what[:120]} ({time.monotonic() - started:.0f} s)", file=sys.stderr, flush=True)
+    caught = sum(row["caught"] for row in rows)
+    if arguments.json:
+        print(json.dumps({"faults": len(rows), "caught": caught, "rows": rows}, indent=2))
+    else:
+        print(f"{caught} of {len(rows)} caught")
+    sys.exit(caught != len(rows))
+
+
+if __name__ == "__main__":
+    main()

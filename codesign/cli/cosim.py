@@ -1,0 +1,174 @@
+"""`vdla cosim`: random programs on the simulator and on the Verilated RTL; everything that both know must be equal."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from vdla.isa.config import Config, load_config
+from vdla.isa.errors import UserError
+
+from ..files import check_directory
+from .output import JsonOption, note, print_json, text_console
+from .rtl import rtl_extra
+
+if TYPE_CHECKING:
+    from ..cosim.campaign import Campaign
+    from ..cosim.work import CaseResult, Failure
+
+
+def cosim(
+    programs: Annotated[int, typer.Option(help="How many programs.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal programs.")] = 0,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE,...", help="Machines, with commas between; unless told, a fixed list of 12."
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 2,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Where a minimized mismatch goes.")
+    ] = Path("cosim-mismatch"),
+    json: JsonOption = False,
+) -> None:
+    """Runs random and mutated programs on simulator and RTL and compares all of it; exit 1 if anything differs."""
+    if programs < 1:
+        raise UserError(f"--programs {programs}: at least 1 program is needed")
+    if jobs < 1:
+        raise UserError(f"--jobs {jobs}: at least 1 process is needed")
+    if seed < 0:
+        raise UserError(f"--seed {seed}: seeds are not negative")
+    check_directory(output)
+    machines = _machines(config)
+    with rtl_extra():
+        campaign = _run(machines, programs, seed, jobs, output)
+    document = campaign.document()
+    failure = campaign.failure
+    document["failure"] = None if failure is None else _failure_document(failure, output)
+    if json:
+        print_json(document)
+    else:
+        _print(campaign)
+    if campaign.mismatches or campaign.holes:
+        if campaign.holes:
+            note(f"error: coverage: nothing hit {'; '.join(campaign.holes)}")
+        raise typer.Exit(1)
+
+
+def _machines(names: str | None) -> tuple[Config, ...]:
+    if names is None:
+        from ..cosim.machines import default_machines
+
+        return default_machines()
+    machines = tuple(load_config(name.strip()) for name in names.split(",") if name.strip())
+    if not machines:
+        raise UserError(f"--config {names!r}: name at least one configuration")
+    twice = [
+        item.name for number, item in enumerate(machines) if item.name in [m.name for m in machines[:number]]
+    ]
+    if twice:
+        raise UserError(
+            f"--config: two configurations are called {twice[0]!r}; give each a `name` of its own"
+        )
+    return machines
+
+
+def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, output: Path) -> Campaign:
+    """The campaign with its progress on standard error and a mismatch told as soon as it is there."""
+    from ..cosim.campaign import Listener, run_campaign
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        libraries = progress.add_task("libraries", total=len(machines))
+        task = progress.add_task("programs", total=programs)
+
+        def built(machine: Config, seconds: float) -> None:
+            progress.update(libraries, advance=1, description=f"libraries ({machine.name})")
+            if not console.is_terminal:
+                note(f"library of {machine.name}: {seconds:.0f} s")
+
+        def ran(result: CaseResult) -> None:
+            progress.update(task, advance=1)
+            if result.differences:
+                progress.console.print(
+                    f"mismatch: {result.case.name}: {result.differences[0]}", markup=False, highlight=False
+                )
+
+        def minimized(failure: Failure) -> None:
+            from ..cosim.failure import write_failure
+
+            write_failure(output, _title(failure), failure.config, failure.launch, failure.outcome)
+            progress.console.print(_report(failure, output), markup=False, highlight=False, soft_wrap=True)
+
+        listener = Listener(built=built, ran=ran, minimized=minimized)
+        return run_campaign(machines, programs, seed, jobs=jobs, listener=listener)
+
+
+def _title(failure: Failure) -> str:
+    return (
+        f"{failure.case.name}: {len(failure.launch.program.instructions)} of {failure.original_instructions} "
+        f"instructions left after {failure.runs} runs"
+    )
+
+
+def _report(failure: Failure, output: Path) -> str:
+    from ..cosim.failure import report_text
+
+    text = report_text(_title(failure), failure.config, failure.launch, failure.outcome)
+    return text + f"\nwritten to {output}; run it again with:\n" + _commands(failure, output)
+
+
+def _commands(failure: Failure, output: Path) -> str:
+    base = f"vdla sim --insns {output}/program.txt"
+    lines = [f"    {base}", f"    {base} --engine rtl"]
+    if failure.launch.random_state is not None or failure.launch.scratchpads is not None:
+        lines.append(
+            f"    (it needs registers at power-up of seed {failure.launch.random_state} and the contents of "
+            "scratchpads.npz: see vdla.hw.harness.engine.simulate_rtl)"
+        )
+    return "\n".join(lines)
+
+
+def _failure_document(failure: Failure, output: Path) -> dict[str, object]:
+    return {
+        "case": failure.case.name,
+        "instructions": len(failure.launch.program.instructions),
+        "differences": list(failure.outcome.differences),
+        "random_state": failure.launch.random_state,
+        "directory": str(output),
+    }
+
+
+def _print(campaign: Campaign) -> None:
+    console = text_console()
+    coverage = campaign.coverage
+    console.print(
+        f"{len(campaign.lengths)} programs of {statistics.median(campaign.lengths):g} instructions (median), "
+        f"{campaign.mutated} of them mutated compiler output, on {len(campaign.by_machine)} machines: "
+        f"{len(campaign.mismatches)} mismatches in {campaign.cycles:,} cycles, {campaign.seconds:.0f} s",
+        markup=False,
+    )
+    table = Table(title="coverage", title_justify="left")
+    for name in ("bins", "reachable", "hit", "empty"):
+        table.add_column(name, justify="left" if name in ("bins", "empty") else "right")
+    document = coverage.document()
+    groups = document["groups"]
+    assert isinstance(groups, dict)
+    for group, bins in groups.items():
+        empty = [name for name, count in bins.items() if not count]
+        shown = "; ".join(empty[:4]) + (f" and {len(empty) - 4} more" if len(empty) > 4 else "")
+        table.add_row(group, str(len(bins)), str(len(bins) - len(empty)), shown)
+    console.print(table)
+    for (group, name), reason in coverage.unreachable.items():
+        print(
+            f"cannot be hit: {group}: {name}: {reason}",
+            file=sys.stderr if not sys.stdout.isatty() else sys.stdout,
+        )

@@ -1,0 +1,95 @@
+"""One launch on both engines, and every difference between what they tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.hw.harness.engine import RtlError, RtlResult, simulate_rtl
+from vdla.isa.config import Config
+from vdla.isa.program import Program
+from vdla.sim import SimulationError, SimulationResult, simulate
+
+from .cases import Launch
+
+_LIMIT = 200_000_000
+"""Cycles after which the simulator gives a program up; no case comes near."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Outcome:
+    """What both engines say of a launch; `differences` is empty where they agree. None stands for no result at all."""
+
+    simulated: SimulationResult | None
+    rtl: RtlResult | None
+    differences: tuple[str, ...]
+
+
+def run_both(config: Config, start: Launch) -> Outcome:
+    """Simulator and RTL on `start`; an engine that does not finish is a difference."""
+    program = start.program
+    try:
+        simulated = simulate_program(config, program, start.scratchpads)
+    except SimulationError as error:
+        return Outcome(simulated=None, rtl=None, differences=(f"the simulator does not finish: {error}",))
+    try:
+        run = simulate_rtl(
+            config,
+            program.instructions,
+            program.image,
+            cycle_limit=4 * simulated.cycles + 1000,
+            scratchpads=start.scratchpads,
+            random_state=start.random_state,
+        )
+    except RtlError as error:
+        return Outcome(
+            simulated=simulated, rtl=None, differences=(f"{error}; the simulator ends in {simulated.cycles}",)
+        )
+    return Outcome(simulated=simulated, rtl=run, differences=tuple(differences(simulated, run)))
+
+
+def simulate_program(
+    config: Config, program: Program, scratchpads: dict[str, NDArray[np.uint8]] | None
+) -> SimulationResult:
+    """The simulator's run with data. Raises SimulationError when it does not end."""
+    return simulate(config, program.instructions, program.image, cycle_limit=_LIMIT, scratchpads=scratchpads)
+
+
+def counters(simulated: SimulationResult) -> dict[str, int]:
+    """The simulator's counters under the names that the RTL gives them; those that are zero are left out."""
+    found = {
+        f"{unit}.{name}": count
+        for unit, items in simulated.units.items()
+        for name, count in {**items.busy, **items.stalls}.items()
+    }
+    for kind, traffic in simulated.traffic.items():
+        found |= {f"{kind}.bytes": traffic.bytes, f"{kind}.beats": traffic.beats}
+    return found
+
+
+def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
+    """Total, begin and end of every instruction, every counter, memory and scratchpads: a line for each that differs.
+
+    Of an array the first place that differs stands for all.
+    """
+    found = []
+    if simulated.cycles != run.cycles:
+        found.append(f"cycles: simulator {simulated.cycles}, RTL {run.cycles}")
+    for name in ("begin", "end"):
+        left, right = getattr(simulated, name), getattr(run, name)
+        for index in np.flatnonzero(left != right)[:1].tolist():
+            found.append(f"{name} of instruction {index}: simulator {left[index]}, RTL {right[index]}")
+    expected = counters(simulated)
+    for name in sorted(expected.keys() | run.counters.keys()):
+        left, right = expected.get(name, 0), run.counters.get(name, 0)
+        if left != right:
+            found.append(f"counter {name}: simulator {left}, RTL {right}")
+    assert simulated.memory is not None and simulated.scratchpads is not None
+    for place in np.flatnonzero(simulated.memory != run.memory)[:1].tolist():
+        found.append(f"memory byte {place}: simulator {simulated.memory[place]}, RTL {run.memory[place]}")
+    for kind, contents in run.scratchpads.items():
+        left = np.ascontiguousarray(getattr(simulated.scratchpads, kind)).view(np.uint8).reshape(-1)
+        for place in np.flatnonzero(left != contents)[:1].tolist():
+            found.append(f"byte {place} of {kind}: simulator {left[place]}, RTL {contents[place]}")
+    return found

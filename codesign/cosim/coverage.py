@@ -1,0 +1,285 @@
+"""Coverage of a co-simulation: which bins there are, which can be hit, and which were.
+
+What cannot be hit is said with its reason, so that an empty bin without one is a hole in the programs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from vdla.isa.config import Config
+from vdla.isa.layout import EXTENSION_OF, FLAGS, REGISTERS, TOKEN_QUEUES, AluOpcode, Unit, formats, unit_of
+from vdla.isa.timing import READ_BURST_BEATS, read_burst_beats, write_burst_beats
+
+from .machines import TIMINGS
+from .observe import DISTANCES, MATRIX, PADS, Bin, alignment, depth_class, extension_set, fifo_bytes
+
+ENOUGH = 1000
+"""Programs from which on an empty reachable bin fails a run; shorter runs only tell."""
+
+_ALIGNMENTS = ("aligned", "start unaligned", "end unaligned", "both ends unaligned")
+_READS = ("uop", "wgt", "inp", "patch", "acc", "acc8", "par", "operand")
+_SIZES = ("one burst", "several bursts", "more than the FIFO holds")
+_LOADS = ("LOAD.UOP", "LOAD.WGT", "LOAD.INP", "LOAD.ACC", "LOAD.ACC8", "LOAD.PAR", "LOAD.PATCH")
+_STORES = ("STORE.OUT", "STORE.POST")
+_COMPUTE_WRITERS = ("LOAD.ACC", "LOAD.ACC8", *MATRIX, "ALU")
+_EXTENSION_OF_KIND = {"patch": "patch", "par": "post", "operand": "post"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """`hits` counts programs by bin; `unreachable` gives the reason of every bin that no program can hit."""
+
+    hits: dict[Bin, int]
+    unreachable: dict[Bin, str]
+
+    @property
+    def empty(self) -> list[Bin]:
+        """Reachable bins that nothing hit."""
+        return [item for item, count in self.hits.items() if not count and item not in self.unreachable]
+
+    @property
+    def unexpected(self) -> list[Bin]:
+        """Bins held for unreachable that were hit: the reason is wrong."""
+        return [item for item in self.unreachable if self.hits.get(item)]
+
+    def document(self) -> dict[str, object]:
+        """The shape of the JSON object: totals, every bin with its count by group, and what is empty or cannot be."""
+        groups: dict[str, dict[str, int]] = {}
+        for (group, name), count in self.hits.items():
+            if (group, name) not in self.unreachable:
+                groups.setdefault(group, {})[name] = count
+        reachable = len(self.hits) - len(self.unreachable)
+        return {
+            "bins": reachable,
+            "hit": reachable - len(self.empty),
+            "empty": [f"{group}: {name}" for group, name in self.empty],
+            "groups": groups,
+            "unreachable": {f"{group}: {name}": reason for (group, name), reason in self.unreachable.items()},
+        }
+
+
+def measure(machines: Sequence[Config], counts: Counter[Bin]) -> Coverage:
+    """The coverage that `counts` (programs by bin) means on `machines`. Raises KeyError for a bin nobody declared."""
+    unreachable: dict[Bin, str] = {}
+    hits: dict[Bin, int] = {}
+    for group, name, reason in _bins(machines):
+        hits[group, name] = 0
+        if reason is not None:
+            unreachable[group, name] = reason
+    for item, count in counts.items():
+        if item not in hits:
+            raise KeyError(f"coverage bin {item} was hit but is not declared")
+        hits[item] = count
+    return Coverage(hits=hits, unreachable=unreachable)
+
+
+def machine_bin(config: Config, timing: int, random_state: bool) -> Bin:
+    """The bin of a program's machine, memory and initial state."""
+    state = "random state" if random_state else "zero state"
+    return "machine x timing x state", f"{config.name}, {TIMINGS[timing]}, {state}"
+
+
+def _bins(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
+    """(group, bin, why it cannot be hit or None) of every bin."""
+    for config, timing, state in product(machines, range(len(TIMINGS)), (False, True)):
+        yield *machine_bin(config, timing, state), None
+    names = list(formats(machines[0]))
+    patterns = [
+        "+".join(flag for flag, there in zip(FLAGS, chosen, strict=True) if there) or "none"
+        for chosen in product((0, 1), repeat=4)
+    ]
+    lacking = {name: _lacking(machines, EXTENSION_OF.get(name)) for name in names}
+    for name, pattern in product(names, patterns):
+        yield "format x tokens", f"{name} {pattern}", lacking[name]
+    for text, config in {extension_set(item): item for item in machines}.items():
+        for name in names:
+            extension = EXTENSION_OF.get(name)
+            missing = extension is not None and not config.has(extension)
+            reason = f"these machines lack the extension {extension}" if missing else None
+            yield "format x extensions", f"{name} with {text}", reason
+    yield from _waits(names, lacking)
+    yield from _activities()
+    yield from _queues(machines)
+    yield from _flights(lacking)
+    yield from _operations(lacking)
+    for kind in (*_READS, "out"):
+        missing = _lacking(machines, _EXTENSION_OF_KIND.get(kind))
+        yield "4 KiB split", kind, missing
+        for how in _ALIGNMENTS:
+            yield "alignment", f"{kind} {how}", missing or _alignment(machines, kind, how)
+        for size in _SIZES:
+            yield "length", f"{kind} {size}", missing or _length(machines, kind, size)
+    yield from _fetch(machines)
+    yield from _hazards(lacking)
+
+
+def _lacking(machines: Sequence[Config], extension: str | None) -> str | None:
+    if extension is None or any(config.has(extension) for config in machines):
+        return None
+    return f"no machine has the extension {extension}"
+
+
+def _units_of(name: str) -> tuple[Unit, ...]:
+    return tuple(Unit) if name == "CONFIG" else (unit_of(name, {}),)
+
+
+def _waits(names: list[str], lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | None]]:
+    for name in names:
+        units = _units_of(name)
+        causes = ["instruction", "begin"]
+        for queue in TOKEN_QUEUES:
+            causes += [f"token:{queue.name}"] if queue.consumer in units else []
+            causes += [f"full:{queue.name}"] if queue.producer in units else []
+        for cause in causes:
+            yield "format x wait", f"{name} {cause}", lacking[name]
+        reason = (
+            None if name == "FINISH" else "a unit whose own condition fails is busy with what came before"
+        )
+        yield "format x wait", f"{name} unit", reason
+
+
+def _activities() -> Iterator[tuple[str, str, str | None]]:
+    for unit, kinds in (
+        (Unit.LOAD, ("busy",)),
+        (Unit.COMPUTE, ("gemm", "alu", "load_uop", "load_acc", "other", "drain")),
+        (Unit.STORE, ("busy",)),
+    ):
+        for kind in kinds:
+            yield "unit x activity", f"{unit.name.lower()} {kind}", None
+
+
+def _queues(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
+    for depth in sorted({depth_class(item.token_queue_depth) for item in machines}):
+        for queue in TOKEN_QUEUES:
+            yield "full queue", f"tokens {queue.name} {depth}", None
+    for depth in sorted({depth_class(item.command_queue_depth) for item in machines}):
+        for unit in Unit:
+            yield "full queue", f"commands {unit.name.lower()} {depth}", None
+
+
+def _flights(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | None]]:
+    group = "instructions in flight"
+    yield group, "a load waits for a place among those in flight", None
+    yield group, "a load behind a load", None
+    yield group, "a CONFIG behind a load", None
+    yield group, "a CONFIG behind a matrix instruction", None
+    for first, second in product(MATRIX, MATRIX):
+        yield group, f"{second} behind {first}", lacking[first] or lacking[second]
+
+
+def _operations(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | None]]:
+    group = "operations"
+    for opcode, operand in product(AluOpcode, ("immediate", "accumulator")):
+        yield group, f"ALU {opcode.name} {operand}", None
+    for name, mode in product(MATRIX, ("reset", "overwrite", "accumulate")):
+        yield group, f"{name} {mode}", lacking[name]
+    post = lacking["STORE.POST"]
+    modes = ("requantize", "rescale", "add", "add swapped", "multiply", "multiply swapped")
+    for mode, sign in product(modes, ("signed", "unsigned")):
+        yield group, f"STORE.POST {mode} {sign}", post
+    for kind in ("one vector", "sum", "maximum", "wraps"):
+        yield group, f"STORE.POST window: {kind}", post
+    for item in REGISTERS:
+        yield group, f"CONFIG {item.name}", None
+    for name in _LOADS:
+        for pad in PADS:
+            never = (
+                "the checker wants x pads of 0 in a patch load"
+                if name == "LOAD.PATCH" and pad[0] == "x"
+                else None
+            )
+            yield group, f"{name} {pad}", never or lacking[name]
+    for name in (*_LOADS, *_STORES, *MATRIX, "ALU"):
+        yield group, f"{name} empty", lacking[name]
+
+
+def _alignment(machines: Sequence[Config], kind: str, how: str) -> str | None:
+    size = {config: config.element_bytes("out" if kind == "operand" else kind) for config in machines}
+    if how == "aligned" or any(
+        size[config] % config.memory.bus_bytes
+        for config in machines
+        if _lacking([config], _EXTENSION_OF_KIND.get(kind)) is None
+    ):
+        return None
+    return "every element fills whole bus words"
+
+
+def _length(machines: Sequence[Config], kind: str, size: str) -> str | None:
+    for config in machines:
+        if _lacking([config], _EXTENSION_OF_KIND.get(kind)) is not None:
+            continue
+        bus, fifo = config.memory.bus_bytes, fifo_bytes(config, kind)
+        burst = bus * (write_burst_beats(config) if kind == "out" else read_burst_beats(config, fifo))
+        # A transfer without gaps between rows: as long as the scratchpad or the table at most.
+        longest = _longest(config, kind)
+        if size == "one burst" or longest > (burst if size == "several bursts" else fifo):
+            return None
+    return "no scratchpad takes that much"
+
+
+def _longest(config: Config, kind: str) -> int:
+    match kind:
+        case "patch":
+            return 1 << 16
+        case "acc8" | "out" | "operand":
+            return config.acc_depth * config.out_bytes
+        case _:
+            return getattr(config, f"{kind}_depth") * config.element_bytes(kind)
+
+
+def _fetch(machines: Sequence[Config]) -> Iterator[tuple[str, str, str | None]]:
+    found: set[str] = set()
+    split = False
+    for config in machines:
+        bus = config.memory.bus_bytes
+        most = min(config.fetch_buffer_depth // 2, max(1, READ_BURST_BEATS * bus // 16))
+        split |= 4096 % (16 * most) != 0
+        for number, count in product(range(max(1, bus // 16)), range(1, most + 1)):
+            start = 16 * most * number
+            found.add(alignment(start, start + 16 * count, bus))
+    for how in _ALIGNMENTS:
+        reason = (
+            None if how in found else "requests of these lengths, from a multiple of 4096 on, never lie so"
+        )
+        yield "alignment", f"instruction {how}", reason
+    reason = (
+        None if split else "requests of a power of two of instructions never reach over a multiple of 4096"
+    )
+    yield "4 KiB split", "instruction", reason
+
+
+def _hazards(lacking: dict[str, str | None]) -> Iterator[tuple[str, str, str | None]]:
+    group = "hazard distance"
+    for distance in DISTANCES:
+        for name, mode in product(MATRIX, ("reset", "overwrite", "accumulate")):
+            yield group, f"{name} {mode} {distance}", lacking[name]
+        for operand in ("immediate", "destination", "source"):
+            yield group, f"ALU {operand} {distance}", None
+        for first, second in product(MATRIX, MATRIX):
+            yield group, f"{first} then {second} {distance}", lacking[first] or lacking[second]
+    group = "read after write"
+    for writer, reader in product(_COMPUTE_WRITERS, (*MATRIX, "ALU")):
+        for when in ("at once", "later"):
+            yield group, f"acc: {writer} -> {reader}, {when}", lacking[writer] or lacking[reader]
+    for reader, when in product((*MATRIX, "ALU"), ("at once", "later")):
+        yield group, f"uop: LOAD.UOP -> {reader}, {when}", lacking[reader]
+    for writer, reader in product(_COMPUTE_WRITERS, _STORES):
+        yield group, f"acc: {writer} -> {reader}", lacking[writer] or lacking[reader]
+        yield "write after read", f"acc: {reader} -> {writer}", lacking[writer] or lacking[reader]
+    for resource, loads in (("inp", ("LOAD.INP", "LOAD.PATCH")), ("wgt", ("LOAD.WGT",))):
+        for load, reader in product(loads, MATRIX):
+            yield group, f"{resource}: {load} -> {reader}", lacking[load] or lacking[reader]
+            yield "write after read", f"{resource}: {reader} -> {load}", lacking[load] or lacking[reader]
+    for store in _STORES:
+        for load in ("LOAD.INP", "LOAD.WGT", "LOAD.ACC", "LOAD.ACC8", "LOAD.PATCH"):
+            yield group, f"dram: {store} -> {load}", lacking[load] or lacking[store]
+            yield "write after read", f"dram: {load} -> {store}", lacking[load] or lacking[store]
+        yield group, f"dram: {store} -> STORE.POST", lacking["STORE.POST"]
+        yield group, f"dram: {store} -> LOAD.UOP", None
+        why = "scales from memory that the program wrote need not be finite"
+        yield group, f"dram: {store} -> LOAD.PAR", why
+        yield "write after read", f"dram: LOAD.UOP -> {store}", None

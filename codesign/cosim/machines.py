@@ -1,0 +1,231 @@
+"""The machines that co-simulation covers unless told otherwise, and the memories that each is tried with.
+
+A fixed list, so that their libraries are built once. Together: blocks from 4 to 32, square and not, batch 1 and 2,
+buses from 64 to 512 bits, every combination of extensions, one to eight accumulator banks, and queues and FIFOs from
+the smallest that the configuration allows (so that they fill) to those of the presets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from vdla.isa.config import EXTENSIONS, KIB, Config, Memory, load_config
+
+TIMINGS = ("fixed latency", "random latency", "random latency and stalls")
+"""What memory does with a program, one of these; latencies are short, as configured or long."""
+
+_LONG = 4
+_JITTER = (7, 50)
+_STALL = (1, 5)
+
+
+def default_machines() -> tuple[Config, ...]:
+    """The machines in the order in which programs are dealt to them; the first are cheap to build."""
+    tiny = load_config("tiny")
+    small = Config(
+        name="4x4 without extensions, smallest queues",
+        block_in=4,
+        block_out=4,
+        uop_buffer_bytes=KIB,
+        inp_buffer_bytes=KIB,
+        wgt_buffer_bytes=2 * KIB,
+        acc_buffer_bytes=4 * KIB,
+        acc_banks=1,
+        command_queue_depth=1,
+        token_queue_depth=1,
+        fetch_buffer_depth=2,
+        load_fifo_bytes=32,
+        compute_fifo_bytes=32,
+        store_fifo_bytes=32,
+        extensions=(),
+        memory=Memory(bus_bytes=16, outstanding_reads=1, outstanding_writes=1),
+    )
+
+    def change(base: Config, name: str, **values: object) -> Config:
+        return dataclasses.replace(base, name=name, **values)  # pyright: ignore[reportArgumentType]
+
+    return (
+        tiny,
+        small,
+        change(
+            small,
+            "4x4, batch 2, post and patch",
+            batch=2,
+            acc_banks=4,
+            inp_buffer_bytes=2 * KIB,
+            par_buffer_bytes=256,
+            command_queue_depth=2,
+            token_queue_depth=2,
+            fetch_buffer_depth=4,
+            operand_fifo_bytes=16,
+            store_fifo_bytes=16,
+            load_fifo_bytes=64,
+            extensions=("post", "patch"),
+            memory=Memory(bus_bytes=8, outstanding_reads=2, outstanding_writes=1),
+        ),
+        change(
+            tiny,
+            "4x4, 512-bit bus, patch and depthwise",
+            acc_banks=8,
+            token_queue_depth=3,
+            command_queue_depth=4,
+            fetch_buffer_depth=16,
+            load_fifo_bytes=256,
+            compute_fifo_bytes=128,
+            store_fifo_bytes=128,
+            extensions=("patch", "depthwise"),
+            memory=Memory(bus_bytes=64, outstanding_reads=4, outstanding_writes=2),
+        ),
+        change(
+            small,
+            "4x8, 256-bit bus, patch",
+            block_out=8,
+            acc_banks=2,
+            inp_buffer_bytes=2 * KIB,
+            wgt_buffer_bytes=4 * KIB,
+            command_queue_depth=3,
+            token_queue_depth=2,
+            fetch_buffer_depth=2,
+            load_fifo_bytes=64,
+            compute_fifo_bytes=64,
+            store_fifo_bytes=64,
+            extensions=("patch",),
+            memory=Memory(bus_bytes=32, outstanding_reads=2, outstanding_writes=4),
+        ),
+        change(
+            small,
+            "8x4, 512-bit bus, post",
+            block_in=8,
+            acc_banks=4,
+            wgt_buffer_bytes=4 * KIB,
+            par_buffer_bytes=64,
+            command_queue_depth=8,
+            token_queue_depth=4,
+            fetch_buffer_depth=8,
+            load_fifo_bytes=128,
+            compute_fifo_bytes=128,
+            operand_fifo_bytes=128,
+            store_fifo_bytes=128,
+            extensions=("post",),
+            memory=Memory(bus_bytes=64, outstanding_reads=8, outstanding_writes=4),
+        ),
+        change(
+            small,
+            "8x8, 256-bit bus, depthwise",
+            block_in=8,
+            block_out=8,
+            inp_buffer_bytes=4 * KIB,
+            wgt_buffer_bytes=4 * KIB,
+            acc_buffer_bytes=8 * KIB,
+            acc_banks=2,
+            command_queue_depth=4,
+            token_queue_depth=3,
+            fetch_buffer_depth=8,
+            load_fifo_bytes=64,
+            compute_fifo_bytes=64,
+            store_fifo_bytes=64,
+            extensions=("depthwise",),
+            memory=Memory(bus_bytes=32, outstanding_reads=3, outstanding_writes=2),
+        ),
+        change(
+            small,
+            "8x8, batch 2, post and depthwise",
+            batch=2,
+            block_in=8,
+            block_out=8,
+            inp_buffer_bytes=4 * KIB,
+            wgt_buffer_bytes=8 * KIB,
+            acc_buffer_bytes=16 * KIB,
+            acc_banks=1,
+            par_buffer_bytes=512,
+            command_queue_depth=2,
+            token_queue_depth=1,
+            fetch_buffer_depth=32,
+            load_fifo_bytes=256,
+            compute_fifo_bytes=128,
+            operand_fifo_bytes=64,
+            store_fifo_bytes=64,
+            extensions=("post", "depthwise"),
+            memory=Memory(bus_bytes=16, outstanding_reads=8, outstanding_writes=4),
+        ),
+        load_config("edge8"),
+        change(
+            small,
+            "8x16, batch 2, post and patch",
+            batch=2,
+            block_in=8,
+            block_out=16,
+            inp_buffer_bytes=4 * KIB,
+            wgt_buffer_bytes=8 * KIB,
+            acc_buffer_bytes=16 * KIB,
+            acc_banks=4,
+            par_buffer_bytes=512,
+            command_queue_depth=16,
+            token_queue_depth=8,
+            fetch_buffer_depth=16,
+            load_fifo_bytes=512,
+            compute_fifo_bytes=128,
+            operand_fifo_bytes=128,
+            store_fifo_bytes=64,
+            extensions=("post", "patch"),
+            memory=Memory(bus_bytes=8, outstanding_reads=4, outstanding_writes=2),
+        ),
+        change(
+            load_config("vta"),
+            "16x16, small buffers",
+            uop_buffer_bytes=2 * KIB,
+            inp_buffer_bytes=4 * KIB,
+            wgt_buffer_bytes=16 * KIB,
+            acc_buffer_bytes=16 * KIB,
+            command_queue_depth=8,
+            token_queue_depth=4,
+            extensions=EXTENSIONS,
+        ),
+        change(
+            small,
+            "32x32, 512-bit bus, post and depthwise",
+            block_in=32,
+            block_out=32,
+            inp_buffer_bytes=4 * KIB,
+            wgt_buffer_bytes=32 * KIB,
+            acc_buffer_bytes=16 * KIB,
+            acc_banks=2,
+            par_buffer_bytes=512,
+            command_queue_depth=4,
+            token_queue_depth=2,
+            fetch_buffer_depth=8,
+            load_fifo_bytes=512,
+            compute_fifo_bytes=256,
+            operand_fifo_bytes=128,
+            store_fifo_bytes=128,
+            extensions=("post", "depthwise"),
+            memory=Memory(bus_bytes=64, outstanding_reads=4, outstanding_writes=4),
+        ),
+    )
+
+
+def share(config: Config) -> float:
+    """How many programs a machine gets, compared with a small one: a large array is slow to simulate."""
+    return 1.0 if config.multiplies_per_cycle <= 64 else 0.5 if config.multiplies_per_cycle <= 256 else 0.2
+
+
+def with_timing(config: Config, timing: int, seed: int) -> Config:
+    """The machine behind a memory of kind TIMINGS[timing], whose latencies and noise follow from `seed`."""
+    rng = np.random.default_rng((seed, 4))
+    memory = config.memory
+    latencies = (
+        (memory.read_latency, memory.write_latency),
+        (1, 1),
+        (min(10_000, _LONG * memory.read_latency), min(10_000, _LONG * memory.write_latency)),
+    )
+    read, write = latencies[int(rng.integers(3))]
+    changed = dataclasses.replace(
+        memory,
+        read_latency=read,
+        write_latency=write,
+        jitter=int(rng.choice(_JITTER)) if timing > 0 else memory.jitter,
+        stall=int(rng.choice(_STALL)) if timing > 1 else memory.stall,
+        seed=seed % 2**32,
+    )
+    return dataclasses.replace(config, memory=changed)

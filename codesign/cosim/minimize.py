@@ -1,0 +1,181 @@
+"""From a launch on which the engines differ to a small one: fewer instructions, smaller fields, a plainer start.
+
+Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002) over instructions:
+ever smaller pieces are left out as long as the rest still differs. What is left out is repaired (`mutate.repair`), so
+that every candidate is a program that the static checker accepts. Fields follow, one at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from vdla.isa.check import check
+from vdla.isa.config import Config
+from vdla.isa.layout import FLAGS, decode_one, encode
+from vdla.isa.program import bare_program
+from vdla.isa.program_builder import Instruction
+
+from .cases import Launch
+from .mutate import repair
+
+MOST_RUNS = 600
+"""Runs of both engines after which minimizing ends with what it has."""
+
+Differs = Callable[[Config, Launch], bool]
+
+_KEPT = ("opcode", "memory_type", "unit", "register")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Smallest:
+    """The smallest launch found that still differs, its configuration, and how many runs that took."""
+
+    config: Config
+    launch: Launch
+    runs: int
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Search:
+    differs: Differs
+    config: Config
+    launch: Launch
+    runs: int = 0
+
+    def accepts(self, config: Config, launch: Launch) -> bool:
+        """Whether the engines still differ on `launch`, which then is the best one so far."""
+        if self.runs >= MOST_RUNS:
+            return False
+        self.runs += 1
+        if not self.differs(config, launch):
+            return False
+        self.config, self.launch = config, launch
+        return True
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        """All but FINISH of the best launch."""
+        words = self.launch.program.instructions.tolist()
+        decoded = [decode_one(self.config, low, high) for low, high in words]
+        end = next(index for index, (name, _) in enumerate(decoded) if name == "FINISH")
+        return decoded[:end]
+
+    @property
+    def finish(self) -> Instruction:
+        """The FINISH of the best launch."""
+        words = self.launch.program.instructions.tolist()
+        return next(
+            item for low, high in words if (item := decode_one(self.config, low, high))[0] == "FINISH"
+        )
+
+
+def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
+    """The smallest launch reached from `launch` on which `differs` holds, as it does on `launch` itself."""
+    search = _Search(differs=differs, config=config, launch=launch)
+    _plainer_start(search)
+    before = -1
+    while before != len(search.instructions) and search.runs < MOST_RUNS:
+        before = len(search.instructions)
+        _fewer_instructions(search)
+        _smaller_fields(search)
+    _plainer_start(search)
+    return Smallest(config=search.config, launch=search.launch, runs=search.runs)
+
+
+def _plainer_start(search: _Search) -> None:
+    """Zero scratchpads, registers at their reset values, a memory without noise and of latency 1, an empty image."""
+    launch = search.launch
+    if launch.scratchpads is not None:
+        cleared = dataclasses.replace(launch, scratchpads=None)
+        if _sound(search.config, cleared):
+            search.accepts(search.config, cleared)
+    if search.launch.random_state is not None:
+        search.accepts(search.config, dataclasses.replace(search.launch, random_state=None))
+    for change in ({"stall": 0}, {"jitter": 0}, {"read_latency": 1, "write_latency": 1}):
+        memory = dataclasses.replace(search.config.memory, **change)
+        if memory != search.config.memory:
+            config = dataclasses.replace(search.config, memory=memory)
+            search.accepts(config, _with_words(config, search.launch, search.launch.program.instructions))
+    image = np.zeros_like(search.launch.program.image)
+    if search.launch.program.image.any():
+        program = bare_program(search.config, search.launch.program.instructions, image)
+        blank = dataclasses.replace(search.launch, program=program)
+        if _sound(search.config, blank):
+            search.accepts(search.config, blank)
+
+
+def _with_words(config: Config, launch: Launch, words: np.ndarray) -> Launch:
+    return dataclasses.replace(launch, program=bare_program(config, words, launch.program.image))
+
+
+def _sound(config: Config, launch: Launch) -> bool:
+    found = check(config, launch.program.instructions, launch.program.image, uop=launch.uop)
+    return not any(item.severity == "error" or item.kind == "unchecked" for item in found)
+
+
+def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
+    """The launch of `instructions` and FINISH as they are if that is sound, else repaired."""
+    config, launch = search.config, search.launch
+    finish = ("FINISH", dict.fromkeys(FLAGS, 0))
+    words = np.array([encode(config, name, **values) for name, values in (*instructions, finish)], np.uint64)
+    plain = _with_words(config, launch, words.reshape(-1, 2))
+    if _sound(config, plain):
+        return plain
+    program = repair(config, [*instructions, search.finish], launch.program.image, launch.uop)
+    return dataclasses.replace(launch, program=program)
+
+
+def _fewer_instructions(search: _Search) -> None:
+    """Leave out halves, quarters, ... and at last single instructions."""
+    parts = 2
+    while True:
+        current = search.instructions
+        if not current:
+            return
+        parts = min(parts, len(current))
+        size = -(-len(current) // parts)
+        shorter = False
+        for start in range(0, len(current), size):
+            rest = current[:start] + current[start + size :]
+            candidate = _candidate(search, rest)
+            if len(candidate.program.instructions) > len(current):
+                continue  # FINISH included: repairing took as many instructions as were left out
+            if search.accepts(search.config, candidate):
+                shorter = True
+                break
+        if shorter:
+            parts = max(2, parts - 1)
+        elif size == 1 or search.runs >= MOST_RUNS:
+            return
+        else:
+            parts *= 2
+
+
+def _smaller_fields(search: _Search) -> None:
+    """Zero, one or half of each field, for as long as the program stays sound without repair."""
+    for index in range(len(search.instructions)):
+        name, values = search.instructions[index]
+        for key in values:
+            if key in _KEPT:
+                continue
+            for value in _smaller(values[key]):
+                instructions = search.instructions
+                changed = instructions[index][1] | {key: value}
+                instructions[index] = (name, changed)
+                words = [encode(search.config, n, **v) for n, v in (*instructions, search.finish)]
+                candidate = _with_words(search.config, search.launch, np.array(words, np.uint64))
+                if _sound(search.config, candidate) and search.accepts(search.config, candidate):
+                    break
+
+
+def _smaller(value: int) -> Iterator[int]:
+    """Values worth trying in place of `value`, the smallest first."""
+    if value not in (0, 1):
+        yield 0
+        yield 1
+        if abs(value) > 3:
+            yield int(value / 2)
+    elif value == 1:
+        yield 0

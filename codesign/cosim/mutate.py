@@ -1,0 +1,297 @@
+"""Programs of the compiler, mutated: windows of real programs with changes that no template would make.
+
+A mutation works on a list of instructions; what comes out is built anew by `vdla.isa.program_builder`, which keeps
+the tokens that still make sense and adds those that are missing, until the static checker accepts the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.access import loaded_elements
+from vdla.isa.check import check
+from vdla.isa.config import Config
+from vdla.isa.layout import FLAGS, REGISTERS, TOKEN_QUEUES, decode_one, formats, unit_of
+from vdla.isa.program import Program
+from vdla.isa.program_builder import CARRIERS, Instruction, ProgramBuilder, append, finish, start_builder
+
+from .networks import SOURCES, carried_over, compiled, filled_image
+
+SHORTEST, LONGEST = 45, 160
+"""Instructions of a window, before mutations."""
+
+MOST_STEPS = 4000
+"""Operations or steps of one instruction, so that a program stays quick on the RTL of a large array."""
+
+_FIXED = ("opcode", "memory_type", "unit", "register")
+_ATTEMPTS = 40
+_SMALL = 4
+
+Mutation = Callable[[np.random.Generator, Config, list[Instruction]], None]
+
+
+def repair(
+    config: Config,
+    instructions: Sequence[Instruction],
+    image: NDArray[np.uint8],
+    uop: NDArray[np.uint32] | None = None,
+) -> Program:
+    """The checked program nearest to `instructions`: what leaves a memory is dropped, tokens are repaired.
+
+    It ends in its first FINISH, added if there is none. Raises RuntimeError if the checker stays unhappy: a defect.
+    """
+    wanted = [item for item in instructions if item[0] != "FINISH"]
+    ends = [item for item in instructions if item[0] == "FINISH"][:1] or [("FINISH", {})]
+    message = ""
+    for _ in range(_ATTEMPTS):
+        build = start_builder(config, image, uop)
+        for name, values in (*wanted, *ends):
+            if name == "LOAD.PAR" and _reads_outputs(build, values):
+                continue
+            if _steps(build, name, values) > MOST_STEPS:
+                continue
+            append(build, name, values)
+        program = finish(build)
+        found = check(config, program.instructions, image, uop=uop)
+        # Unchecked accesses (micro-ops from DRAM that the program wrote) have no place here.
+        bad = {item.instructions[0] for item in found if item.severity == "error" or item.kind == "unchecked"}
+        if not bad:
+            return program
+        message = found[0].message
+        last = len(build.instructions) - 1
+        wanted = [item for index, item in enumerate(build.instructions[:last]) if index not in bad]
+        ends = [build.instructions[last]]
+    raise RuntimeError(f"no clean program after {_ATTEMPTS} repairs: {message}")
+
+
+def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
+    """Whether a parameter load brings in what the program wrote: scales that need not be finite."""
+    shape = {item.name: 0 for item in formats(build.config)["LOAD.PAR"].fields} | values
+    if not shape["x_size"]:
+        return False
+    _, address = loaded_elements(build.config, "par", shape)
+    size, granule = build.config.par_bytes, build.config.out_bytes
+    address = address[(address >= 0) & (address + size <= len(build.trace.image))]
+    return any(
+        build.trace.written[address // granule + offset].any() for offset in range(-(-size // granule))
+    )
+
+
+def _steps(build: ProgramBuilder, name: str, values: dict[str, int]) -> int:
+    """About how many cycles an instruction is busy; a mutated count may be anything."""
+    registers = build.trace.registers
+    match name:
+        case "GEMM" | "DEPTHWISE" | "ALU":
+            count = values.get("uop_end", 0) - values.get("uop_bgn", 0)
+            return values.get("iter_out", 0) * values.get("iter_in", 0) * max(0, count)
+        case "STORE.POST":
+            window = registers["WINDOW"]
+            area = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
+            return values.get("y_size", 0) * values.get("x_size", 0) * area
+        case "LOAD.PATCH":
+            vectors = registers["PATCH"]["run"] // build.config.block_in + 1
+            rows = values.get("y_size", 0) + values.get("y_pad_0", 0) + values.get("y_pad_1", 0)
+            return rows * values.get("x_size", 0) * vectors
+        case _:
+            return 0
+
+
+def mutated_program(config: Config, seed: int, uop: NDArray[np.uint32] | None = None) -> Program:
+    """A window of a compiled network with one to eight mutations; `uop` is the micro-op memory at launch.
+
+    Equal arguments give equal programs.
+    """
+    rng = np.random.default_rng((seed, 5))
+    program = _pick(rng, config)
+    image = filled_image(program, rng)
+    chosen = _window(rng, config, program)
+    for _ in range(int(rng.integers(1, 9))):
+        _MUTATIONS[int(rng.integers(len(_MUTATIONS)))](rng, config, chosen)
+    last: dict[str, int] = {flag: int(rng.integers(2)) for flag in FLAGS}
+    return repair(config, [*chosen, ("FINISH", last)], image, uop)
+
+
+def _pick(rng: np.random.Generator, config: Config) -> Program:
+    """A compiled network that fits; the small graphs, which fit everything, more often."""
+    while True:
+        count = len(SOURCES) if rng.random() < 0.25 else 4
+        program = compiled(config, SOURCES[int(rng.integers(count))], int(rng.integers(1, 3)))
+        if program is not None:
+            return program
+
+
+def _window(rng: np.random.Generator, config: Config, program: Program) -> list[Instruction]:
+    """A stretch of the program, behind what sets the registers, micro-ops and parameters that it finds."""
+    count = len(program.instructions) - 1
+    length = min(count, int(rng.integers(SHORTEST, LONGEST + 1)))
+    start = int(rng.integers(count - length + 1))
+    words = program.instructions.tolist()
+    decoded = [carried_over(program, config, low, high) for low, high in words[:count]]
+    registers: dict[tuple[int, int], Instruction] = {}
+    tables: list[Instruction] = []
+    for (low, high), item in zip(words[:start], decoded, strict=False):
+        name, values = item
+        if name == "CONFIG":
+            registers[values["unit"], values["register"]] = (name, values | dict.fromkeys(FLAGS, 0))
+        elif decode_one(program.config, low, high)[0] in ("LOAD.UOP", "LOAD.PAR") and name.startswith("LOAD"):
+            tables.append((name, values | dict.fromkeys(FLAGS, 0)))
+    return [*registers.values(), *tables[-3:], *((n, dict(v)) for n, v in decoded[start : start + length])]
+
+
+# --- mutations ------------------------------------------------------------------------------------------
+
+
+def _any(rng: np.random.Generator, chosen: list[Instruction]) -> int:
+    return int(rng.integers(len(chosen)))
+
+
+def _drop(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    if len(chosen) > SHORTEST:
+        del chosen[_any(rng, chosen)]
+
+
+def _duplicate(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    start = _any(rng, chosen)
+    piece = [(name, dict(values)) for name, values in chosen[start : start + int(rng.integers(1, 5))]]
+    place = _any(rng, chosen)
+    chosen[place:place] = piece
+
+
+def _swap(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    """Neighbours of different units change places, as independent instructions may."""
+    place = _any(rng, chosen[:-1] or chosen)
+    pair = chosen[place : place + 2]
+    if len({unit_of(*item) for item in pair}) == 2:
+        chosen[place : place + 2] = reversed(pair)
+
+
+def _truncate(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    if len(chosen) > SHORTEST:
+        del chosen[int(rng.integers(SHORTEST, len(chosen))) :]
+
+
+def _set(rng: np.random.Generator, config: Config, chosen: list[Instruction], names: Sequence[str]) -> None:
+    """Another value in one of the fields `names` of a random instruction that has one."""
+    having = [item for item in chosen if any(key in item[1] for key in names)]
+    if not having:
+        return
+    name, values = having[_any(rng, having)]
+    keys = [key for key in names if key in values]
+    key = keys[int(rng.integers(len(keys)))]
+    field = formats(config)[name].field(key)
+    match int(rng.integers(4)):
+        case 0:
+            value = values[key] + int(rng.integers(-2, 3))
+        case 1:
+            value = values[key] // 2
+        case 2:
+            value = int(rng.integers(_SMALL))
+        case _:
+            value = values[key] ^ 1 << int(rng.integers(field.width))
+    values[key] = min(max(value, field.minimum), field.maximum)
+
+
+def _field(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    name, _ = chosen[_any(rng, chosen)]
+    fields = formats(config)[name].fields
+    _set(rng, config, chosen, [item.name for item in fields if item.name not in (*_FIXED, *FLAGS, "value")])
+
+
+def _shrink(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    _, values = chosen[_any(rng, chosen)]
+    for key in ("y_size", "x_size", "iter_out", "iter_in", "uop_end"):
+        if values.get(key, 0) > 1 and rng.random() < 0.5:
+            values[key] = int(rng.integers(values[key]))
+
+
+def _stride(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    factors = [f"{part}_factor_{loop}" for part in ("dst", "src", "wgt") for loop in ("out", "in")]
+    _set(rng, config, chosen, ["x_stride", *factors])
+
+
+def _pads(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    loads = [values for name, values in chosen if name.startswith("LOAD.")]
+    if loads:
+        values = loads[int(rng.integers(len(loads)))]
+        for key in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1"):
+            values[key] = int(rng.integers(3))
+
+
+def _iterations(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    _set(rng, config, chosen, ["iter_out", "iter_in", "uop_bgn", "uop_end"])
+
+
+def _register(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    """Another value in one field of a register that is written; the checker judges it."""
+    writes = [values for name, values in chosen if name == "CONFIG"]
+    if not writes:
+        return
+    values = writes[int(rng.integers(len(writes)))]
+    for item in REGISTERS:
+        if (item.unit, item.index) == (values["unit"], values["register"]):
+            field = item.fields[int(rng.integers(len(item.fields)))]
+            mask = (1 << field.width) - 1 << field.low
+            value = int(rng.integers(_SMALL)) if rng.random() < 0.7 else int(rng.integers(field.maximum + 1))
+            values["value"] = values["value"] & ~mask | value << field.low
+
+
+def _operation(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    """Another operation on the same operands."""
+    place = _any(rng, chosen)
+    name, values = chosen[place]
+    match name:
+        case "GEMM" | "DEPTHWISE":
+            other = "GEMM" if name == "DEPTHWISE" else "DEPTHWISE"
+            if config.has("depthwise") and rng.random() < 0.5:
+                chosen[place] = (other, {key: value for key, value in values.items() if key != "opcode"})
+            else:
+                values["overwrite" if rng.random() < 0.5 else "reset"] ^= 1
+        case "ALU":
+            values["alu_opcode"] = int(rng.integers(5))
+            values["use_imm"] ^= int(rng.integers(2))
+        case "STORE.POST":
+            values["combine"] = int(rng.integers(2))
+            for key in ("operand", "multiply", "swap", "unsigned"):
+                values[key] = int(rng.integers(2)) if values["combine"] else 0
+            if not values["operand"]:
+                values["multiply"] = values["swap"] = 0
+        case _:
+            pass
+
+
+def _token_pair(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    """A token more: pushed by one instruction, popped by a later one."""
+    item = TOKEN_QUEUES[int(rng.integers(len(TOKEN_QUEUES)))]
+    first = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.producer]
+    later = [index for index, (name, values) in enumerate(chosen) if unit_of(name, values) is item.consumer]
+    if first and later:
+        start = first[int(rng.integers(len(first)))]
+        chosen[start][1][item.push_flag] = 1
+        behind = [index for index in later if index > start]
+        if behind:
+            chosen[behind[int(rng.integers(len(behind)))]][1][item.pop_flag] = 1
+
+
+def _carrier(rng: np.random.Generator, config: Config, chosen: list[Instruction]) -> None:
+    """An instruction that does nothing but pass tokens."""
+    unit = tuple(CARRIERS)[int(rng.integers(len(CARRIERS)))]
+    chosen.insert(_any(rng, chosen), (CARRIERS[unit], {flag: int(rng.integers(2)) for flag in FLAGS}))
+
+
+_MUTATIONS: tuple[Mutation, ...] = (
+    _drop,
+    _duplicate,
+    _swap,
+    _truncate,
+    _field,
+    _shrink,
+    _stride,
+    _pads,
+    _iterations,
+    _register,
+    _operation,
+    _token_pair,
+    _carrier,
+)

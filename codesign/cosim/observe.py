@@ -1,0 +1,398 @@
+"""What a run exercised: the coverage bins that one program on one machine hits, from the simulator's result.
+
+A bin is a pair of names, group and bin; `coverage.py` says which there are and which of them can be hit at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.access import Resource, accesses, advance, start_trace
+from vdla.isa.config import Config
+from vdla.isa.hazards import record, start_access
+from vdla.isa.layout import (
+    FLAGS,
+    AluOpcode,
+    Unit,
+    decode_one,
+    decode_uops,
+    unit_of,
+)
+from vdla.isa.program import Program, instruction_address
+from vdla.isa.program_builder import Instruction
+from vdla.isa.timing import AXI_BOUNDARY, LOADS_IN_FLIGHT, read_burst_beats, write_burst_beats
+from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
+
+Bin = tuple[str, str]
+Values = Mapping[str, int]
+
+MATRIX = ("GEMM", "DEPTHWISE")
+PADS = ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")
+DISTANCES = (1, 2, 3, 4, 5)
+"""Operations between a write and a read of one accumulator: up to four are in the pipelines between the two stages."""
+
+MOST_OPERATIONS = 1 << 16
+"""Operations of one instruction that are looked at for hazards."""
+
+
+def token_pattern(values: Values) -> str:
+    """The flags that are set, joined, or `none`."""
+    return "+".join(flag for flag in FLAGS if values[flag]) or "none"
+
+
+def extension_set(config: Config) -> str:
+    """The extensions of a machine, joined, or `none`."""
+    return "+".join(sorted(config.extensions)) or "none"
+
+
+def alignment(start: int, end: int, bus: int) -> str:
+    """How a run of bytes lies in bus words."""
+    match (start % bus != 0, end % bus != 0):
+        case (False, False):
+            return "aligned"
+        case (True, False):
+            return "start unaligned"
+        case (False, True):
+            return "end unaligned"
+        case _:
+            return "both ends unaligned"
+
+
+def observe(
+    config: Config, program: Program, result: SimulationResult, uop: NDArray[np.uint32] | None
+) -> set[Bin]:
+    """All bins that `program` hits; `uop` is the micro-op memory at launch, None for zeros."""
+    executed = int((result.begin >= 0).sum())
+    decoded = [decode_one(config, low, high) for low, high in program.instructions[:executed].tolist()]
+    bins: set[Bin] = set()
+    for name, values in decoded:
+        bins.add(("format x tokens", f"{name} {token_pattern(values)}"))
+        bins.add(("format x extensions", f"{name} with {extension_set(config)}"))
+        bins.update(_operation(name, values))
+    bins.update(_waits(decoded, result))
+    bins.update(_queues(config, decoded, result))
+    bins.update(_overlaps(decoded, result))
+    bins.update(_fetches(config, program))
+    bins.update(_walk(config, program, decoded, uop))
+    return bins
+
+
+# --- one instruction alone ------------------------------------------------------------------------------
+
+
+def _operation(name: str, values: Values) -> Iterator[Bin]:
+    group = "operations"
+    match name:
+        case "ALU":
+            operand = "immediate" if values["use_imm"] else "accumulator"
+            yield group, f"ALU {AluOpcode(values['alu_opcode']).name} {operand}"
+        case "GEMM" | "DEPTHWISE":
+            yield group, f"{name} {matrix_mode(values)}"
+        case "STORE.POST":
+            kind = post_mode(values)
+            yield group, f"STORE.POST {kind} {'unsigned' if values['unsigned'] else 'signed'}"
+        case "CONFIG":
+            yield group, f"CONFIG {_register_name(values)}"
+        case _ if name.startswith("LOAD."):
+            for pad in PADS:
+                if values[pad] and values["x_size"]:
+                    yield group, f"{name} {pad}"
+        case _:
+            pass
+    if name not in ("CONFIG", "FINISH") and _is_empty(name, values):
+        yield group, f"{name} empty"
+
+
+def matrix_mode(values: Values) -> str:
+    """What becomes of the accumulator: reset, overwrite or accumulate."""
+    return "reset" if values["reset"] else "overwrite" if values["overwrite"] else "accumulate"
+
+
+def post_mode(values: Values) -> str:
+    """What follows requantization in a STORE.POST."""
+    if not values["combine"]:
+        return "requantize"
+    if not values["operand"]:
+        return "rescale"
+    return ("multiply" if values["multiply"] else "add") + (" swapped" if values["swap"] else "")
+
+
+def _register_name(values: Values) -> str:
+    from vdla.isa.assembler import register_at
+
+    found = register_at(values["unit"], values["register"])
+    assert found is not None
+    return found.name
+
+
+def _is_empty(name: str, values: Values) -> bool:
+    if name in (*MATRIX, "ALU"):
+        return not (values["iter_out"] and values["iter_in"] and values["uop_end"] > values["uop_bgn"])
+    return not values["x_size"] or not (values["y_size"] or values.get("y_pad_0") or values.get("y_pad_1"))
+
+
+# --- time -----------------------------------------------------------------------------------------------
+
+
+def _waits(decoded: list[Instruction], result: SimulationResult) -> Iterator[Bin]:
+    for unit in Unit:
+        for _, _, category, instruction in result.segments[unit].tolist():
+            cause = CATEGORIES[category]
+            if cause in BUSY_CATEGORIES:
+                yield "unit x activity", f"{unit.name.lower()} {cause}"
+            elif instruction >= 0:
+                yield "format x wait", f"{decoded[instruction][0]} {cause}"
+
+
+def depth_class(depth: int) -> str:
+    """Small depths behave in ways of their own."""
+    return f"of {depth}" if depth < 3 else "of 3 or more"
+
+
+def _queues(config: Config, decoded: list[Instruction], result: SimulationResult) -> Iterator[Bin]:
+    for unit in Unit:
+        for _, _, category, _ in result.segments[unit].tolist():
+            kind, _, queue = CATEGORIES[category].partition(":")
+            if kind == "full":
+                yield "full queue", f"tokens {queue} {depth_class(config.token_queue_depth)}"
+        mine = [index for index, item in enumerate(decoded) if unit_of(*item) is unit]
+        depth = config.command_queue_depth
+        for before, index in zip(mine, mine[depth:], strict=False):
+            # Fetch moves an instruction in the cycle after a place became free: it waited for that place.
+            if result.dispatch[index] == result.begin[before] + 1:
+                yield "full queue", f"commands {unit.name.lower()} {depth_class(depth)}"
+                break
+
+
+def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[Bin]:
+    group = "instructions in flight"
+    loads = [i for i, item in enumerate(decoded) if unit_of(*item) is Unit.LOAD and item[0] != "CONFIG"]
+    for before, index in zip(loads, loads[LOADS_IN_FLIGHT:], strict=False):
+        if result.begin[index] == result.end[before]:
+            yield group, "a load waits for a place among those in flight"
+            break
+    previous: dict[Unit, int] = {}
+    for index, item in enumerate(decoded):
+        unit = unit_of(*item)
+        earlier = previous.get(unit)
+        if earlier is not None and result.begin[index] <= result.end[earlier]:
+            names = decoded[earlier][0], item[0]
+            if unit is Unit.LOAD:
+                yield group, "a CONFIG behind a load" if item[0] == "CONFIG" else "a load behind a load"
+            elif names[0] in MATRIX and item[0] == "CONFIG":
+                yield group, "a CONFIG behind a matrix instruction"
+            elif names[0] in MATRIX and item[0] in MATRIX:
+                yield group, f"{names[1]} behind {names[0]}"
+        previous[unit] = index
+
+
+def _fetches(config: Config, program: Program) -> Iterator[Bin]:
+    """The bursts of the fetch unit, by the rule of hw/README.md section 4."""
+    from vdla.isa.timing import READ_BURST_BEATS
+
+    bus, count = config.memory.bus_bytes, len(program.instructions)
+    most = min(config.fetch_buffer_depth // 2, max(1, READ_BURST_BEATS * bus // 16))
+    start = instruction_address(len(program.image))
+    end = start + 16 * count
+    while start < end:
+        stop = min(end, start + 16 * most, (start // AXI_BOUNDARY + 1) * AXI_BOUNDARY)
+        yield "alignment", f"instruction {alignment(start, stop, bus)}"
+        if stop % AXI_BOUNDARY == 0 and stop < end and (stop - start) < 16 * most:
+            yield "4 KiB split", "instruction"
+        start = stop
+
+
+# --- data -----------------------------------------------------------------------------------------------
+
+
+def _runs(
+    config: Config, registers: Mapping[str, Values], name: str, values: Values
+) -> Iterator[tuple[str, int, int, int]]:
+    """(kind, first byte, length, rows that touch) of each run of bytes that an instruction moves."""
+    if not name.startswith(("LOAD.", "STORE.")) or not values["x_size"]:
+        return
+    kind = name.partition(".")[2].lower()
+    size = config.element_bytes(kind)
+    length, pitch = values["x_size"] * size, values["x_stride"] * size
+    start = values["dram_base"] * size
+    if kind == "patch":
+        patch = registers["PATCH"]
+        length = min(
+            patch["row_bytes"], (values["x_size"] - 1) * patch["step"] + patch["run"] - patch["pad_left"]
+        )
+        if not patch["run"]:
+            return
+    rows = values["y_size"]
+    if length <= 0 or rows <= 0:
+        return
+    if pitch == length and kind != "patch":
+        length, rows = length * rows, 1
+    kinds = [("out" if name.startswith("STORE.") else kind, 0)]
+    if name == "STORE.POST" and values["combine"] and values["operand"]:
+        kinds.append(("operand", registers["OPERAND"]["delta"] * config.out_bytes))
+    for label, distance in kinds:
+        for row in range(rows):
+            yield label, start + distance + row * pitch, length, rows
+
+
+def fifo_bytes(config: Config, kind: str) -> int:
+    """The FIFO that transfers of `kind` pass through."""
+    match kind:
+        case "inp" | "wgt" | "patch":
+            return config.load_fifo_bytes
+        case "uop" | "acc" | "acc8":
+            return config.compute_fifo_bytes
+        case "out":
+            return config.store_fifo_bytes
+        case _:
+            return config.operand_fifo_bytes
+
+
+def _transfers(config: Config, registers: Mapping[str, Values], name: str, values: Values) -> Iterator[Bin]:
+    bus = config.memory.bus_bytes
+    moved: dict[str, int] = {}
+    for kind, start, length, _ in _runs(config, registers, name, values):
+        end = start + length
+        yield "alignment", f"{kind} {alignment(start, end, bus)}"
+        if start // AXI_BOUNDARY != (end - 1) // AXI_BOUNDARY:
+            yield "4 KiB split", kind
+        beats = -(-end // bus) - start // bus
+        burst = (
+            write_burst_beats(config) if kind == "out" else read_burst_beats(config, fifo_bytes(config, kind))
+        )
+        yield "length", f"{kind} {'one burst' if beats <= burst else 'several bursts'}"
+        moved[kind] = moved.get(kind, 0) + beats * bus
+    for kind, size in moved.items():
+        if size > fifo_bytes(config, kind):
+            yield "length", f"{kind} more than the FIFO holds"
+
+
+def _walk(
+    config: Config, program: Program, decoded: list[Instruction], uop: NDArray[np.uint32] | None
+) -> Iterator[Bin]:
+    """Bins that depend on registers, micro-ops and what was written where, in program order."""
+    trace = start_trace(config, program.image, uop)
+    last = start_access(config, len(program.image))
+    compute: list[int] = []
+    tail: tuple[str, NDArray[np.int64]] | None = None
+    uops_by = np.full(config.uop_depth, -1, np.int32)
+    for index, (name, values) in enumerate(decoded):
+        unit = unit_of(name, values)
+        yield from _transfers(config, trace.registers, name, values)
+        touched = accesses(trace, name, values)
+        if name == "STORE.POST" and values["x_size"] and values["y_size"]:
+            yield from _window(config, trace.registers, values)
+        for item in touched:
+            resource = item.resource.value
+            writers = last.writes[item.resource][item.elements]
+            earlier = int(writers.max(initial=-1))
+            if earlier >= 0 and not (item.write and not _reads_too(name, values, item.resource)):
+                distance = ""
+                if unit is Unit.COMPUTE and unit_of(*decoded[earlier]) is Unit.COMPUTE:
+                    distance = ", at once" if compute and compute[-1] == earlier else ", later"
+                yield "read after write", f"{resource}: {decoded[earlier][0]} -> {name}{distance}"
+            if item.write:
+                for (read, reader), readers in last.reads.items():
+                    if read is item.resource and reader is not unit:
+                        before = int(readers[item.elements].max(initial=-1))
+                        if before >= 0:
+                            yield "write after read", f"{resource}: {decoded[before][0]} -> {name}"
+        if name in (*MATRIX, "ALU"):
+            operations = _operations(trace.uop, config, values, trace.registers["BASE"]["acc_base"])
+            if operations is not None:
+                destination, source = operations
+                yield from _distances(name, values, destination, source)
+                if tail is not None and name in MATRIX:
+                    yield from _across(tail, name, values, destination)
+                tail = (name, destination[-DISTANCES[-1] :]) if name in MATRIX else None
+                begin, end = values["uop_bgn"], values["uop_end"]
+                by = int(uops_by[begin:end].max(initial=-1))
+                if by >= 0:
+                    when = "at once" if compute and compute[-1] == by else "later"
+                    yield "read after write", f"uop: LOAD.UOP -> {name}, {when}"
+        elif unit is Unit.COMPUTE and name != "CONFIG":
+            tail = None
+        if name == "LOAD.UOP" and values["x_size"]:
+            rows = values["y_pad_0"] + values["y_size"] + values["y_pad_1"]
+            columns = values["x_pad_0"] + values["x_size"] + values["x_pad_1"]
+            uops_by[values["sram_base"] : values["sram_base"] + rows * columns] = index
+        record(last, unit, index, touched)
+        advance(trace, name, values, touched)
+        if unit is Unit.COMPUTE:
+            compute.append(index)
+
+
+def _reads_too(name: str, values: Values, resource: Resource) -> bool:
+    """Whether an instruction reads the elements that it writes, too."""
+    if resource is not Resource.ACC:
+        return False
+    return name == "ALU" or (name in MATRIX and matrix_mode(values) == "accumulate")
+
+
+def _window(config: Config, registers: Mapping[str, Values], values: Values) -> Iterator[Bin]:
+    window, address = registers["WINDOW"], registers["ADDRESS"]
+    count = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
+    kind = "one vector" if count == 1 else "sum" if window["sum"] else "maximum"
+    yield "operations", f"STORE.POST window: {kind}"
+    end = (
+        values["sram_base"]
+        + (values["y_size"] - 1) * address["y_stride"]
+        + (values["x_size"] - 1) * address["x_stride"]
+        + window["rows_minus_1"] * window["row_stride"]
+        + window["columns_minus_1"] * window["column_stride"]
+    )
+    if end >= config.acc_depth:
+        yield "operations", "STORE.POST window: wraps"
+
+
+def _operations(
+    uop: NDArray[np.uint32], config: Config, values: Values, base: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Accumulator indices that each operation in order writes, and (for an ALU) reads; None without operations."""
+    words = uop[values["uop_bgn"] : max(values["uop_end"], values["uop_bgn"])]
+    count = values["iter_out"] * values["iter_in"] * len(words)
+    if not 0 < count <= MOST_OPERATIONS:
+        return None
+    dst, src, _ = decode_uops(config, words)
+    y = np.arange(values["iter_out"])[:, None, None]
+    x = np.arange(values["iter_in"])[:, None]
+    to = base + y * values["dst_factor_out"] + x * values["dst_factor_in"] + dst
+    source = base + y * values["src_factor_out"] + x * values["src_factor_in"] + src
+    return to.reshape(-1), source.reshape(-1)
+
+
+def _distances(
+    name: str, values: Values, destination: NDArray[np.int64], source: NDArray[np.int64]
+) -> Iterator[Bin]:
+    """Operations of one instruction that read what one a few operations before them wrote."""
+    group = "hazard distance"
+    for distance in DISTANCES:
+        earlier = destination[:-distance]
+        if not earlier.size:
+            break
+        if name in MATRIX:
+            if (earlier == destination[distance:]).any():
+                yield group, f"{name} {matrix_mode(values)} {distance}"
+        elif values["use_imm"]:
+            if (earlier == destination[distance:]).any():
+                yield group, f"ALU immediate {distance}"
+        else:
+            if (earlier == destination[distance:]).any():
+                yield group, f"ALU destination {distance}"
+            if (earlier == source[distance:]).any():
+                yield group, f"ALU source {distance}"
+
+
+def _across(
+    tail: tuple[str, NDArray[np.int64]], name: str, values: Values, destination: NDArray[np.int64]
+) -> Iterator[Bin]:
+    """The same across the seam of two matrix instructions, which overlap in the pipeline."""
+    if matrix_mode(values) != "accumulate":
+        return
+    before, written = tail
+    for back in range(1, len(written) + 1):
+        for ahead in range(min(DISTANCES[-1], len(destination))):
+            if back + ahead <= DISTANCES[-1] and written[-back] == destination[ahead]:
+                yield "hazard distance", f"{before} then {name} {back + ahead}"

@@ -1,0 +1,90 @@
+"""What worker processes do: build a machine's library, run cases, minimize a failure. Results are plain values."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+
+from vdla.hw.harness.engine import prepare_library
+from vdla.isa.config import Config
+
+from .cases import Case, Launch, launch
+from .compare import Outcome, run_both
+from .coverage import machine_bin
+from .minimize import minimize
+from .observe import Bin, observe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult:
+    """One case run: its size, the bins it hit, and what differs (nothing, one hopes)."""
+
+    case: Case
+    instructions: int
+    cycles: int
+    bins: frozenset[Bin]
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Failure:
+    """A minimized mismatch: the first of them in a campaign."""
+
+    case: Case
+    config: Config
+    launch: Launch
+    outcome: Outcome
+    original_instructions: int
+    runs: int
+
+
+def start_worker() -> None:
+    """Leaves Ctrl-C to the parent, which ends the workers in order; compilers that they started do hear it."""
+    signal.signal(signal.SIGINT, lambda *_: None)
+
+
+def build(machine: Config) -> float:
+    """Builds the library of `machine` if it is not there; seconds. Raises BuildError."""
+    started = time.perf_counter()
+    prepare_library(machine)
+    return time.perf_counter() - started
+
+
+def run_case(item: Case) -> CaseResult:
+    """Both engines on one case."""
+    start = launch(item)
+    outcome = run_both(item.config, start)
+    bins: set[Bin] = {machine_bin(item.machine, item.timing, item.random_state is not None)}
+    if outcome.simulated is not None:
+        bins |= observe(item.config, start.program, outcome.simulated, start.uop)
+    return CaseResult(
+        case=item,
+        instructions=len(start.program.instructions),
+        cycles=0 if outcome.simulated is None else outcome.simulated.cycles,
+        bins=frozenset(bins),
+        differences=outcome.differences,
+    )
+
+
+def run_cases(items: list[Case]) -> list[CaseResult]:
+    """Cases of one machine, in order."""
+    return [run_case(item) for item in items]
+
+
+def minimize_case(item: Case) -> Failure:
+    """The smallest launch on which the engines differ as they do on `item`."""
+    start = launch(item)
+
+    def differs(config: Config, candidate: Launch) -> bool:
+        return bool(run_both(config, candidate).differences)
+
+    smallest = minimize(item.config, start, differs)
+    return Failure(
+        case=item,
+        config=smallest.config,
+        launch=smallest.launch,
+        outcome=run_both(smallest.config, smallest.launch),
+        original_instructions=len(start.program.instructions),
+        runs=smallest.runs,
+    )

@@ -1,0 +1,160 @@
+"""Mutations of the netlist against co-simulation: which are caught, by what, and which survive."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from vdla.hw.harness.build import build_library
+from vdla.hw.harness.engine import RtlError, simulate_rtl
+from vdla.hw.synthesis.mutants import SELECTION, Mutants
+from vdla.isa.config import Config
+from vdla.isa.program import Program
+from vdla.sim import SimulationResult
+
+from ..cosim.cases import case, launch
+from ..cosim.compare import differences, simulate_program
+
+TIMEOUT = 300.0
+"""Seconds after which a simulation that neither ends nor reaches its cycle limit counts as hung."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Expected:
+    """A program and what the simulator says of it."""
+
+    config: Config
+    program: Program
+    simulated: SimulationResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a mutation.
+
+    `program` is the number of the first program that differs and `difference` how; None for a survivor.
+    """
+
+    number: int
+    program: int | None
+    difference: str | None
+
+    @property
+    def caught(self) -> bool:
+        """Whether any program told the mutant from the design."""
+        return self.program is not None
+
+
+def expected_programs(machine: Config, count: int, campaign: int) -> list[Expected]:
+    """The first `count` co-simulation cases of `machine` that start from its power-up state, with their results."""
+    found = []
+    for number in range(count):
+        item = case(machine, 2 * number, campaign)  # odd cases start from a random state
+        start = launch(item)
+        simulated = simulate_program(item.config, start.program, start.scratchpads)
+        found.append(Expected(config=item.config, program=start.program, simulated=simulated))
+    return found
+
+
+def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, str] | None:
+    """The first of `programs` that the RTL in `library` runs in another way than the simulator, and how."""
+    for index, item in enumerate(programs):
+        try:
+            run = simulate_rtl(
+                item.config,
+                item.program.instructions,
+                item.program.image,
+                cycle_limit=4 * item.simulated.cycles + 1000,
+                library_path=library,
+            )
+        except RtlError as error:
+            return index, str(error)
+        found = differences(item.simulated, run)
+        if found:
+            return index, found[0]
+    return None
+
+
+def run_mutants(
+    mutants: Mutants,
+    numbers: Sequence[int],
+    programs: Sequence[Expected],
+    *,
+    jobs: int = 1,
+    done: Callable[[Verdict], None] = lambda verdict: None,
+) -> list[Verdict]:
+    """The verdict of every mutation of `numbers` (0 is the design as it is), in their order.
+
+    The library is built once. Every mutant runs in a process of its own, which may crash or hang: both are caught.
+    """
+    verdicts: dict[int, Verdict] = {}
+    library = build_library(mutants.verilog, bus_bytes=programs[0].config.memory.bus_bytes)
+    with tempfile.TemporaryDirectory(prefix="vdla-mutants-") as directory:
+        waiting, running = list(numbers), dict[int, _Run]()
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                number = waiting.pop(0)
+                running[number] = _start(Path(directory), number, programs, library)
+            for number, run in list(running.items()):
+                verdict = _finished(number, run)
+                if verdict is not None:
+                    verdicts[number] = verdict
+                    del running[number]
+                    done(verdict)
+            time.sleep(0.005)
+    return [verdicts[number] for number in numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    process: BaseProcess
+    answers: Connection
+    started: float
+
+
+def _start(directory: Path, number: int, programs: Sequence[Expected], library: Path) -> _Run:
+    place = directory / str(number)
+    place.mkdir()
+    (place / SELECTION).write_text(f"{number}\n", encoding="utf-8")
+    context = multiprocessing.get_context("fork")
+    answers, ours = context.Pipe(duplex=False)
+    process = context.Process(target=_child, args=(place, programs, library, ours), daemon=True)
+    process.start()
+    ours.close()
+    return _Run(process, answers, time.monotonic())
+
+
+def _child(place: Path, programs: Sequence[Expected], library: Path, answers: Connection) -> None:
+    os.chdir(place)
+    # What a broken model prints before it dies is of no interest.
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    answers.send(first_difference(programs, library))
+    answers.close()
+
+
+def _finished(number: int, run: _Run) -> Verdict | None:
+    if run.answers.poll():
+        try:
+            answer = run.answers.recv()
+        except EOFError:
+            answer = (0, "the model stopped the process")
+        run.process.join()
+    elif not run.process.is_alive():
+        answer = (0, "the model stopped the process")
+    elif time.monotonic() - run.started > TIMEOUT:
+        run.process.kill()
+        run.process.join()
+        answer = (0, "the model hangs")
+    else:
+        return None
+    program, difference = answer if answer is not None else (None, None)
+    return Verdict(number=number, program=program, difference=difference)

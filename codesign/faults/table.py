@@ -1,0 +1,223 @@
+"""25 one-line faults in RTL and simulator, each of which co-simulation must notice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """In `file` of package `package` (hw or sim), `line` (without its indentation, once there) becomes `faulty`.
+
+    `breaks` says what the design or the simulator then does wrong. `machine` is the machine of `vdla cosim` that
+    shows it.
+    """
+
+    name: str
+    package: str
+    file: str
+    line: str
+    faulty: str
+    breaks: str
+    machine: str
+
+
+TINY: Final = "tiny"
+SHORT: Final = "4x4 without extensions, smallest queues"
+
+
+def _rtl(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
+    return Fault(name=name, package="hw", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine)
+
+
+def _simulator(name: str, file: str, line: str, faulty: str, breaks: str, machine: str = TINY) -> Fault:
+    return Fault(
+        name=name, package="sim", file=file, line=line, faulty=faulty, breaks=breaks, machine=machine
+    )
+
+
+FAULTS: Final = (
+    _rtl(
+        "token queue",
+        "tokens.py",
+        "self.push.room.eq(taken < self._config.token_queue_depth),",
+        "self.push.room.eq(taken <= self._config.token_queue_depth),",
+        "a token queue takes one token more than it has places for",
+        SHORT,
+    ),
+    _rtl(
+        "token pop",
+        "tokens.py",
+        "tokens.eq(tokens + self.push.push - self.pop.pop),",
+        "tokens.eq(tokens + self.push.push),",
+        "a token stays in its queue after its pop",
+    ),
+    _rtl(
+        "address length",
+        "memory_port.py",
+        "axi.arlen.eq(chosen.beats - 1),",
+        "axi.arlen.eq(chosen.beats),",
+        "a read burst is a beat too long",
+    ),
+    _rtl(
+        "outstanding reads",
+        "memory_port.py",
+        "axi.arvalid.eq(valid & (outstanding < limit) & (kept | ~self.stop)),",
+        "axi.arvalid.eq(valid & (outstanding <= limit) & (kept | ~self.stop)),",
+        "one read more is outstanding than allowed",
+        SHORT,
+    ),
+    _rtl(
+        "read order",
+        "memory_port.py",
+        "client.beat_valid.eq(axi.rvalid & (owners.r_data == index)),",
+        "client.beat_valid.eq(axi.rvalid & (owner == index)),",
+        "read data goes to the client whose request shows, not to the one that asked",
+    ),
+    _rtl(
+        "room of a FIFO",
+        "read_requests.py",
+        "moves.eq(cutter.burst.valid & ~shown & (cutter.burst.payload.beats <= free)),",
+        "moves.eq(cutter.burst.valid & ~shown & (cutter.burst.payload.beats < free)),",
+        "a request waits for a word more of room than it needs",
+        SHORT,
+    ),
+    _rtl(
+        "bytes of a burst",
+        "read_requests.py",
+        "self.burst.payload.bytes.eq((beats << shift) - (offset + Mux(last, tail, 0))),",
+        "self.burst.payload.bytes.eq((beats << shift) - offset),",
+        "a burst with an unaligned end counts its last word whole",
+    ),
+    _rtl(
+        "pad of one element",
+        "element_writer.py",
+        "behind_is_one.eq(self.behind == 1),",
+        "behind_is_one.eq(self.behind == 2),",
+        "pads behind a row are counted wrongly",
+    ),
+    _rtl(
+        "window of a patch",
+        "patch_writer.py",
+        "short.eq(left > 0),",
+        "short.eq(left > 1),",
+        "a patch step that needs one more word does not wait for it",
+    ),
+    _rtl(
+        "last micro-op",
+        "compute/operations.py",
+        "last_uop.eq(self.uop + 1 == loops.uop_end),",
+        "last_uop.eq(self.uop == loops.uop_end),",
+        "every loop over micro-ops takes one too many",
+    ),
+    _rtl(
+        "weights",
+        "compute/array.py",
+        "m.d.sync += product.eq(vector[b][i] * tile[o][i])",
+        "m.d.sync += product.eq(vector[b][i] * tile[i][o])",
+        "the array multiplies by the transposed tile",
+    ),
+    _rtl(
+        "end of an ALU instruction",
+        "compute/ends.py",
+        "if k == length - ALU_LATENCY:",
+        "if k == length - ALU_LATENCY + 1:",
+        "an ALU instruction ends one cycle early",
+    ),
+    _rtl(
+        "window of the store unit",
+        "store/reader.py",
+        "place = corner + windows.x_stride",
+        "place = corner + windows.y_stride",
+        "the store unit steps by the stride of rows from column to column",
+    ),
+    _simulator(
+        "unaligned burst",
+        "memory.py",
+        "return min(left, longest - address % bus, BOUNDARY - address % BOUNDARY)",
+        "return min(left, longest, BOUNDARY - address % BOUNDARY)",
+        "a burst that starts inside a bus word has a beat more than allowed",
+    ),
+    _simulator(
+        "beats",
+        "memory.py",
+        "return (address + length - 1) // bus - address // bus + 1",
+        "return (length - 1) // bus + 1",
+        "beats are counted as if every burst were aligned",
+    ),
+    _simulator(
+        "memory noise",
+        "memory.py",
+        "return np.int64(((z ^ (z >> np.uint64(31))) >> np.uint64(33)) % np.uint64(limit + 1))",
+        "return np.int64(((z ^ (z >> np.uint64(31))) >> np.uint64(33)) % np.uint64(limit))",
+        "random latencies never reach their limit",
+    ),
+    _simulator(
+        "rows of a transfer",
+        "memory.py",
+        "C[c, C_NEXT] += C[c, C_PITCH]",
+        "C[c, C_NEXT] += C[c, C_LENGTH]",
+        "rows of a transfer are read as if they followed each other",
+    ),
+    _simulator(
+        "full token queue",
+        "units.py",
+        "X[i, X_FULL_0 + side] = popped[q, number] + 1",
+        "X[i, X_FULL_0 + side] = popped[q, number]",
+        "the place of a token is free in the cycle of its pop",
+        SHORT,
+    ),
+    _simulator(
+        "full command queue",
+        "units.py",
+        "cycle = max(cycle, X[order[u, ahead], X_BEGIN] + 1)",
+        "cycle = max(cycle, X[order[u, ahead], X_BEGIN])",
+        "a place in a command queue is free in the cycle in which its instruction begins",
+        SHORT,
+    ),
+    _simulator(
+        "room in the store FIFO",
+        "store.py",
+        "return W[number & RING_MASK, W_LAST] + 1",
+        "return W[number & RING_MASK, W_LAST]",
+        "bytes of a write burst are free in the cycle of its last beat",
+        SHORT,
+    ),
+    _simulator(
+        "columns of a window",
+        "store.py",
+        "V[V_COLUMNS] = (here[1] >> 8 & 0xFF) + 1",
+        "V[V_COLUMNS] = (here[1] & 0xFF) + 1",
+        "a window takes the time of a square one",
+    ),
+    _simulator(
+        "pad value",
+        "loads.py",
+        "return here[0] << 56 >> 56",
+        "return here[0] & 0x7F",
+        "negative pad values lose their sign",
+    ),
+    _simulator(
+        "products",
+        "compute.py",
+        "total += np.int32(tile[pair, lane, 1]) * np.int32(source[b, 2 * pair + 1])",
+        "total += np.int32(tile[pair, lane, 1]) * np.int32(source[b, 2 * pair])",
+        "every second weight meets its neighbour's input",
+    ),
+    _simulator(
+        "stall cause",
+        "timeline.py",
+        "used, at = _add(segments, used, at, begin - 1, _UNIT, i)",
+        "used, at = _add(segments, used, at, begin - 1, _INSTRUCTION, i)",
+        "waiting for the unit is counted as waiting for an instruction",
+    ),
+    _simulator(
+        "bias",
+        "post.py",
+        "total = np.int32(np.int64(reduced[b, j]) + np.int64(bias[j]))",
+        "total = np.int32(np.int64(reduced[b, j]) + np.int64(bias[b]))",
+        "all lanes of a row take one lane's bias",
+    ),
+)
+"""The faults, those in the RTL first."""

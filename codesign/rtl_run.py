@@ -1,0 +1,129 @@
+"""A whole network on the Verilated RTL, held against the simulator: the steps of `vdla run --engine rtl`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.compiler.driver import Compiled
+from vdla.compiler.runtime.executor import input_image, read_outputs
+from vdla.compiler.runtime.executor import run as execute
+from vdla.hw.counters import CYCLE_COUNTERS
+from vdla.hw.harness.engine import Optimize, RtlResult, prepare_library, simulate_rtl
+from vdla.isa.config import Config
+from vdla.isa.layout import Unit
+from vdla.sim import CATEGORIES, SimulationResult, Traffic
+from vdla.sim.state import TRAFFIC
+
+from .cosim.compare import differences
+from .evaluate import Arrays
+from .network_run import Simulated
+from .report.account_run import account_layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OnRtl:
+    """What the RTL made of a network, and every difference to what the simulator makes of it (empty: none)."""
+
+    simulated: Simulated
+    differences: tuple[str, ...]
+
+
+LONG_RUN = 1_000_000
+"""Cycles from which a library that takes longer to build and runs faster pays."""
+
+
+def library_for(compiled: Compiled) -> Optimize:
+    """The kind of library that serves `compiled` best, built if it is not there. Raises BuildError without tools."""
+    cycles = execute(compiled, {}, data=False).simulation.cycles
+    optimize: Optimize = "run" if cycles >= LONG_RUN else "build"
+    prepare_library(compiled.program.config, optimize=optimize)
+    return optimize
+
+
+def run_on_rtl(
+    compiled: Compiled,
+    launches: Sequence[Arrays],
+    *,
+    optimize: Optimize,
+    on_progress: Callable[[int], None] = lambda cycles: None,
+    on_launch: Callable[[], None] = lambda: None,
+) -> OnRtl:
+    """Runs `compiled` on the inputs of each launch, on the RTL and on the simulator.
+
+    All that is told comes from the RTL: outputs, cycles, per-layer cycles and stalls. `on_progress` hears the cycles
+    of a launch that are done. Raises RtlError when the RTL does not finish, BuildError without the tools, and UserError
+    for inputs that are not the model's.
+    """
+    program = compiled.program
+    outputs, found = [], []
+    first, seconds = None, 0.0
+    for number, arrays in enumerate(launches):
+        expected = execute(compiled, dict(arrays))
+        image = input_image(compiled, arrays)
+        started = time.thread_time()
+        run = simulate_rtl(
+            program.config, program.instructions, image, optimize=optimize, on_progress=on_progress
+        )
+        simulation = as_simulation(program.config, run)
+        if first is None:
+            first, seconds = simulation, time.thread_time() - started
+        different = differences(expected.simulation, run) + layer_differences(
+            compiled, expected.simulation, simulation
+        )
+        found += [f"launch {number}: {line}" for line in different]
+        outputs.append(dict(read_outputs(compiled, run.memory)[0]))
+        on_launch()
+    assert first is not None
+    return OnRtl(
+        simulated=Simulated(launches=tuple(outputs), simulation=first, seconds=seconds),
+        differences=tuple(found),
+    )
+
+
+def layer_differences(compiled: Compiled, simulated: SimulationResult, rtl: SimulationResult) -> list[str]:
+    """A line for every layer whose cycles or stalls differ."""
+    return [
+        f"layer {left.name}: simulator {left.gemm_cycles} GEMM cycles and stalls {dict(left.stalls)} in "
+        f"{left.begin}..{left.end}, RTL {right.gemm_cycles} and {dict(right.stalls)} in {right.begin}..{right.end}"
+        for left, right in zip(
+            account_layers(compiled, simulated), account_layers(compiled, rtl), strict=True
+        )
+        if left != right
+    ]
+
+
+def as_simulation(config: Config, run: RtlResult) -> SimulationResult:
+    """The RTL's result in the simulator's terms. Which instruction a unit waits with, and when one was dispatched, the
+    RTL does not tell: both are -1.
+    """
+    load, compute, store = (_segments(run, unit) for unit in Unit)
+    return SimulationResult(
+        config=config,
+        cycles=run.cycles,
+        begin=run.begin,
+        end=run.end,
+        dispatch=np.full(len(run.begin), -1, np.int64),
+        traffic={
+            kind: Traffic(bytes=run.counters[f"{kind}.bytes"], beats=run.counters[f"{kind}.beats"])
+            for kind in TRAFFIC
+        },
+        memory=run.memory,
+        scratchpads=None,
+        segments=(load, compute, store),
+    )
+
+
+def _segments(run: RtlResult, unit: Unit) -> NDArray[np.int64]:
+    """Rows of start, stop, category, instruction (-1): what `unit` showed in the cycles start + 1 .. stop."""
+    categories = np.full(1 + max(activity.value for _, activity, _ in CYCLE_COUNTERS), -1, np.int64)
+    for owner, activity, name in CYCLE_COUNTERS:
+        if owner is unit:
+            categories[activity.value] = CATEGORIES.index(name.partition(".")[2])
+    mine = run.activity[run.activity[:, 1] == unit]
+    start = mine[:, 0] - 1
+    stop = np.append(start[1:], run.cycles)
+    return np.stack([start, stop, categories[mine[:, 2]], np.full(len(mine), -1, np.int64)], axis=1)

@@ -1,0 +1,45 @@
+"""Parts of cocotb benches around the accelerator; hw/bench.md shows how to write one.
+
+`run_bench` builds the RTL and runs the cocotb tests of a file on it. The other parts are used inside such a test.
+"""
+
+from importlib.util import find_spec
+
+from vdla.isa.errors import UserError
+
+if find_spec("cocotb") is None:
+    raise UserError("vdla.hw.bench needs cocotb: pip install 'vdla[bench]'")
+
+from .clock import reset, start_clock
+from .control import ControlRegisters
+from .memory import MemoryModel, Stalls
+from .monitor import AxiMonitor
+from .program import LoadedProgram, load_program, memory_bytes
+from .rules import AxiRules, RuleError
+from .runner import BenchError, BenchFailed, Simulator, build, run_bench
+from .scoreboard import Expected, Scoreboard
+from .trace import TraceMonitor
+from .wrapper import BENCH_TOP
+
+__all__ = [
+    "BENCH_TOP",
+    "AxiMonitor",
+    "AxiRules",
+    "BenchError",
+    "BenchFailed",
+    "ControlRegisters",
+    "Expected",
+    "LoadedProgram",
+    "MemoryModel",
+    "RuleError",
+    "Scoreboard",
+    "Simulator",
+    "Stalls",
+    "TraceMonitor",
+    "build",
+    "load_program",
+    "memory_bytes",
+    "reset",
+    "run_bench",
+    "start_clock",
+]

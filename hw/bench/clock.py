@@ -1,0 +1,23 @@
+"""Clock and reset of a bench."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles
+
+RESET_CYCLES = 3
+
+
+def start_clock(dut: Any, *, period_ns: int = 10) -> None:
+    """Start `clk`."""
+    Clock(dut.clk, period_ns, unit="ns").start()
+
+
+async def reset(dut: Any) -> None:
+    """Hold `rst` for three cycles. Also a must at the beginning: Icarus 11 evaluates no `always @*` at time 0."""
+    dut.rst.value = 1
+    await ClockCycles(dut.clk, RESET_CYCLES)
+    dut.rst.value = 0
+    await ClockCycles(dut.clk, 1)

@@ -1,0 +1,131 @@
+"""The control registers as a cocotb bench reads and writes them (the map is in `vdla.hw.control`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cocotb.triggers import RisingEdge
+
+from ..control import (
+    CLEAR_BIT,
+    DONE_BIT,
+    ERROR_BIT,
+    LAUNCH_BIT,
+    QUIET_BIT,
+    REGISTERS,
+    RUNNING_BIT,
+    STOP_BIT,
+    counter_address,
+)
+from ..counters import COUNTERS
+from .program import LoadedProgram
+
+_INPUTS = ("awvalid", "awaddr", "wvalid", "wdata", "wstrb", "bready", "arvalid", "araddr", "rready")
+
+
+class ControlRegisters:
+    """An AXI4-Lite master on the control port of `dut`, one access at a time."""
+
+    def __init__(self, dut: Any, *, prefix: str = "control") -> None:
+        """Create it before the reset: it drives all its signals to zero."""
+        self._dut, self._prefix = dut, prefix
+        self._edge = RisingEdge(dut.clk)
+        for name in _INPUTS:
+            self._port(name).value = 0
+
+    async def write(self, address: int, value: int, *, strobe: int = 15) -> None:
+        """Write the bytes of a 32-bit word that `strobe` names. Raises AssertionError when it is refused."""
+        self._drive(awvalid=1, awaddr=address, wvalid=1, wdata=value, wstrb=strobe, bready=1)
+        await self._edge
+        while not (self._is("awready") and self._is("wready")):
+            await self._edge
+        self._drive(awvalid=0, wvalid=0)
+        await self._edge
+        while not self._is("bvalid"):
+            await self._edge
+        response = int(self._port("bresp").value)
+        self._drive(bready=0)
+        assert response == 0, f"write of register {address:#x} answered with {response}"
+
+    async def read(self, address: int) -> int:
+        """A 32-bit word. Raises AssertionError when it is refused."""
+        self._drive(arvalid=1, araddr=address, rready=1)
+        await self._edge
+        while not self._is("arready"):
+            await self._edge
+        self._drive(arvalid=0)
+        await self._edge
+        while not self._is("rvalid"):
+            await self._edge
+        value, response = int(self._port("rdata").value), int(self._port("rresp").value)
+        self._drive(rready=0)
+        assert response == 0, f"read of register {address:#x} answered with {response}"
+        return value
+
+    async def read_long(self, address: int) -> int:
+        """Two words, low first: a register wider than 32 bits."""
+        low = await self.read(address)
+        return low | await self.read(address + 4) << 32
+
+    async def digest(self) -> str:
+        """Hexadecimal digest of the configuration that the hardware was made from."""
+        words = [await self.read(REGISTERS["DIGEST"] + 4 * word) for word in range(8)]
+        return b"".join(word.to_bytes(4, "little") for word in words).hex()
+
+    async def status(self) -> dict[str, bool]:
+        """Bits `running`, `finished`, `error` and `quiet`."""
+        bits = await self.read(REGISTERS["STATUS"])
+        places = {"running": RUNNING_BIT, "finished": DONE_BIT, "error": ERROR_BIT, "quiet": QUIET_BIT}
+        return {name: bool(bits >> place & 1) for name, place in places.items()}
+
+    async def launch(self, program: LoadedProgram) -> None:
+        """Set up the registers and launch."""
+        for name, value in (("PROGRAM", program.address), ("BASE", program.base)):
+            await self.write(REGISTERS[name], value & 0xFFFF_FFFF)
+            await self.write(REGISTERS[name] + 4, value >> 32)
+        await self.write(REGISTERS["COUNT"], program.count)
+        await self.write(REGISTERS["CONTROL"], 1 << LAUNCH_BIT)
+
+    async def wait(self, *, cycles: int) -> dict[str, bool]:
+        """Poll STATUS until nothing runs and memory has answered everything; returns it.
+
+        Raises TimeoutError after `cycles` clock cycles; `stop` ends a run that waits for ever.
+        """
+        status: dict[str, bool] = {}
+        for _ in range(-(-cycles // _POLL)):
+            status = await self.status()
+            if not status["running"] and status["quiet"]:
+                return status
+            for _ in range(_POLL):
+                await self._edge
+        raise TimeoutError(f"the run has not ended after {cycles} cycles: {status}")
+
+    async def stop(self) -> None:
+        """End the run: no new bursts, and the units are reset once the writes are complete."""
+        await self.write(REGISTERS["CONTROL"], 1 << STOP_BIT)
+
+    async def clear_error(self) -> None:
+        """Clear the error bit."""
+        await self.write(REGISTERS["CONTROL"], 1 << CLEAR_BIT)
+
+    async def cycles(self) -> int:
+        """Cycles of the last run, or so far."""
+        return await self.read_long(REGISTERS["CYCLES"])
+
+    async def counters(self) -> dict[str, int]:
+        """All performance counters by name (`vdla.hw.counters.COUNTERS`)."""
+        return {name: await self.read_long(counter_address(name)) for name in COUNTERS}
+
+    def _port(self, name: str) -> Any:
+        return getattr(self._dut, f"{self._prefix}_{name}")
+
+    def _is(self, name: str) -> bool:
+        return bool(self._port(name).value)
+
+    def _drive(self, **values: int) -> None:
+        for name, value in values.items():
+            self._port(name).value = value
+
+
+_POLL = 16
+"""Clock cycles between two looks at STATUS."""

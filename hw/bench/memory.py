@@ -1,0 +1,255 @@
+"""The memory behind the accelerator in a cocotb bench: an AXI4 slave with the timing of hw/README.md section 1."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import cocotb
+from cocotb.task import Task
+from cocotb.triggers import RisingEdge
+from vdla.isa.config import Memory
+from vdla.isa.timing import NOISE_READ, NOISE_STALL, memory_noise
+
+from ..axi import DECODE_ERROR, OKAY, SLAVE_ERROR
+from .rules import AxiRules, WriteBeat
+from .wires import AxiWires
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stalls:
+    """Chances (0..1) that a channel does nothing in a cycle, on top of the memory's timing; `seed` repeats a run.
+
+    `address`: ARREADY or AWREADY low; `data`: RVALID not raised or WREADY low; `response`: BVALID not raised.
+    With `address_waits_for_data`, AWREADY waits for WVALID, as AXI allows a slave to do.
+    """
+
+    address: float = 0.0
+    data: float = 0.0
+    response: float = 0.0
+    address_waits_for_data: bool = False
+    seed: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class _Burst:
+    address: int
+    beats: int
+    ready: int
+    moved: int = 0
+    response: int = OKAY
+
+
+class MemoryModel:
+    """`size` bytes in `data` behind the ports `PREFIX_ar..`, `aw`, `w`, `r`, `b` of `dut`.
+
+    Without `stalls` a run takes as many cycles as the contract says: as many as in `vdla.sim`. Every cycle is checked
+    against `AxiRules`; a broken rule fails the test. What lies outside the memory is answered with DECERR, and ranges
+    named by `fail` with the response given there. Create it before the reset, call `start` once, and `restart`
+    before each launch (`load_program` does); the model forgets what is outstanding while `rst` is high.
+    """
+
+    def __init__(
+        self, dut: Any, *, timing: Memory, size: int, prefix: str = "axi", stalls: Stalls | None = None
+    ) -> None:
+        """`timing` gives the bus, latencies and limits; `dut` has `clk` and `rst` too."""
+        self.data = bytearray(size)
+        self.reads = self.writes = 0
+        """Bursts accepted since `restart`."""
+        self._dut, self._timing, self._stalls = dut, timing, stalls or Stalls()
+        self._wires = AxiWires(dut, prefix=prefix, bus_bytes=timing.bus_bytes)
+        self._failures: list[tuple[int, int, int, str]] = []
+        self._task: Task[None] | None = None
+        self._driven: dict[str, int] = {}
+        self._reset()
+
+    # --- what a bench calls ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to answer; drives the inputs from now on."""
+        for name in ("rdata", "rresp", "rlast", "bresp"):
+            self._set(name, 0)
+        self._drive()
+        self._task = cocotb.start_soon(self._run())
+
+    def restart(self) -> None:
+        """Start the timing's random sequence again, as a launch does. Raises RuleError if something is left over."""
+        self._rules.finish()
+        self._reset()
+
+    def read(self, address: int, size: int) -> bytes:
+        """`size` bytes. Raises IndexError outside the memory."""
+        self._inside(address, size)
+        return bytes(self.data[address : address + size])
+
+    def write(self, address: int, contents: bytes | bytearray | memoryview) -> None:
+        """Put bytes there. Raises IndexError outside the memory."""
+        self._inside(address, len(contents))
+        self.data[address : address + len(contents)] = contents
+
+    def fail(self, address: int, size: int, *, response: int = SLAVE_ERROR, kind: str = "rw") -> None:
+        """Answer beats that touch these bytes with `response`: `kind` r reads (of zeros), w writes (which do nothing).
+
+        A burst of writes has one response, that of its worst beat.
+        """
+        self._failures.append((address, address + size, response, kind))
+
+    def heal(self) -> None:
+        """No range fails any more."""
+        self._failures.clear()
+
+    # --- a cycle --------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        edge = RisingEdge(self._dut.clk)
+        while True:
+            await edge
+            if not self._dut.rst.value.is_resolvable or self._dut.rst.value:
+                self._reset()
+            else:
+                self._sample()
+                self._now += 1
+            self._drive()
+
+    def _reset(self) -> None:
+        timing = self._timing
+        self._now = self.reads = self.writes = self._served = 0
+        self._random = Random(self._stalls.seed)
+        self._rules = AxiRules(
+            bus_bytes=timing.bus_bytes,
+            outstanding_reads=timing.outstanding_reads,
+            outstanding_writes=timing.outstanding_writes,
+        )
+        self._read_queue: deque[_Burst] = deque()
+        self._write_queue: deque[_Burst] = deque()
+        self._responses: deque[tuple[int, int]] = deque()
+        self._current: _Burst | None = None
+        self._writing = False
+        self._wait = 0
+        self._presented = self._answering = self._both_shown = False
+
+    def _drive(self) -> None:
+        """Inputs of cycle `_now`, from what happened before."""
+        stalls = self._stalls
+        if self._current is None:
+            self._choose()
+        current = self._current
+        moves = current is not None and self._wait == 0
+        # What has been raised stays until READY.
+        self._presented = moves and not self._writing and (self._presented or not self._stalled(stalls.data))
+        due = bool(self._responses) and self._responses[0][0] <= self._now
+        self._answering = due and (self._answering or not self._stalled(stalls.response))
+        self._set("arready", not self._stalled(stalls.address))
+        may_accept = self._both_shown or not stalls.address_waits_for_data
+        self._set("awready", may_accept and not self._stalled(stalls.address))
+        self._set("wready", moves and self._writing and not self._stalled(stalls.data))
+        self._set("rvalid", self._presented)
+        if self._presented and current is not None:
+            contents, response = self._beat(current)
+            self._set("rdata", contents)
+            self._set("rresp", response)
+            self._set("rlast", current.moved + 1 == current.beats)
+        self._set("bvalid", self._answering)
+        if self._answering:
+            self._set("bresp", self._responses[0][1])
+
+    def _sample(self) -> None:
+        """What the accelerator does in cycle `_now`; its outputs are read just before the edge that ends it."""
+        timing, now = self._timing, self._now
+        read = self._wires.address("ar")
+        write = self._wires.address("aw")
+        beat = self._wires.write_beat()
+        self._rules.address("ar", read, ready=bool(self._driven["arready"]))
+        self._rules.address("aw", write, ready=bool(self._driven["awready"]))
+        self._rules.data(beat, ready=bool(self._driven["wready"]))
+        if read is not None and self._driven["arready"]:
+            latency = timing.read_latency + memory_noise(timing.seed, self.reads, NOISE_READ, timing.jitter)
+            self.reads += 1
+            self._read_queue.append(_Burst(address=read.address, beats=read.length + 1, ready=now + latency))
+        if write is not None and self._driven["awready"]:
+            self.writes += 1
+            self._write_queue.append(_Burst(address=write.address, beats=write.length + 1, ready=now + 1))
+        self._both_shown = write is not None and beat is not None and not self._driven["awready"]
+        if self._answering and self._wires.get("bready"):
+            self._responses.popleft()
+            self._answering = False
+            self._rules.write_done()
+        self._transfer(beat)
+
+    def _transfer(self, beat: WriteBeat | None) -> None:
+        current = self._current
+        if current is None:
+            return
+        if self._wait:
+            self._wait -= 1
+            return
+        if self._writing:
+            if beat is None or not self._driven["wready"]:
+                return
+            self._store(current, beat)
+        else:
+            if not (self._presented and self._wires.get("rready")):
+                return
+            self._presented = False
+        current.moved += 1
+        if current.moved == current.beats:
+            self._current = None
+            if self._writing:
+                self._responses.append((self._now + self._timing.write_latency, current.response))
+            else:
+                self._rules.read_done()
+
+    def _choose(self) -> None:
+        read = bool(self._read_queue) and self._read_queue[0].ready <= self._now
+        write = bool(self._write_queue) and self._write_queue[0].ready <= self._now
+        if not read and not write:
+            return
+        self._writing = write and (not read or not self._writing)
+        self._current = (self._write_queue if self._writing else self._read_queue).popleft()
+        self._wait = memory_noise(self._timing.seed, self._served, NOISE_STALL, self._timing.stall)
+        self._served += 1
+
+    # --- bytes ----------------------------------------------------------------------------------------------
+
+    def _beat(self, burst: _Burst) -> tuple[int, int]:
+        bus = self._timing.bus_bytes
+        at = burst.address // bus * bus + burst.moved * bus
+        response = self._response(at, "r")
+        contents = self.data[at : at + bus] if response == OKAY else b""
+        return int.from_bytes(contents, "little"), response
+
+    def _store(self, burst: _Burst, beat: WriteBeat) -> None:
+        bus = self._timing.bus_bytes
+        at = burst.address // bus * bus + burst.moved * bus
+        response = self._response(at, "w")
+        if response != OKAY:
+            burst.response = max(burst.response, response)
+            return
+        contents = beat.data.to_bytes(bus, "little")
+        for lane in range(bus):
+            if beat.strobe >> lane & 1:
+                self.data[at + lane] = contents[lane]
+
+    def _response(self, at: int, kind: str) -> int:
+        if at + self._timing.bus_bytes > len(self.data):
+            return DECODE_ERROR
+        for begin, end, response, kinds in self._failures:
+            if kind in kinds and begin < at + self._timing.bus_bytes and at < end:
+                return response
+        return OKAY
+
+    def _inside(self, address: int, size: int) -> None:
+        if address < 0 or address + size > len(self.data):
+            raise IndexError(f"bytes {address}..{address + size} of a memory of {len(self.data)}")
+
+    # --- wires ----------------------------------------------------------------------------------------------
+
+    def _stalled(self, chance: float) -> bool:
+        return chance > 0 and self._random.random() < chance
+
+    def _set(self, name: str, value: int | bool) -> None:
+        if self._driven.get(name) != value:
+            self._driven[name] = int(value)
+            self._wires.set(name, int(value))

@@ -1,0 +1,60 @@
+"""Puts a program into a memory, as software on the host does before a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from vdla.isa.errors import ProgramError
+from vdla.isa.program import INSTRUCTION_ALIGNMENT, Program, instruction_address
+
+
+class Writable(Protocol):
+    """A memory that takes bytes: MemoryModel, or the RAM models of cocotbext-axi."""
+
+    def write(self, address: int, data: bytes, /) -> None:
+        """Put `data` at byte `address`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedProgram:
+    """What the registers are told: `base` of the image, byte `address` of the first instruction from there, `count`.
+
+    `size` is that of the image in bytes.
+    """
+
+    address: int
+    count: int
+    base: int
+    size: int
+
+
+def memory_bytes(program: Program) -> int:
+    """Bytes that image and instructions of `program` take, and what the fetch unit may read behind them."""
+    return instruction_address(len(program.image)) + program.instructions.nbytes + INSTRUCTION_ALIGNMENT
+
+
+def load_program(
+    memory: Writable, program: Program, *, base: int = 0, inputs: Mapping[str, bytes] | None = None
+) -> LoadedProgram:
+    """Write image and instructions of `program` at `base`, a multiple of 4096, and `inputs` into the segments named.
+
+    Instructions lie at the first multiple of 4096 at or above the image's end. A MemoryModel also starts its random
+    sequence again. Raises ProgramError for a segment that is not there or bytes that do not fit it.
+    """
+    if base % INSTRUCTION_ALIGNMENT:
+        raise ProgramError(f"base {base:#x} is no multiple of {INSTRUCTION_ALIGNMENT}")
+    restart = getattr(memory, "restart", None)
+    if restart is not None:
+        restart()
+    address = instruction_address(len(program.image))
+    memory.write(base, program.image.tobytes())
+    memory.write(base + address, program.instructions.tobytes())
+    for name, contents in (inputs or {}).items():
+        segment = program.segment(name)
+        if len(contents) != segment.size:
+            raise ProgramError(f"segment {name!r} has {segment.size} bytes, not {len(contents)}")
+        memory.write(base + segment.address, bytes(contents))
+    return LoadedProgram(address=address, count=len(program.instructions), base=base, size=len(program.image))

@@ -1,0 +1,129 @@
+"""The rules of AXI4 that a master must keep, checked cycle by cycle (ARM IHI 0022, chapters A3 and A5).
+
+For the accelerator's port: INCR bursts of whole bus words, no IDs, responses in order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from vdla.isa.timing import AXI_BOUNDARY
+
+from ..axi import INCREMENTING
+
+AddressChannel = Literal["ar", "aw"]
+
+
+class RuleError(AssertionError):
+    """The master broke a rule; the message names channel, rule and what was seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """What AR or AW shows: byte `address`, AxLEN `length` (beats - 1), AxSIZE `size`, AxBURST `burst`."""
+
+    address: int
+    length: int
+    size: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBeat:
+    """What W shows."""
+
+    data: int
+    strobe: int
+    last: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class AxiRules:
+    """Fed once a cycle and channel by a memory model; raises RuleError at the first broken rule.
+
+    `outstanding_reads` and `outstanding_writes` limit accepted bursts that are not answered in full.
+    """
+
+    bus_bytes: int
+    outstanding_reads: int
+    outstanding_writes: int
+    _waiting: dict[str, Address | WriteBeat] = field(default_factory=dict)
+    _reads: int = 0
+    _writes: int = 0
+    _lengths: deque[int] = field(default_factory=deque)
+    """Beats of the writes whose address was accepted and whose data is not complete."""
+    _ahead: deque[int] = field(default_factory=deque)
+    """Beats of the writes whose data was complete before their address was accepted."""
+    _beats: int = 0
+
+    def address(self, channel: AddressChannel, shown: Address | None, *, ready: bool) -> None:
+        """AR or AW in a cycle: what it shows (None without VALID), and READY."""
+        self._stable(channel, shown, ready)
+        if shown is None:
+            return
+        words = shown.length + 1
+        if shown.burst != INCREMENTING or 1 << shown.size != self.bus_bytes:
+            raise RuleError(f"{channel}: not an INCR burst of {self.bus_bytes}-byte words: {shown}")
+        if shown.address % AXI_BOUNDARY + words * self.bus_bytes > AXI_BOUNDARY:
+            raise RuleError(f"{channel}: the burst crosses a multiple of {AXI_BOUNDARY} bytes: {shown}")
+        if not ready:
+            return
+        if channel == "ar":
+            self._reads += 1
+            if self._reads > self.outstanding_reads:
+                raise RuleError(f"ar: more than {self.outstanding_reads} reads outstanding: {shown}")
+            return
+        self._writes += 1
+        if self._writes > self.outstanding_writes:
+            raise RuleError(f"aw: more than {self.outstanding_writes} writes outstanding: {shown}")
+        if self._ahead:
+            beats = self._ahead.popleft()
+            if beats != words:
+                raise RuleError(f"aw: the data of this burst came before it, in {beats} beats: {shown}")
+        else:
+            self._lengths.append(words)
+            if len(self._lengths) == 1 and self._beats >= words:
+                raise RuleError(f"w: no WLAST on beat {words}, the last of the burst")
+
+    def data(self, shown: WriteBeat | None, *, ready: bool) -> None:
+        """W in a cycle; call it after `address` of the same cycle."""
+        self._stable("w", shown, ready)
+        if shown is None or not ready:
+            return
+        self._beats += 1
+        if self._lengths and shown.last != (self._beats == self._lengths[0]):
+            raise RuleError(f"w: WLAST is {int(shown.last)} on beat {self._beats} of {self._lengths[0]}")
+        if shown.last:
+            if self._lengths:
+                self._lengths.popleft()
+            else:
+                self._ahead.append(self._beats)
+            self._beats = 0
+
+    def read_done(self) -> None:
+        """The last beat of a read has moved."""
+        self._reads -= 1
+
+    def write_done(self) -> None:
+        """A write response has moved."""
+        self._writes -= 1
+
+    def finish(self) -> None:
+        """To be called when the master is quiet: nothing may be left over."""
+        if self._waiting:
+            raise RuleError(f"{', '.join(sorted(self._waiting))}: VALID while nothing is running")
+        if self._reads or self._writes or self._lengths or self._ahead or self._beats:
+            raise RuleError(
+                f"left over: {self._reads} reads, {self._writes} writes, {len(self._lengths)} addresses without data, "
+                f"{len(self._ahead)} bursts of data without address, {self._beats} beats"
+            )
+
+    def _stable(self, channel: str, shown: Address | WriteBeat | None, ready: bool) -> None:
+        before = self._waiting.pop(channel, None)
+        if before is not None and shown != before:
+            what = "VALID was withdrawn" if shown is None else f"what was shown became {shown}"
+            raise RuleError(f"{channel}: before READY, {what}: {before}")
+        if shown is not None and not ready:
+            self._waiting[channel] = shown

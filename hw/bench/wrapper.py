@@ -1,0 +1,61 @@
+"""The top module of a bench: the accelerator, with the ID ports that AXI4 bus models ask for."""
+
+from __future__ import annotations
+
+import re
+
+from ..verilog import TOP, Port, VerilogModule
+
+BENCH_TOP = "vdla_bench"
+"""Name of the module around `vdla`."""
+
+ID_BITS = 4
+
+_IDS = (
+    Port(name="axi_arid", direction="output", width=ID_BITS),
+    Port(name="axi_awid", direction="output", width=ID_BITS),
+    Port(name="axi_rid", direction="input", width=ID_BITS),
+    Port(name="axi_bid", direction="input", width=ID_BITS),
+)
+
+
+def bench_verilog(module: VerilogModule) -> str:
+    """Verilog of `module` and, around it, module `vdla_bench` with the same ports and constant transaction IDs.
+
+    The accelerator has no IDs, since all it asks for is served in order; models such as cocotbext-axi want them.
+    """
+    clock = (
+        Port(name="clk", direction="input", width=1),
+        Port(name="rst", direction="input", width=1),
+    )
+    inner = (*clock, *module.ports)
+    ports = ",\n".join(
+        f"  {port.direction} wire [{port.width - 1}:0] {port.name}" for port in (*inner, *_IDS)
+    )
+    # One-bit ports are scalars: a clock that is a vector of one bit has no edges for VPI.
+    ports = ports.replace(" [0:0]", "")
+    connections = ",\n".join(f"    .{port.name}({port.name})" for port in inner)
+    return (
+        f"{module.text}\n"
+        f"module {BENCH_TOP}(\n{ports}\n);\n"
+        f"  assign axi_arid = 0;\n"
+        f"  assign axi_awid = 0;\n"
+        f"  {TOP} accelerator(\n{connections}\n  );\n"
+        f"endmodule\n"
+    )
+
+
+def with_start_event(text: str) -> str:
+    """The same Verilog, with an event at time 0 in every `always @*`.
+
+    Icarus 11 initializes registers before such blocks begin to wait, so those that depend on nothing that changes would
+    stay X. Here each block also depends on a register that changes once, after they have begun to wait.
+    """
+    text = _MODULE.sub(r"\1\n  reg bench_start = 0;\n  initial #0 bench_start = 1;", text)
+    text = _STATEMENT.sub(r"always @* begin\n    if (bench_start) begin end\n    \1\n  end", text)
+    return _BLOCK.sub("always @* begin\n    if (bench_start) begin end", text)
+
+
+_MODULE = re.compile(r"^(module [^;]*;)", re.MULTILINE)
+_STATEMENT = re.compile(r"always @\*\n *(.*;)$", re.MULTILINE)
+_BLOCK = re.compile(r"always @\* begin$(?!\n    if \(bench_start\))", re.MULTILINE)

@@ -1,0 +1,72 @@
+"""A command queue: instructions between fetch and a unit (hw/README.md section 4)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from .interfaces import INSTRUCTION_BITS, commands
+
+
+class CommandQueue(wiring.Component):
+    """First in, first out; the head is a register, because a unit decides by it what it does in the same cycle.
+
+    Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `head` is
+    the unit's port.
+    """
+
+    def __init__(self, *, depth: int) -> None:
+        """`depth`: instructions that the queue holds, the head included."""
+        self._depth = depth
+        super().__init__(
+            {
+                "push": In(1),
+                "instruction": In(INSTRUCTION_BITS),
+                "full": Out(1),
+                "head": Out(commands()),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Behind the head a ring in memory; what comes while the ring is empty goes straight to a head that is free."""
+        m = Module()
+        depth = self._depth
+        m.submodules.ring = ring = memory.Memory(shape=INSTRUCTION_BITS, depth=depth, init=[])
+        write, read = ring.write_port(), ring.read_port(domain="comb")
+        newest, oldest = Signal(range(depth)), Signal(range(depth))
+        behind, level = Signal(range(depth + 1)), Signal(range(depth + 1))
+        valid, payload = Signal(), Signal(INSTRUCTION_BITS)
+        free, waiting, stored, moved, pop = Signal(), Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            pop.eq(valid & self.head.ready),
+            free.eq(~valid | self.head.ready),
+            stored.eq(self.push & ~(free & ~waiting)),
+            moved.eq(free & waiting),
+            write.en.eq(self.push),  # and again in the same place, if it went straight to the head
+            write.addr.eq(newest),
+            write.data.eq(self.instruction),
+            read.addr.eq(oldest),
+            self.head.valid.eq(valid),
+            self.head.payload.eq(payload),
+        ]
+
+        def following(place: Signal) -> Mux:
+            return Mux(place == depth - 1, 0, place + 1)
+
+        with m.If(free):
+            m.d.sync += [
+                valid.eq(waiting | self.push),
+                payload.eq(Mux(waiting, read.data, self.instruction)),
+            ]
+        with m.If(stored):
+            m.d.sync += newest.eq(following(newest))
+        with m.If(moved):
+            m.d.sync += oldest.eq(following(oldest))
+        m.d.sync += [
+            behind.eq(behind + stored - moved),
+            waiting.eq(stored | Mux(moved, behind > 1, waiting)),
+            level.eq(level + self.push - pop),
+            self.full.eq(~pop & (self.full | (self.push & (level == depth - 1)))),
+        ]
+        return m

@@ -1,0 +1,58 @@
+"""The harness's functions in a shared library, with their types."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+TIMING = (
+    "read_latency",
+    "write_latency",
+    "outstanding_reads",
+    "outstanding_writes",
+    "jitter",
+    "stall",
+    "seed",
+)
+"""Fields of `isa.config.Memory` that the memory model takes, in its order."""
+
+
+class Parameters(ctypes.Structure):
+    """`Parameters` of harness.cpp: the timing, and the byte address at which memory fails (-1: nowhere)."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in (*TIMING, "failing")]
+
+
+def load_library(path: Path) -> ctypes.CDLL:
+    """The library at `path` with the signatures of harness.cpp."""
+    library = ctypes.CDLL(str(path))
+    handle, pointer = ctypes.c_void_p, ctypes.c_void_p
+    signatures: dict[str, tuple[list[type], type | None]] = {
+        "create": ([ctypes.c_int32], handle),
+        "destroy": ([handle], None),
+        "reset": ([handle], None),
+        "launch": (
+            [
+                handle,
+                pointer,
+                ctypes.c_uint64,
+                ctypes.POINTER(Parameters),
+                ctypes.c_uint64,
+                ctypes.c_uint32,
+            ],
+            ctypes.c_int32,
+        ),
+        "advance": ([handle, ctypes.c_int64], ctypes.c_int32),
+        "copy": ([handle, ctypes.c_char_p, pointer, ctypes.c_uint64], ctypes.c_uint64),
+        "fill": ([handle, ctypes.c_char_p, pointer, ctypes.c_uint64], ctypes.c_uint64),
+        "cycles": ([handle], ctypes.c_int64),
+        "read": ([handle, ctypes.c_uint32], ctypes.c_uint32),
+        "outside_cycle": ([handle], ctypes.c_int64),
+        "outside_address": ([handle], ctypes.c_uint64),
+        "activities": ([handle, ctypes.POINTER(ctypes.c_int64)], ctypes.POINTER(ctypes.c_int64)),
+        "events": ([handle, ctypes.POINTER(ctypes.c_int64)], ctypes.POINTER(ctypes.c_int64)),
+    }
+    for name, (arguments, result) in signatures.items():
+        function = getattr(library, f"vdla_{name}")
+        function.argtypes, function.restype = arguments, result
+    return library

@@ -1,0 +1,59 @@
+"""Registers written where they are computed: half as many variables for Verilator to copy in every cycle."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+_NAME = r"(?:\\\S+ |[A-Za-z_]\w*)"
+_UPDATE = re.compile(rf"^  always @\(posedge clk\)\n    ({_NAME}) ?<= (\\\$\S+) ;$", re.MULTILINE)
+_PROCESS = re.compile(r"^  always @\* begin\n(.*?)^  end$", re.MULTILINE | re.DOTALL)
+_ASSIGNED = re.compile(rf"^ *({_NAME})(?: ?\[[^\]]*\])? ?= ", re.MULTILINE)
+_TRIGGER = re.compile(r"^    if \(\\\$auto\$verilog_backend\S+ \) begin end\n", re.MULTILINE)
+_INTERNAL = re.compile(r"\\\$\S+")
+_MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
+
+
+def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: str = "") -> str:
+    """`verilog` in which the processes of next values and the registers that take them are one.
+
+    Amaranth computes a register's next value into a variable (`\\$857`) in one process and assigns it in another. Where
+    the variable has no other use, the first process becomes the register's own, with the same statements.
+    In modules whose name `gated` matches those registers keep their value while the expression `enable` is 0.
+    """
+
+    def module(found: re.Match[str]) -> str:
+        name = found[0][len("module ") :].split("(", 1)[0].strip()
+        return _merge_module(found[0], enable if gated is not None and gated.fullmatch(name) else "")
+
+    return _MODULE.sub(module, verilog)
+
+
+def _merge_module(text: str, enable: str) -> str:
+    uses = Counter(_INTERNAL.findall(text))
+    registers = {found[2]: found[1] for found in _UPDATE.finditer(text)}
+    merged: set[str] = set()
+
+    def process(found: re.Match[str]) -> str:
+        body = _TRIGGER.sub("", found[1])
+        targets = {name.strip() for name in _ASSIGNED.findall(body)}
+        if len(targets) != 1:
+            return found[0]
+        (target,) = targets
+        assignments = len(_ASSIGNED.findall(body))
+        # Besides its assignments: the declaration, and the register that takes it.
+        if target not in registers or uses[target] != assignments + 2:
+            return found[0]
+        merged.add(target)
+        name = registers[target]
+
+        def assign(match: re.Match[str]) -> str:
+            return match[0].replace(f"{target} ", name, 1).replace("= ", "<= ")
+
+        body = _ASSIGNED.sub(assign, body)
+        if enable:
+            body = f"    if ({enable}) begin\n{body}    end\n"
+        return f"  always @(posedge clk) begin\n{body}  end"
+
+    text = _PROCESS.sub(process, text)
+    return _UPDATE.sub(lambda found: "" if found[2] in merged else found[0], text)

@@ -1,0 +1,61 @@
+"""A multiplication over several cycles, for lengths that are needed once an instruction (hw/README.md section 6)."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.timing import PRODUCT_CYCLES
+
+DIGIT_BITS = 4
+"""Bits of the right factor that are used up a cycle."""
+
+FACTOR_BITS = 16
+"""Width of the right factor."""
+
+
+class Product(wiring.Component):
+    """`result` = left x right + addend, of `start` in cycle b, there in b + PRODUCT_CYCLES.
+
+    Members: `start` takes `left` (unsigned, `bits` wide), `right` (16 bits unsigned) and `addend` (modulo 2**(bits +
+    16)). `done` is high in b + PRODUCT_CYCLES alone, `result` from then until the next start.
+    """
+
+    def __init__(self, *, bits: int) -> None:
+        """`bits`: width of the left factor."""
+        self._bits = bits
+        wide = bits + FACTOR_BITS
+        super().__init__(
+            {
+                "start": In(1),
+                "left": In(bits),
+                "right": In(FACTOR_BITS),
+                "addend": In(wide),
+                "done": Out(1),
+                "result": Out(wide),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Digit by digit from the low end: one cycle for left x digit, the next adds it."""
+        m = Module()
+        wide = self._bits + FACTOR_BITS
+        left, right, addend = Signal(wide), Signal(FACTOR_BITS), Signal(wide)
+        partial = Signal(wide)
+        past = Signal(PRODUCT_CYCLES)  # bit k: it started k + 1 cycles ago
+        pairs = [
+            Mux(right[low], left << low, 0) + Mux(right[low + 1], left << (low + 1), 0)
+            for low in range(0, DIGIT_BITS, 2)
+        ]
+        m.d.sync += [
+            partial.eq(sum(pairs[1:], pairs[0])),
+            left.eq(left << DIGIT_BITS),
+            right.eq(right >> DIGIT_BITS),
+            past.eq(Mux(self.start, 1, past << 1)),
+            # In the first cycle `partial` is still that of the product before.
+            self.result.eq(Mux(past[0], addend, self.result + partial)),
+        ]
+        with m.If(self.start):
+            m.d.sync += [left.eq(self.left), right.eq(self.right), addend.eq(self.addend)]
+        m.d.comb += self.done.eq(past[-1])
+        return m

@@ -1,0 +1,127 @@
+"""What all lanes of stage B share: the configuration registers in the form in which the lanes use them."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from . import floats
+from .pipeline import register
+
+CONSTANTS_CYCLES = 4
+"""Cycles from a change of the members to the constants that follow from it."""
+
+PRODUCT_BITS = 32
+"""Bits of the product of a mantissa and an 8-bit magnitude, or of two 16-bit magnitudes."""
+
+GUARD = 3
+"""Places below such a product in the inner sum: two, and one that stands for all others."""
+
+_ABOVE = PRODUCT_BITS + GUARD + 2  # an addend from this place on feels the product only as a trifle
+
+SUM_BITS = _ABOVE + floats.MANTISSA_BITS
+INNER_BITS = SUM_BITS + 1
+
+POINT = 37
+"""Fraction bits of the fixed-point numbers that the last sum adds; the last one stands for all beyond it.
+
+If both terms have bits below 2^-36, then both are below 2^-3 and the result is 0 whatever these bits are: a
+mantissa's last bit is 2^-23 of its first, and the integer factor is below 2^9.
+"""
+
+FIXED_BITS = POINT + 49
+"""Terms of combine_add stay below 2^49 for ratios and offsets up to 2^40 (the checker's limit)."""
+
+DISTANCE_BITS = 7
+FLOAT_EXPONENT = FIXED_BITS - floats.MANTISSA_BITS - POINT
+"""Exponent of a float whose mantissa ends at the top of the fixed-point numbers."""
+
+_PRODUCT_EXPONENT = FIXED_BITS - PRODUCT_BITS - POINT
+_INNER_DROP = INNER_BITS - floats.MANTISSA_BITS
+
+
+def constants_layout() -> data.StructLayout:
+    """What all lanes share, from `Constants`: see there."""
+    return data.StructLayout(
+        {
+            "mantissa_a": floats.MANTISSA_BITS,
+            "sign_a": 1,
+            "mantissa_b": floats.MANTISSA_BITS,
+            "sign_b": 1,
+            "offset": floats.float_layout(),
+            "addend": SUM_BITS,
+            "inner_exponent": signed(floats.EXPONENT_BITS + 1),
+            "scaled_exponent": signed(floats.EXPONENT_BITS),
+            "distance": DISTANCE_BITS,
+            "zero_magnitude": 16,
+            "zero_sign": 1,
+            "last_addend": signed(17),
+        }
+    )
+
+
+class Constants(wiring.Component):
+    """One shifter for all lanes: how far offset and product lie apart depends on the ratio alone.
+
+    Members: `ratio_self`, `ratio_operand`, `offset` (bits of finite float32), `zero_point` of the result, `multiply`,
+    `operand_used`, `swap`, `unsigned`. `constants`, CONSTANTS_CYCLES later: the ratios in the order of
+    combine_add's inputs (`multiply`: both are the own one); the offset, and its mantissa aligned with the product with
+    ratio_b (`addend`); the exponent of a normalized inner sum or integer product; what a scaled product adds to it; the
+    distance to fixed point of the last sum's second term; that term, if it is the result's zero point; what is
+    added after the last rounding.
+    """
+
+    ratio_self: In(32)
+    ratio_operand: In(32)
+    offset: In(32)
+    zero_point: In(signed(16))
+    multiply: In(1)
+    operand_used: In(1)
+    swap: In(1)
+    unsigned: In(1)
+    constants: Out(constants_layout())
+
+    def elaborate(self, platform: object) -> Module:
+        """Names of registers end in the cycle that writes them."""
+        m = Module()
+        own = floats.unpack(m, self.ratio_self, "own")
+        other = floats.unpack(m, self.ratio_operand, "other")
+        unpacked = floats.unpack(m, self.offset, "offset_float")
+        a, b = (Signal(floats.float_layout(), name=name, reset_less=True) for name in ("a_1", "b_1"))
+        offset = Signal(floats.float_layout(), name="offset_1", reset_less=True)
+        turned = self.swap & ~self.multiply
+        m.d.sync += [
+            a.eq(Mux(turned, other, own)),
+            b.eq(Mux(turned | self.multiply, own, other)),
+            offset.eq(unpacked),
+        ]
+        below, above = b.exponent - GUARD, offset.exponent - _ABOVE
+        exponent_2 = register(m, Mux(below > above, below, above), "exponent_2")
+        above_2 = register(m, above, "above_2")
+        distance_3 = register(m, floats.limit(m, exponent_2 - above_2, 6, "limited"), "distance_3")
+        inner = register(m, Mux(self.multiply, 0, exponent_2) + _INNER_DROP, "inner_exponent_3")
+        top = Cat(Const(0, _ABOVE), offset.mantissa)
+
+        shift = register(m, Mux(self.unsigned, 128, 0), "shift_1")
+        product = self.multiply & self.operand_used
+        zero = register(m, Mux(product, self.zero_point + shift, 0), "zero_2")
+        rescale = self.multiply & ~self.operand_used
+        last = register(m, Mux(rescale, self.zero_point, -shift), "last_2")
+        second_exponent = register(m, Mux(self.multiply, 0, a.exponent), "second_exponent_2")
+        distance = floats.limit(m, _PRODUCT_EXPONENT - second_exponent, DISTANCE_BITS, "last_distance")
+
+        result = self.constants
+        m.d.sync += [
+            result.mantissa_a.eq(a.mantissa),
+            result.sign_a.eq(a.sign),
+            result.mantissa_b.eq(b.mantissa),
+            result.sign_b.eq(b.sign),
+            result.offset.eq(offset),
+            result.addend.eq(floats.shift_right(m, top, distance_3, 1, "addend")),
+            result.inner_exponent.eq(inner),
+            result.scaled_exponent.eq(Mux(self.multiply, a.exponent, 0)),
+            result.distance.eq(distance),
+            result.zero_magnitude.eq(floats.absolute(m, zero, 16, "zero_magnitude")),
+            result.zero_sign.eq(zero[-1]),
+            result.last_addend.eq(last),
+        ]
+        return m

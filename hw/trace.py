@@ -1,0 +1,39 @@
+"""Begin and end of every instruction, from what the trace ports showed (`interfaces.trace`)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.layout import Opcode, Unit, decode_one, unit_of
+
+
+def instruction_times(
+    config: Config, instructions: NDArray[np.uint64], events: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Begin and end by instruction, int64 (n,), -1 where there was none, of (n, 2) uint64 `instructions`.
+
+    `events` is (m, 5) int64 in order of cycles: cycle, unit, and how many instructions of the unit begin, how many
+    other than CONFIG end and how many CONFIGs end in it. Each unit begins its own in order, and ends them in order
+    apart from CONFIGs.
+    """
+    begin = np.full(len(instructions), -1, np.int64)
+    end = begin.copy()
+    order: dict[Unit, list[int]] = {unit: [] for unit in Unit}
+    is_config = (instructions[:, 0] & np.uint64(7)) == Opcode.CONFIG
+    for index, (low, high) in enumerate(instructions.tolist()):
+        name, values = decode_one(config, low, high)
+        order[unit_of(name, values)].append(index)
+        if name == "FINISH":
+            break
+    for unit in Unit:
+        mine = events[events[:, 1] == unit]
+        indices = np.array(order[unit], np.int64)
+        for chosen, into, column in (
+            (indices, begin, 2),
+            (indices[~is_config[indices]], end, 3),
+            (indices[is_config[indices]], end, 4),
+        ):
+            cycles = np.repeat(mine[:, 0], mine[:, column])
+            into[chosen[: len(cycles)]] = cycles[: len(chosen)]
+    return begin, end

@@ -1,0 +1,216 @@
+"""A program built instruction by instruction so that it cannot race or deadlock, whatever comes in.
+
+    build = start_builder(config, image)
+    append(build, "LOAD.INP", {"y_size": 1, "x_size": 4, "x_stride": 4, "push_next": 1})
+    append(build, "GEMM", {...})          # pops what it must: tokens are added where instructions conflict
+    append(build, "FINISH", {})
+    program = finish(build)
+
+Token flags among the values are wishes: a pop is kept if its queue holds a token there, a push if its queue has room.
+With `insist` other instructions are placed, or get flags, so that the wish comes true.
+
+Why no deadlock, whatever the depths: a token is popped by an instruction that lies behind its push in the
+program, and a push is placed only where, in program order, its queue still has room. So each instruction waits
+only for instructions before it, and the fetch unit has dispatched those.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .access import AccessError, Trace, accesses, advance, start_trace
+from .config import Config
+from .hazards import LastAccess, conflicts, record, start_access
+from .layout import FLAGS, TOKEN_QUEUES, Unit, encode, formats, unit_of
+from .program import Program, bare_program
+
+CARRIERS = {Unit.LOAD: "LOAD.INP", Unit.COMPUTE: "LOAD.UOP", Unit.STORE: "STORE.OUT"}
+"""With x_size = 0 these do nothing but carry tokens."""
+
+Instruction = tuple[str, dict[str, int]]
+"""Format name and field values."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ProgramBuilder:
+    """The program so far, what its registers and micro-ops hold, and what its tokens order."""
+
+    config: Config
+    trace: Trace
+    last: LastAccess
+    instructions: list[Instruction] = field(default_factory=list)
+    # clocks[u][v]: index of the last instruction of unit v that has ended before unit u's next one begins.
+    clocks: list[list[int]] = field(default_factory=lambda: [[-1] * 3 for _ in Unit])
+    # The clock that each token in flight carries, a queue for each of TOKEN_QUEUES.
+    tokens: list[deque[list[int]]] = field(default_factory=lambda: [deque() for _ in TOKEN_QUEUES])
+    # Tokens in flight, in program order, when each unit's last instruction was placed.
+    before: list[list[int]] = field(default_factory=lambda: [[0] * len(TOKEN_QUEUES) for _ in Unit])
+
+
+def start_builder(
+    config: Config, image: NDArray[np.uint8], uop: NDArray[np.uint32] | None = None
+) -> ProgramBuilder:
+    """Nothing yet, for a launch with memory `image` and micro-op memory `uop` (zero unless given)."""
+    return ProgramBuilder(
+        config=config,
+        trace=start_trace(config, image, uop),
+        last=start_access(config, len(image)),
+    )
+
+
+def finish(build: ProgramBuilder) -> Program:
+    """The program as built; its image is that of the start."""
+    words = [encode(build.config, name, **values) for name, values in build.instructions]
+    return bare_program(build.config, np.array(words, np.uint64).reshape(-1, 2), build.trace.image)
+
+
+def _nothing(build: ProgramBuilder, unit: Unit) -> None:
+    """No tokens beyond those asked for."""
+
+
+def append(
+    build: ProgramBuilder,
+    name: str,
+    values: Mapping[str, int],
+    *,
+    insist: bool = False,
+    placed: Callable[[ProgramBuilder, Unit], None] = _nothing,
+) -> bool:
+    """Place an instruction behind the tokens it needs; False, and nothing done, if it leaves a memory.
+
+    `placed` is called after each instruction that got a place (this one and those that only carry tokens) with its
+    unit and may let it push tokens (`push`).
+    """
+    wishes = {flag for flag in FLAGS if values.get(flag)}
+    complete = {item.name: 0 for item in formats(build.config)[name].fields} | dict(values)
+    complete |= dict.fromkeys(FLAGS, 0)
+    unit = unit_of(name, complete)
+    try:
+        touched = accesses(build.trace, name, complete)
+    except AccessError:
+        return False
+    needed: dict[Unit, int] = {}
+    for conflict in conflicts(build.last, unit, touched):
+        needed[conflict.unit] = max(conflict.earlier, needed.get(conflict.unit, -1))
+    if insist:
+        _prepare(build, unit, wishes, placed)
+    popped = [_wait(build, unit, other, index, complete, placed) for other, index in needed.items()]
+    for queue, item in enumerate(TOKEN_QUEUES):
+        if item.consumer is not unit or item.pop_flag not in wishes or complete[item.pop_flag]:
+            continue
+        if insist and not build.tokens[queue]:
+            _refill(build, queue, placed)
+        if build.tokens[queue]:
+            complete[item.pop_flag] = 1
+            popped.append(build.tokens[queue].popleft())
+    for token in popped:
+        if token is not None:
+            _merge(build, unit, token)
+    index = len(build.instructions)
+    _place(build, unit, name, complete)
+    for queue, item in enumerate(TOKEN_QUEUES):
+        if item.producer is unit and item.push_flag in wishes:
+            push(build, queue)
+    placed(build, unit)
+    record(build.last, unit, index, touched)
+    advance(build.trace, name, complete, touched)
+    return True
+
+
+def push(build: ProgramBuilder, queue: int) -> bool:
+    """Let the producer's last instruction push a token now, if there is one and the queue has room there."""
+    item = TOKEN_QUEUES[queue]
+    place = build.clocks[item.producer][item.producer]
+    held = max(build.before[item.producer][queue], len(build.tokens[queue]))
+    if place < 0 or held >= build.config.token_queue_depth:
+        return False
+    if build.instructions[place][1].get(item.push_flag):
+        return False
+    build.instructions[place][1][item.push_flag] = 1
+    build.tokens[queue].append(list(build.clocks[item.producer]))
+    return True
+
+
+def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
+    """Let what `token` vouches for be known to the next instruction of `unit`."""
+    clock = build.clocks[unit]
+    clock[:] = [max(pair) for pair in zip(clock, token, strict=True)]
+
+
+def _place(build: ProgramBuilder, unit: Unit, name: str, values: dict[str, int]) -> None:
+    """Append an instruction whose pops are done."""
+    build.clocks[unit][unit] = len(build.instructions)
+    build.before[unit] = [len(tokens) for tokens in build.tokens]
+    build.instructions.append((name, values))
+
+
+def _carrier(
+    build: ProgramBuilder,
+    unit: Unit,
+    queue: int | None,
+    placed: Callable[[ProgramBuilder, Unit], None],
+) -> None:
+    """Place an instruction that does nothing but, perhaps, pop the oldest token of `queue`."""
+    name = CARRIERS[unit]
+    values = {item.name: 0 for item in formats(build.config)[name].fields}
+    if queue is not None:
+        values[TOKEN_QUEUES[queue].pop_flag] = 1
+        _merge(build, unit, build.tokens[queue].popleft())
+    _place(build, unit, name, values)
+    placed(build, unit)
+
+
+def _prepare(
+    build: ProgramBuilder,
+    unit: Unit,
+    wishes: set[str],
+    placed: Callable[[ProgramBuilder, Unit], None],
+) -> None:
+    """Make room in the queues that the next instruction of `unit` wishes to push to."""
+    for queue, item in enumerate(TOKEN_QUEUES):
+        if item.producer is unit and item.push_flag in wishes:
+            while len(build.tokens[queue]) >= build.config.token_queue_depth:
+                _carrier(build, item.consumer, queue, placed)
+
+
+def _refill(build: ProgramBuilder, queue: int, placed: Callable[[ProgramBuilder, Unit], None]) -> None:
+    """Let the producer of the empty `queue` push a token, with a new instruction if its last one cannot."""
+    if not push(build, queue):
+        _carrier(build, TOKEN_QUEUES[queue].producer, None, placed)
+        push(build, queue)
+
+
+def _wait(
+    build: ProgramBuilder,
+    unit: Unit,
+    other: Unit,
+    index: int,
+    values: dict[str, int],
+    placed: Callable[[ProgramBuilder, Unit], None],
+) -> list[int] | None:
+    """Order the instruction of `unit` about to be placed behind instruction `index` of unit `other`.
+
+    The token that the instruction itself pops is returned, not merged: carriers may still be placed before it.
+    """
+    queue = next(
+        number for number, item in enumerate(TOKEN_QUEUES) if (item.producer, item.consumer) == (other, unit)
+    )
+    tokens = build.tokens[queue]
+    while build.clocks[unit][other] < index:
+        if tokens and tokens[0][other] >= index:
+            values[TOKEN_QUEUES[queue].pop_flag] = 1
+            return tokens.popleft()
+        if any(clock[other] >= index for clock in tokens):
+            _carrier(build, unit, queue, placed)
+        elif not push(build, queue):
+            # No push where the producer stands: make room first, or let it go on to a place where there is.
+            if tokens:
+                _carrier(build, unit, queue, placed)
+            else:
+                _carrier(build, other, None, placed)
+    return None

@@ -1,0 +1,12 @@
+"""`vdla synth`: what it refuses. What it measures is tested in tests/hw/synthesis."""
+
+from pathlib import Path
+
+
+def test_bad_inputs_are_told_in_one_line(vdla, tmp_path: Path) -> None:
+    assert "there is no such family; choose xc7 or ecp5" in vdla("synth", "--for", "ice40").message()
+    assert "at least 1 seed" in vdla("synth", "--for", "ecp5", "--seeds", "0").message()
+    assert "must be at least 1" in vdla("synth", "--for", "ecp5", "--jobs", "0").message()
+    assert "nowhere" in vdla("synth", "--for", "ecp5", "--config", "nowhere.toml").message()
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    assert "is a file" in vdla("synth", "--for", "xc7", "-o", tmp_path / "file").message()

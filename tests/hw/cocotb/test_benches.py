@@ -1,0 +1,118 @@
+"""cocotb benches of the accelerator on Verilator and on Icarus Verilog."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from stages import graph
+from vdla.codesign import models
+from vdla.compiler.driver import compile_graph, compile_model
+from vdla.hw.bench import Simulator, run_bench
+from vdla.isa.config import Config, load_config
+from vdla.isa.layout import Opcode
+from vdla.isa.program import Program, save_program
+from vdla.isa.random_programs import random_program
+from vdla.sim import simulate
+
+TINY = load_config("tiny")
+BENCHES = Path(__file__).parent / "benches"
+SIMULATORS: tuple[Simulator, ...] = ("verilator", "icarus")
+
+
+def with_inputs(program: Program, seed: int) -> Program:
+    """The program with random bytes in its inputs."""
+    image, rng = program.image.copy(), np.random.default_rng(seed)
+    for segment in program.segments:
+        if segment.kind == "input":
+            image[segment.address : segment.address + segment.size] = rng.integers(
+                0, 256, segment.size, np.uint8
+            )
+    return Program(
+        config=program.config,
+        instructions=program.instructions,
+        image=image,
+        segments=program.segments,
+        groups=program.groups,
+        group_of=program.group_of,
+    )
+
+
+def write_case(folder: Path, program: Program, name: str = "case") -> None:
+    """What `cases.load_case` reads: the program and what the simulator says of it."""
+    simulated = simulate(program.config, program.instructions, program.image)
+    assert simulated.memory is not None
+    counters = {
+        f"{unit}.{category}": int(count)
+        for unit, kinds in simulated.units.items()
+        for category, count in {**kinds.busy, **kinds.stalls}.items()
+    }
+    for kind, traffic in simulated.traffic.items():
+        counters |= {f"{kind}.bytes": int(traffic.bytes), f"{kind}.beats": int(traffic.beats)}
+    save_program(program, folder / f"{name}.vdla")
+    np.savez(folder / f"{name}.npz", memory=simulated.memory, begin=simulated.begin, end=simulated.end)
+    document = {"cycles": int(simulated.cycles), "counters": counters}
+    (folder / f"{name}.json").write_text(json.dumps(document))
+
+
+def short_random_program() -> Program:
+    programs = (random_program(TINY, seed) for seed in itertools.count())
+    return next(
+        program
+        for program in programs
+        if simulate(TINY, program.instructions, program.image).cycles < 2500
+        and bool(program.instructions[-1, 0] & np.uint64(7) == Opcode.FINISH)
+    )
+
+
+def small_network() -> Program:
+    return with_inputs(compile_graph(graph(), TINY).program, 1)
+
+
+def run(bench: str, folder: Path, simulator: Simulator, config: Config = TINY, **environment: str) -> None:
+    run_bench(
+        BENCHES / bench,
+        config,
+        results=folder / "run",
+        simulator=simulator,
+        environment={"VDLA_CASE": str(folder), **environment},
+    )
+
+
+@pytest.mark.parametrize("simulator", SIMULATORS)
+@pytest.mark.parametrize("stalls", [None, "0.2,0", "0.6,1"])
+def test_random_program(simulator: Simulator, stalls: str | None, tmp_path: Path) -> None:
+    write_case(tmp_path, short_random_program())
+    run("bench_run.py", tmp_path, simulator, **({} if stalls is None else {"VDLA_STALLS": stalls}))
+
+
+@pytest.mark.parametrize("simulator", SIMULATORS)
+def test_small_network(simulator: Simulator, tmp_path: Path) -> None:
+    write_case(tmp_path, small_network())
+    run("bench_run.py", tmp_path, simulator)
+
+
+def test_whole_model(tmp_path: Path) -> None:
+    program = compile_model(models.build("mlp").SerializeToString(), TINY).program
+    write_case(tmp_path, with_inputs(program, 2))
+    run("bench_run.py", tmp_path, "verilator")
+
+
+@pytest.mark.parametrize("simulator", SIMULATORS)
+def test_models_of_cocotbext_axi(simulator: Simulator, tmp_path: Path) -> None:
+    write_case(tmp_path, short_random_program())
+    write_case(tmp_path, small_network(), "network")
+    run("bench_axi.py", tmp_path, simulator)
+
+
+@pytest.mark.parametrize("simulator", SIMULATORS)
+def test_control_registers(simulator: Simulator, tmp_path: Path) -> None:
+    write_case(tmp_path, short_random_program())
+    run("bench_control.py", tmp_path, simulator)
+
+
+@pytest.mark.parametrize("simulator", SIMULATORS)
+def test_reset_errors_and_stop(simulator: Simulator, tmp_path: Path) -> None:
+    write_case(tmp_path, small_network(), "network")
+    run("bench_reset.py", tmp_path, simulator, **({} if simulator == "verilator" else {"VDLA_SHORT": "1"}))
