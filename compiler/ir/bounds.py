@@ -79,8 +79,26 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
     return low is not None and low >= value
 
 
+def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
+    """The greatest value of a variable if its extent has a min or max that cancels one in `form`."""
+    extent = ranges.get(var.name, UNKNOWN)
+    if isinstance(extent, Interval):
+        return None
+    greatest = linear_form(extent).offset(-1)
+    for atom, coefficient in greatest.terms.items():
+        if isinstance(atom, Binary) and atom.op in ("min", "max"):
+            held = form.terms.get(atom)
+            if held is not None and held == -coefficient * form.terms[var]:
+                return greatest
+    return None
+
+
 def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
     """An upper (`up`) or lower bound of a form, None if there is none."""
+    for atom, coefficient in form.terms.items():
+        if isinstance(atom, Var) and (coefficient > 0) == up and (shared := _cancels(form, atom, ranges)):
+            # e + v for v < n - e: n - 1, which taking e and v apart would not show.
+            return _extreme(form.without(atom).plus(shared, coefficient), ranges, up)
     for atom, coefficient in form.terms.items():
         if isinstance(atom, Binary) and atom.op in ("min", "max"):
             rest = form.without(atom)

@@ -408,6 +408,9 @@ def _operation(op: str, dtype: DType) -> Callable[[Any, Any], Any]:
         return _COMPARE[op]
     compute = _COMPUTE[op]
     if dtype is DType.FLOAT32:
+        if op in ("min", "max"):
+            # NaN on either side is the result, as IEEE 754's minimum and maximum have it.
+            compute = np.minimum if op == "min" else np.maximum
         return lambda a, b: np.float32(compute(a, b))
     low, high = dtype.limits
 

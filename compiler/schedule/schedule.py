@@ -8,7 +8,9 @@ from typing import Any, TypeAlias, cast
 
 from ..ir.stmt import LOOP_KINDS, IntrinsicDeclaration, LoopKind, Program
 from . import compute_at as producers
-from . import inline, loops, memory
+from . import inline, loops, memory, reduction
+from . import pack as layout
+from . import peel as peeling
 from . import tensorize as hardware
 from .errors import LegalityError
 from .tree import names_in
@@ -30,7 +32,8 @@ Trace: TypeAlias = tuple[Step, ...]
 class Schedule:
     """Threads a program through the primitives of this package and records each in a trace.
 
-    Every method is the function of its name in `loops`, `compute_at`, `inline`, `memory` or `tensorize`, which says
+    Every method is the function of its name in `loops`, `peel`, `pack`, `reduction`, `compute_at`, `inline`,
+    `memory` or `tensorize`, which says
     what it does and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods that make
     new names return them.
     """
@@ -74,6 +77,46 @@ class Schedule:
     def virtual_thread(self, loop: str) -> None:
         """`annotate` with kind "virtual_thread"."""
         self.annotate(loop, "virtual_thread")
+
+    def vectorize(self, loop: str) -> None:
+        """`annotate` with kind "vectorize"."""
+        self.annotate(loop, "vectorize")
+
+    def parallel(self, loop: str) -> None:
+        """`annotate` with kind "parallel"."""
+        self.annotate(loop, "parallel")
+
+    def tile(self, y: str, x: str, rows: int, columns: int) -> tuple[str, str, str, str]:
+        """Two directly nested loops as loops over tiles and loops in them: two splits and a reorder.
+
+        Returns the names of the four loops, outermost first.
+        """
+        y_outer, y_inner = self.split(y, rows)
+        x_outer, x_inner = self.split(x, columns)
+        self.reorder(y_outer, x_outer, y_inner, x_inner)
+        return y_outer, x_outer, y_inner, x_inner
+
+    def peel(self, loop: str, end: str = peeling.LAST) -> str:
+        """See `peel.peel`; returns what the names in the copy end with."""
+        suffix = peeling.suffix_for(self._program, loop, end)
+        self._apply(peeling.peel, "peel", loop, end)
+        return suffix
+
+    def expand_copy(self, name: str) -> None:
+        """See `memory.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
+        self._apply(memory.expand_copy, "expand_copy", name)
+
+    def pack(self, buffer: str, tiles: layout.Tiles, order: layout.Order) -> None:
+        """See `pack.pack`."""
+        self._apply(layout.pack, "pack", buffer, tiles, order)
+
+    def decompose_reduction(self, name: str, loop: str) -> None:
+        """See `reduction.decompose_reduction`."""
+        self._apply(reduction.decompose_reduction, "decompose_reduction", name, loop)
+
+    def rfactor(self, name: str, loop: str) -> None:
+        """See `reduction.rfactor`; the partial sums' statement is called `name`.rf."""
+        self._apply(reduction.rfactor, "rfactor", name, loop)
 
     def compute_at(self, name: str, loop: str) -> None:
         """See `compute_at.compute_at`."""
@@ -131,6 +174,16 @@ def replay(
                 schedule.reorder(*map(str, names))
             case "annotate", str(loop), str(kind) if kind in LOOP_KINDS:
                 schedule.annotate(loop, cast(LoopKind, kind))
+            case "peel", str(loop), str(end):
+                schedule.peel(loop, end)
+            case "expand_copy", str(name):
+                schedule.expand_copy(name)
+            case "pack", str(buffer), tuple(tiles), tuple(order):
+                schedule.pack(buffer, cast(layout.Tiles, tiles), cast(layout.Order, order))
+            case "decompose_reduction", str(name), str(loop):
+                schedule.decompose_reduction(name, loop)
+            case "rfactor", str(name), str(loop):
+                schedule.rfactor(name, loop)
             case "compute_at", str(name), str(loop):
                 schedule.compute_at(name, loop)
             case "compute_inline", str(name):

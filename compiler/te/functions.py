@@ -1,10 +1,12 @@
 """What the scalar functions of the operators mean, for the interpreter: thin wraps of `vdla.isa.arithmetic`.
 
-All take numpy arrays or scalars that broadcast against each other and give int8 (`float32_from_bits`: float32).
+Those of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and give int8
+(`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid and erf take one float32 and give the nearest float32.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -98,6 +100,20 @@ def _one(value: ArrayLike) -> Any:
     return np.asarray(value).flat[0]
 
 
+def _erf(value: ArrayLike) -> NDArray[np.float32]:
+    return np.vectorize(math.erf, otypes=[np.float32])(value)
+
+
+def _float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of float64, rounded once; infinities and NaN as IEEE says, without warnings."""
+
+    def rounded(value: ArrayLike) -> NDArray[np.float32]:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(np.asarray(value, np.float64))).astype(np.float32)
+
+    return rounded
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "float32_from_bits": float32_from_bits,
@@ -105,5 +121,11 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "rescale": rescale,
         "combine_add": combine_add,
         "combine_multiply": combine_multiply,
+        "exp": _float32(np.exp),
+        "log": _float32(np.log),
+        "sqrt": _float32(np.sqrt),
+        "tanh": _float32(np.tanh),
+        "sigmoid": _float32(lambda x: 1 / (1 + np.exp(-x))),
+        "erf": _erf,
     }
 )

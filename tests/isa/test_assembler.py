@@ -27,7 +27,9 @@ from vdla.isa.layout import (
 from vdla.isa.random_programs import random_config, random_program
 
 VTA = load_config("vta")
-configs = st.integers(0, 50).map(random_config) | st.sampled_from(["vta", "osdi18", "edge8", "tiny"]).map(load_config)
+configs = st.integers(0, 50).map(random_config) | st.sampled_from(["vta", "osdi18", "edge8", "tiny"]).map(
+    load_config
+)
 
 
 @st.composite

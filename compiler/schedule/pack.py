@@ -1,0 +1,160 @@
+"""pack: a buffer in another order, in tiles of its dimensions (weights once, before any call)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..ir.bounds import Ranges, loop_range
+from ..ir.expr import Buffer, Const, Expr, Load, Var, binary
+from ..ir.simplify import simplify
+from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Seq, Stmt
+from ..ir.visit import map_operands
+from .errors import LegalityError
+from .legality import touches
+from .tree import locate_alloc
+
+if TYPE_CHECKING:
+    from .schedule import Step
+
+Tiles = tuple[tuple[int, int], ...]
+Order = tuple[int, ...]
+
+
+def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
+    """Stores a buffer with dimensions cut into tiles and all in another order.
+
+    rewrite (pack("W", ((1, 16),), (1, 0, 2))):
+        def f(W: [K, 40], ...):                        def f(W: [3, K, 16], ...):
+            for k: for j.0 in range(3):          ->        for k: for j.0 in range(3):
+                for j.1: ... W[k, j.0 * 16 + j.1]              for j.1: ... W[j.0, k, j.1]
+    `tiles` are (dimension, size), each dimension at most once: dimension d becomes ceil(d / size) tiles. `order`
+    numbers the dimensions of the result by those cut: first the old ones in their order (tiled ones count tiles), then
+    the positions in the tiles in the order of `tiles`. A parameter so stored must be handed over so: `pack_array` does
+    it, with zeros in what tiles hold beyond the old shape.
+    Legal if all accesses are to single elements (no copies, no intrinsics).
+    """
+    old = _declared(program, buffer)
+    sizes = dict(tiles)
+    rank = len(old.shape)
+    if len(sizes) != len(tiles) or not all(0 <= d < rank and size >= 1 for d, size in tiles):
+        raise LegalityError(
+            f"cannot pack {buffer}: {tiles} are no tiles of {rank} dimensions", program, buffer
+        )
+    if sorted(order) != list(range(rank + len(tiles))):
+        raise LegalityError(f"cannot pack {buffer}: {order} is no order of its dimensions", program, buffer)
+    for use in (
+        touches(program.body).get(buffer, []) if _is_parameter(program, buffer) else _uses(program, buffer)
+    ):
+        if isinstance(use.by, Copy | Intrinsic):
+            raise LegalityError(
+                f"cannot pack {buffer}: {use.by.name} takes a box of it", program, use.by.name
+            )
+    shape = packed_shape(old.shape, tiles, order)
+    new = Buffer(name=old.name, shape=shape, dtype=old.dtype, scope=old.scope)
+
+    def place(indices: tuple[Expr, ...], ranges: Ranges) -> tuple[Expr, ...]:
+        parts: list[Expr] = []
+        for d, index in enumerate(indices):
+            parts.append(simplify(binary("//", index, sizes[d]), ranges) if d in sizes else index)
+        parts += [simplify(binary("%", indices[d], size), ranges) for d, size in tiles]
+        return tuple([parts[o] for o in order])
+
+    def expr(e: Expr, ranges: Ranges) -> Expr:
+        if isinstance(e, Var | Const):
+            return e
+        e = map_operands(e, lambda inner: expr(inner, ranges))
+        if isinstance(e, Load) and e.buffer.name == buffer:
+            return Load(new, place(e.indices, ranges))
+        return e
+
+    def visit(s: Stmt, ranges: Ranges) -> Stmt:
+        match s:
+            case For(var=var, extent=extent, body=body, kind=kind):
+                inner = visit(body, {**ranges, var.name: loop_range(extent)})
+                return For(var=var, extent=extent, body=inner, kind=kind)
+            case Seq(statements=statements):
+                return Seq(statements=tuple([visit(x, ranges) for x in statements]))
+            case Alloc(buffer=allocated, body=body):
+                return Alloc(buffer=new if allocated.name == buffer else allocated, body=visit(body, ranges))
+            case Assign(name=name, buffer=target, indices=indices, value=value):
+                if target.name == buffer:
+                    target, indices = new, place(indices, ranges)
+                return Assign(name=name, buffer=target, indices=indices, value=expr(value, ranges))
+            case Reduce(name=name, op=op, buffer=target, indices=indices, value=value, first=first):
+                if target.name == buffer:
+                    target, indices = new, place(indices, ranges)
+                return Reduce(
+                    name=name, op=op, buffer=target, indices=indices, value=expr(value, ranges), first=first
+                )
+        return s
+
+    parameters = tuple([new if p.name == buffer else p for p in program.parameters])
+    return Program(name=program.name, parameters=parameters, body=visit(program.body, {}))
+
+
+def packed_shape(shape: tuple[int, ...], tiles: Tiles, order: Order) -> tuple[int, ...]:
+    """The shape that `pack` gives to a buffer."""
+    sizes = dict(tiles)
+    cut = [-(-size // sizes[d]) if d in sizes else size for d, size in enumerate(shape)]
+    cut += [size for _, size in tiles]
+    return tuple([cut[o] for o in order])
+
+
+def pack_array(array: np.ndarray, tiles: Tiles, order: Order) -> np.ndarray:
+    """An array as `pack` with the same arguments stores it, in fresh contiguous memory."""
+    sizes = dict(tiles)
+    padding = [(0, -size % sizes[d]) if d in sizes else (0, 0) for d, size in enumerate(array.shape)]
+    padded = np.pad(array, padding)
+    cut: list[int] = []
+    outer: list[int] = []
+    inner: dict[int, int] = {}
+    for d, size in enumerate(padded.shape):
+        outer.append(len(cut))
+        if d in sizes:
+            cut.append(size // sizes[d])
+            inner[d] = len(cut)
+            cut.append(sizes[d])
+        else:
+            cut.append(size)
+    axes = [*outer, *(inner[d] for d, _ in tiles)]
+    result = np.ascontiguousarray(padded.reshape(cut).transpose([axes[o] for o in order]))
+    assert result.size >= prod(array.shape)
+    return result
+
+
+def pack_arrays(trace: Iterable[Step], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """`arrays` by parameter name as the program behind a trace takes them: those that it packs, packed."""
+    packed = dict(arrays)
+    for step in trace:
+        match step.primitive, *step.arguments:
+            case "pack", str(name), tuple(tiles), tuple(order) if name in packed:
+                packed[name] = pack_array(packed[name], tiles, order)  # type: ignore[arg-type]
+    return packed
+
+
+def _is_parameter(program: Program, buffer: str) -> bool:
+    return any(p.name == buffer for p in program.parameters)
+
+
+def _declared(program: Program, buffer: str) -> Buffer:
+    for parameter in program.parameters:
+        if parameter.name == buffer:
+            return parameter
+    path = locate_alloc(program, buffer)
+    if path is None:
+        raise LegalityError(f"no buffer named {buffer!r}", program, "")
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    return alloc.buffer
+
+
+def _uses(program: Program, buffer: str):
+    path = locate_alloc(program, buffer)
+    assert path is not None
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    return touches(alloc.body).get(buffer, [])

@@ -1,0 +1,109 @@
+"""peel: the last iteration of a loop apart, so that what differs there costs nothing in the others."""
+
+from __future__ import annotations
+
+from ..ir.bounds import loop_range, loop_ranges
+from ..ir.expr import Buffer, Const, Expr, Var
+from ..ir.simplify import simplify_node
+from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Stmt, seq
+from ..ir.visit import map_all_expressions, map_stmt, replace_buffers, substitute, substitute_expr, walk
+from .errors import LegalityError
+from .tree import locate_loop, names_in, rebuild
+
+FIRST, LAST = "first", "last"
+
+
+def peel(program: Program, loop: str, end: str = LAST) -> Program:
+    """Takes the last (or first) iteration out of a loop, with its own copy of the body.
+
+    rewrite:
+        for i in range(3):                             for i in range(2):
+            for j in range(min(4, 10 - i * 4)):    ->      for j in range(4): body(i, j)
+                body(i, j)                             for j.last in range(2): body(2, j.last)
+    Extents and conditions are simplified in both parts. Loops, statements and buffers in the copy get `.last`
+    (`.first`) behind their names, `.last.1` and so on if any of those is taken. Always legal: the iterations and their
+    order stay. With one iteration only, the loop goes and the names stay. LegalityError if the extent is no constant.
+    """
+    path, old = locate_loop(program, loop)
+    if end not in (FIRST, LAST):
+        raise LegalityError(
+            f"cannot peel the {end} iteration of {loop}, only the first or the last", program, loop
+        )
+    if not isinstance(old.extent, Const) or old.extent.value < 1:
+        raise LegalityError(f"cannot peel {loop}: its extent is not a constant above 0", program, loop)
+    ranges = loop_ranges(n for n in path[:-1] if isinstance(n, For))
+    count = int(old.extent.value)
+    at = Const(count - 1 if end == LAST else 0)
+    if count == 1:
+        return rebuild(path, simplify_node(substitute(old.body, {loop: at}), ranges))
+    suffix = suffix_for(program, loop, end)
+    single = simplify_node(substitute(_renamed(old.body, suffix), {loop: at}), ranges)
+    rest: Stmt = old.body
+    if end == FIRST:
+        rest = substitute(rest, {loop: old.var + 1})
+    extent = Const(count - 1)
+    rest = simplify_node(rest, {**ranges, loop: loop_range(extent)})
+    remaining = For(var=old.var, extent=extent, body=rest, kind=old.kind)
+    return rebuild(path, seq(remaining, single) if end == LAST else seq(single, remaining))
+
+
+def suffix_for(program: Program, loop: str, end: str) -> str:
+    """What `peel` puts behind the names in the copy."""
+    _, old = locate_loop(program, loop)
+    taken, declared = names_in(program), _declared(old.body)
+    suffix, count = f".{end}", 0
+    while any(f"{name}{suffix}" in taken for name in declared):
+        count += 1
+        suffix = f".{end}.{count}"
+    return suffix
+
+
+def _declared(body: Stmt) -> set[str]:
+    return names_in(Program(name="", parameters=(), body=body))
+
+
+def _renamed(body: Stmt, suffix: str) -> Stmt:
+    """A copy of a tree with new names for all that it declares."""
+    buffers: dict[str, Buffer] = {}
+    for node in walk(body):
+        if isinstance(node, Alloc):
+            b = node.buffer
+            buffers[b.name] = Buffer(name=f"{b.name}{suffix}", shape=b.shape, dtype=b.dtype, scope=b.scope)
+    body = replace_buffers(body, buffers)
+    names: dict[str, Expr] = {s.name: Var(f"{s.name}{suffix}") for s in walk(body) if isinstance(s, For)}
+
+    def rename(s: Stmt) -> Stmt:
+        match s:
+            case For(var=var, extent=extent, body=inner, kind=kind):
+                return For(var=Var(f"{var.name}{suffix}"), extent=extent, body=inner, kind=kind)
+            case Assign(name=name):
+                return Assign(name=f"{name}{suffix}", buffer=s.buffer, indices=s.indices, value=s.value)
+            case Reduce(name=name):
+                return Reduce(
+                    name=f"{name}{suffix}",
+                    op=s.op,
+                    buffer=s.buffer,
+                    indices=s.indices,
+                    value=s.value,
+                    first=s.first,
+                )
+            case Copy(name=name):
+                return Copy(
+                    name=f"{name}{suffix}",
+                    destination=s.destination,
+                    source=s.source,
+                    pad=s.pad,
+                    asynchronous=s.asynchronous,
+                )
+            case Intrinsic(name=name):
+                return Intrinsic(
+                    name=f"{name}{suffix}",
+                    declaration=s.declaration,
+                    operands=s.operands,
+                    first=s.first,
+                    pad=s.pad,
+                    attributes=s.attributes,
+                )
+        return s
+
+    return map_all_expressions(map_stmt(body, rename), lambda e: substitute_expr(e, names))

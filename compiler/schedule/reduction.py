@@ -1,0 +1,219 @@
+"""Primitives on sums: their start as a statement of its own, and partial sums."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir.affine import linear_form
+from ..ir.bounds import loop_ranges, provably_at_least
+from ..ir.expr import TRUE, Binary, Buffer, Const, Expr, Load, Var, all_of, equal
+from ..ir.simplify import simplify
+from ..ir.stmt import Alloc, Assign, For, Node, Program, Reduce, Stmt, seq
+from ..ir.types import DType
+from ..ir.visit import free_vars, map_expressions, substitute_expr, walk_expr
+from .errors import LegalityError
+from .tree import locate, names_in, rebuild, unused
+
+
+def decompose_reduction(program: Program, name: str, loop: str) -> Program:
+    """Starts the sum `name` in a loop nest of its own before `loop`, from what changes nothing (0, least value).
+
+    rewrite:
+                                                           for j.init in range(4):
+        for k in range(n):                                     C[j.init] = 0
+            for j in range(4):                       ->    for k in range(n):
+                C[j] += A[k, j] first k == 0                   for j in range(4):
+                                                                   C[j] += A[k, j]
+    The new statement is called `name`.init, its loops as those of the target's indices under `loop`, of the same kinds.
+    Legal if the nest under `loop` holds nothing but the Reduce, `first` says that all its reduction loops, which are
+    `loop` or inside it, are at 0, and the extents of the loops kept do not depend on reduction loops.
+    """
+    path, reduce = _reduce_named(program, name)
+    chain = [n for n in path if isinstance(n, For)]
+    position = next((i for i, n in enumerate(chain) if n.name == loop), None)
+    if position is None:
+        raise LegalityError(f"cannot decompose {name}: it is not inside {loop}", program, loop)
+    inner = chain[position:]
+    _check_perfect(program, inner, reduce)
+    own = _reduction_loops(program, reduce, chain, inner)
+    if outside := sorted(own - {n.name for n in inner}):
+        reason = f"cannot decompose {name} at {loop}: its sum also runs over {outside[0]}, which is outside"
+        raise LegalityError(reason, program, outside[0])
+    kept = [n for n in inner if n.name not in own]
+    names = {n.name: f"{n.name}.init" for n in kept}
+    values: dict[str, Expr] = {old: Var(new) for old, new in names.items()}
+    taken = names_in(program)
+    for new in (*names.values(), f"{name}.init"):
+        if new in taken:
+            raise LegalityError(f"cannot decompose {name}: the name {new} is taken", program, new)
+    for n in kept:
+        if bad := sorted(free_vars(n.extent) & own):
+            reason = f"cannot decompose {name}: the extent of {n.name} depends on {bad[0]}"
+            raise LegalityError(reason, program, n.name)
+    start: Stmt = Assign(
+        name=f"{name}.init",
+        buffer=reduce.buffer,
+        indices=tuple([substitute_expr(i, values) for i in reduce.indices]),
+        value=identity(reduce.op, reduce.buffer.dtype),
+    )
+    for n in reversed(kept):
+        extent = substitute_expr(n.extent, values)
+        start = For(var=Var(names[n.name]), extent=extent, body=start, kind=n.kind)
+    adding = Reduce(name=name, op=reduce.op, buffer=reduce.buffer, indices=reduce.indices, value=reduce.value)
+    body = _nest(inner, adding)
+    top = path.index(inner[0])
+    return rebuild(path[: top + 1], seq(start, body))
+
+
+def rfactor(program: Program, name: str, loop: str) -> Program:
+    """Sums up each iteration of one of the reduction loops of `name` apart, then adds those sums.
+
+    rewrite:
+                                                     alloc C.rf: [m, n]
+        for i in range(n):                           for i.rf in range(n):
+            for k in range(m):                           for k.rf in range(m):
+                for j in range(4):         ->                for j in range(4):
+                    C[i] += A[i, k, j]                           C.rf[k.rf, i.rf] += A[i.rf, k.rf, j] first j == 0
+                        first k == 0 and j == 0      for i in range(n):
+                                                         for k in range(m):
+                                                             C[i] += C.rf[k, i] first k == 0
+    The partial sums' statement and buffer are called `name`.rf and the target's name with .rf. Legal if all loops
+    around the Reduce are one perfect nest that holds nothing else, of which `loop` is a reduction loop, `first` says
+    that all reduction loops are at 0, and the extents of data loops do not depend on reduction loops.
+    """
+    path, reduce = _reduce_named(program, name)
+    chain = [n for n in path if isinstance(n, For)]
+    _check_perfect(program, chain, reduce)
+    own = _reduction_loops(program, reduce, chain, chain)
+    if loop not in own:
+        raise LegalityError(f"cannot factor {name}: {loop} is none of its reduction loops", program, loop)
+    factored = next(n for n in chain if n.name == loop)
+    if not isinstance(factored.extent, Const):
+        raise LegalityError(f"cannot factor {name}: the extent of {loop} is not constant", program, loop)
+    shared = [n for n in chain if n.name == loop or n.name not in own]
+    for n in shared:
+        if bad := sorted(free_vars(n.extent) & own):
+            reason = f"cannot factor {name}: the extent of {n.name} depends on {bad[0]}"
+            raise LegalityError(reason, program, n.name)
+    values: dict[str, Expr] = {n.name: Var(f"{n.name}.rf") for n in shared}
+    partial = Buffer(
+        name=unused(program, f"{reduce.buffer.name}.rf"),
+        shape=(int(factored.extent.value), *reduce.buffer.shape),
+        dtype=reduce.buffer.dtype,
+        scope=reduce.buffer.scope,
+    )
+    taken = names_in(program)
+    for new in (*(f"{n.name}.rf" for n in shared), f"{name}.rf"):
+        if new in taken:
+            raise LegalityError(f"cannot factor {name}: the name {new} is taken", program, new)
+    rest = [equal(n.var, 0) for n in chain if n.name in own and n.name != loop]
+    summing = Reduce(
+        name=f"{name}.rf",
+        op=reduce.op,
+        buffer=partial,
+        indices=(factored.var, *reduce.indices),
+        value=reduce.value,
+        first=all_of(*rest),
+    )
+    renamed = map_expressions(summing, lambda e: substitute_expr(e, values))
+    first_nest = _nest(
+        [
+            For(
+                var=Var(f"{n.name}.rf") if n.name in values else n.var,
+                extent=substitute_expr(n.extent, values),
+                body=n.body,
+                kind=n.kind,
+            )
+            for n in chain
+        ],
+        renamed,
+    )
+    adding = Reduce(
+        name=name,
+        op=reduce.op,
+        buffer=reduce.buffer,
+        indices=reduce.indices,
+        value=Load(partial, (factored.var, *reduce.indices)),
+        first=equal(factored.var, 0),
+    )
+    body = Alloc(buffer=partial, body=seq(first_nest, _nest(shared, adding)))
+    return rebuild(path[: path.index(chain[0]) + 1], body)
+
+
+def identity(op: str, dtype: DType) -> Const:
+    """What a reduction starts from without changing its result."""
+    if op == "add":
+        return Const(0.0 if dtype is DType.FLOAT32 else 0, dtype)
+    return Const(float("-inf") if dtype is DType.FLOAT32 else dtype.limits[0], dtype)
+
+
+def _reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]:
+    path = locate(program, name)
+    reduce = path[-1]
+    if not isinstance(reduce, Reduce):
+        raise LegalityError(f"{name} is not a sum", program, name)
+    if reduce.first is None:
+        raise LegalityError(f"{name} adds to what is there; it has no start", program, name)
+    if any(isinstance(e, Load) and e.buffer.name == reduce.buffer.name for e in walk_expr(reduce.value)):
+        raise LegalityError(f"{name} reads what it sums up", program, name)
+    return path, reduce
+
+
+def _check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> None:
+    for n, inside in zip(chain, (*chain[1:], reduce), strict=True):
+        if n.body is not inside:
+            reason = f"{n.name} holds more than the nest of {reduce.name}"
+            raise LegalityError(reason, program, n.name)
+
+
+def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nest: Sequence[For]) -> set[str]:
+    """The loops over which a sum runs, provided that `first` holds exactly where they are all at 0.
+
+    `chain` are all loops around it, `nest` those in which it must not start anew.
+    """
+    assert reduce.first is not None
+    own: set[str] = set()
+    ranges = loop_ranges(chain)
+    for condition in _conjuncts(simplify(reduce.first, ranges)):
+        match condition:
+            case Binary(op="==", a=a, b=b):
+                form = linear_form(a).plus(linear_form(b), -1)
+                if form.constant == 0 and all(isinstance(v, Var) and c > 0 for v, c in form.terms.items()):
+                    own |= {v.name for v in form.terms if isinstance(v, Var)}
+                    continue
+        reason = f"`first` of {reduce.name} is not that its reduction loops are at 0"
+        raise LegalityError(reason, program, reduce.name)
+    for n in chain:
+        if n.name in own and not provably_at_least(n.extent, 1, ranges):
+            raise LegalityError(
+                f"{n.name}, over which {reduce.name} sums, may have no iteration", program, n.name
+            )
+    indexed: set[str] = set()
+    for i in reduce.indices:
+        indexed |= free_vars(i)
+    if both := sorted(own & indexed):
+        raise LegalityError(
+            f"{reduce.name} sums over {both[0]}, which its target depends on", program, both[0]
+        )
+    for n in nest:
+        if n.name not in own and n.name not in indexed and not _single(n):
+            reason = f"{reduce.name} starts anew in each iteration of {n.name}"
+            raise LegalityError(reason, program, n.name)
+    return own
+
+
+def _conjuncts(condition: Expr) -> list[Expr]:
+    match condition:
+        case Binary(op="and", a=a, b=b):
+            return [*_conjuncts(a), *_conjuncts(b)]
+    return [] if condition == TRUE else [condition]
+
+
+def _nest(chain: Sequence[For], body: Stmt) -> Stmt:
+    for n in reversed(chain):
+        body = For(var=n.var, extent=n.extent, body=body, kind=n.kind)
+    return body
+
+
+def _single(loop: For) -> bool:
+    return isinstance(loop.extent, Const) and loop.extent.value <= 1

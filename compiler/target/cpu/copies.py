@@ -1,0 +1,175 @@
+"""expand_copies: copies of boxes become loops of vector moves and fills, without conditions inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...ir.affine import linear_form
+from ...ir.bounds import Ranges, form_interval, loop_range
+from ...ir.expr import Const, Expr, Load, Var, binary, cast, maximum, minimum
+from ...ir.printer import summarize
+from ...ir.simplify import simplify
+from ...ir.stmt import Alloc, Assign, Copy, For, LoopKind, Program, Seq, Stmt, seq
+from ...ir.verify import wide
+from .errors import LoweringError
+from .machine import CpuTarget
+
+_ONE = Const(1)
+
+
+def expand_copies(program: Program, target: CpuTarget) -> Program:
+    """`program` with every Copy as loops.
+
+    rewrite:
+        c: copy T[0:6, 0:16] = A[y - 1:y + 5, 0:16] pad 0
+    ->  for c.0.before in range(<rows above A>): for c.0.before.1 in vectorize(16): T[…] = 0
+        for c.0 in range(<rows inside A>):       for c.1 in vectorize(16): T[…] = A[…]
+        for c.0.after in range(<rows below A>):  for c.0.after.1 in vectorize(16): T[…] = 0
+    Each padded dimension becomes up to three loops, so that none tests anything; the innermost one moves whole
+    vectors. Asynchronous copies happen at once.
+    """
+
+    def visit(statement: Stmt, ranges: Ranges) -> Stmt:
+        match statement:
+            case For(var=var, extent=extent, body=body, kind=kind):
+                inner = visit(body, {**ranges, var.name: loop_range(extent)})
+                return For(var=var, extent=extent, body=inner, kind=kind)
+            case Seq(statements=statements):
+                return seq(*(visit(s, ranges) for s in statements))
+            case Alloc(buffer=buffer, body=body):
+                return Alloc(buffer=buffer, body=visit(body, ranges))
+            case Copy():
+                if statement.source.buffer.name == statement.destination.buffer.name:
+                    raise LoweringError(
+                        f"`{summarize(statement)}` copies within one buffer; copy it elsewhere first"
+                    )
+                return _Expansion(statement, ranges, target).run()
+        return statement
+
+    return Program(name=program.name, parameters=program.parameters, body=visit(program.body, {}))
+
+
+class _Expansion:
+    """One copy on its way."""
+
+    def __init__(self, copy: Copy, ranges: Ranges, target: CpuTarget) -> None:
+        self.copy = copy
+        self.ranges = ranges
+        self.lanes = target.lanes(copy.destination.buffer.dtype)
+        to, of = copy.destination.extents, copy.source.extents
+        # Dimensions of the copy: their extent, and which of destination and source they are (None: of neither).
+        alike = len(to) == len(of) and all((a == _ONE) == (b == _ONE) for a, b in zip(to, of, strict=True))
+        self.extents: list[Expr] = list(to) if alike else wide(to)
+        self.to: list[int | None] = [d for d, e in enumerate(to) if alike or e != _ONE]
+        self.of: list[int] = [d for d, e in enumerate(of) if alike or e != _ONE]
+        if not alike:
+            # A single row of the source may be padding too; these dimensions have no partner.
+            single = [d for d, e in enumerate(of) if e == _ONE]
+            self.extents = [*(_ONE for _ in single), *self.extents]
+            self.to = [*(None for _ in single), *self.to]
+            self.of = [*single, *self.of]
+
+    def run(self) -> Stmt:
+        """The loops."""
+        return self.dimension(0, [None] * len(self.extents), self.copy.name, self.ranges)
+
+    def dimension(self, d: int, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
+        """Dimension `d` of the box and those inside it, for elements that are inside the source so far."""
+        if d == len(self.extents):
+            return self.move(offsets, name, ranges)
+        source, extent = self.copy.source, self.extents[d]
+        start, size = source.starts[self.of[d]], source.buffer.shape[self.of[d]]
+        if self.copy.pad is None or _within(start, extent, size, ranges):
+            return self.loop(d, offsets, f"{name}.{d}", Const(0), extent, ranges, self.dimension)
+        before = simplify(minimum(maximum(binary("-", 0, start), 0), extent), ranges)
+        end = simplify(minimum(maximum(binary("-", size, start), before), extent), ranges)
+        return seq(
+            self.loop(d, offsets, f"{name}.{d}.before", Const(0), before, ranges, self.fill),
+            self.loop(
+                d, offsets, f"{name}.{d}", before, _difference(end, before, ranges), ranges, self.dimension
+            ),
+            self.loop(
+                d, offsets, f"{name}.{d}.after", end, _difference(extent, end, ranges), ranges, self.fill
+            ),
+        )
+
+    def fill(self, d: int, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
+        """All of the dimensions from `d` on, outside the source."""
+        if d == len(self.extents):
+            assert self.copy.pad is not None
+            value = cast(self.copy.pad, self.copy.destination.buffer.dtype)
+            return self.assign(offsets, f"{name}.fill", value)
+        return self.loop(d, offsets, f"{name}.{d}", Const(0), self.extents[d], ranges, self.fill)
+
+    def loop(
+        self,
+        d: int,
+        offsets: list[Expr | None],
+        name: str,
+        start: Expr,
+        extent: Expr,
+        ranges: Ranges,
+        inside: Callable[[int, list[Expr | None], str, Ranges], Stmt],
+    ) -> Stmt:
+        """A loop over part of dimension `d`; the innermost one in vectors with a rest."""
+        if extent == Const(0):
+            return Seq(statements=())
+
+        def body(offset: Expr, around: Ranges, suffix: str = "") -> Stmt:
+            new = [*offsets]
+            new[d] = offset
+            return inside(d + 1, new, f"{name}{suffix}", around)
+
+        if d < len(self.extents) - 1:
+            var = Var(name)
+            return For(var=var, extent=extent, body=body(start + var, {**ranges, name: loop_range(extent)}))
+        parts: list[Stmt] = []
+        vectors = simplify(binary("//", extent, self.lanes), ranges)
+        if vectors != Const(0):
+            outer, lane = Var(f"{name}.vector"), Var(f"{name}.lane")
+            around = {**ranges, outer.name: loop_range(vectors), lane.name: loop_range(Const(self.lanes))}
+            inner = body(start + outer * self.lanes + lane, around)
+            inner = For(var=lane, extent=Const(self.lanes), body=inner, kind="vectorize")
+            parts.append(For(var=outer, extent=vectors, body=inner))
+        rest = simplify(binary("-", extent, vectors * self.lanes), ranges)
+        if rest != Const(0):
+            var = Var(f"{name}.rest")
+            at = simplify(start + vectors * self.lanes + var, ranges)
+            kind: LoopKind = "vectorize" if isinstance(rest, Const) else "serial"
+            inner = body(at, {**ranges, var.name: loop_range(rest)}, ".rest")
+            parts.append(For(var=var, extent=rest, body=inner, kind=kind))
+        return seq(*parts)
+
+    def move(self, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
+        """One element, or lane, from inside the source."""
+        source = self.copy.source
+        indices = list(source.starts)
+        for d, offset in zip(self.of, offsets, strict=True):
+            assert offset is not None
+            index, size = simplify(indices[d] + offset, {}), source.buffer.shape[d]
+            if self.copy.pad is not None and not _within(index, _ONE, size, ranges):
+                # True, as the loops around run only then, but beyond what intervals can show.
+                index = minimum(maximum(index, 0), size - 1)
+            indices[d] = index
+        value = cast(Load(source.buffer, tuple(indices)), self.copy.destination.buffer.dtype)
+        return self.assign(offsets, name, value)
+
+    def assign(self, offsets: list[Expr | None], name: str, value: Expr) -> Stmt:
+        destination = self.copy.destination
+        indices = list(destination.starts)
+        for d, offset in zip(self.to, offsets, strict=True):
+            if d is not None:
+                assert offset is not None
+                indices[d] = simplify(indices[d] + offset, {})
+        return Assign(name=name, buffer=destination.buffer, indices=tuple(indices), value=value)
+
+
+def _within(start: Expr, extent: Expr, size: int, ranges: Ranges) -> bool:
+    """Whether a dimension of a box provably lies inside its buffer."""
+    low = form_interval(linear_form(start), ranges).low
+    high = form_interval(linear_form(start).plus(linear_form(extent)), ranges).high
+    return low is not None and low >= 0 and high is not None and high <= size
+
+
+def _difference(a: Expr, b: Expr, ranges: Ranges) -> Expr:
+    return simplify(binary("-", a, b), ranges)

@@ -1,0 +1,17 @@
+"""What can go wrong between a scheduled program and a call of its kernel."""
+
+from __future__ import annotations
+
+from vdla.isa.errors import UserError
+
+
+class LoweringError(Exception):
+    """A program uses something that this target cannot express; the message names the statement and what would do."""
+
+
+class TargetError(UserError):
+    """A CPU that does not exist or is not this machine's, named by the user."""
+
+
+class KernelArgumentError(UserError):
+    """An array handed to a kernel does not fit its parameter; the message says which, and what it must be."""

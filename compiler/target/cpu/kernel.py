@@ -1,0 +1,126 @@
+"""Kernels as Python calls them: every array is checked at the door, so that generated code cannot crash."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.expr import Buffer
+from ...ir.regions import write_regions
+from ...ir.stmt import Program
+from .errors import KernelArgumentError
+from .machine import CpuTarget, host_target
+from .machine_code import MachineCode, compile_module
+from .module import Module, lower
+from .pool import Pool
+from .storage import ALIGNMENT
+
+_Function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A compiled program. `outputs` are the names of the parameters that it writes."""
+
+    program: Program
+    target: CpuTarget
+    module: Module
+    code: MachineCode
+    outputs: frozenset[str]
+
+    def __call__(self, **arrays: np.ndarray) -> None:
+        """Runs on one array a parameter, by name; outputs are written in place. KernelArgumentError if one is unfit."""
+        self.bind(arrays)()
+
+    def bind(self, arrays: Mapping[str, np.ndarray], pool: Pool | None = None) -> BoundKernel:
+        """The kernel with its arrays, checked once, for repeated calls. KernelArgumentError if one is unfit.
+
+        Parallel loops run on `pool` (None: on the calling thread alone).
+        """
+        _check(self.program, self.outputs, arrays)
+        return BoundKernel(self, [arrays[p.name] for p in self.program.parameters], pool)
+
+
+class BoundKernel:
+    """A kernel and the arrays it works on, which it keeps alive; each call runs it once.
+
+    Its workspace is its own, so two threads need two bound kernels.
+    """
+
+    def __init__(self, kernel: Kernel, arrays: list[np.ndarray], pool: Pool | None) -> None:
+        self._arrays = arrays
+        self._kernel = kernel
+        self._pool = pool
+        addresses = [a.ctypes.data for a in arrays]
+        self._pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        workers = 1 if pool is None else pool.threads
+        module = kernel.module
+        self._workspace = aligned_empty((max(1, module.workspace_bytes),), np.dtype(np.uint8))
+        self._scratch = aligned_empty((max(1, module.scratch_bytes * workers),), np.dtype(np.uint8))
+        self._function = _Function(kernel.code.address)
+        self._arguments = (
+            ctypes.addressof(self._pointers),
+            self._workspace.ctypes.data,
+            self._scratch.ctypes.data,
+            *((None, None) if pool is None else (pool.launch, pool.address)),
+        )
+
+    def __call__(self) -> None:
+        """Runs the kernel."""
+        if self._pool is None:
+            self._function(*self._arguments)
+            return
+        with self._pool.turn():
+            self._function(*self._arguments)
+
+
+def build(program: Program, target: CpuTarget | None = None) -> Kernel:
+    """A scheduled program as a kernel for this machine (`target`: a lower level of it); see `module.lower`."""
+    target = host_target() if target is None else target
+    module = lower(program, target)
+    outputs = frozenset(buffer.name for buffer in write_regions(program.body))
+    code = compile_module(module, target)
+    return Kernel(program=program, target=target, module=module, code=code, outputs=outputs)
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An uninitialised array that starts on a cache line."""
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def _check(program: Program, outputs: frozenset[str], arrays: Mapping[str, np.ndarray]) -> None:
+    names = [p.name for p in program.parameters]
+    if unknown := sorted(arrays.keys() - set(names)):
+        raise KernelArgumentError(f"{program.name} has no parameter {unknown[0]}; it has {', '.join(names)}")
+    for parameter in program.parameters:
+        if parameter.name not in arrays:
+            raise KernelArgumentError(f"{program.name}: no array was given for {parameter.name}")
+        _check_array(program.name, parameter, arrays[parameter.name], parameter.name in outputs)
+    for name in names:
+        for other in names:
+            if name in outputs and name != other and np.may_share_memory(arrays[name], arrays[other]):
+                raise KernelArgumentError(
+                    f"{program.name}: {name}, which is written, shares memory with {other}; pass a copy of one"
+                )
+
+
+def _check_array(program: str, parameter: Buffer, array: object, written: bool) -> None:
+    def fail(reason: str) -> KernelArgumentError:
+        return KernelArgumentError(f"{program}: {parameter.name} {reason}")
+
+    if not isinstance(array, np.ndarray):
+        raise fail(f"must be a numpy array, not {type(array).__name__}")
+    if array.dtype != parameter.dtype.numpy:
+        raise fail(f"must be {parameter.dtype}, not {array.dtype}; convert it with .astype")
+    if array.shape != parameter.shape:
+        raise fail(f"must have shape {parameter.shape}, not {array.shape}")
+    if not array.flags.c_contiguous or not array.flags.aligned:
+        raise fail("must be contiguous and aligned; pass numpy.ascontiguousarray of it")
+    if written and not array.flags.writeable:
+        raise fail("is written, but read-only; pass a copy")

@@ -1,0 +1,79 @@
+"""A whole program as an LLVM module: one function over an array of buffer pointers, workspaces and a way to fork."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.stmt import Program
+from ...ir.verify import verify
+from .copies import expand_copies
+from .machine import CpuTarget
+from .statements import Functions, StatementEmitter, Workspace
+from .storage import Storage, row_major
+from .text import Block
+
+ENTRY = "kernel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """LLVM IR of one program: its text, the function's name, bytes of workspace it needs, and those of each worker."""
+
+    text: str
+    function: str
+    workspace_bytes: int
+    scratch_bytes: int
+
+
+def lower(program: Program, target: CpuTarget) -> Module:
+    """The module of a scheduled program.
+
+    The function is `void kernel(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`: addresses of the
+    parameters in their order, none of which overlap where one is written; `workspace_bytes` and, for each worker,
+    `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk, i64
+    worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and
+    returns when they are done (null: one after the other, here). VerifyError where the program breaks a rule of the IR,
+    so that no access can leave its buffer; LoweringError where this target has no code for it.
+    """
+    program = expand_copies(program, target)
+    verify(program)
+    functions = Functions()
+    block = Block()
+    workspace = Workspace()
+    emitter = StatementEmitter(block, target, workspace, "%workspace", functions)
+    parameters = ["ptr noalias %workspace", "ptr noalias %scratch", "ptr %launch", "ptr %pool"]
+    for i, parameter in enumerate(program.parameters):
+        pointer = f"%p{i}"
+        parameters.append(f"ptr noalias {pointer}")
+        align = parameter.dtype.bits // 8
+        emitter.values.storages[parameter.name] = Storage(
+            parameter, pointer, row_major(parameter.shape), align
+        )
+    emitter.statement(program.body)
+    block.do("ret void")
+    body = [f"define internal void @body({', '.join(parameters)}) #0 {{", "entry:"]
+    body += [*block.allocas, *block.lines, "}"]
+    # The body's arguments are noalias, which pointers loaded from an array could not be.
+    head = "ptr noalias %buffers, ptr noalias %workspace, ptr noalias %scratch, ptr %launch, ptr %pool"
+    wrapper = [f"define void @{ENTRY}({head}) #0 {{"]
+    arguments = ["ptr %workspace", "ptr %scratch", "ptr %launch", "ptr %pool"]
+    for i in range(len(program.parameters)):
+        wrapper.append(f"  %a{i} = getelementptr inbounds ptr, ptr %buffers, i64 {i}")
+        wrapper.append(f"  %p{i} = load ptr, ptr %a{i}, align 8")
+        arguments.append(f"ptr %p{i}")
+    wrapper += [f"  call void @body({', '.join(arguments)})", "  ret void", "}"]
+    lines = [
+        f'target triple = "{target.triple}"',
+        f"@scratch_bytes = internal constant i64 {functions.scratch.greatest}",
+        *sorted(emitter.values.declarations),
+        *functions.lines,
+        *body,
+        *wrapper,
+        'attributes #0 = { nounwind "no-builtins" }',
+    ]
+    return Module(
+        text="\n".join(lines) + "\n",
+        function=ENTRY,
+        workspace_bytes=workspace.greatest,
+        scratch_bytes=functions.scratch.greatest,
+    )

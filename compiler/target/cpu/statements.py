@@ -1,0 +1,284 @@
+"""Statements as LLVM IR: loops by their kind, allocations, updates, and uses of hardware instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from ...ir.expr import Binary, Buffer
+from ...ir.printer import summarize
+from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
+from ...ir.types import DType
+from .arithmetic import extremum
+from .errors import LoweringError
+from .expressions import ExpressionEmitter, VectorLoop
+from .intrinsics import emission_of
+from .machine import CpuTarget
+from .storage import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
+from .text import Block, Value, constant, memory_type
+
+MAXIMUM_LANES = 128
+"""Iterations of a vectorized loop: beyond this code explodes; split the loop first."""
+
+
+@dataclass(slots=True)
+class Workspace:
+    """Offsets handed out in the memory that a kernel is given for its large allocations."""
+
+    used: int = 0
+    greatest: int = 0
+
+    def take(self, size: int) -> int:
+        """The offset of `size` bytes."""
+        offset = self.used
+        self.used = -(-(offset + size) // ALIGNMENT) * ALIGNMENT
+        self.greatest = max(self.greatest, self.used)
+        return offset
+
+
+@dataclass(slots=True)
+class Functions:
+    """What a module holds besides its main function: the bodies of parallel loops, and the workspace of one worker."""
+
+    lines: list[str] = field(default_factory=list)
+    scratch: Workspace = field(default_factory=Workspace)
+    count: int = 0
+
+
+@dataclass(slots=True)
+class StatementEmitter:
+    """Emits statements into one function; `in_parallel`: into the body of a parallel loop."""
+
+    block: Block
+    target: CpuTarget
+    workspace: Workspace
+    workspace_pointer: str
+    functions: Functions
+    in_parallel: bool = False
+    values: ExpressionEmitter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.values = ExpressionEmitter(self.block, self.target)
+
+    def statement(self, statement: Stmt) -> None:
+        """One statement with all in it."""
+        match statement:
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.statement(inner)
+            case For():
+                self.loop(statement)
+            case Alloc(buffer=buffer, body=body):
+                self.allocate(buffer, body, statement)
+            case Assign(buffer=buffer, indices=indices, value=value):
+                self.values.store(buffer, indices, self.values.expr(value))
+            case Reduce():
+                self.reduce(statement)
+            case Intrinsic():
+                if self.values.vector is not None:
+                    raise LoweringError(f"`{summarize(statement)}` stands inside a vectorized loop")
+                emission_of(statement.declaration)(self.values, statement)
+            case Copy():
+                raise LoweringError(f"`{summarize(statement)}`: copies become loops before code generation")
+            case Commit() | Wait():
+                raise LoweringError("this target has no asynchronous copies")
+
+    # Loops
+
+    def loop(self, loop: For) -> None:
+        """A loop by its kind; one of a single iteration is none."""
+        count = self.values.known(loop.extent)
+        if count is not None and count <= 0:
+            return
+        if isinstance(count, int) and (count == 1 or loop.kind == "unroll"):
+            for i in range(count):
+                self.iteration(loop, i)
+            return
+        if isinstance(count, int) and loop.kind == "vectorize" and self.values.vector is None:
+            self.vectorized(loop, count)
+            return
+        if loop.kind == "parallel" and not self.in_parallel and self.values.vector is None:
+            self.parallel(loop)
+            return
+        self.serial(loop, count)
+
+    def parallel(self, loop: For) -> None:
+        """The body becomes a function of the iteration; what it uses of this one goes along in a closure."""
+        number = self.functions.count
+        self.functions.count += 1
+        block, values = self.block, self.values
+        inner = StatementEmitter(
+            Block(), self.target, self.functions.scratch, "%scratch", self.functions, in_parallel=True
+        )
+        inner.values.declarations = values.declarations
+        captured: list[tuple[str, str]] = []
+        for name, storage in values.storages.items():
+            pointer = f"%s{len(captured)}"
+            captured.append(("ptr", storage.pointer))
+            inner.values.storages[name] = replace(storage, pointer=pointer)
+        for name, held in values.variables.items():
+            if isinstance(held, Value):
+                captured.append(("i64", held.text))
+                held = Value(f"%s{len(captured) - 1}", DType.INT64)
+            inner.values.variables[name] = held
+        inner.iteration(loop, Value("%chunk", DType.INT64))
+        inner.block.do("ret void")
+        formal = ", ".join(
+            f"{kind}{' noalias' * (kind == 'ptr')} %s{i}" for i, (kind, _) in enumerate(captured)
+        )
+        lines = self.functions.lines
+        lines.append(
+            f"define internal void @parallel{number}(i64 %chunk, ptr noalias %scratch, {formal}) #0 {{"
+        )
+        lines += ["entry:", *inner.block.allocas, *inner.block.lines, "}"]
+        lines.append(f"define internal void @task{number}(ptr %closure, i64 %chunk, i64 %worker) #0 {{")
+        for i, (kind, _) in enumerate(captured):
+            lines.append(f"  %a{i} = getelementptr inbounds i64, ptr %closure, i64 {i}")
+            lines.append(f"  %s{i} = load {kind}, ptr %a{i}, align 8")
+        lines += [
+            f"  %base = getelementptr inbounds i64, ptr %closure, i64 {len(captured)}",
+            "  %first = load ptr, ptr %base, align 8",
+            "  %size = load i64, ptr @scratch_bytes, align 8",
+            "  %offset = mul i64 %worker, %size",
+            "  %scratch = getelementptr inbounds i8, ptr %first, i64 %offset",
+        ]
+        actual = ", ".join(f"{kind} %s{i}" for i, (kind, _) in enumerate(captured))
+        lines.append(f"  call void @parallel{number}(i64 %chunk, ptr %scratch, {actual})")
+        lines += ["  ret void", "}"]
+
+        closure = f"%{block.name('closure')}"
+        captured.append(("ptr", "%scratch"))
+        block.allocas.append(f"  {closure} = alloca [{len(captured)} x i64], align 8")
+        for i, (kind, text) in enumerate(captured):
+            slot = block.assign(f"getelementptr inbounds i64, ptr {closure}, i64 {i}")
+            block.do(f"store {kind} {text}, ptr {slot}, align 8")
+        extent = values.expr(loop.extent)
+        fork, here, done = block.name("L"), block.name("L"), block.name("L")
+        alone = block.define("icmp eq ptr %launch, null", DType.BOOL)
+        block.branch(alone, here, fork)
+        block.begin(fork)
+        block.do(f"call void %launch(ptr %pool, ptr @task{number}, ptr {closure}, {extent.typed})")
+        block.jump(done)
+        block.begin(here)
+        chunks = For(var=loop.var, extent=loop.extent, body=Seq(statements=()))
+        self.serial(
+            chunks,
+            self.values.known(loop.extent),
+            lambda chunk: block.do(f"call void @task{number}(ptr {closure}, {chunk.typed}, i64 0)"),
+        )
+        block.jump(done)
+        block.begin(done)
+
+    def iteration(self, loop: For, value: int | Value) -> None:
+        """The body for one value of the variable."""
+        with self.bound(loop, value):
+            self.statement(loop.body)
+
+    @contextmanager
+    def bound(self, loop: For, value: int | Value) -> Iterator[None]:
+        """Within, the loop's variable is `value`."""
+        self.values.variables[loop.name] = value
+        yield
+        del self.values.variables[loop.name]
+
+    def serial(
+        self, loop: For, count: int | float | None, each: Callable[[Value], None] | None = None
+    ) -> None:
+        """A loop that counts; `each`: what an iteration does, if not its body."""
+        block = self.block
+        body, done = block.name("L"), block.name("L")
+        extent = self.values.expr(loop.extent)
+        if extent.lanes > 1:
+            raise LoweringError(
+                f"the extent of loop {loop.name} differs between the lanes of the loop around it"
+            )
+        if count is None:
+            block.branch(block.binary("icmp sgt", extent, constant(0, DType.INT64), DType.BOOL), body, done)
+        else:
+            block.jump(body)
+        before = block.label
+        block.begin(body)
+        # The phi needs the last block of the body, which is known only behind it.
+        place = len(block.lines)
+        block.lines.append("")
+        variable = Value(f"%{block.name('i')}", DType.INT64)
+        if each is None:
+            self.iteration(loop, variable)
+        else:
+            each(variable)
+        following = block.binary("add nuw nsw", variable, constant(1, DType.INT64))
+        block.lines[place] = (
+            f"  {variable.text} = phi i64 [ 0, %{before} ], [ {following.text}, %{block.label} ]"
+        )
+        block.branch(block.binary("icmp slt", following, extent, DType.BOOL), body, done)
+        block.begin(done)
+
+    def vectorized(self, loop: For, count: int) -> None:
+        """All iterations at once, one a lane."""
+        if count > MAXIMUM_LANES:
+            raise LoweringError(
+                f"vectorized loop {loop.name} has {count} iterations, more than {MAXIMUM_LANES}; split it first"
+            )
+        values = self.values
+        lanes = 1 << (count - 1).bit_length()
+        values.vector = VectorLoop(name=loop.name, count=count, lanes=lanes)
+        if count < lanes:
+            bits = ", ".join(f"i1 {'true' if i < count else 'false'}" for i in range(lanes))
+            values.mask = Value(f"<{bits}>", DType.BOOL, lanes)
+        self.statement(loop.body)
+        values.vector, values.mask = None, None
+
+    # Memory
+
+    def allocate(self, buffer: Buffer, body: Stmt, where: Alloc) -> None:
+        """A stack slot, or a place in the workspace, for the time of `body`."""
+        if self.values.vector is not None:
+            raise LoweringError(f"`{summarize(where)}` stands inside a vectorized loop")
+        if lies_on_stack(buffer):
+            strides, elements = stack_layout(buffer, self.target.lanes(buffer.dtype))
+            pointer = f"%{self.block.name('slot')}"
+            self.block.allocas.append(
+                f"  {pointer} = alloca [{elements} x {memory_type(buffer.dtype)}], align {ALIGNMENT}"
+            )
+            self.values.storages[buffer.name] = Storage(buffer, pointer, strides, ALIGNMENT, on_stack=True)
+            self.statement(body)
+            del self.values.storages[buffer.name]
+            return
+        before = self.workspace.used
+        offset = self.workspace.take(buffer_bytes(buffer))
+        pointer = self.block.assign(f"getelementptr inbounds i8, ptr {self.workspace_pointer}, i64 {offset}")
+        self.values.storages[buffer.name] = Storage(buffer, pointer, row_major(buffer.shape), ALIGNMENT)
+        self.statement(body)
+        del self.values.storages[buffer.name]
+        self.workspace.used = before
+
+    def reduce(self, reduce: Reduce) -> None:
+        """One more value for a sum or greatest value, or its start."""
+        values, block = self.values, self.block
+        buffer, indices = reduce.buffer, reduce.indices
+        first = False if reduce.first is None else values.known(reduce.first)
+        if first:
+            values.store(buffer, indices, values.expr(reduce.value))
+            return
+        starts = None if reduce.first is None or first is not None else values.expr(reduce.first)
+        current = values.load(buffer, indices)
+        total = self.combine(reduce, current)
+        if starts is not None:
+            total = block.select(starts, values.expr(reduce.value), total)
+        values.store(buffer, indices, total)
+
+    def combine(self, reduce: Reduce, current: Value) -> Value:
+        """`current` with one more value added, or the greater of both."""
+        values, block = self.values, self.block
+        if reduce.op == "max":
+            return extremum(block, "max", current, values.expr(reduce.value))
+        if reduce.buffer.dtype is not DType.FLOAT32:
+            return block.binary("add", current, values.expr(reduce.value))
+        match reduce.value:
+            case Binary(op="*", a=a, b=b):
+                # "contract" lets LLVM fuse both where the processor can, and only there.
+                product = block.binary("fmul contract", values.expr(a), values.expr(b))
+            case value:
+                product = values.expr(value)
+        return block.binary("fadd contract", current, product)

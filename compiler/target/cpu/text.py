@@ -1,0 +1,135 @@
+"""LLVM IR as text: values, blocks, and the few shapes of instruction that code generation needs.
+
+Text is deterministic and quick to make; LLVM parses and verifies it before anything runs.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.types import DType
+
+_SCALAR = {
+    DType.INT8: "i8",
+    DType.UINT8: "i8",
+    DType.INT32: "i32",
+    DType.INT64: "i64",
+    DType.FLOAT32: "float",
+    DType.BOOL: "i1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An SSA value or constant: its text, element type and lanes (1: a scalar)."""
+
+    text: str
+    dtype: DType
+    lanes: int = 1
+
+    @property
+    def type(self) -> str:
+        """Its LLVM type."""
+        return type_text(self.dtype, self.lanes)
+
+    @property
+    def typed(self) -> str:
+        """Type and text, as operands are written."""
+        return f"{self.type} {self.text}"
+
+
+def type_text(dtype: DType, lanes: int = 1) -> str:
+    """The LLVM type of a scalar or vector of `dtype` in registers."""
+    return _SCALAR[dtype] if lanes == 1 else f"<{lanes} x {_SCALAR[dtype]}>"
+
+
+def memory_type(dtype: DType, lanes: int = 1) -> str:
+    """The LLVM type of what lies in memory: bools take a byte."""
+    scalar = "i8" if dtype is DType.BOOL else _SCALAR[dtype]
+    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+
+
+def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
+    """A literal, in every lane."""
+    if dtype is DType.FLOAT32:
+        # LLVM writes a float as the bits of the double of equal value.
+        rounded = float(np.float32(value))
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+    elif dtype is DType.BOOL:
+        text = "true" if value else "false"
+    else:
+        text = str(int(value))
+    return Value(text if lanes == 1 else f"splat ({_SCALAR[dtype]} {text})", dtype, lanes)
+
+
+class Block:
+    """A function body under construction: numbered values and labels, and where we stand."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.allocas: list[str] = []
+        self.label = "entry"
+        self._count = 0
+
+    def name(self, prefix: str = "v") -> str:
+        """A name that nothing else has."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def define(self, instruction: str, dtype: DType, lanes: int = 1) -> Value:
+        """`instruction`'s result as a value."""
+        return Value(self.assign(instruction), dtype, lanes)
+
+    def assign(self, instruction: str) -> str:
+        """`instruction`'s result as a bare name (pointers, aggregates)."""
+        name = f"%{self.name()}"
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def do(self, instruction: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {instruction}")
+
+    def begin(self, label: str) -> None:
+        """Starts a block; the one before must have ended with a branch."""
+        self.lines.append(f"{label}:")
+        self.label = label
+
+    def jump(self, label: str) -> None:
+        """Ends a block by going to another."""
+        self.do(f"br label %{label}")
+
+    def branch(self, condition: Value, then: str, otherwise: str) -> None:
+        """Ends a block by a decision."""
+        self.do(f"br {condition.typed}, label %{then}, label %{otherwise}")
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """A scalar in every lane; a vector as it is."""
+        if value.lanes == lanes:
+            return value
+        if not value.text.startswith("%"):
+            return Value(f"splat ({value.type} {value.text})", value.dtype, lanes)
+        wide = type_text(value.dtype, lanes)
+        first = self.assign(f"insertelement {wide} poison, {value.typed}, i64 0")
+        return self.define(
+            f"shufflevector {wide} {first}, {wide} poison, <{lanes} x i32> zeroinitializer",
+            value.dtype,
+            lanes,
+        )
+
+    def binary(self, instruction: str, a: Value, b: Value, dtype: DType | None = None) -> Value:
+        """`instruction a, b` on values of one type; the result is of `dtype` (default: theirs)."""
+        lanes = max(a.lanes, b.lanes)
+        a, b = self.splat(a, lanes), self.splat(b, lanes)
+        return self.define(f"{instruction} {a.typed}, {b.text}", dtype or a.dtype, lanes)
+
+    def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        """`then` or `otherwise`, lane by lane where the condition is a vector."""
+        lanes = max(condition.lanes, then.lanes, otherwise.lanes)
+        if condition.lanes > 1:
+            condition = self.splat(condition, lanes)
+        then, otherwise = self.splat(then, lanes), self.splat(otherwise, lanes)
+        return self.define(f"select {condition.typed}, {then.typed}, {otherwise.typed}", then.dtype, lanes)

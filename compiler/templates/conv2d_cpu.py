@@ -1,0 +1,144 @@
+"""Convolutions on a CPU: register tiles of output positions x filters, directly on activations in blocks of channels.
+
+A tile sums up its whole window in registers. Weights are packed in panels of one tile's filters. Rows of outputs are
+done in blocks, whose padded input stays in the second-level cache while the panels pass over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.stmt import Program
+from ..ir.types import DType
+from ..schedule import Schedule
+from ..target.cpu.machine import CpuTarget
+from ..te.blocks import Window, ceil_div
+from .borders import parallel_loop, peel_ragged
+from .register_tile import TILE_OVERHEAD, fits, step_cycles
+
+REMOTE_BYTES_CYCLE = 8.0
+"""Bytes a cycle from beyond the second-level cache, as far as they do not hide behind the arithmetic."""
+COPY_BYTES_CYCLE = 16.0
+"""Bytes a cycle of copying an input into its padded form."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A tile is `rows` x `columns` output positions x `vectors` blocks of filters; `row_block` rows share an input."""
+
+    rows: int
+    columns: int
+    vectors: int
+    row_block: int
+
+
+def flattened(window: Window, height: int, width: int) -> tuple[int, int]:
+    """The height and width to compute a convolution with: one row, where every position is by itself."""
+    alone = window.kernel == (1, 1) and window.strides == (1, 1) and not any(window.pads)
+    return (1, height * width) if alone else (height, width)
+
+
+def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
+    """Defaults for any shape, from the sizes of registers and caches alone."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    _, _, blocks, oh, ow, _ = shapes["Y"]
+    _, _, channels, kh, kw = shapes["W"]
+    depth = channels * kh * kw
+    best: tuple[float, int, int, int] | None = None
+    for vectors in range(1, min(blocks, 8) + 1):
+        for rows in range(1, min(oh, 6) + 1):
+            for columns in range(1, min(ow, target.vector_registers) + 1):
+                if not fits(target, rows * columns, vectors):
+                    break
+                cost = 0.0
+                for height_, n in ((rows, oh // rows), (oh % rows, 1)):
+                    for width_, m in ((columns, ow // columns), (ow % columns, 1)):
+                        for depth_, k in ((vectors, blocks // vectors), (blocks % vectors, 1)):
+                            if height_ and width_ and depth_:
+                                step = step_cycles(height_ * width_, depth_)
+                                cost += n * m * k * (step * depth + TILE_OVERHEAD * height_ * width_)
+                key = (cost, -rows * columns * vectors, vectors, rows)
+                if best is None or key < best:
+                    best = key
+    assert best is not None
+    _, size, vectors, rows = best
+    return Knobs(
+        rows=rows,
+        columns=-size // vectors // rows,
+        vectors=vectors,
+        row_block=_row_block(target, program, window, rows, -(-blocks // vectors)),
+    )
+
+
+def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, panels: int) -> int:
+    """How many rows of outputs to do at a time: the least bytes from beyond the second-level cache, and copied."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    oh, width = shapes["Y"][3], shapes["X"][4]
+    _, filters, channels, kh, kw = shapes["W"]
+    element = DType.FLOAT32.bits // 8
+    weights = filters * channels * kh * kw * element
+    line = channels * width * element
+    span = (kh - 1) * window.dilations[0] + 1
+    near = target.cache_bytes[1] * 0.75
+    best: tuple[float, int] | None = None
+    for block in range(rows, oh + rows, rows):
+        count = -(-oh // block)
+        taken = line * ((min(block, oh) - 1) * window.strides[0] + span)
+        panel = weights / panels
+        # Panels come anew for each block of rows, unless all stay; rows for each panel, unless they stay.
+        remote = weights * (count if weights + taken > near else 1)
+        remote += count * taken * (panels if panel + taken > near else 1)
+        cost = remote / REMOTE_BYTES_CYCLE
+        if any(window.pads):
+            cost += count * taken / COPY_BYTES_CYCLE
+            # A small padded copy is still in the first-level cache when it is read.
+            cost += 0 if taken < near / 4 else count * taken / COPY_BYTES_CYCLE
+        if best is None or cost < best[0]:
+            best = (cost, block)
+    assert best is not None
+    return best[1]
+
+
+def schedule(
+    target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.float_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    `parallel`: tiles run on the threads of the kernel's pool."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    batch, _, blocks, oh, _, co = shapes["Y"]
+    ci = shapes["X"][5]
+    if knobs is None:
+        knobs = choose_knobs(target, program, window)
+    s = Schedule(program)
+    y_block, y = s.split("y", knobs.row_block)
+    y_tile, y = s.split(y, knobs.rows)
+    x_tile, x = s.split("x", knobs.columns)
+    panel, o = s.split("o", knobs.vectors)
+    s.reorder("n", "g", y_block, panel, y_tile, x_tile, o, y, x, "j")
+    s.compute_at("conv", x_tile)
+    s.set_scope("sum", "register")
+    if any(window.pads):
+        s.compute_at("pad", y_block)
+        s.set_scope("padded", "workspace")
+    s.reorder(
+        "conv.ic", "conv.kh", "conv.kw", "conv.k", "conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j"
+    )
+    for loop in (o, y, x, "conv.o", "conv.y", "conv.x"):
+        s.unroll(loop)
+    s.vectorize("j")
+    s.vectorize("conv.j")
+    s.decompose_reduction("conv", "conv.ic")
+    s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, 2, 3, 4, 6, 5))
+    if parallel:
+        parallel_loop(
+            s,
+            {
+                "n": batch,
+                y_block: ceil_div(oh, knobs.row_block),
+                panel: ceil_div(blocks, knobs.vectors),
+                y_tile: ceil_div(min(oh, knobs.row_block), knobs.rows),
+            },
+        )
+    peel_ragged(s, y_block, panel, y_tile, x_tile)
+    return s

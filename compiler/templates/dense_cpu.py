@@ -1,0 +1,98 @@
+"""Matrix products on a CPU: register tiles over weights packed in panels.
+
+A panel of W (one tile's columns, the whole depth) stays in the second-level cache while the tiles of a block of rows
+pass over it; the rows of X of that block stay there too. Each tile sums up the whole depth in registers, so that the
+epilogue runs on registers as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from ..ir.stmt import Program
+from ..ir.types import DType
+from ..schedule import Schedule
+from ..target.cpu.machine import CpuTarget
+from ..te.blocks import ceil_div
+from .borders import parallel_loop, peel_ragged
+from .register_tile import choose_tile
+
+PAGE = 4096
+"""Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes."""
+WAYS = 8
+"""Lines that one set of that cache holds (Zen 2-4, Intel before Sunny Cove; later ones have 12)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A register tile is `rows` x `vectors` vectors; `row_block` rows, a multiple of `rows`, share a panel of weights.
+
+    `stage`: a block's rows of X are copied first, in pieces of one vector, so that the rows of a tile are neighbours in
+    memory. It pays where they would all fall into the same sets of the cache.
+    """
+
+    rows: int
+    vectors: int
+    row_block: int
+    stage: bool
+
+
+def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knobs:
+    """Defaults for any size, from the sizes of registers and caches alone."""
+    tile = choose_tile(target, rows, columns, depth, DType.FLOAT32)
+    row_bytes = depth * DType.FLOAT32.bits // 8
+    sets = PAGE // gcd(row_bytes, PAGE)
+    return Knobs(
+        rows=tile.rows,
+        vectors=tile.vectors,
+        row_block=row_block(target, rows, tile.rows, row_bytes),
+        stage=tile.rows >= WAYS * sets,
+    )
+
+
+def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
+    """Rows that share a panel: half of the second-level cache, the rest is for the panel and what passes."""
+    tiles = max(1, target.cache_bytes[1] // 2 // (row_bytes * tile_rows))
+    return tile_rows * min(tiles, -(-rows // tile_rows))
+
+
+def schedule(
+    target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.dense` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    `parallel`: tiles run on the threads of the kernel's pool."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    rows, depth = shapes["X"]
+    columns = shapes["Y"][1]
+    if knobs is None:
+        knobs = choose_knobs(target, rows, depth, columns)
+    lanes = target.lanes(DType.FLOAT32)
+    width = lanes * knobs.vectors
+    s = Schedule(program)
+    block, i = s.split("i", knobs.row_block)
+    row_tile, i = s.split(i, knobs.rows)
+    column_tile, j = s.split("j", width)
+    s.reorder(block, column_tile, row_tile, i, j)
+    s.compute_at("dense", row_tile)
+    s.set_scope("sum", "register")
+    if knobs.stage:
+        copy = s.cache_read("X", block, "workspace")
+        s.expand_copy(copy)
+        s.split(f"{copy}.1", lanes)
+        s.vectorize(f"{copy}.1.1")
+        s.pack(copy, ((1, lanes),), (1, 0, 2))
+    j_vector, lane = s.split(j, lanes)
+    sum_vector, sum_lane = s.split("dense.j", lanes)
+    s.reorder("dense.k", "dense.i", sum_vector, sum_lane)
+    for loop in (i, j_vector, "dense.i", sum_vector):
+        s.unroll(loop)
+    s.vectorize(lane)
+    s.vectorize(sum_lane)
+    s.decompose_reduction("dense", "dense.k")
+    s.pack("W", ((1, width),), (1, 0, 2))
+    if parallel:
+        parallel_loop(s, {column_tile: ceil_div(columns, width), row_tile: ceil_div(rows, knobs.rows)})
+    peel_ragged(s, block, column_tile, row_tile)
+    return s

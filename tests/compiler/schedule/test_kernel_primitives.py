@@ -1,0 +1,305 @@
+"""The primitives that processors' kernels need: printed programs, equal results, replay and refusals."""
+
+# ruff: noqa: E501 (the printed programs are as wide as they are)
+from __future__ import annotations
+
+from textwrap import dedent
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.compiler.ir.expr import Buffer, Const, Var, equal
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.printer import format_node
+from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, nest, region, seq, whole
+from vdla.compiler.ir.types import DType
+from vdla.compiler.ir.verify import verify
+from vdla.compiler.schedule import LegalityError, Schedule, replay, trace_from_lists, trace_to_lists
+from vdla.compiler.schedule.pack import pack_array, pack_arrays
+
+I32 = DType.INT32
+A = Buffer(name="A", shape=(10, 6), dtype=I32)
+W = Buffer(name="W", shape=(6, 9), dtype=I32)
+C = Buffer(name="C", shape=(10, 9), dtype=I32)
+ROW, J, K = Var("i"), Var("j"), Var("k")
+SEVEN = Const(7, I32)
+
+
+def product(op="add"):
+    total = Reduce(
+        name="sum", op=op, buffer=C, indices=(ROW, J), value=A[ROW, K] * W[K, J], first=equal(K, 0)
+    )
+    return Program(name="product", parameters=(A, W, C), body=nest([(ROW, 10), (J, 9), (K, 6)], total))
+
+
+def padded(pad=SEVEN):
+    """A copy with padding, and a consumer of every element."""
+    t = Buffer(name="T", shape=(1, 8), dtype=I32)
+    x, y = Buffer(name="X", shape=(1, 5), dtype=I32), Buffer(name="Y", shape=(6,), dtype=I32)
+    load = Copy(name="load", destination=whole(t), source=region(x, (0, 1), (-2, 8)), pad=pad)
+    add = Assign(name="add", buffer=y, indices=(ROW,), value=t[0, ROW] + t[0, ROW + 2])
+    return Program(
+        name="padded", parameters=(x, y), body=Alloc(buffer=t, body=seq(load, nest([(ROW, 6)], add)))
+    )
+
+
+def inputs(program):
+    rng = np.random.default_rng(0)
+    written = {"C", "Y"}
+    return {
+        p.name: rng.integers(-9, 9, p.shape, dtype=np.int32)
+        for p in program.parameters
+        if p.name not in written
+    }
+
+
+def same(before, s):
+    verify(s.program)
+    arrays = inputs(before)
+    expected = interpret(before, arrays, poison=True)
+    got = interpret(s.program, pack_arrays(s.trace, arrays), poison=True)
+    for name in {"C", "Y"} & expected.keys():
+        np.testing.assert_array_equal(got[name], expected[name])
+
+
+def peel_last(s):
+    s.split("i", 4)
+    assert s.peel("i.0") == ".last"
+
+
+def peel_first(s):
+    s.expand_copy("load")
+    s.compute_inline("load")
+    s.split("i", 3)
+    assert s.peel("i.0", "first") == ".first"
+
+
+def decompose(s):
+    s.reorder("k", "i", "j")
+    s.annotate("j", "vectorize")
+    s.decompose_reduction("sum", "k")
+
+
+def factor(s):
+    s.split("k", 4)
+    s.rfactor("sum", "k.0")
+
+
+def pack(s):
+    s.split("j", 4)
+    s.pack("W", ((1, 4),), (1, 0, 2))
+
+
+def tile(s):
+    assert s.tile("i", "j", 5, 3) == ("i.0", "j.0", "i.1", "j.1")
+    s.parallel("i.0")
+    s.vectorize("j.1")
+
+
+HEAD = "def product(A: int32[10, 6] @ dram, W: int32[6, 9] @ dram, C: int32[10, 9] @ dram):"
+GOLDEN = [
+    (
+        product,
+        peel_last,
+        f"""\
+        {HEAD}
+            for i.0 in range(2):
+                for i.1 in range(4):
+                    for j in range(9):
+                        for k in range(6):
+                            sum: C[i.0 * 4 + i.1, j] += A[i.0 * 4 + i.1, k] * W[k, j] first k == 0
+            for i.1.last in range(2):
+                for j.last in range(9):
+                    for k.last in range(6):
+                        sum.last: C[i.1.last + 8, j.last] += A[i.1.last + 8, k.last] * W[k.last, j.last] first k.last == 0
+        """,
+    ),
+    (
+        padded,
+        peel_first,
+        """\
+        def padded(X: int32[1, 5] @ dram, Y: int32[6] @ dram):
+            for i.1.first in range(3):
+                add.first: Y[i.1.first] = select(0 <= i.1.first - 2, X[0, i.1.first - 2], int32(7)) + X[0, i.1.first]
+            for i.0 in range(1):
+                for i.1 in range(3):
+                    add: Y[i.1 + 3] = X[0, i.1 + 1] + select(i.1 + 3 < 5, X[0, i.1 + 3], int32(7))
+        """,
+    ),
+    (
+        product,
+        decompose,
+        f"""\
+        {HEAD}
+            for i.init in range(10):
+                for j.init in vectorize(9):
+                    sum.init: C[i.init, j.init] = int32(0)
+            for k in range(6):
+                for i in range(10):
+                    for j in vectorize(9):
+                        sum: C[i, j] += A[i, k] * W[k, j]
+        """,
+    ),
+    (
+        product,
+        factor,
+        f"""\
+        {HEAD}
+            alloc C.rf: int32[2, 10, 9] @ dram
+            for i.rf in range(10):
+                for j.rf in range(9):
+                    for k.0.rf in range(2):
+                        for k.1 in range(min(6 - k.0.rf * 4, 4)):
+                            sum.rf: C.rf[k.0.rf, i.rf, j.rf] += A[i.rf, k.0.rf * 4 + k.1] * W[k.0.rf * 4 + k.1, j.rf] first k.1 == 0
+            for i in range(10):
+                for j in range(9):
+                    for k.0 in range(2):
+                        sum: C[i, j] += C.rf[k.0, i, j] first k.0 == 0
+        """,
+    ),
+    (
+        product,
+        pack,
+        """\
+        def product(A: int32[10, 6] @ dram, W: int32[3, 6, 4] @ dram, C: int32[10, 9] @ dram):
+            for i in range(10):
+                for j.0 in range(3):
+                    for j.1 in range(min(9 - j.0 * 4, 4)):
+                        for k in range(6):
+                            sum: C[i, j.0 * 4 + j.1] += A[i, k] * W[j.0, k, j.1] first k == 0
+        """,
+    ),
+    (
+        product,
+        tile,
+        f"""\
+        {HEAD}
+            for i.0 in parallel(2):
+                for j.0 in range(3):
+                    for i.1 in range(5):
+                        for j.1 in vectorize(3):
+                            for k in range(6):
+                                sum: C[i.0 * 5 + i.1, j.0 * 3 + j.1] += A[i.0 * 5 + i.1, k] * W[k, j.0 * 3 + j.1] first k == 0
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "build", "text"), GOLDEN, ids=[case[1].__name__ for case in GOLDEN])
+def test_golden(make, build, text):
+    s = Schedule(make())
+    build(s)
+    assert format_node(s.program) == dedent(text)
+    same(make(), s)
+    assert replay(make(), trace_from_lists(trace_to_lists(s.trace))).program == s.program
+
+
+def test_peeling_twice_gives_new_names():
+    s = Schedule(product())
+    s.split("i", 3)
+    s.split("j", 2)
+    assert s.peel("i.0") == ".last"
+    assert s.peel("j.0") == ".last.1"
+    assert s.peel("j.0.last") == ".last"
+    same(product(), s)
+
+
+def test_peeling_the_only_iteration_keeps_names():
+    s = Schedule(product())
+    s.split("i", 10)
+    s.peel("i.0")
+    assert "i.1" in format_node(s.program) and "i.0" not in format_node(s.program)
+    same(product(), s)
+
+
+def test_greatest_value_starts_from_the_least():
+    s = Schedule(product("max"))
+    s.decompose_reduction("sum", "k")
+    assert "sum.init: C[i, j] = int32(-2147483648)" in format_node(s.program)
+    same(product("max"), s)
+
+
+def test_partial_sums_move_to_their_use():
+    s = Schedule(product())
+    s.split("k", 4)
+    s.rfactor("sum", "k.0")
+    s.compute_at("sum.rf", "k.0")
+    assert "alloc C.rf: int32[1, 1, 1]" in format_node(s.program)
+    same(product(), s)
+
+
+def test_packed_allocations():
+    s = Schedule(product())
+    copy = s.cache_read("A", "i", "local")
+    s.expand_copy(copy)
+    s.pack(copy, ((1, 4),), (1, 0, 2))
+    assert "alloc A.local: int32[2, 1, 4] @ local" in format_node(s.program)
+    same(product(), s)
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_packed_arrays_hold_every_element(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=3)))
+    tiled = data.draw(st.lists(st.integers(0, len(shape) - 1), unique=True))
+    tiles = tuple((d, data.draw(st.integers(1, 5))) for d in tiled)
+    order = tuple(data.draw(st.permutations(range(len(shape) + len(tiles)))))
+    array = np.arange(1, np.prod(shape) + 1, dtype=np.int32).reshape(shape)
+    packed = pack_array(array, tiles, order)
+    sizes = dict(tiles)
+    for index in np.ndindex(shape):
+        parts = [i // sizes[d] if d in sizes else i for d, i in enumerate(index)]
+        parts += [index[d] % size for d, size in tiles]
+        assert packed[tuple(parts[o] for o in order)] == array[index]
+    assert packed.sum() == array.sum()
+
+
+def started_elsewhere():
+    total = Reduce(
+        name="sum", op="add", buffer=C, indices=(ROW, J), value=A[ROW, K] * W[K, J], first=equal(K, 1)
+    )
+    return Program(name="elsewhere", parameters=(A, W, C), body=nest([(ROW, 10), (J, 9), (K, 6)], total))
+
+
+def restarted():
+    """The sum is made anew in each iteration of r."""
+    program = product()
+    return Program(name="again", parameters=program.parameters, body=nest([(Var("r"), 2)], program.body))
+
+
+def two_statements():
+    body = seq(product().body.body.body, Assign(name="more", buffer=C, indices=(ROW, J), value=Const(1, I32)))
+    return Program(name="two", parameters=(A, W, C), body=nest([(ROW, 10), (J, 9)], body))
+
+
+ERRORS = [
+    (product, lambda s: s.peel("i", "middle"), "cannot peel the middle iteration of i"),
+    (product, lambda s: (s.split("i", 4), s.peel("i.1")), "its extent is not a constant above 0"),
+    (product, lambda s: s.decompose_reduction("sum", "j.0"), "cannot decompose sum: it is not inside j.0"),
+    (product, lambda s: (s.split("k", 3), s.decompose_reduction("sum", "k.1")), "also runs over k.0"),
+    (
+        started_elsewhere,
+        lambda s: s.decompose_reduction("sum", "i"),
+        "is not that its reduction loops are at 0",
+    ),
+    (restarted, lambda s: s.decompose_reduction("sum", "r"), "sum starts anew in each iteration of r"),
+    (two_statements, lambda s: s.decompose_reduction("sum", "i"), "j holds more than the nest of sum"),
+    (two_statements, lambda s: s.rfactor("sum", "k"), "j holds more than the nest of sum"),
+    (product, lambda s: s.rfactor("sum", "j"), "j is none of its reduction loops"),
+    (padded, lambda s: s.rfactor("add", "i"), "add is not a sum"),
+    (product, lambda s: s.pack("W", ((2, 4),), (0, 1, 2)), "are no tiles of 2 dimensions"),
+    (product, lambda s: s.pack("W", ((1, 4),), (0, 1, 1)), "is no order of its dimensions"),
+    (product, lambda s: s.pack("Q", ((1, 4),), (0, 1, 2)), "no buffer named 'Q'"),
+    (padded, lambda s: s.pack("X", ((1, 4),), (0, 1, 2)), "cannot pack X: load takes a box of it"),
+    (product, lambda s: s.expand_copy("sum"), "cannot expand sum: it is not a plain copy"),
+]
+
+
+@pytest.mark.parametrize(("make", "build", "message"), ERRORS)
+def test_refuses(make, build, message):
+    s = Schedule(make())
+    with pytest.raises(LegalityError) as caught:
+        build(s)
+    assert message in str(caught.value)
+    assert replay(make(), s.trace).program == s.program

@@ -1,0 +1,164 @@
+"""Templates of CPU kernels: their traces replay, and compiled they equal the unscheduled program in the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cpu.errors import TargetError
+from vdla.compiler.target.cpu.intrinsics import intrinsics
+from vdla.compiler.target.cpu.kernel import build
+from vdla.compiler.target.cpu.machine import GENERIC_LEVELS, host_target, host_target_at
+from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops.dense import dense, dense_int8
+from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
+from vdla.compiler.templates import conv2d_cpu, dense_cpu, dense_int8_cpu, depthwise_cpu
+
+FULL = Epilogue(bias=True, operand=True, activation="relu")
+
+
+def targets():
+    """The host, and every level below it."""
+    found = [host_target()]
+    for level in GENERIC_LEVELS:
+        try:
+            found.append(host_target_at(level))
+        except TargetError:
+            continue
+    return found
+
+
+TARGETS = targets()
+
+
+def arrays_of(program):
+    rng = np.random.default_rng(0)
+    arrays = {}
+    for p in program.parameters:
+        if p.dtype.is_integer:
+            low, high = p.dtype.limits if p.dtype.bits == 8 else (0, 1)
+            arrays[p.name] = rng.integers(low, high + 1, p.shape).astype(p.dtype.numpy)
+        else:
+            # Eighths: sums of a few products are exact, so that any order gives the same float32.
+            arrays[p.name] = (rng.integers(-8, 9, p.shape) / 8).astype(np.float32)
+    return arrays
+
+
+def check(program, s, target, pool=None):
+    arrays = arrays_of(program)
+    expected = interpret(program, arrays)["Y"]
+    again = replay(program, trace_from_lists(trace_to_lists(s.trace)), intrinsics())
+    assert again.program == s.program
+    packed = pack_arrays(s.trace, arrays)
+    packed["Y"] = np.full_like(arrays["Y"], 99)
+    kernel = build(s.program, target)
+    kernel.bind(packed, pool)()
+    np.testing.assert_array_equal(packed["Y"], expected)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
+@pytest.mark.parametrize("shape", [(1, 5, 7), (7, 9, 37), (29, 3, 50)])
+def test_dense(target, shape):
+    rows, depth, columns = shape
+    program = dense(rows=rows, depth=depth, columns=columns, epilogue=FULL)
+    check(program, dense_cpu.schedule(target, program), target)
+
+
+def test_dense_with_staged_rows():
+    target = host_target()
+    program = dense(rows=11, depth=19, columns=21)
+    knobs = dense_cpu.Knobs(rows=4, vectors=1, row_block=8, stage=True)
+    check(program, dense_cpu.schedule(target, program, knobs), target)
+
+
+def test_rows_a_page_apart_are_staged():
+    target = host_target()
+    assert (
+        dense_cpu.choose_knobs(target, 1024, 4096, 64).rows >= dense_cpu.WAYS or target.vector_registers < 32
+    )
+    if target.vector_registers == 32:
+        assert dense_cpu.choose_knobs(target, 1024, 4096, 1024).stage
+    assert not dense_cpu.choose_knobs(target, 1024, 1000, 1024).stage
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
+@pytest.mark.parametrize("shape", [(3, 8, 16), (9, 11, 41)])
+def test_dense_int8(target, shape):
+    rows, depth, columns = shape
+    program = dense_int8(rows=rows, depth=depth, columns=columns)
+    s = dense_int8_cpu.schedule(target, program)
+    assert ("tensorize" in {step.primitive for step in s.trace}) == target.dot_product
+    check(program, s, target)
+
+
+WINDOWS = [
+    (Window(kernel=(3, 3), pads=(1, 1, 1, 1)), (3, 9)),
+    (Window(kernel=(1, 1)), (1, 9)),
+    (Window(kernel=(2, 3), strides=(2, 2), pads=(0, 1, 2, 0), dilations=(1, 2)), (5, 6)),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[-1:], ids=lambda t: t.cpu)
+@pytest.mark.parametrize(("window", "size"), WINDOWS)
+def test_conv2d(target, window, size):
+    program = float_conv2d(
+        batch=1,
+        channels=4,
+        height=size[0],
+        width=size[1],
+        filters=14,
+        window=window,
+        block_in=2,
+        block_out=4,
+        groups=2,
+        epilogue=Epilogue(bias=True, operand=True, activation="clip", low=-1.0, high=2.0),
+    )
+    check(program, conv2d_cpu.schedule(target, program, window), target)
+
+
+def test_conv2d_in_blocks_of_rows_that_do_not_divide():
+    target = host_target()
+    window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
+    program = float_conv2d(
+        batch=1, channels=2, height=7, width=4, filters=8, window=window, block_in=1, block_out=4
+    )
+    for rows, row_block in ((2, 4), (3, 3), (2, 6), (1, 7)):
+        knobs = conv2d_cpu.Knobs(rows=rows, columns=3, vectors=2, row_block=row_block)
+        check(program, conv2d_cpu.schedule(target, program, window, knobs), target)
+
+
+@pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[-1:], ids=lambda t: t.cpu)
+@pytest.mark.parametrize(("window", "size"), [*WINDOWS, (Window(kernel=(3, 3), pads=(3, 3, 3, 3)), (2, 11))])
+def test_depthwise(target, window, size):
+    program = float_depthwise(
+        batch=1, channels=7, height=size[0], width=size[1], window=window, block=4, epilogue=FULL
+    )
+    check(program, depthwise_cpu.schedule(target, program, window), target)
+
+
+def test_flattened():
+    assert conv2d_cpu.flattened(Window(kernel=(1, 1)), 7, 5) == (1, 35)
+    assert conv2d_cpu.flattened(Window(kernel=(1, 1), strides=(2, 2)), 7, 5) == (7, 5)
+    assert conv2d_cpu.flattened(Window(kernel=(3, 3)), 7, 5) == (7, 5)
+
+
+def test_parallel_kernels():
+    target = host_target()
+    window = WINDOWS[0][0]
+    sizes = {"batch": 1, "channels": 8, "height": 6, "width": 5, "window": window}
+    conv = float_conv2d(**sizes, filters=8, block_in=8, block_out=4)
+    depthwise = float_depthwise(**sizes, block=2)
+    product, int8 = dense(rows=9, depth=5, columns=70), dense_int8(rows=9, depth=5, columns=70)
+    with Pool(2) as pool:
+        for program, s in (
+            (conv, conv2d_cpu.schedule(target, conv, window, parallel=True)),
+            (depthwise, depthwise_cpu.schedule(target, depthwise, window, parallel=True)),
+            (product, dense_cpu.schedule(target, product, parallel=True)),
+            (int8, dense_int8_cpu.schedule(target, int8, parallel=True)),
+        ):
+            assert any("parallel" in step.arguments for step in s.trace)
+            check(program, s, target, pool)
