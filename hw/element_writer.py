@@ -97,6 +97,25 @@ class Walk(wiring.Component):
                 self.ends.eq(is_one & is_final),
             ]
 
+        # A later statement overrides an earlier one: `start` goes before `again`, `again` before `next`.
+        with m.If(self.next):
+            m.d.sync += [
+                count.eq(count - 1),
+                self.phase_last.eq(count == 2),
+                self.ends.eq((count == 2) & final),
+            ]
+            with m.If(self.phase_last):
+                with m.If((self.phase == Phase.BEFORE) & ~zero["size"]):
+                    enter(Phase.DATA, size, one["size"], zero["behind"])
+                with m.Else():
+                    enter(Phase.BEHIND, behind, one["behind"], Const(1))
+        with m.If(self.again):
+            with m.If(~zero["before"]):
+                enter(Phase.BEFORE, before, one["before"], zero["size"] & zero["behind"])
+            with m.Elif(~zero["size"]):
+                enter(Phase.DATA, size, one["size"], zero["behind"])
+            with m.Else():
+                enter(Phase.BEHIND, behind, one["behind"], Const(1))
         with m.If(self.start):
             m.d.sync += [before.eq(self.before), size.eq(self.size), behind.eq(self.behind)]
             for name, value in parts.items():
@@ -108,24 +127,6 @@ class Walk(wiring.Component):
                 enter(Phase.DATA, self.size, self.size == 1, self.behind == 0)
             with m.Else():
                 enter(Phase.BEHIND, self.behind, self.behind == 1, Const(1))
-        with m.Elif(self.again):
-            with m.If(~zero["before"]):
-                enter(Phase.BEFORE, before, one["before"], zero["size"] & zero["behind"])
-            with m.Elif(~zero["size"]):
-                enter(Phase.DATA, size, one["size"], zero["behind"])
-            with m.Else():
-                enter(Phase.BEHIND, behind, one["behind"], Const(1))
-        with m.Elif(self.next):
-            m.d.sync += [
-                count.eq(count - 1),
-                self.phase_last.eq(count == 2),
-                self.ends.eq((count == 2) & final),
-            ]
-            with m.If(self.phase_last):
-                with m.If((self.phase == Phase.BEFORE) & ~zero["size"]):
-                    enter(Phase.DATA, size, one["size"], zero["behind"])
-                with m.Else():
-                    enter(Phase.BEHIND, behind, one["behind"], Const(1))
         return m
 
 

@@ -102,10 +102,15 @@ def run_reference(
     if not finish.size:
         raise ProgramError("the program has no FINISH; end it with one")
     executed = int(finish[0]) + 1
+    start = typed_scratchpads(config, scratchpads)
     machine = _Machine(
         config=config,
         memory=np.array(memory, dtype=np.uint8),
-        **typed_scratchpads(config, scratchpads),
+        uop=start["uop"],
+        inp=start["inp"],
+        wgt=start["wgt"],
+        acc=start["acc"],
+        par=start["par"],
         registers={item.name: {part.name: 0 for part in item.fields} for item in REGISTERS},
     )
     names = format_names(instructions[:executed])

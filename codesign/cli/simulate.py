@@ -119,8 +119,8 @@ def sim(
 def _launch(insns: Path, memory: Path | None, config: str) -> tuple[Config, np.ndarray, np.ndarray]:
     """Machine, instructions and memory: from a `.hex` file, `memory` and `config`, or all from a program file."""
     if memory is not None:
-        image = np.frombuffer(read_whole(memory, "memory image"), np.uint8)
-        return load_config(config), read_hex(insns), image
+        instructions = read_hex(insns)
+        return load_config(config), instructions, np.frombuffer(read_whole(memory, "memory image"), np.uint8)
     if insns.suffix == ".hex":
         raise UserError(f"{insns}: a .hex file holds no memory; give it with --memory")
     program = open_program(insns, None)

@@ -31,8 +31,10 @@ def faulty(statement: str) -> str:
     ("statement", "rule"),
     [
         ("always @(posedge clk) q <= a + {4'h0, b};", "WIDTHTRUNC"),
-        ("always @(posedge clk) if (b == 4'd1) q <= a[3:0]; always @(posedge clk) q <= b;", "MULTIDRIVEN"),
-        ("always @* begin q = b; if (a[0]) q = ~q; end wire loop; assign loop = ~loop;", "UNOPTFLAT"),
+        ("wire [3:0] nothing; always @(posedge clk) q <= nothing;", "UNDRIVEN"),
+        ("always @* if (b == 4'd1) q = a[3:0];", "LATCH"),
+        ("always @(posedge clk) case (b) 4'd1: q <= a[3:0]; 4'd1: q <= b; default: ; endcase", "CASEOVERLAP"),
+        ("wire [3:0] x = ~x & b; always @(posedge clk) q <= x;", "UNOPTFLAT"),
         ("always @* case (b) 4'd1: q = a[3:0]; endcase", "CASEINCOMPLETE"),
     ],
 )
