@@ -6,12 +6,10 @@ the same one build it once.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -23,6 +21,7 @@ from xml.etree import ElementTree
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
+from ..user_cache import cached
 from ..verilog import generate_module
 from .wrapper import BENCH_TOP, bench_verilog, with_start_event
 
@@ -50,17 +49,12 @@ class BenchFailed(Exception):
     """A bench ran and found a fault; the message names the failing tests and shows the end of the log."""
 
 
-def cache_directory() -> Path:
-    """Where builds are kept: $XDG_CACHE_HOME/vdla/bench, by default in ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vdla" / "bench"
-
-
 def build(config: Config, *, simulator: Simulator = "verilator", internals: bool = False) -> Path:
     """The folder of a built simulation of `config` with trace ports, top module `vdla_bench`.
 
     With `internals` a bench may also read signals below the top (Icarus always allows it).
     Built on the first call with these sources and tools (tiny: half a minute with Verilator, a second with Icarus).
-    Raises BenchError when a tool is missing or fails.
+    Raises BenchError when a tool is missing or fails, CacheError when the cache cannot be written.
     """
     environment, version = _tools(simulator)
     text = _verilog(config)
@@ -76,17 +70,7 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
     python = (sys.version, sys.prefix, metadata.version("cocotb"))
     parts = (simulator, version, text, *arguments, _VERILATOR_MAKE, *python)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    target = cache_directory() / digest
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with open(target.with_suffix(".lock"), "w") as lock:
-        # The system gives the lock back when its holder dies.
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.is_dir():
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix=f"{digest}.") as work:
-                folder = Path(work) / "build"
-                _build(folder, text, simulator, arguments, environment)
-                folder.rename(target)
-    return target
+    return cached("bench", digest, lambda folder: _build(folder, text, simulator, arguments, environment))
 
 
 def run_bench(

@@ -9,11 +9,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from .cache import cache_directory, cached
+from ..user_cache import cached
 from .prepare import HARNESS_TOP, harness_verilog
-from .toolchain import BuildError, call, require, require_tools, verilator
+from .toolchain import call, require, require_tools, verilator
 
-__all__ = ["BuildError", "Optimize", "build_library", "cache_directory"]
+CACHE = "rtl"
+"""The part of the user's cache that holds libraries."""
 
 Optimize = Literal["build", "run"]
 """What a library is good for: `build` is there soonest, `run` runs fastest."""
@@ -79,7 +80,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
             call([require("g++"), "-shared", *flags, *include, str(unit), "-o", str(target)])
 
-    return cached(f"{digest[:32]}.so", build)
+    return cached(CACHE, f"{digest[:32]}.so", build)
 
 
 def _generate(root: Path, prepared: str, source: str, work: Path) -> Path:

@@ -22,11 +22,11 @@ from vdla.isa.scratchpads import Contents, scratchpad_sizes, typed_scratchpads
 from ..control import ERROR_BIT, REGISTERS, counter_address
 from ..counters import COUNTERS
 from ..trace import instruction_times
+from ..user_cache import cache_directory, cached
 from ..verilog import generate_verilog
-from .build import BuildError, Optimize, build_library
-from .cache import cache_directory, cached
+from .build import CACHE, Optimize, build_library
 from .library import TIMING, Parameters, load_library
-from .toolchain import require_tools
+from .toolchain import BuildError, require_tools
 from .watchdog import describe, stall_counters
 
 __all__ = [
@@ -100,9 +100,9 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
         target.write_text(library.name, encoding="utf-8")
 
     def valid(path: Path) -> bool:
-        return (cache_directory() / path.read_text(encoding="utf-8")).exists()
+        return (cache_directory(CACHE) / path.read_text(encoding="utf-8")).exists()
 
-    return cache_directory() / cached(name, build, valid).read_text(encoding="utf-8")
+    return cache_directory(CACHE) / cached(CACHE, name, build, valid).read_text(encoding="utf-8")
 
 
 def hardware(config: Config) -> Config:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
-import tempfile
-from pathlib import Path
 
+from vdla.isa.program import write_whole
 
-def cache_directory() -> Path:
-    """Where results are kept: $XDG_CACHE_HOME/vdla/synthesis, by default in ~/.cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vdla" / "synthesis"
+from .. import user_cache
+
+_PART = "synthesis"
 
 
 def key(*parts: str) -> str:
@@ -22,20 +20,12 @@ def key(*parts: str) -> str:
 def load(name: str, suffix: str) -> bytes | None:
     """What is kept under `name`, or None. A file that does not decompress counts as none."""
     try:
-        return gzip.decompress((cache_directory() / f"{name}.{suffix}.gz").read_bytes())
+        return gzip.decompress((user_cache.cache_directory(_PART) / f"{name}.{suffix}.gz").read_bytes())
     except (OSError, EOFError, gzip.BadGzipFile):
         return None
 
 
 def save(name: str, suffix: str, data: bytes) -> None:
-    """Keeps `data` under `name`."""
-    directory = cache_directory()
-    directory.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(gzip.compress(data, 1, mtime=0))
-        os.replace(temporary, directory / f"{name}.{suffix}.gz")
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    """Keeps `data` under `name`. Raises CacheError or ProgramError, naming the place, when the system refuses."""
+    with user_cache.open_cache(_PART) as directory:
+        write_whole(directory / f"{name}.{suffix}.gz", gzip.compress(data, 1, mtime=0))

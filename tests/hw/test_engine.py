@@ -1,10 +1,7 @@
 """The machine of the harness: launches that follow each other, resets, errors, the watchdog, libraries and tools."""
 
 import dataclasses
-import os
 import sys
-import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +9,6 @@ import pytest
 from vdla.codesign import models, rtl_run
 from vdla.hw.control import REGISTERS
 from vdla.hw.harness import engine, toolchain
-from vdla.hw.harness.cache import cached
 from vdla.hw.harness.engine import BuildError, Machine, RtlError, RtlResult, prepare_library, simulate_rtl
 from vdla.hw.harness.prepare import harness_verilog
 from vdla.hw.harness.registers import merge_registers
@@ -273,44 +269,6 @@ def test_a_tool_that_fails_or_hangs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(toolchain, "TIMEOUT", 0.2)
     with pytest.raises(BuildError, match="has not finished"):
         call([sys.executable, "-c", "import time; time.sleep(60)"])
-
-
-def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(Exception, match="XDG_CACHE_HOME"):
-        cached("x.so", lambda path: None)
-
-
-def _builder(folder: str, fails: bool = False) -> str:
-    os.environ["XDG_CACHE_HOME"] = folder
-
-    def build(target: Path) -> None:
-        with (Path(folder) / "builds").open("a") as file:
-            file.write("x")
-        if fails:
-            os._exit(1)
-        time.sleep(0.3)
-        target.write_text("done")
-
-    return cached("x.so", build).read_text()
-
-
-def test_one_process_builds_and_the_others_wait(tmp_path: Path):
-    with ProcessPoolExecutor(3) as pool:
-        answers = list(pool.map(_builder, [str(tmp_path)] * 3))
-    assert answers == ["done"] * 3
-    assert (tmp_path / "builds").read_text() == "x"
-
-
-def test_a_builder_that_dies_leaves_no_lock(tmp_path: Path):
-    child = os.fork()
-    if child == 0:
-        _builder(str(tmp_path), fails=True)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
-    with ProcessPoolExecutor(1) as pool:
-        assert pool.submit(_builder, str(tmp_path)).result(timeout=20) == "done"
-    assert (tmp_path / "builds").read_text() == "xx"
 
 
 # --- the Verilog of the harness -------------------------------------------------------------------------

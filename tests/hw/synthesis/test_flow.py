@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from vdla.hw import user_cache
 from vdla.hw.synthesis import cache, flow
 from vdla.hw.synthesis.families import ECP5, XC7, Family
 from vdla.hw.synthesis.flow import map_design, synthesize
@@ -65,7 +66,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def own_cache(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's cache stays out of it; each family is mapped once for all tests of this file."""
-    monkeypatch.setattr(cache, "cache_directory", lambda: kept)
+    monkeypatch.setattr(user_cache, "cache_directory", lambda part: kept / part)
     monkeypatch.setattr(flow, "generate_module", lambda config: VerilogModule(text=DESIGN, ports=PORTS))
 
 
@@ -140,14 +141,14 @@ def test_a_missing_tool_names_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_damaged_cache_file_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cache, "cache_directory", lambda: tmp_path / "cache")
+    monkeypatch.setattr(user_cache, "cache_directory", lambda part: tmp_path / part)
     cache.save("name", "json", b"contents")
     assert cache.load("name", "json") == b"contents"
-    file = tmp_path / "cache" / "name.json.gz"
+    file = tmp_path / "synthesis" / "name.json.gz"
     file.write_bytes(file.read_bytes()[:-4])
     assert cache.load("name", "json") is None
     assert cache.load("other", "json") is None
-    assert [path.name for path in (tmp_path / "cache").iterdir()] == ["name.json.gz"]
+    assert [path.name for path in (tmp_path / "synthesis").iterdir()] == ["name.json.gz"]
 
 
 def test_paths_and_units():
