@@ -134,18 +134,18 @@ class ElementWriter(wiring.Component):
     """Steps of one load after the other, without a gap between them.
 
     Members: a `job` taken in cycle j has its first step in j + 3 or later. `words` is the client's FIFO. `may`: the
-    writer's turn has come for the load that it stands at (a function of registers); `steps_last`: the last step of a
+    writer's turn has come for the load that it stands at (registered); `steps_last`: the last step of a
     load happens in this cycle. What a step in cycle s writes is registered and shows in s + 2: `write` unless it is
     an empty load's step; `address` of the element; `pad`: the whole element gets the pad value in this step;
     else `part` (step within the element) gets the low `step_width` bytes of `data`. `last`: the load's last step;
-    it ends in the next cycle. `kind` and `tag` are the load's; `number` that of the load whose step is next.
+    it ends in the next cycle. `kind` and `tag` are the load's.
     """
 
     def __init__(
-        self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0, number_bits: int = 0
+        self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0
     ) -> None:
         """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: of what a job carries
-        along to its steps; `number_bits`: of what tells whose turn it is.
+        along to its steps.
         """
         if not element_bytes or any(size & (size - 1) for size in element_bytes):
             raise ValueError(f"element_bytes = {element_bytes}: must be powers of two")
@@ -155,10 +155,8 @@ class ElementWriter(wiring.Component):
             {
                 "job": In(stream.Signature(job_layout(config, len(element_bytes)))),
                 "job_tag": In(tag_bits),
-                "job_number": In(number_bits),
                 "words": In(stream.Signature(word_layout(config))),
                 "may": In(1, init=1),
-                "number": Out(number_bits),
                 "steps_last": Out(1),
                 "write": Out(1),
                 "last": Out(1),
@@ -175,9 +173,12 @@ class ElementWriter(wiring.Component):
         """All that is known of a step before its word is there."""
         return data.StructLayout(
             {
+                "valid": 1,
                 "empty": 1,
                 "last": 1,
                 "pad": 1,
+                "needs_word": 1,
+                "pops": 1,
                 "kind": self.kind.shape(),
                 "tag": self.tag.shape(),
                 "address": 16,
@@ -187,18 +188,29 @@ class ElementWriter(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Job, generator, the step that is next, its word, its aligned data: a register each."""
+        """Job, generator, the step that is next, its word, its aligned data: a register each.
+
+        Whether a step happens is known late in the cycle. So between it and the generator is a spare place: the
+        generator moves on whenever that was free.
+        """
         m = Module()
-        step, taken = Signal(self._step_layout()), Signal(self._step_layout())
-        there, needs_word, pops = Signal(), Signal(), Signal()
-        happens, goes = Signal(), Signal()
+        layout = self._step_layout()
+        generated, spare, step, taken = (
+            Signal(layout, name=name) for name in ("generated", "spare", "step", "taken")
+        )
+        happens = Signal()
         m.d.comb += [
-            happens.eq(there & self.may & (~needs_word | self.words.valid)),
-            goes.eq(happens | ~there),
-            self.words.ready.eq(there & self.may & pops),
+            happens.eq(step.valid & self.may & (~step.needs_word | self.words.valid)),
+            self.words.ready.eq(step.valid & self.may & step.pops),
             self.steps_last.eq(happens & step.last),
         ]
-        self._generate(m, goes, there, step, needs_word, pops)
+        self._generate(m, ~spare.valid, generated)
+        with m.If(happens | ~step.valid):
+            m.d.sync += [step.eq(Mux(spare.valid, spare, generated)), spare.valid.eq(0)]
+        with m.Elif(~spare.valid):
+            m.d.sync += spare.valid.eq(generated.valid)
+        with m.If(~spare.valid):
+            m.d.sync += [spare[name].eq(generated[name]) for name in layout.members if name != "valid"]
 
         stepped, word = Signal(), Signal(8 * self._config.memory.bus_bytes)
         m.d.sync += [stepped.eq(happens), taken.eq(step), word.eq(self.words.payload.data)]
@@ -222,16 +234,14 @@ class ElementWriter(wiring.Component):
         choices = [Const(value, width) for value in values]
         return choices[0] if len(choices) == 1 else Array(choices)[kind]
 
-    def _generate(
-        self, m: Module, goes: Signal, there: Signal, step: data.View, needs_word: Signal, pops: Signal
-    ) -> None:
-        """Walk over rows and elements; with `goes` the present step moves on to `step`."""
+    def _generate(self, m: Module, goes: Value, step: data.View) -> None:
+        """Walk over rows and elements: the present one is `step`; with `goes` to the next."""
         bus = self._config.memory.bus_bytes
         layout = job_layout(self._config, len(self._sizes))
         waiting, waits = Signal(layout), Signal()
-        waiting_tag, waiting_number = Signal.like(self.tag), Signal.like(self.number)
+        waiting_tag = Signal.like(self.tag)
         job, busy, empty = Signal(layout), Signal(), Signal()
-        tag, number = Signal.like(self.tag), Signal.like(self.number)
+        tag = Signal.like(self.tag)
         m.submodules.rows = rows = Walk()
         m.submodules.columns = columns = Walk()
         part, address = Signal.like(self.part), Signal(16)
@@ -247,21 +257,20 @@ class ElementWriter(wiring.Component):
             last.eq(empty | (last_part & rows.ends & columns.ends)),
             next_offset.eq(offset + self._by_kind(widths, job.kind)),
         ]
+        m.d.comb += [
+            step.valid.eq(busy),
+            step.empty.eq(empty),
+            step.last.eq(last),
+            step.pad.eq(pad),
+            step.needs_word.eq(~empty & ~pad),
+            step.pops.eq(~empty & ~pad & ((next_offset == bus) | run_ends)),
+            step.kind.eq(job.kind),
+            step.tag.eq(tag),
+            step.address.eq(address),
+            step.part.eq(part),
+            step.offset.eq(offset),
+        ]
         with m.If(goes):
-            m.d.sync += [
-                there.eq(busy),
-                step.empty.eq(empty),
-                step.last.eq(last),
-                step.pad.eq(pad),
-                step.kind.eq(job.kind),
-                step.tag.eq(tag),
-                step.address.eq(address),
-                step.part.eq(part),
-                step.offset.eq(offset),
-                self.number.eq(number),
-                needs_word.eq(~empty & ~pad),
-                pops.eq(~empty & ~pad & ((next_offset == bus) | run_ends)),
-            ]
             m.d.sync += part.eq(Mux(last_part, 0, part + 1))
             with m.If(last_part):
                 m.d.sync += address.eq(address + 1)
@@ -292,7 +301,6 @@ class ElementWriter(wiring.Component):
                 busy.eq(1),
                 job.eq(waiting),
                 tag.eq(waiting_tag),
-                number.eq(waiting_number),
                 empty.eq((waiting.x_size == 0) | no_rows),
                 part.eq(0),
                 address.eq(waiting.sram_base),
@@ -305,5 +313,4 @@ class ElementWriter(wiring.Component):
                 waits.eq(self.job.valid),
                 waiting.eq(self.job.payload),
                 waiting_tag.eq(self.job_tag),
-                waiting_number.eq(self.job_number),
             ]

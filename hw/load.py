@@ -26,9 +26,6 @@ from .read_requests import ReadRequests
 INP, WGT = range(2)
 """Kinds of the element writer."""
 
-_NUMBER_BITS = LOADS_IN_FLIGHT.bit_length()
-"""Width of the number of a load in flight."""
-
 
 class LoadUnit(wiring.Component):
     """Members: `interfaces.load_members`."""
@@ -187,61 +184,81 @@ class LoadUnit(wiring.Component):
     def _write(self, m: Module, begins: Value, job: data.View, words: ReadFifo) -> Value:
         """Jobs to the writers, what they write into the scratchpads; whether a load ends in the next cycle."""
         config = self._config
-        layout = data.StructLayout({"job": self._job_layout(), "number": _NUMBER_BITS})
+        layout = self._job_layout()
         m.submodules.elements = elements = ElementWriter(
             config=config,
             element_bytes=(config.inp_bytes, config.wgt_bytes),
             tag_bits=8,
-            number_bits=_NUMBER_BITS,
         )
-        # Each writer has a queue of its own and prepares its loads ahead of time; the number tells whose turn it is.
-        number, turn = Signal(_NUMBER_BITS), Signal(_NUMBER_BITS)
-        m.d.sync += number.eq(number + begins)
-        given = Signal(layout)
-        m.d.comb += [given.job.eq(job), given.number.eq(number)]
-        last, steps_last = elements.last, elements.steps_last
+        last = elements.last
         m.submodules.element_jobs = jobs = fifo.SyncFIFO(width=layout.size, depth=LOADS_IN_FLIGHT)
         following = data.View(layout, jobs.r_data)
         m.d.comb += [
-            jobs.w_data.eq(given),
+            jobs.w_data.eq(job),
             jobs.w_en.eq(begins),
             jobs.r_en.eq(elements.job.ready),
             elements.job.valid.eq(jobs.r_rdy),
-            elements.job.payload.eq(following.job.sizes),
-            elements.job_tag.eq(following.job.pad_value),
-            elements.job_number.eq(following.number),
-            elements.may.eq(elements.number == turn),
+            elements.job.payload.eq(following.sizes),
+            elements.job_tag.eq(following.pad_value),
             elements.words.valid.eq(words.words.valid),
             elements.words.payload.eq(words.words.payload),
             words.words.ready.eq(elements.words.ready),
         ]
         patches = None
         if config.has("patch"):
-            m.submodules.patches = patches = PatchWriter(config=config, tag_bits=8, number_bits=_NUMBER_BITS)
+            # Each writer has a queue of its own and prepares its loads ahead of time; they step in turn.
+            m.submodules.patches = patches = PatchWriter(config=config, tag_bits=8)
             m.submodules.patch_jobs = jobs_of_patches = fifo.SyncFIFO(
                 width=layout.size, depth=LOADS_IN_FLIGHT
             )
             following = data.View(layout, jobs_of_patches.r_data)
             m.d.comb += [
                 jobs.w_en.eq(begins & ~job.is_patch),
-                jobs_of_patches.w_data.eq(given),
+                jobs_of_patches.w_data.eq(job),
                 jobs_of_patches.w_en.eq(begins & job.is_patch),
                 jobs_of_patches.r_en.eq(patches.job.ready),
                 patches.job.valid.eq(jobs_of_patches.r_rdy),
-                patches.job.payload.sizes.eq(following.job.sizes),
-                patches.job.payload.patch.eq(following.job.patch),
-                patches.job_tag.eq(following.job.pad_value),
-                patches.job_number.eq(following.number),
-                patches.may.eq(patches.number == turn),
+                patches.job.payload.sizes.eq(following.sizes),
+                patches.job.payload.patch.eq(following.patch),
+                patches.job_tag.eq(following.pad_value),
                 patches.words.valid.eq(words.words.valid),
                 patches.words.payload.eq(words.words.payload),
                 words.words.ready.eq(elements.words.ready | patches.words.ready),
             ]
-            last, steps_last = last | patches.last, steps_last | patches.steps_last
-        m.d.sync += turn.eq(turn + steps_last)
+            last = last | patches.last
+            patch_may = self._turn(m, begins, job.is_patch, elements.steps_last | patches.steps_last)
+            m.d.comb += [patches.may.eq(patch_may), elements.may.eq(~patch_may)]
         self._write_inp(m, elements, patches)
         self._write_wgt(m, elements)
         return last
+
+    def _turn(self, m: Module, begins: Value, is_patch: Value, steps_last: Value) -> Signal:
+        """Whether the oldest load with steps to do is a patch load (registered): each load's kind, in their order.
+
+        What is shown while no load is in flight says nothing; a load's kind shows before its first step may happen.
+        """
+        kinds = memory.Memory(shape=1, depth=LOADS_IN_FLIGHT, init=[])
+        m.submodules.kinds = kinds
+        write, read, read_next = kinds.write_port(), kinds.read_port(domain="comb"), kinds.read_port(domain="comb")
+        newest, oldest, next_oldest = (
+            Signal(range(LOADS_IN_FLIGHT), name=name, init=init)
+            for name, init in (("newest_kind", 0), ("oldest_kind", 0), ("next_oldest_kind", 1))
+        )
+        patch_may = Signal()
+        m.d.comb += [
+            write.en.eq(begins),
+            write.addr.eq(newest),
+            write.data.eq(is_patch),
+            read.addr.eq(oldest),
+            read_next.addr.eq(next_oldest),
+        ]
+        m.d.sync += [
+            newest.eq(newest + begins),
+            patch_may.eq(Mux(steps_last, read_next.data, read.data)),
+        ]
+        with m.If(steps_last):
+            m.d.sync += [oldest.eq(next_oldest), next_oldest.eq(next_oldest + 1)]
+        return patch_may
 
     def _write_inp(self, m: Module, elements: ElementWriter, patches: PatchWriter | None) -> None:
         config = self._config

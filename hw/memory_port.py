@@ -80,9 +80,9 @@ class MemoryPort(wiring.Component):
                 m.d.comb += [valid.eq(1), owner.eq(index), chosen.eq(client.request.payload)]
         with m.If(kept):
             m.d.comb += [valid.eq(1), owner.eq(kept_owner), chosen.eq(kept_burst)]
-        accept = Signal()
+        accept, full = Signal(), Signal()  # full: the limit is reached
         m.d.comb += [
-            axi.arvalid.eq(valid & (outstanding < limit) & (kept | ~self.stop)),
+            axi.arvalid.eq(valid & ~full & (kept | ~self.stop)),
             axi.araddr.eq(self._address(base, chosen.address)),
             axi.arlen.eq(chosen.beats - 1),
             axi.arsize.eq(config.memory.bus_bytes.bit_length() - 1),
@@ -111,7 +111,10 @@ class MemoryPort(wiring.Component):
                 client.beat_last.eq(axi.rlast),
                 client.beat_data.eq(axi.rdata),
             ]
-        m.d.sync += outstanding.eq(outstanding + accept - last)
+        m.d.sync += [
+            outstanding.eq(outstanding + accept - last),
+            full.eq(~last & ((outstanding == limit) | ((outstanding == limit - 1) & accept))),
+        ]
         return outstanding, ~owners.r_rdy & ~kept
 
     def _writes(self, m: Module, base: Value) -> None:
@@ -122,11 +125,10 @@ class MemoryPort(wiring.Component):
         # Bursts whose address has been shown and whose data has not all moved.
         announced = Signal(range(limit + 2))
         waiting = Signal()  # an address that has been shown stays until AWREADY
-        accept, may_show = Signal(), Signal()
+        accept, may_show, full, shows_data = Signal(), Signal(), Signal(), Signal()
         response = axi.bvalid & axi.bready
-        shows_data = announced != 0
         m.d.comb += [
-            may_show.eq((outstanding < limit) & (waiting | ~self.stop)),
+            may_show.eq(~full & (waiting | ~self.stop)),
             axi.awvalid.eq(write.request.valid & may_show),
             axi.awaddr.eq(self._address(base, write.request.payload.address)),
             axi.awlen.eq(write.request.payload.beats - 1),
@@ -146,8 +148,11 @@ class MemoryPort(wiring.Component):
             self.written.eq((outstanding == 0) & ~waiting),
         ]
         last = axi.wvalid & axi.wready & axi.wlast
+        announces = axi.awvalid & ~waiting
         m.d.sync += [
             waiting.eq(axi.awvalid & ~axi.awready),
-            announced.eq(announced + (axi.awvalid & ~waiting) - last),
+            announced.eq(announced + announces - last),
+            shows_data.eq(announces | (announced > 1) | ((announced == 1) & ~last)),
+            full.eq(~response & ((outstanding == limit) | ((outstanding == limit - 1) & accept))),
             outstanding.eq(outstanding + accept - response),
         ]

@@ -34,13 +34,13 @@ class PatchWriter(wiring.Component):
     """Steps of one patch load after the other.
 
     Members: a `job` taken in cycle j has its first step in j + 7 or later; `sizes` are the instruction's (x_size
-    patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`, `number`,
+    patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`,
     `steps_last`, `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is
     empty; lane i of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does,
     else the pad value; `batch_row` is the row of the vector that they go to; `last`.
     """
 
-    def __init__(self, *, config: Config, tag_bits: int = 0, number_bits: int = 0) -> None:
+    def __init__(self, *, config: Config, tag_bits: int = 0) -> None:
         """`config` gives block_in and the bus."""
         self._config = config
         block = config.block_in
@@ -49,10 +49,8 @@ class PatchWriter(wiring.Component):
             {
                 "job": In(stream.Signature(job)),
                 "job_tag": In(tag_bits),
-                "job_number": In(number_bits),
                 "words": In(stream.Signature(word_layout(config))),
                 "may": In(1, init=1),
-                "number": Out(number_bits),
                 "steps_last": Out(1),
                 "write": Out(1),
                 "last": Out(1),
@@ -76,82 +74,91 @@ class PatchWriter(wiring.Component):
                 "address": 16,
                 "batch_row": 2,
                 "tag": self.tag.shape(),
-                "number": self.number.shape(),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
         """Generator, four stages, the step that is next with the words it still needs, its word, its bytes."""
         m = Module()
-        bus, block = self._config.memory.bus_bytes, self._config.block_in
-        goes = Signal()
-        step, lanes, from_dram, begin, wanted = self._stages(m, goes)
-
-        there = Signal(self._step_layout())
-        there_lanes, there_dram = Signal(block), Signal(block)
-        there_begin = Signal.like(begin)
+        bus = self._config.memory.bus_bytes
+        layout = self._vector_layout()
+        # As in ElementWriter, a spare place keeps what is known late from the stages.
+        staged, spare, following, there, known = (
+            Signal(layout, name=name) for name in ("staged", "spare", "following", "there", "known")
+        )
+        self._stages(m, ~spare.step.valid, staged)
         # Words of the row in the window, and one and two more than that.
         taken, taken_1, taken_2 = (Signal(WORDS_BITS, name=f"taken_{more}", init=more) for more in range(3))
         short, one_short = Signal(), Signal()  # words the step still needs: any, exactly one
-        there_wanted = Signal(WORDS_BITS)
-        take, happens = Signal(), Signal()
+        take, happens, goes = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.number.eq(there.number),
-            self.words.ready.eq(there.valid & self.may & short),
+            self.words.ready.eq(there.step.valid & self.may & short),
             take.eq(self.words.valid & self.words.ready),
-            happens.eq(there.valid & self.may & (~short | (one_short & self.words.valid))),
-            goes.eq(happens | ~there.valid),
-            self.steps_last.eq(happens & there.last),
+            happens.eq(there.step.valid & self.may & (~short | (one_short & self.words.valid))),
+            goes.eq(happens | ~there.step.valid),
+            self.steps_last.eq(happens & there.step.last),
+            following.eq(Mux(spare.step.valid, spare, staged)),
         ]
-        new_row = step.valid & step.new_row
+        with m.If(~spare.step.valid):
+            m.d.sync += [spare.eq(staged), spare.step.valid.eq(staged.step.valid & ~goes)]
+        with m.Elif(goes):
+            m.d.sync += spare.step.valid.eq(0)
+        new_row = following.step.valid & following.step.new_row
+        wanted = following.wanted
         with m.If(goes & new_row):
             m.d.sync += [taken.eq(0), taken_1.eq(1), taken_2.eq(2)]
         with m.Elif(take):
             m.d.sync += [taken.eq(taken_1), taken_1.eq(taken_2), taken_2.eq(taken_2 + 1)]
         with m.If(goes):
             m.d.sync += [
-                there.eq(step),
-                there_lanes.eq(lanes),
-                there_dram.eq(from_dram),
-                there_begin.eq(begin),
-                there_wanted.eq(wanted),
+                there.eq(following),
                 short.eq(Mux(new_row, wanted != 0, Mux(take, wanted > taken_1, wanted > taken))),
                 one_short.eq(Mux(new_row, wanted == 1, Mux(take, wanted == taken_2, wanted == taken_1))),
             ]
         with m.Elif(take):
-            m.d.sync += [short.eq(~one_short), one_short.eq(there_wanted == taken_2)]
+            m.d.sync += [short.eq(~one_short), one_short.eq(there.wanted == taken_2)]
 
         stepped, took, place = Signal(), Signal(), Signal(WORDS_BITS)
-        known, word = Signal(self._step_layout()), Signal(8 * bus)
-        known_lanes, known_dram, known_begin = Signal(block), Signal(block), Signal.like(begin)
+        word = Signal(8 * bus)
         m.d.sync += [
             stepped.eq(happens),
             took.eq(take),
             place.eq(taken),
             word.eq(self.words.payload.data),
             known.eq(there),
-            known_lanes.eq(there_lanes),
-            known_dram.eq(there_dram),
-            known_begin.eq(there_begin),
-            self.write.eq(stepped & ~known.empty),
-            self.last.eq(stepped & known.last),
-            self.tag.eq(known.tag),
-            self.address.eq(known.address),
-            self.batch_row.eq(known.batch_row),
-            self.lanes.eq(known_lanes),
-            self.from_dram.eq(known_dram),
+            self.write.eq(stepped & ~known.step.empty),
+            self.last.eq(stepped & known.step.last),
+            self.tag.eq(known.step.tag),
+            self.address.eq(known.step.address),
+            self.batch_row.eq(known.step.batch_row),
+            self.lanes.eq(known.lanes),
+            self.from_dram.eq(known.from_dram),
         ]
-        m.d.comb += self.data.eq(self._window(m, place, took, word, known_begin))
+        m.d.comb += self.data.eq(self._window(m, place, took, word, known.begin))
         return m
 
-    def _stages(self, m: Module, goes: Signal) -> tuple[data.View, Signal, Signal, Signal, Signal]:
-        """Of the vector four stages behind the generator: the step, its lanes, which of them come from DRAM, the byte
-        of the window at lane 0, and the words of the row that it needs.
+    def _vector_layout(self) -> data.StructLayout:
+        """A step, its lanes, which of them come from DRAM, the byte of the row at lane 0, the words of the row that it
+        needs.
         """
+        block = self._config.block_in
+        return data.StructLayout(
+            {
+                "step": self._step_layout(),
+                "lanes": block,
+                "from_dram": block,
+                "begin": POSITION,
+                "wanted": WORDS_BITS,
+            }
+        )
+
+    def _stages(self, m: Module, goes: Value, vector: data.View) -> None:
+        """`vector` is the one four stages behind the generator; with `goes` it is taken from there."""
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1
-        steps = [Signal(self._step_layout(), name=f"step_{k}") for k in range(1, 5)]
-        moves: list[Value] = [goes]  # of each stage: into it, if it is free or moves on itself
+        steps = [Signal(self._step_layout(), name=f"step_{k}") for k in range(1, 4)]
+        stage_4 = Signal(self._vector_layout())  # the words needed
+        moves: list[Value] = [~stage_4.step.valid | goes]  # of each stage: into it, if it is free or moves on
         for later in reversed(steps):
             moves.insert(0, ~later.valid | moves[0])
         now = self._generate(m, moves[0])
@@ -165,13 +172,6 @@ class PatchWriter(wiring.Component):
         # 3: the last position needed; lanes with bytes of the row.
         need_3, none_3, begin_3 = Signal(POSITION), Signal(), Signal(POSITION)
         lanes_3, low_3, high_3 = Signal(block), Signal(lane_bits), Signal(lane_bits)
-        # 4: the words needed.
-        wanted_4, begin_4, lanes_4, dram_4 = (
-            Signal(WORDS_BITS),
-            Signal(POSITION),
-            Signal(block),
-            Signal(block),
-        )
         # The row's own numbers on the way.
         row = data.StructLayout({"data": 1, "offset": shift, "length": 16, "row_bytes": 16})
         rows = [Signal(row, name=f"row_{k}") for k in range(1, 4)]
@@ -214,23 +214,23 @@ class PatchWriter(wiring.Component):
             ]
         with m.If(moves[3]):
             m.d.sync += [
-                steps[3].eq(steps[2]),
-                wanted_4.eq(Mux(none_3, 0, ((need_3 + rows[2].offset) >> shift) + 1)),
-                begin_4.eq(begin_3),
-                lanes_4.eq(lanes_3),
-                dram_4.eq(Cat(*((low_3 <= lane) & (lane < high_3) for lane in range(block)))),
+                stage_4.step.eq(steps[2]),
+                stage_4.wanted.eq(Mux(none_3, 0, ((need_3 + rows[2].offset) >> shift) + 1)),
+                stage_4.begin.eq(begin_3),
+                stage_4.lanes.eq(lanes_3),
+                stage_4.from_dram.eq(Cat(*((low_3 <= lane) & (lane < high_3) for lane in range(block)))),
             ]
-        return steps[3], lanes_4, dram_4, begin_4, wanted_4
+        m.d.comb += vector.eq(stage_4)
 
-    def _generate(self, m: Module, goes: Signal) -> dict[str, Value]:
+    def _generate(self, m: Module, goes: Value) -> dict[str, Value]:
         """Walk over rows, patches and the vectors of each; with `goes` on to the next vector."""
         config = self._config
         block = config.block_in
         shift, block_bits = config.memory.bus_bytes.bit_length() - 1, block.bit_length() - 1
         waiting, waits = Signal(self.job.payload.shape()), Signal()
-        waiting_tag, waiting_number = Signal.like(self.job_tag), Signal.like(self.job_number)
+        waiting_tag = Signal.like(self.job_tag)
         job, busy, empty = Signal(self.job.payload.shape()), Signal(), Signal()
-        tag, number = Signal.like(self.job_tag), Signal.like(self.job_number)
+        tag = Signal.like(self.job_tag)
         sizes, patch = job.sizes, job.patch
         m.submodules.rows = rows = Walk()
         patches_left, last_patch = Signal(16), Signal()
@@ -312,7 +312,6 @@ class PatchWriter(wiring.Component):
                 busy.eq(1),
                 job.eq(new),
                 tag.eq(waiting_tag),
-                number.eq(waiting_number),
                 empty.eq((new.sizes.x_size == 0) | no_rows | (new.patch.run == 0)),
                 patches_left.eq(new.sizes.x_size),
                 last_patch.eq(new.sizes.x_size == 1),
@@ -334,7 +333,6 @@ class PatchWriter(wiring.Component):
                 waits.eq(self.job.valid),
                 waiting.eq(self.job.payload),
                 waiting_tag.eq(self.job_tag),
-                waiting_number.eq(self.job_number),
             ]
         step = Signal(self._step_layout(), name="step_0")
         m.d.comb += [
@@ -345,7 +343,6 @@ class PatchWriter(wiring.Component):
             step.address.eq(address),
             step.batch_row.eq(patch.batch_row),
             step.tag.eq(tag),
-            step.number.eq(number),
         ]
         return {
             "step": step,

@@ -67,13 +67,14 @@ class BurstCutter(wiring.Component):
         active, empty, multiplying, first = Signal(), Signal(), Signal(), Signal()
         row_start, pitch = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
         length, rows, kind = Signal(length_bits), Signal(16), Signal(Kind)
-        with m.If(self.start):
-            several = self.runs.joined & (self.runs.rows > 1)
+        # `start` comes late: while nothing is under way the runs are taken all the time, and `start` only says so.
+        several = self.runs.joined & (self.runs.rows > 1)
+        with m.If(~active):
             m.d.sync += [
-                active.eq(1),
+                active.eq(self.start),
                 empty.eq((self.runs.rows == 0) | (self.runs.length == 0)),
-                multiplying.eq(several),
-                first.eq(~several),
+                multiplying.eq(several & self.start),
+                first.eq(~several & self.start),
                 length.eq(self.runs.length),
                 rows.eq(Mux(several, 1, self.runs.rows)),
                 pitch.eq(self.runs.pitch),
@@ -100,7 +101,7 @@ class BurstCutter(wiring.Component):
         moves = Signal()
         m.d.comb += moves.eq(valid & self.burst.ready)
         m.d.sync += cut.eq(0)
-        with m.If(self.start):
+        with m.If(~active):
             m.d.sync += row_start.eq(self.runs.address)
         with m.If(active & empty):
             m.d.sync += [active.eq(0), first.eq(0), multiplying.eq(0)]
@@ -185,30 +186,34 @@ class ReadRequests(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """The request that shows is a register; the cutter's burst moves there when the room for it is counted."""
+        """Two registers behind the cutter: the next burst, and the request that shows, when the room for it is counted."""
         m = Module()
         m.submodules.cutter = cutter = BurstCutter(
             config=self._config, most_beats=read_burst_beats(self._config, self._fifo)
         )
         free = Signal(range(self._words + 1), init=self._words)
         released = Signal.like(self.release)
-        shown, burst = Signal(), Signal(burst_layout(self._config))
-        moves = Signal()
+        following, burst = (Signal(burst_layout(self._config), name=name) for name in ("following", "burst"))
+        pending, shown, moves = Signal(), Signal(), Signal()
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),
-            moves.eq(cutter.burst.valid & ~shown & (cutter.burst.payload.beats <= free)),
-            cutter.burst.ready.eq(moves),
-            self.active.eq(cutter.active | shown),
+            cutter.burst.ready.eq(~pending),
+            moves.eq(pending & ~shown & (following.beats <= free)),
+            self.active.eq(cutter.active | pending | shown),
             self.request.valid.eq(shown),
             self.request.payload.eq(burst),
         ]
         m.d.sync += [
             released.eq(self.release),
-            free.eq(free + released - Mux(moves, cutter.burst.payload.beats, 0)),
+            free.eq(free + released - Mux(moves, following.beats, 0)),
         ]
+        with m.If(~pending):
+            m.d.sync += [pending.eq(cutter.burst.valid), following.eq(cutter.burst.payload)]
+        with m.Elif(moves):
+            m.d.sync += pending.eq(0)
         with m.If(~shown):
-            m.d.sync += [shown.eq(moves), burst.eq(cutter.burst.payload)]
+            m.d.sync += [shown.eq(moves), burst.eq(following)]
         with m.Elif(self.request.ready):
             m.d.sync += shown.eq(0)
         return m

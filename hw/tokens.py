@@ -21,16 +21,20 @@ class TokenCounter(wiring.Component):
         super().__init__({"push": In(token_push(config)), "pop": In(token_pop())})
 
     def elaborate(self, platform: object) -> Module:
-        """`tokens` can be popped; `taken` also counts the places reserved for tokens to come."""
+        """`tokens` can be popped; `taken` also counts the places reserved for tokens to come.
+
+        What the units ask for is a register, set for every case ahead of the late signals pop and reserve.
+        """
         m = Module()
         bits = token_bits(self._config)
+        depth = self._config.token_queue_depth
         tokens, taken = (Signal(bits, name=name) for name in ("tokens", "taken"))
+        available, full = Signal(), Signal()
         m.d.sync += [
             tokens.eq(tokens + self.push.push - self.pop.pop),
             taken.eq(taken + self.push.reserve - self.pop.pop),
+            available.eq((self.push.push != 0) | (tokens > 1) | ((tokens == 1) & ~self.pop.pop)),
+            full.eq(~self.pop.pop & ((taken == depth) | ((taken == depth - 1) & self.push.reserve))),
         ]
-        m.d.comb += [
-            self.pop.available.eq(tokens != 0),
-            self.push.room.eq(taken < self._config.token_queue_depth),
-        ]
+        m.d.comb += [self.pop.available.eq(available), self.push.room.eq(~full)]
         return m

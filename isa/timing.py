@@ -23,8 +23,8 @@ LOADS_IN_FLIGHT = 32
 FIFO_LATENCY = 3
 """Cycles from a read beat to its use: register at the port, write into the FIFO's memory, read."""
 
-REQUEST_DELAY = 4
-"""Cycles from the begin of an instruction to its first read request: decode, length in words, cut, room."""
+REQUEST_DELAY = 5
+"""Cycles from the begin of an instruction to its first read request: decode, length in words, cut, next, room."""
 
 WRITE_DELAY = 5
 """The same for write requests, which know no room but wait for their data."""

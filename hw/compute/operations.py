@@ -63,7 +63,7 @@ class Operations(wiring.Component):
     """Walks y over iter_out, x over iter_in and the micro-ops uop_bgn .. uop_end, one operation a step.
 
     `start` in cycle b takes the loops; the operations issue from b+1 on, one in `extra` + 1 cycles, and one more with
-    `two`. The instruction must have operations. `start` may come in the cycle of `last`.
+    `two`. The instruction must have operations. `start` may come in the cycle of `last`, and not earlier.
 
     Members
     -------
@@ -138,11 +138,10 @@ class Operations(wiring.Component):
                     m.d.sync += [columns_left.eq(columns_left - 1), last_column.eq(columns_left == 1)]
                     for name in ("dst", "src", "wgt"):
                         m.d.sync += self.offset[name].eq(self.offset[name] + loops[f"{name}_factor_in"])
-        with m.If(self.last):
-            m.d.sync += self.busy.eq(0)
-        with m.If(self.start):
+        # `start` comes late: the loops are taken whenever an instruction could start, and `start` only says so.
+        with m.If(~self.busy | self.last):
             m.d.sync += [
-                self.busy.eq(1),
+                self.busy.eq(self.start),
                 loops.eq(self.loops),
                 two.eq(self.two),
                 cycle.eq(0),

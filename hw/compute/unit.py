@@ -105,8 +105,11 @@ class ComputeUnit(wiring.Component):
         # Operations and loads start; their push flags wait for their end.
         mode = Signal(mode_layout())
         with m.If(operates):
+            m.d.sync += mode.alu.eq(is_alu)
+        # Begin comes late: the rest is taken whenever operations could start. A GEMM has used it when it issued; an ALU
+        # instruction, which needs it to its end, keeps others out.
+        with m.If(may_issue):
             m.d.sync += [
-                mode.alu.eq(is_alu),
                 mode.reset.eq(head.reset),
                 mode.overwrite.eq(head.overwrite),
                 mode.depthwise.eq(is_depthwise),
@@ -114,7 +117,6 @@ class ComputeUnit(wiring.Component):
                 mode.use_imm.eq(alu.use_imm),
                 mode.imm.eq(alu.imm),
             ]
-        with m.If(operates | (begin & is_load)):
             m.d.sync += [running_prev.eq(head.push_prev), running_next.eq(head.push_next)]
         registers = self._registers(m, begin & is_config, setting)
         base = view(register_layout("BASE"), registers["BASE"])

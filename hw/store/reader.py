@@ -72,11 +72,12 @@ class Reader(wiring.Component):
             self.address.eq(here),
             self.read.eq(self.request & self.grant),
         ]
-        with m.If(self.start):
+        # `start` comes late: while nothing is under way the windows are taken all the time.
+        with m.If(~self.active):
             m.d.sync += [
                 windows.eq(given),
                 first.eq(1),
-                self.active.eq((given.y_size != 0) & (given.x_size != 0)),
+                self.active.eq(self.start & (given.y_size != 0) & (given.x_size != 0)),
                 *(place.eq(given.sram_base) for place in (of_row, corner, of_window_row, here)),
             ]
         with m.Elif(self.read):
@@ -97,7 +98,7 @@ class Reader(wiring.Component):
         """A counter from `given` (at the start; later `size`) down to `last`; whether it is there."""
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only = Signal(name=f"{name}_only")
-        with m.If(self.start):
+        with m.If(~self.active):
             m.d.sync += [left.eq(given), ends.eq(given == last), only.eq(given == last)]
         with m.Elif(advance):
             m.d.sync += [left.eq(Mux(ends, size, left - 1)), ends.eq(Mux(ends, only, left == last + 1))]

@@ -27,13 +27,15 @@ def round_twice(m: Module, total: Value) -> Value:
         total[POINT + INTEGER_BITS : -1] ^ total[-1].replicate(len(total) - 1 - POINT - INTEGER_BITS)
     ).any()
     integer = total[POINT : POINT + INTEGER_BITS]
-    limited = Mux(outside, (~total[-1]).replicate(INTEGER_BITS), integer)
-    integer_1 = register(m, limited, "integer_1")
+    digits = register(
+        m,
+        (integer ^ total[-1].replicate(INTEGER_BITS)) | outside.replicate(INTEGER_BITS),
+        "digits_1",
+    )
     fraction_2 = delay(m, total[POINT - FRACTION_BITS : POINT], 2, "fraction_2")
     sticky_2 = delay(m, total[: POINT - FRACTION_BITS].any(), 2, "sticky_2")
 
-    digits = integer_1 ^ negative_1.replicate(INTEGER_BITS)
-    integer_3 = delay(m, integer_1, 2, "integer_3")
+    integer_3 = delay(m, digits ^ negative_1.replicate(INTEGER_BITS), 2, "integer_3")
     negative_3 = delay(m, negative_1, 2, "negative_3")
     # In places of the fraction, whose last is 2^-25: u/2 is place k + 1, and reached[p] says that k >= p.
     reached = register(m, Cat(*(digits[place:].any() for place in range(INTEGER_BITS))), "reached_2")

@@ -64,7 +64,7 @@ def test_bursts_are_cut_as_the_contract_says(bus: int, most: int):
             ctx.set(dut.start, 0)
             assert ctx.get(dut.active)
             complete = len(expected) < 60
-            hidden = REQUEST_DELAY - 2 + PRODUCT_CYCLES * product  # cycles until the next burst shows
+            hidden = REQUEST_DELAY - 3 + PRODUCT_CYCLES * product  # cycles until the next burst shows
             for address, size in expected:
                 for _ in range(hidden):
                     ctx.set(dut.burst.ready, random.random() < 0.7)
