@@ -10,8 +10,8 @@ from vdla.isa.layout import TOKEN_QUEUES, Unit
 
 from .interfaces import Activity, Kind, burst_layout
 
-COUNTER_BITS = 48
-"""A run of 2^48 cycles takes a month at 100 MHz."""
+COUNTER_BITS = 40
+"""A run of 2^40 cycles takes three hours at 100 MHz."""
 
 _COMPUTE = (
     Activity.GEMM,

@@ -29,6 +29,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from .errors import UserError
 
+CONSTANT_BITS = 16
+"""The ratios and the offset of stage B are at most 2**CONSTANT_BITS in magnitude: the accelerator's sums are as wide as
+that needs. A larger ratio of two scales would saturate every value but a zero point."""
+
 Int8Array = NDArray[np.int8]
 Int32Array = NDArray[np.int32]
 Float32Array = NDArray[np.float32]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .arithmetic import CONSTANT_BITS
 from .access import (
     AccessError,
     Resource,
@@ -43,9 +44,6 @@ from .ordering import Blocked, Clock, Ordering, Stage, order
 
 MOST_FINDINGS = 50
 """Findings after which the list ends with a note; a broken program repeats itself."""
-
-LARGEST_CONSTANT = 2.0**40
-"""Largest magnitude of a ratio or offset register: beyond it the sums of a combination could overflow."""
 
 _OURS = (*EXTENSION_OF, "CONFIG")
 
@@ -224,8 +222,8 @@ def _register_problem(values: dict[str, int]) -> str | None:
     for name, bits in unpack_fields(target.fields, values["value"]).items():
         if name in FLOAT_FIELDS:
             number = float(np.uint32(bits).view(np.float32))
-            if not abs(number) <= LARGEST_CONSTANT:
-                return f"register {target.name}: {name} = {number} is not a number of magnitude up to 2**40"
+            if not abs(number) <= 2.0**CONSTANT_BITS:
+                return f"register {target.name}: {name} = {number} is not a number of magnitude up to 2**{CONSTANT_BITS}"
     return None
 
 

@@ -13,6 +13,7 @@ from .constants import (
     GUARD,
     INNER_BITS,
     PRODUCT_BITS,
+    ZERO_SHIFT,
     constants_layout,
 )
 from .pipeline import delay, register
@@ -109,7 +110,7 @@ class Combine(wiring.Component):
         distance = floats.limit(m, FLOAT_EXPONENT - exponent_14, DISTANCE_BITS, "first_distance")
         distance_15 = register(m, distance, "distance_15")
         first = Cat(Const(0, FIXED_BITS - floats.MANTISSA_BITS), register(m, mantissa_14, "mantissa_15"))
-        second = Mux(self.multiply, k.zero_magnitude, product_15[:PRODUCT_BITS])
+        second = Mux(self.multiply, k.zero_magnitude << ZERO_SHIFT, product_15[:PRODUCT_BITS])
         first_18 = self._place(m, first, distance_15, "first")
         second_18 = self._place(m, Cat(Const(0, FIXED_BITS - PRODUCT_BITS), second), k.distance, "second")
         second_sign_17 = Mux(
@@ -189,7 +190,7 @@ class Combine(wiring.Component):
     def _place(self, m: Module, bits: Value, distance: Value, name: str) -> Value:
         """`bits` >> `distance` in three stages, the last of them 18."""
         at = 0
-        for stage, levels in ((16, 3), (17, 2), (18, 2)):
+        for stage, levels in ((16, 2), (17, 2), (18, DISTANCE_BITS - 4)):
             shifted = floats.shift_right(m, bits, distance[at : at + levels], 1 << at, f"{name}_by_{1 << at}")
             bits = register(m, shifted, f"{name}_{stage}")
             distance = register(m, distance, f"{name}_distance_{stage}")

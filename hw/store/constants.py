@@ -3,6 +3,7 @@
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from vdla.isa.arithmetic import CONSTANT_BITS
 
 from . import floats
 from .pipeline import register
@@ -28,14 +29,18 @@ If both terms have bits below 2^-36, then both are below 2^-3 and the result is 
 mantissa's last bit is 2^-23 of its first, and the integer factor is below 2^9.
 """
 
-FIXED_BITS = POINT + 49
-"""Terms of combine_add stay below 2^49 for ratios and offsets up to 2^40 (the checker's limit)."""
+FIXED_BITS = POINT + CONSTANT_BITS + 9
+"""A ratio or offset is at most 2^CONSTANT_BITS (the checker sees to it), so terms of combine_add stay below 2^9 of that."""
 
-DISTANCE_BITS = 7
+DISTANCE_BITS = FIXED_BITS.bit_length()
 FLOAT_EXPONENT = FIXED_BITS - floats.MANTISSA_BITS - POINT
 """Exponent of a float whose mantissa ends at the top of the fixed-point numbers."""
 
 _PRODUCT_EXPONENT = FIXED_BITS - PRODUCT_BITS - POINT
+ZERO_SHIFT = -_PRODUCT_EXPONENT
+"""Places by which a zero point stands above the last place of an unshifted product."""
+
+assert 0 <= ZERO_SHIFT <= PRODUCT_BITS - 16
 _INNER_DROP = INNER_BITS - floats.MANTISSA_BITS
 
 
@@ -106,7 +111,7 @@ class Constants(wiring.Component):
         zero = register(m, Mux(product, self.zero_point + shift, 0), "zero_2")
         rescale = self.multiply & ~self.operand_used
         last = register(m, Mux(rescale, self.zero_point, -shift), "last_2")
-        second_exponent = register(m, Mux(self.multiply, 0, a.exponent), "second_exponent_2")
+        second_exponent = register(m, Mux(self.multiply, _PRODUCT_EXPONENT, a.exponent), "second_exponent_2")
         distance = floats.limit(m, _PRODUCT_EXPONENT - second_exponent, DISTANCE_BITS, "last_distance")
 
         result = self.constants

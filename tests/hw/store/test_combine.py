@@ -6,7 +6,7 @@ from amaranth.hdl import Module
 from amaranth.sim import Simulator
 from vdla.hw.store.combine import COMBINE_STAGES, Combine
 from vdla.hw.store.constants import CONSTANTS_CYCLES, Constants
-from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, rescale
+from vdla.isa.arithmetic import CONSTANT_BITS, AddConstants, combine_add, combine_multiply, rescale
 
 LANES = 4
 
@@ -16,7 +16,7 @@ def float_bits(value: np.float32) -> int:
 
 
 def random_ratio(rng: np.random.Generator) -> np.float32:
-    """Mostly near 1; powers of two for ties; any magnitude up to 2^40; zero and subnormals."""
+    """Mostly near 1; powers of two for ties; any magnitude up to the checker's limit; zero and subnormals."""
     sign = rng.choice([-1, 1, 1, 1])
     match rng.integers(0, 8):
         case 0 | 1 | 2:
@@ -24,9 +24,9 @@ def random_ratio(rng: np.random.Generator) -> np.float32:
         case 3 | 4:
             value = 2.0 ** rng.integers(-9, 3) * rng.choice([1, 1, 3, 5])
         case 5:
-            value = rng.uniform(1, 2) * 2.0 ** rng.integers(-140, 40)
+            value = rng.uniform(1, 2) * 2.0 ** rng.integers(-140, CONSTANT_BITS)
         case 6:
-            value = rng.choice([0, 2.0**-149, 2.0**-127, 2.0**40])
+            value = rng.choice([0, 2.0**-149, 2.0**-127, 2.0**CONSTANT_BITS])
         case _:
             value = 1 + 2.0**-23 * rng.integers(0, 3)
     return np.float32(sign * value)
@@ -47,7 +47,7 @@ def random_offset(rng: np.random.Generator, ratio: np.float32) -> np.float32:
             )
         case _:
             value = np.float32(rng.uniform(-200, 200))
-    return np.float32(np.clip(value, -(2.0**40), 2.0**40))
+    return np.float32(np.clip(value, -(2.0**CONSTANT_BITS), 2.0**CONSTANT_BITS))
 
 
 def pairs(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
