@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from .counting import counted
 from .interfaces import INSTRUCTION_BITS, commands
 
 
@@ -64,9 +65,9 @@ class CommandQueue(wiring.Component):
         with m.If(moved):
             m.d.sync += oldest.eq(following(oldest))
         m.d.sync += [
-            behind.eq(behind + stored - moved),
+            behind.eq(counted(behind, up=stored, down=moved)),
             waiting.eq(stored | Mux(moved, behind > 1, waiting)),
-            level.eq(level + self.push - pop),
+            level.eq(counted(level, up=self.push, down=pop)),
             self.full.eq(~pop & (self.full | (self.push & (level == depth - 1)))),
         ]
         return m

@@ -52,8 +52,9 @@ class Phase(enum.Enum, shape=2):
 class Walk(wiring.Component):
     """Counts through `before` pads, `size` data and `behind` pads, in this order, whichever are not zero.
 
-    Members: `start` takes the three numbers; `again` begins once more with them. `phase` and `ends` (the last of all),
-    `phase_last` (the last of its phase) describe the present one; `next` moves on. The numbers must not all be zero.
+    Members: `start` takes the three numbers; `again` begins once more with them. `phase` (`is_data`: it is DATA),
+    `ends` (the last of all) and `phase_last` (the last of its phase) describe the present one; `next` moves on. The
+    numbers must not all be zero.
     """
 
     def __init__(self) -> None:
@@ -66,6 +67,7 @@ class Walk(wiring.Component):
                 "behind": In(4),
                 "next": In(1),
                 "phase": Out(Phase),
+                "is_data": Out(1),
                 "phase_last": Out(1),
                 "ends": Out(1),
             }
@@ -91,6 +93,7 @@ class Walk(wiring.Component):
         def enter(phase: Phase, number: Value, is_one: Value, is_final: Value) -> None:
             m.d.sync += [
                 self.phase.eq(phase),
+                self.is_data.eq(phase is Phase.DATA),
                 count.eq(number),
                 self.phase_last.eq(is_one),
                 final.eq(is_final),
@@ -141,9 +144,7 @@ class ElementWriter(wiring.Component):
     it ends in the next cycle. `kind` and `tag` are the load's.
     """
 
-    def __init__(
-        self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0
-    ) -> None:
+    def __init__(self, *, config: Config, element_bytes: tuple[int, ...], tag_bits: int = 0) -> None:
         """`element_bytes`: DRAM bytes of an element of each kind, powers of two. `tag_bits`: of what a job carries
         along to its steps.
         """
@@ -244,15 +245,15 @@ class ElementWriter(wiring.Component):
         tag = Signal.like(self.tag)
         m.submodules.rows = rows = Walk()
         m.submodules.columns = columns = Walk()
-        part, address = Signal.like(self.part), Signal(16)
+        part, address, part_is_last = Signal.like(self.part), Signal(16), Signal()
         row_offset, offset = Signal(range(bus)), Signal(range(bus))
 
         pad, last_part, run_ends, last = Signal(), Signal(), Signal(), Signal()
         next_offset = Signal(range(bus + 1))
         widths = tuple(step_width(self._config, size) for size in self._sizes)
         m.d.comb += [
-            pad.eq((rows.phase != Phase.DATA) | (columns.phase != Phase.DATA)),
-            last_part.eq(pad | (part == self._by_kind(tuple(count - 1 for count in self._parts), job.kind))),
+            pad.eq(~(rows.is_data & columns.is_data)),
+            last_part.eq(pad | part_is_last),
             run_ends.eq(last_part & columns.phase_last & (rows.phase_last | ~job.one_run)),
             last.eq(empty | (last_part & rows.ends & columns.ends)),
             next_offset.eq(offset + self._by_kind(widths, job.kind)),
@@ -270,8 +271,12 @@ class ElementWriter(wiring.Component):
             step.part.eq(part),
             step.offset.eq(offset),
         ]
+        last_of = tuple(count - 1 for count in self._parts)
         with m.If(goes):
-            m.d.sync += part.eq(Mux(last_part, 0, part + 1))
+            m.d.sync += [
+                part.eq(Mux(last_part, 0, part + 1)),
+                part_is_last.eq(Mux(last_part, 0, part + 1) == self._by_kind(last_of, job.kind)),
+            ]
             with m.If(last_part):
                 m.d.sync += address.eq(address + 1)
             with m.If(~pad):
@@ -303,6 +308,7 @@ class ElementWriter(wiring.Component):
                 tag.eq(waiting_tag),
                 empty.eq((waiting.x_size == 0) | no_rows),
                 part.eq(0),
+                part_is_last.eq(self._by_kind(last_of, waiting.kind) == 0),
                 address.eq(waiting.sram_base),
                 row_offset.eq(waiting.offset),
                 offset.eq(waiting.offset),

@@ -70,7 +70,7 @@ class FetchUnit(wiring.Component):
         ]
         m.d.sync += [
             cut.eq(fresh | moves),
-            free.eq(free + moved - Mux(moves, number, 0)),
+            free.eq(Mux(moved, free + 1, free) - Mux(moves, number, 0)),
         ]
         with m.If(fresh):
             m.d.sync += [left.eq(self.count), address.eq(self.program)]

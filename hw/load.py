@@ -11,13 +11,14 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import Config
-from vdla.isa.layout import MemoryType, Opcode, register
+from vdla.isa.layout import MemoryType, Opcode
 from vdla.isa.timing import LOADS_IN_FLIGHT
 
+from .config_registers import config_registers
 from .element_writer import ElementWriter, job_layout, step_width
 from .interfaces import END_BITS, Activity, Kind, load_members, token_bits
 from .issue import Issue
-from .layouts import REGISTER_BITS, instruction_layout, register_layout, view
+from .layouts import instruction_layout, register_layout, view
 from .patch_writer import PatchWriter, patch_layout
 from .product import Product
 from .read_fifo import ReadFifo
@@ -75,11 +76,10 @@ class LoadUnit(wiring.Component):
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         head = view(instruction_layout(config, "LOAD.INP"), self.commands.payload)
         setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
-        registers = {name: Signal(REGISTER_BITS, name=name.lower()) for name in ("LOAD_PAD", "PATCH")}
         is_config = head["opcode"] == Opcode.CONFIG
-        for name, bits in registers.items():
-            with m.If(begin & is_config & (setting["register"] == register(name).index)):
-                m.d.sync += bits.eq(setting["value"])
+        configured = Signal()
+        m.d.sync += configured.eq(begin & is_config)
+        registers = config_registers(m, ("LOAD_PAD", "PATCH"), configured, setting)
         job = Signal(self._job_layout())
         runs = requests.runs
         one_run = head["x_stride"] == head["x_size"]
@@ -145,9 +145,10 @@ class LoadUnit(wiring.Component):
             reach.eq(product.result),
             job.is_patch.eq(is_patch),
         ]
-        with m.If(begin & is_patch):
+        # Begin comes late: the copies are taken all the time while no patch load waits.
+        with m.If(~busy):
             m.d.sync += [
-                busy.eq(1),
+                busy.eq(begin & is_patch),
                 nothing.eq((head["x_size"] == 0) | (setting["run"] == 0)),
                 late_job.eq(job),
                 late_job.sizes.one_run.eq(0),
@@ -161,7 +162,9 @@ class LoadUnit(wiring.Component):
             ]
         late = Signal()
         m.d.comb += late.eq(busy & product.done)
-        with m.If(busy):
+        chosen = Signal()  # the copies go on; long before the product is there, and not with the next begin
+        m.d.sync += chosen.eq(busy & ~late)
+        with m.If(chosen):
             length = Signal(16)
             with m.If((reach <= 0) | nothing):
                 m.d.comb += length.eq(0)
@@ -239,7 +242,11 @@ class LoadUnit(wiring.Component):
         """
         kinds = memory.Memory(shape=1, depth=LOADS_IN_FLIGHT, init=[])
         m.submodules.kinds = kinds
-        write, read, read_next = kinds.write_port(), kinds.read_port(domain="comb"), kinds.read_port(domain="comb")
+        write, read, read_next = (
+            kinds.write_port(),
+            kinds.read_port(domain="comb"),
+            kinds.read_port(domain="comb"),
+        )
         newest, oldest, next_oldest = (
             Signal(range(LOADS_IN_FLIGHT), name=name, init=init)
             for name, init in (("newest_kind", 0), ("oldest_kind", 0), ("next_oldest_kind", 1))

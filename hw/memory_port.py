@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
 from .axi import INCREMENTING, OKAY, axi4
+from .counting import counted
 from .interfaces import ADDRESS_BITS, Client, burst_layout, read_client, write_client
 
 
@@ -112,7 +113,7 @@ class MemoryPort(wiring.Component):
                 client.beat_data.eq(axi.rdata),
             ]
         m.d.sync += [
-            outstanding.eq(outstanding + accept - last),
+            outstanding.eq(counted(outstanding, up=accept, down=last)),
             full.eq(~last & ((outstanding == limit) | ((outstanding == limit - 1) & accept))),
         ]
         return outstanding, ~owners.r_rdy & ~kept
@@ -151,8 +152,8 @@ class MemoryPort(wiring.Component):
         announces = axi.awvalid & ~waiting
         m.d.sync += [
             waiting.eq(axi.awvalid & ~axi.awready),
-            announced.eq(announced + announces - last),
+            announced.eq(counted(announced, up=announces, down=last)),
             shows_data.eq(announces | (announced > 1) | ((announced == 1) & ~last)),
             full.eq(~response & ((outstanding == limit) | ((outstanding == limit - 1) & accept))),
-            outstanding.eq(outstanding + accept - response),
+            outstanding.eq(counted(outstanding, up=accept, down=response)),
         ]

@@ -13,11 +13,15 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import PATCH_WINDOW_BYTES
 
-from .element_writer import Phase, Walk, job_layout
+from .counting import counted
+from .element_writer import Walk, job_layout
 from .read_fifo import word_layout
 
 POSITION = signed(28)
 """A byte position in a row of patches: up to 65535 x 255 + 255, or as far below zero as the left pad."""
+
+_AHEAD = 8
+"""Vectors under way between generator and step; the four stages and the step take five."""
 
 WORDS_BITS = 17
 """Width of a number of bus words of a row: a row has up to 65535 bytes."""
@@ -82,11 +86,10 @@ class PatchWriter(wiring.Component):
         m = Module()
         bus = self._config.memory.bus_bytes
         layout = self._vector_layout()
-        # As in ElementWriter, a spare place keeps what is known late from the stages.
-        staged, spare, following, there, known = (
-            Signal(layout, name=name) for name in ("staged", "spare", "following", "there", "known")
-        )
-        self._stages(m, ~spare.step.valid, staged)
+        # The stages never wait: behind them is a ring with room for all that the generator has begun.
+        staged, there, known = (Signal(layout, name=name) for name in ("staged", "there", "known"))
+        may_generate, generates = Signal(), Signal()
+        self._stages(m, may_generate, generates, staged)
         # Words of the row in the window, and one and two more than that.
         taken, taken_1, taken_2 = (Signal(WORDS_BITS, name=f"taken_{more}", init=more) for more in range(3))
         short, one_short = Signal(), Signal()  # words the step still needs: any, exactly one
@@ -97,12 +100,8 @@ class PatchWriter(wiring.Component):
             happens.eq(there.step.valid & self.may & (~short | (one_short & self.words.valid))),
             goes.eq(happens | ~there.step.valid),
             self.steps_last.eq(happens & there.step.last),
-            following.eq(Mux(spare.step.valid, spare, staged)),
         ]
-        with m.If(~spare.step.valid):
-            m.d.sync += [spare.eq(staged), spare.step.valid.eq(staged.step.valid & ~goes)]
-        with m.Elif(goes):
-            m.d.sync += spare.step.valid.eq(0)
+        following = self._ring(m, staged, goes, may_generate, generates)
         new_row = following.step.valid & following.step.new_row
         wanted = following.wanted
         with m.If(goes & new_row):
@@ -152,16 +151,48 @@ class PatchWriter(wiring.Component):
             }
         )
 
-    def _stages(self, m: Module, goes: Value, vector: data.View) -> None:
-        """`vector` is the one four stages behind the generator; with `goes` it is taken from there."""
+    def _ring(
+        self, m: Module, staged: data.View, goes: Value, may_generate: Signal, generates: Value
+    ) -> data.View:
+        """What `goes` takes: the oldest vector in the ring, or the one out of the stages if there is none."""
+        layout = self._vector_layout()
+        m.submodules.ring = ring = memory.Memory(shape=layout.size, depth=_AHEAD, init=[])
+        write, read = ring.write_port(), ring.read_port(domain="comb")
+        newest, oldest = Signal(range(_AHEAD)), Signal(range(_AHEAD))
+        kept, waiting = Signal(range(_AHEAD + 1)), Signal()  # vectors in the ring; any
+        ahead = Signal(range(_AHEAD + 1))  # vectors that the generator has given and `goes` has not taken
+        following = Signal(layout)
+        stores, takes = Signal(), Signal()
+        m.d.comb += [
+            stores.eq(staged.step.valid & ~(goes & ~waiting)),
+            takes.eq(goes & waiting),
+            write.en.eq(staged.step.valid),  # and again in the same place, if it was taken from the stages
+            write.addr.eq(newest),
+            write.data.eq(staged),
+            read.addr.eq(oldest),
+            following.eq(Mux(waiting, read.data, staged)),
+        ]
+        leaves = goes & (waiting | staged.step.valid)
+        m.d.sync += [
+            newest.eq(newest + stores),
+            oldest.eq(oldest + takes),
+            kept.eq(counted(kept, up=stores, down=takes)),
+            waiting.eq(stores | (kept > 1) | ((kept == 1) & ~takes)),
+            ahead.eq(counted(ahead, up=generates, down=leaves)),
+            may_generate.eq((ahead < _AHEAD - 1) | ((ahead == _AHEAD - 1) & ~generates)),
+        ]
+        return following
+
+    def _stages(self, m: Module, may_generate: Value, generates: Signal, vector: data.View) -> None:
+        """`vector` is the one four stages behind the generator, which moves on with `may_generate`; `generates`: to the
+        first stage goes one.
+        """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1
         steps = [Signal(self._step_layout(), name=f"step_{k}") for k in range(1, 4)]
         stage_4 = Signal(self._vector_layout())  # the words needed
-        moves: list[Value] = [~stage_4.step.valid | goes]  # of each stage: into it, if it is free or moves on
-        for later in reversed(steps):
-            moves.insert(0, ~later.valid | moves[0])
-        now = self._generate(m, moves[0])
+        now = self._generate(m, may_generate)
+        m.d.comb += generates.eq(may_generate & now["step"].valid)
         lane_bits = range(block + 1)
 
         # 1: where the vector's bytes lie within the patch, end exclusive.
@@ -181,45 +212,42 @@ class PatchWriter(wiring.Component):
             return Mux(value < 0, 0, Mux(value > block, block, value))
 
         before, behind = clipped(-first_2), clipped(rows[1].row_bytes - first_2)
-        with m.If(moves[0]):
-            m.d.sync += [
-                steps[0].eq(now["step"]),
-                rows[0].data.eq(now["data"]),
-                rows[0].offset.eq(now["offset"]),
-                rows[0].length.eq(now["length"]),
-                rows[0].row_bytes.eq(now["row_bytes"]),
-                start_1.eq(now["start"]),
-                end_1.eq(now["end"]),
-                patch_1.eq(now["patch"]),
-            ]
-        with m.If(moves[1]):
-            m.d.sync += [
-                steps[1].eq(steps[0]),
-                rows[1].eq(rows[0]),
-                reach_2.eq(patch_1 + end_1 - 1),
-                first_2.eq(patch_1 + start_1),
-                low_2.eq(Mux(start_1 < 0, -start_1, 0)),
-                high_2.eq(end_1 - start_1),
-            ]
-        with m.If(moves[2]):
-            m.d.sync += [
-                steps[2].eq(steps[1]),
-                rows[2].eq(rows[1]),
-                need_3.eq(Mux(reach_2 < rows[1].length, reach_2, rows[1].length - 1)),
-                none_3.eq((reach_2 < 0) | ~rows[1].data),
-                begin_3.eq(first_2 + rows[1].offset),
-                lanes_3.eq(Cat(*((low_2 <= lane) & (lane < high_2) for lane in range(block)))),
-                low_3.eq(before),
-                high_3.eq(Mux(rows[1].data, behind, 0)),
-            ]
-        with m.If(moves[3]):
-            m.d.sync += [
-                stage_4.step.eq(steps[2]),
-                stage_4.wanted.eq(Mux(none_3, 0, ((need_3 + rows[2].offset) >> shift) + 1)),
-                stage_4.begin.eq(begin_3),
-                stage_4.lanes.eq(lanes_3),
-                stage_4.from_dram.eq(Cat(*((low_3 <= lane) & (lane < high_3) for lane in range(block)))),
-            ]
+        m.d.sync += [
+            steps[0].eq(now["step"]),
+            steps[0].valid.eq(generates),
+            rows[0].data.eq(now["data"]),
+            rows[0].offset.eq(now["offset"]),
+            rows[0].length.eq(now["length"]),
+            rows[0].row_bytes.eq(now["row_bytes"]),
+            start_1.eq(now["start"]),
+            end_1.eq(now["end"]),
+            patch_1.eq(now["patch"]),
+        ]
+        m.d.sync += [
+            steps[1].eq(steps[0]),
+            rows[1].eq(rows[0]),
+            reach_2.eq(patch_1 + end_1 - 1),
+            first_2.eq(patch_1 + start_1),
+            low_2.eq(Mux(start_1 < 0, -start_1, 0)),
+            high_2.eq(end_1 - start_1),
+        ]
+        m.d.sync += [
+            steps[2].eq(steps[1]),
+            rows[2].eq(rows[1]),
+            need_3.eq(Mux(reach_2 < rows[1].length, reach_2, rows[1].length - 1)),
+            none_3.eq((reach_2 < 0) | ~rows[1].data),
+            begin_3.eq(first_2 + rows[1].offset),
+            lanes_3.eq(Cat(*((low_2 <= lane) & (lane < high_2) for lane in range(block)))),
+            low_3.eq(before),
+            high_3.eq(Mux(rows[1].data, behind, 0)),
+        ]
+        m.d.sync += [
+            stage_4.step.eq(steps[2]),
+            stage_4.wanted.eq(Mux(none_3, 0, ((need_3 + rows[2].offset) >> shift) + 1)),
+            stage_4.begin.eq(begin_3),
+            stage_4.lanes.eq(lanes_3),
+            stage_4.from_dram.eq(Cat(*((low_3 <= lane) & (lane < high_3) for lane in range(block)))),
+        ]
         m.d.comb += vector.eq(stage_4)
 
     def _generate(self, m: Module, goes: Value) -> dict[str, Value]:
@@ -291,7 +319,7 @@ class PatchWriter(wiring.Component):
                     row_address.eq(base),
                     new_row.eq(1),
                 ]
-                with m.If(rows.phase == Phase.DATA):
+                with m.If(rows.is_data):
                     m.d.sync += row_offset.eq(row_offset + sizes.pitch)
         starts = Signal()
         m.d.comb += [
@@ -346,7 +374,7 @@ class PatchWriter(wiring.Component):
         ]
         return {
             "step": step,
-            "data": ~empty & (rows.phase == Phase.DATA) & (patch.length != 0),
+            "data": ~empty & rows.is_data & (patch.length != 0),
             "offset": row_offset,
             "length": patch.length,
             "row_bytes": patch.row_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.timing import PRODUCT_CYCLES
@@ -18,7 +18,8 @@ class Product(wiring.Component):
     """`result` = left x right + addend, of `start` in cycle b, there in b + PRODUCT_CYCLES.
 
     Members: `start` takes `left` (unsigned, `bits` wide), `right` (16 bits unsigned) and `addend` (modulo 2**(bits +
-    16)). `done` is high in b + PRODUCT_CYCLES alone, `result` from then until the next start.
+    16)). `done` is high in b + PRODUCT_CYCLES alone, `result` from then until the next start. Starts while a product is
+    formed are not heard.
     """
 
     def __init__(self, *, bits: int) -> None:
@@ -47,15 +48,21 @@ class Product(wiring.Component):
             Mux(right[low], left << low, 0) + Mux(right[low + 1], left << (low + 1), 0)
             for low in range(0, DIGIT_BITS, 2)
         ]
+        # `start` comes late: the factors are taken all the time while no product is formed, and `start` only says so.
+        running = Signal()
         m.d.sync += [
             partial.eq(sum(pairs[1:], pairs[0])),
-            left.eq(left << DIGIT_BITS),
-            right.eq(right >> DIGIT_BITS),
-            past.eq(Mux(self.start, 1, past << 1)),
-            # In the first cycle `partial` is still that of the product before.
-            self.result.eq(Mux(past[0], addend, self.result + partial)),
+            past.eq(Cat(self.start & ~running, past)),
+            running.eq(self.start | (running & ~past[-2])),
         ]
-        with m.If(self.start):
+        with m.If(running):
+            m.d.sync += [
+                left.eq(left << DIGIT_BITS),
+                right.eq(right >> DIGIT_BITS),
+                # In the first cycle `partial` is still that of other factors.
+                self.result.eq(Mux(past[0], addend, self.result + partial)),
+            ]
+        with m.Else():
             m.d.sync += [left.eq(self.left), right.eq(self.right), addend.eq(self.addend)]
         m.d.comb += self.done.eq(past[-1])
         return m

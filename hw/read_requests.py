@@ -68,11 +68,12 @@ class BurstCutter(wiring.Component):
         row_start, pitch = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
         length, rows, kind = Signal(length_bits), Signal(16), Signal(Kind)
         # `start` comes late: while nothing is under way the runs are taken all the time, and `start` only says so.
-        several = self.runs.joined & (self.runs.rows > 1)
+        something = (self.runs.rows != 0) & (self.runs.length != 0)
+        several = self.runs.joined & (self.runs.rows > 1) & something
         with m.If(~active):
             m.d.sync += [
                 active.eq(self.start),
-                empty.eq((self.runs.rows == 0) | (self.runs.length == 0)),
+                empty.eq(~something),
                 multiplying.eq(several & self.start),
                 first.eq(~several & self.start),
                 length.eq(self.runs.length),
@@ -81,7 +82,7 @@ class BurstCutter(wiring.Component):
                 kind.eq(self.runs.kind),
             ]
         m.d.comb += [
-            product.start.eq(self.start),
+            product.start.eq(self.start & several),
             product.left.eq(self.runs.length),
             product.right.eq(self.runs.rows),
         ]
@@ -186,7 +187,7 @@ class ReadRequests(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Two registers behind the cutter: the next burst, and the request that shows, when the room for it is counted."""
+        """Two registers behind the cutter: the next burst, and the request that shows, when there is room for it."""
         m = Module()
         m.submodules.cutter = cutter = BurstCutter(
             config=self._config, most_beats=read_burst_beats(self._config, self._fifo)

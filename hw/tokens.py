@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from vdla.isa.config import Config
 
+from .counting import counted
 from .interfaces import token_bits, token_pop, token_push
 
 
@@ -31,8 +32,8 @@ class TokenCounter(wiring.Component):
         tokens, taken = (Signal(bits, name=name) for name in ("tokens", "taken"))
         available, full = Signal(), Signal()
         m.d.sync += [
-            tokens.eq(tokens + self.push.push - self.pop.pop),
-            taken.eq(taken + self.push.reserve - self.pop.pop),
+            tokens.eq(Mux(self.pop.pop, tokens - 1, tokens) + self.push.push),
+            taken.eq(counted(taken, up=self.push.reserve, down=self.pop.pop)),
             available.eq((self.push.push != 0) | (tokens > 1) | ((tokens == 1) & ~self.pop.pop)),
             full.eq(~self.pop.pop & ((taken == depth) | ((taken == depth - 1) & self.push.reserve))),
         ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, Value
-from amaranth.lib import data, memory, wiring
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import Config
-from vdla.isa.layout import MemoryType, Opcode, register
+from vdla.isa.layout import MemoryType, Opcode
 
+from ..config_registers import config_registers
 from ..interfaces import Activity, compute_members
 from ..issue import Issue
 from ..layouts import instruction_layout, register_layout, view
@@ -67,7 +68,7 @@ class ComputeUnit(wiring.Component):
 
         # What is under way: `exclusive` an ALU, LOAD or FINISH (begin < now <= end), `configuring` a CONFIG.
         exclusive, loading_uop, loading_acc = Signal(), Signal(), Signal()
-        configuring, other, finishing, halted = Signal(), Signal(), Signal(), Signal()
+        configuring, other, finishing = Signal(), Signal(), Signal()
         running_prev, running_next = Signal(), Signal()
         everything_ended, may_issue = Signal(), Signal()
         m.d.comb += [
@@ -75,9 +76,7 @@ class ComputeUnit(wiring.Component):
             may_issue.eq((~operations.busy | operations.last) & ~exclusive & ~configuring),
             self.idle.eq(everything_ended),
         ]
-        with m.If(halted):
-            m.d.comb += issue.condition.eq(0)
-        with m.Elif(is_matrix):
+        with m.If(is_matrix):
             m.d.comb += issue.condition.eq(may_issue)
         with m.Elif(is_config & ~pushes):
             m.d.comb += issue.condition.eq(~exclusive)
@@ -98,8 +97,6 @@ class ComputeUnit(wiring.Component):
                 loading_uop.eq(is_load & (bits[7:10] == MemoryType.UOP)),
                 loading_acc.eq(is_load & (bits[7:10] != MemoryType.UOP)),
             ]
-        with m.If(begin & is_finish):
-            m.d.sync += halted.eq(1)
         m.d.comb += self.finished.eq(finishing)
 
         # Operations and loads start; their push flags wait for their end.
@@ -118,7 +115,7 @@ class ComputeUnit(wiring.Component):
                 mode.imm.eq(alu.imm),
             ]
             m.d.sync += [running_prev.eq(head.push_prev), running_next.eq(head.push_next)]
-        registers = self._registers(m, begin & is_config, setting)
+        registers = config_registers(m, ("BASE", "COMPUTE_PAD"), configuring, setting)
         base = view(register_layout("BASE"), registers["BASE"])
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
         m.d.comb += [
@@ -199,12 +196,3 @@ class ComputeUnit(wiring.Component):
             accumulators.write.address.eq(chosen),
             accumulators.write.data.eq(Mux(computed.enable.any(), computed.data, loader.acc_write.data)),
         ]
-
-    @staticmethod
-    def _registers(m: Module, write: Value, setting: data.View) -> dict[str, Signal]:
-        """The unit's configuration registers by name; `setting` views the CONFIG that `write` executes."""
-        registers = {name: Signal(64, name=name.lower()) for name in ("BASE", "COMPUTE_PAD")}
-        for name, value in registers.items():
-            with m.If(write & (setting.register == register(name).index)):
-                m.d.sync += value.eq(setting.value)
-        return registers

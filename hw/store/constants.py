@@ -30,7 +30,7 @@ mantissa's last bit is 2^-23 of its first, and the integer factor is below 2^9.
 """
 
 FIXED_BITS = POINT + CONSTANT_BITS + 9
-"""A ratio or offset is at most 2^CONSTANT_BITS (the checker sees to it), so terms of combine_add stay below 2^9 of that."""
+"""Ratios and offset are at most 2^CONSTANT_BITS (the checker says): terms of combine_add are below 2^9 of that."""
 
 DISTANCE_BITS = FIXED_BITS.bit_length()
 FLOAT_EXPONENT = FIXED_BITS - floats.MANTISSA_BITS - POINT

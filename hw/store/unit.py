@@ -6,12 +6,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import connect, flipped
 from vdla.isa.config import Config
-from vdla.isa.layout import POST, REGISTERS, Opcode, Unit, register
+from vdla.isa.layout import POST, REGISTERS, Opcode, Unit
 
+from ..config_registers import config_registers
 from ..element_writer import ElementWriter, job_layout, step_width
 from ..interfaces import Activity, Kind, store_members
 from ..issue import Issue
-from ..layouts import REGISTER_BITS, instruction_layout, register_layout, view
+from ..layouts import instruction_layout, register_layout, view
 from ..read_requests import ReadRequests
 from .operand_fifo import OperandFifo
 from .pipeline import delay
@@ -52,8 +53,10 @@ class StoreUnit(wiring.Component):
             reader.grant.eq(self.accumulators.grant),
             writer.reserve.eq(reader.read & reader.first),
         ]
-        registers = self._registers(m, issue.begin)
         busy, running = Signal(), Signal(_running_layout())
+        names = tuple(item.name for item in REGISTERS if item.unit == Unit.STORE)
+        setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
+        registers = config_registers(m, names, busy & running.is_config, setting)
         starting = self._decode(m, registers)
         self._start(m, issue.begin, starting, reader, writer, registers)
 
@@ -96,16 +99,6 @@ class StoreUnit(wiring.Component):
         with m.Elif(end):
             m.d.sync += busy.eq(0)
         return m
-
-    def _registers(self, m: Module, begin: Value) -> dict[str, Signal]:
-        setting = view(instruction_layout(self._config, "CONFIG"), self.commands.payload)
-        names = [item.name for item in REGISTERS if item.unit == Unit.STORE]
-        registers = {name: Signal(REGISTER_BITS, name=name.lower()) for name in names}
-        for name, bits in registers.items():
-            chosen = setting["register"] == register(name).index
-            with m.If(begin & (setting["opcode"] == Opcode.CONFIG) & chosen):
-                m.d.sync += bits.eq(setting["value"])
-        return registers
 
     def _decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
         """The head instruction as it will be kept."""

@@ -1,0 +1,26 @@
+"""The configuration registers of a unit, which its CONFIG instructions write."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, Value
+from amaranth.lib import data
+from vdla.isa.layout import register
+
+from .layouts import REGISTER_BITS
+
+
+def config_registers(
+    m: Module, names: tuple[str, ...], begun: Value, setting: data.View
+) -> dict[str, Signal]:
+    """Registers by name. `setting` views the head instruction; `begun`: it began a cycle ago and was a CONFIG.
+
+    A register changes in the second cycle after its CONFIG began, so that the begin, which comes late, is a register
+    first: nothing that begins in the cycle after a CONFIG may read it.
+    """
+    index, value = Signal.like(setting["register"]), Signal(REGISTER_BITS, name="setting")
+    m.d.sync += [index.eq(setting["register"]), value.eq(setting["value"])]
+    registers = {name: Signal(REGISTER_BITS, name=name.lower()) for name in names}
+    for name, bits in registers.items():
+        with m.If(begun & (index == register(name).index)):
+            m.d.sync += bits.eq(value)
+    return registers
