@@ -11,7 +11,7 @@ from typing import Literal
 
 from ..user_cache import cached
 from .prepare import HARNESS_TOP, harness_verilog
-from .toolchain import call, require, require_tools, verilator
+from .toolchain import call, require, verilator
 
 CACHE = "rtl"
 """The part of the user's cache that holds libraries."""
@@ -39,7 +39,18 @@ public_flat_rw -module "*store*" -var "table"
 """
 """The scratchpads, which the harness fills and reads, stay visible in the generated C++."""
 
+_USER = "the RTL engine"
 _INSTANCE = f"{HARNESS_TOP}__DOT__vdla__DOT__"
+
+
+def require_tools() -> str:
+    """The path of g++, if all is there that a build needs: asked before the first step takes its time.
+
+    Raises BuildError.
+    """
+    verilator(user=_USER)
+    compiler, _ = require("g++", "perl", user=_USER)
+    return compiler
 
 
 def _scratchpads(header: str) -> str:
@@ -65,7 +76,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
 
     Raises BuildError when a tool is missing or fails.
     """
-    root, version = verilator()
+    root, version = verilator(user=_USER)
     prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
     flags = (*_COMPILE, *_OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}")
@@ -73,12 +84,12 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def build(target: Path) -> None:
-        require_tools()
+        compiler = require_tools()
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             work = Path(directory)
             unit = _generate(root, prepared, source, work)
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
-            call([require("g++"), "-shared", *flags, *include, str(unit), "-o", str(target)])
+            call([compiler, "-shared", *flags, *include, str(unit), "-o", str(target)])
 
     return cached(CACHE, f"{digest[:32]}.so", build)
 

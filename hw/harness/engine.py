@@ -24,9 +24,9 @@ from ..counters import COUNTERS
 from ..trace import instruction_times
 from ..user_cache import cache_directory, cached
 from ..verilog import generate_verilog
-from .build import CACHE, Optimize, build_library
+from .build import CACHE, Optimize, build_library, require_tools
 from .library import TIMING, Parameters, load_library
-from .toolchain import BuildError, require_tools
+from .toolchain import BuildError
 from .watchdog import describe, stall_counters
 
 __all__ = [
