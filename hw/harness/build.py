@@ -19,11 +19,7 @@ CACHE = "rtl"
 Optimize = Literal["build", "run"]
 """What a library is good for: `build` is there soonest, `run` runs fastest."""
 
-_COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
-_OPTIMIZE: dict[Optimize, tuple[str, ...]] = {
-    "build": ("-O1",),
-    "run": ("-O1",),
-}
+_COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0", "-O1")
 _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert"),
     *("-Wno-fatal", "-Wno-lint", "--output-split", "0", "--prefix", "Vvdla", "--top-module", HARNESS_TOP),
@@ -79,7 +75,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     root, version = verilator(user=_USER)
     prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
-    flags = (*_COMPILE, *_OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}")
+    flags = (*_COMPILE, f"-DBUS_BYTES={bus_bytes}")
     parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

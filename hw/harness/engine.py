@@ -240,8 +240,6 @@ class Machine:
             until = min(until + _CHUNK, cycle_limit + 1)
             status = library.vdla_advance(harness, until)
             on_progress(library.vdla_cycles(harness))
-            if until > cycle_limit:
-                break
         cycles = library.vdla_cycles(harness)
         begin, end = instruction_times(self._config, instructions, self._rows("events", 5))
         if status != FINISHED:
