@@ -39,6 +39,19 @@ def locate_alloc(program: Program, buffer: str) -> tuple[Node, ...] | None:
     return None
 
 
+def buffer_named(program: Program, name: str) -> Buffer:
+    """The parameter or allocated buffer called `name`; LegalityError if there is none."""
+    for parameter in program.parameters:
+        if parameter.name == name:
+            return parameter
+    path = locate_alloc(program, name)
+    if path is None:
+        raise LegalityError(f"no buffer named {name!r}", program, "")
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    return alloc.buffer
+
+
 def rebuild(path: Sequence[Node], new: Stmt) -> Program:
     """The program at the head of `path` with the last node of `path` replaced by `new`."""
     old = path[-1]
