@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= build/demo
+# The studies of faults and of mutations take long: make bench BENCHMARKS="faults mutations"
+BENCHMARKS ?= network simulator rtl cpu
 
 .PHONY: demo test bench clean
 
@@ -14,8 +16,8 @@ demo: $(VENV)/.installed-check
 test: $(VENV)/.installed-dev
 	@bash .ci/test.sh $(BIN)
 
-bench: $(VENV)/.installed-check
-	@for file in benchmarks/*.py; do echo "$$file"; $(BIN)/python $$file || exit 1; done
+bench: $(VENV)/.installed-dev
+	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:
 	rm -rf build

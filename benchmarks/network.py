@@ -13,11 +13,10 @@ import argparse
 import json
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from timing import median_seconds
 from vdla.codesign import models
 from vdla.codesign.evaluate import (
     interpreter_outputs,
@@ -38,19 +37,7 @@ from vdla.isa.program import write_whole
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "network.json"
-REPEAT = 5
 IMAGES = 8
-
-
-def seconds(function: Callable[[], object]) -> float:
-    """Median thread CPU seconds of `function` after one call that is not counted."""
-    function()
-    times = []
-    for _ in range(REPEAT):
-        begin = time.thread_time()
-        function()
-        times.append(time.thread_time() - begin)
-    return statistics.median(times)
 
 
 def utilization(compiled: Compiled) -> float:
@@ -120,10 +107,10 @@ def measure(folder: Path) -> dict[str, object]:
     arrays = dict(sample_arrays(compiled.graph, 1)[0])
     cycles = run(compiled, {}, data=False).simulation.cycles
     figures["cycles, vta"] = cycles
-    figures["simulation with data, M cycles/s"] = cycles / seconds(lambda: run(compiled, arrays)) / 1e6
-    figures["timing alone, s"] = seconds(lambda: run(compiled, {}, data=False))
+    figures["simulation with data, M cycles/s"] = cycles / median_seconds(lambda: run(compiled, arrays)) / 1e6
+    figures["timing alone, s"] = median_seconds(lambda: run(compiled, {}, data=False))
     content = resnet.read_bytes()
-    figures["compile ResNet-18, s"] = seconds(lambda: compile_model(content, vta))
+    figures["compile ResNet-18, s"] = median_seconds(lambda: compile_model(content, vta))
     figures["lower one convolution, ms"] = 1e3 * lowering_seconds(content, vta)
     return figures
 
@@ -134,7 +121,7 @@ def lowering_seconds(content: bytes, config: Config) -> float:
     layouts = decide_layouts(graph, config)
     nodes = [node for node in graph.nodes if isinstance(node, Convolution)]
     return statistics.median(
-        seconds(lambda node=node: lower_node(config, graph, layouts, node, virtual_threads=2))
+        median_seconds(lambda node=node: lower_node(config, graph, layouts, node, virtual_threads=2))
         for node in nodes
     )
 

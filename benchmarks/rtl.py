@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
+from timing import median_seconds
 from vdla.codesign import models
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import library_for, run_on_rtl
@@ -26,18 +25,6 @@ from vdla.isa.config import load_config
 from vdla.isa.program import write_whole
 
 RESULTS = Path(__file__).parent / "results" / "rtl.json"
-REPEAT = 5
-
-
-def seconds(function: Callable[[], object]) -> float:
-    """Median thread CPU seconds of `function` after one call that is not counted."""
-    function()
-    times = []
-    for _ in range(REPEAT):
-        begin = time.thread_time()
-        function()
-        times.append(time.thread_time() - begin)
-    return statistics.median(times)
 
 
 def measure(model: str, config_name: str) -> dict[str, object]:
@@ -52,8 +39,8 @@ def measure(model: str, config_name: str) -> dict[str, object]:
     result = run_on_rtl(compiled, launches, optimize=optimize)
     wall = time.perf_counter() - started
     cycles = result.simulated.simulation.cycles
-    with_data = seconds(lambda: run(compiled, dict(launches[0])))
-    timing = seconds(lambda: run(compiled, {}, data=False))
+    with_data = median_seconds(lambda: run(compiled, dict(launches[0])))
+    timing = median_seconds(lambda: run(compiled, {}, data=False))
     on_rtl = result.simulated.seconds
     return {
         "model": model,

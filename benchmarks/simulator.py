@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
-import time
 
 import numpy as np
 from numpy.typing import NDArray
+from timing import REPEAT, median_seconds
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode, encode_uops, register_value
 from vdla.isa.program import Program, bare_program, load_program
-from vdla.sim import simulate
+from vdla.sim import SimulationResult, simulate
 
 SIDE, CHANNEL_BLOCKS, TAPS = 14, 4, 9
 HALO = SIDE + 2
@@ -135,13 +134,11 @@ def tiles_program(config: Config, tiles: int) -> Program:
 
 def measure(program: Program, data: bool, repeat: int) -> dict[str, float]:
     """Cycles, median thread CPU seconds and million cycles a second."""
-    simulate(program.config, program.instructions, program.image, data=data)
-    seconds, cycles = [], 0
-    for _ in range(repeat):
-        start = time.thread_time()
-        cycles = simulate(program.config, program.instructions, program.image, data=data).cycles
-        seconds.append(time.thread_time() - start)
-    median = statistics.median(seconds)
+
+    def run() -> SimulationResult:
+        return simulate(program.config, program.instructions, program.image, data=data)
+
+    cycles, median = run().cycles, median_seconds(run, repeat)
     return {"cycles": cycles, "seconds": median, "million_cycles_per_second": cycles / median / 1e6}
 
 
@@ -152,7 +149,7 @@ def main() -> None:
     )
     parser.add_argument("program", nargs="?", help="a saved program; without it, convolution tiles on vta")
     parser.add_argument("--tiles", type=int, default=1000)
-    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=REPEAT)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     program = (

@@ -28,6 +28,10 @@ class CompileError(UserError):
     """A network that this accelerator cannot run; the message names the node and the limit."""
 
 
+class DoesNotFitError(CompileError):
+    """A layer of which no tile is small enough for the accelerator's memories."""
+
+
 def compile_model(
     model: Path | str | bytes,
     config: Config,
@@ -86,7 +90,7 @@ def compile_graph(
                 )
             )
         except NoTileError as error:
-            raise CompileError(
+            raise DoesNotFitError(
                 f"node {node.name} ({type(node).__name__}): {error} of configuration {config.name}; "
                 "make that memory larger, or the layer smaller"
             ) from None

@@ -103,10 +103,11 @@ def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, outp
                 )
 
         def minimized(failure: Failure) -> None:
-            from ..cosim.failure import write_failure
+            from ..cosim.failure import report_text, write_failure
 
-            write_failure(output, _title(failure), failure.config, failure.launch, failure.outcome)
-            progress.console.print(_report(failure, output), markup=False, highlight=False, soft_wrap=True)
+            parts = (output, _title(failure), failure.config, failure.launch, failure.outcome)
+            write_failure(*parts)
+            progress.console.print(report_text(*parts), markup=False, highlight=False, soft_wrap=True)
 
         listener = Listener(built=built, ran=ran, minimized=minimized)
         return run_campaign(machines, programs, seed, jobs=jobs, listener=listener)
@@ -117,24 +118,6 @@ def _title(failure: Failure) -> str:
         f"{failure.case.name}: {len(failure.launch.program.instructions)} of {failure.original_instructions} "
         f"instructions left after {failure.runs} runs"
     )
-
-
-def _report(failure: Failure, output: Path) -> str:
-    from ..cosim.failure import report_text
-
-    text = report_text(_title(failure), failure.config, failure.launch, failure.outcome)
-    return text + f"\nwritten to {output}; run it again with:\n" + _commands(failure, output)
-
-
-def _commands(failure: Failure, output: Path) -> str:
-    base = f"vdla sim --insns {output}/program.txt"
-    lines = [f"    {base}", f"    {base} --engine rtl"]
-    if failure.launch.random_state is not None or failure.launch.scratchpads is not None:
-        lines.append(
-            f"    (it needs registers at power-up of seed {failure.launch.random_state} and the contents of "
-            "scratchpads.npz: see vdla.hw.harness.engine.simulate_rtl)"
-        )
-    return "\n".join(lines)
 
 
 def _failure_document(failure: Failure, output: Path) -> dict[str, object]:

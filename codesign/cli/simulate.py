@@ -15,8 +15,10 @@ from rich.table import Table
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import ProgramError, UserError
 from vdla.isa.program import bare_program, read_hex, write_whole
+from vdla.isa.scratchpads import Contents, typed_scratchpads
 
 from ..files import check_destination, read_whole
+from ..scratchpads_file import read_scratchpads
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
 from .programs import open_program
 from .rtl import rtl_extra
@@ -67,6 +69,14 @@ def sim(
     memory_out: Annotated[
         Path | None, typer.Option("--memory-out", metavar="OUT.bin", help="The memory after it.")
     ] = None,
+    scratchpads: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.npz",
+            help="Scratchpads at launch, as `vdla cosim` writes them: uint8 arrays uop, inp, wgt, acc, par, each "
+            "with all bytes of its memory. Those not in it are zero, as are all without the option.",
+        ),
+    ] = None,
     config: ConfigOption = "vta",
     engine: Annotated[
         Engine, typer.Option(help="cycle: with timing; reference: plain numpy; rtl: the Verilated RTL.")
@@ -92,21 +102,23 @@ def sim(
             f"--timeline is drawn from the simulator, not from --engine {engine}; use --engine cycle"
         )
     machine, instructions, image = _launch(insns, memory, config)
+    contents = {} if scratchpads is None else read_scratchpads(scratchpads, machine)
     with steps() as progress:
         if not no_check:
             progress.begin("checking the program")
-            check_program(machine, instructions, image, str(insns), allow_races=allow_races)
+            uop = typed_scratchpads(machine, contents)["uop"]
+            check_program(machine, instructions, image, str(insns), allow_races=allow_races, uop=uop)
         progress.begin("running the program (the simulator is compiled once after an installation)")
         if engine is Engine.reference:
             from vdla.isa.reference import run_reference
 
-            result = run_reference(machine, instructions, image)
+            result = run_reference(machine, instructions, image, scratchpads=contents)
             document: dict[str, Any] = {"cycles": None, "instructions": result.executed, "units": None}
             after = result.memory
         elif engine is Engine.rtl:
-            document, after = _run_rtl(machine, instructions, image)
+            document, after = _run_rtl(machine, instructions, image, contents)
         else:
-            document, after = _simulate(machine, instructions, image, timeline)
+            document, after = _simulate(machine, instructions, image, contents, timeline)
     if memory_out is not None:
         write_whole(memory_out, after.tobytes())
     document = {"config": machine.name, "engine": engine.value, **document}
@@ -128,12 +140,16 @@ def _launch(insns: Path, memory: Path | None, config: str) -> tuple[Config, np.n
 
 
 def _simulate(
-    config: Config, instructions: np.ndarray, image: np.ndarray, timeline_path: Path | None
+    config: Config,
+    instructions: np.ndarray,
+    image: np.ndarray,
+    scratchpads: Contents,
+    timeline_path: Path | None,
 ) -> tuple[dict[str, Any], np.ndarray]:
     from vdla.sim import simulate
 
     with exit_on_deadlock():
-        result = simulate(config, instructions, image)
+        result = simulate(config, instructions, image, scratchpads=scratchpads)
     if timeline_path is not None:
         from ..report.timeline import timeline
 
@@ -149,7 +165,7 @@ def _simulate(
 
 
 def _run_rtl(
-    config: Config, instructions: np.ndarray, image: np.ndarray
+    config: Config, instructions: np.ndarray, image: np.ndarray, scratchpads: Contents
 ) -> tuple[dict[str, Any], np.ndarray]:
     """The document of a run on the RTL: the same counters, read from its registers."""
     with rtl_extra():
@@ -157,7 +173,7 @@ def _run_rtl(
     from vdla.sim import BUSY_CATEGORIES
 
     try:
-        result = simulate_rtl(config, instructions, image)
+        result = simulate_rtl(config, instructions, image, scratchpads=scratchpads)
     except RtlError as error:
         _stop(str(error))
     units: dict[str, dict[str, Any]] = {}
@@ -184,15 +200,22 @@ def _run_rtl(
 
 
 def check_program(
-    config: Config, instructions: np.ndarray, image: np.ndarray, where: str, *, allow_races: bool
+    config: Config,
+    instructions: np.ndarray,
+    image: np.ndarray,
+    where: str,
+    *,
+    allow_races: bool,
+    uop: np.ndarray | None = None,
 ) -> None:
     """Refuses a program with errors, in one line that names `where` and the first of them.
 
+    `uop` (uop_depth,) uint32 is the micro-op memory at launch, zeros unless given.
     Raises ProgramError. A program whose only fault is that it never ends exits with 3; races pass with `allow_races`.
     """
     from vdla.isa.check import check
 
-    findings = check(config, instructions, image)
+    findings = check(config, instructions, image, uop=uop)
     errors = [item for item in findings if item.severity == "error"]
     if allow_races:
         errors = [item for item in errors if item.kind != "race"]

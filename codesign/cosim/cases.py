@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.program import Program
 from vdla.isa.random_programs import random_program
-from vdla.isa.scratchpads import random_scratchpads, typed_scratchpads
+from vdla.isa.scratchpads import Contents, random_scratchpads
 
 from .machines import TIMINGS, share, with_timing
 from .mutate import mutated_program
@@ -54,7 +54,11 @@ class Launch:
     @property
     def uop(self) -> NDArray[np.uint32] | None:
         """The micro-op memory at launch, None for zeros."""
-        return None if self.scratchpads is None else self.scratchpads["uop"].view(np.uint32)
+        return _uop_memory(self.scratchpads)
+
+
+def _uop_memory(scratchpads: Contents | None) -> NDArray[np.uint32] | None:
+    return None if scratchpads is None else scratchpads["uop"].view(np.uint32)
 
 
 def case(machine: Config, number: int, campaign: int) -> Case:
@@ -80,7 +84,7 @@ def case(machine: Config, number: int, campaign: int) -> Case:
 def launch(item: Case) -> Launch:
     """The program of a case and its initial state."""
     scratchpads = None if item.random_state is None else random_scratchpads(item.config, item.random_state)
-    uop = None if scratchpads is None else typed_scratchpads(item.config, scratchpads)["uop"]
+    uop = _uop_memory(scratchpads)
     if item.mutated:
         program = mutated_program(item.config, item.seed, uop)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,14 @@ from vdla.isa.config import Config
 from vdla.isa.program import hex_lines, write_whole
 from vdla.isa.program_text import to_text
 
+from ..scratchpads_file import scratchpads_bytes
+
 if TYPE_CHECKING:
     from .cases import Launch
     from .compare import Outcome
+
+PROGRAM, SCRATCHPADS = "program.txt", "scratchpads.npz"
+"""What holds all that a run needs."""
 
 AROUND = 6
 """Instructions shown before and behind the first that differs."""
@@ -80,13 +85,28 @@ def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
     return "\n".join(lines) + "\n"
 
 
-def report_text(title: str, config: Config, launch: Launch, outcome: Outcome) -> str:
-    """All of a failure that fits on a page: what differs, and the timelines."""
+def commands(folder: Path, launch: Launch) -> str:
+    """What to call to run a launch again whose files are in `folder`, a line an engine."""
+    call = ["vdla", "sim", "--insns", str(folder / PROGRAM)]
+    if launch.scratchpads is not None:
+        call += ["--scratchpads", str(folder / SCRATCHPADS)]
+    lines = [shlex.join(call), shlex.join([*call, "--engine", "rtl"])]
+    if launch.random_state is not None:
+        lines.append(
+            f"(the RTL with registers of random bits at power-up: random_state={launch.random_state} of "
+            "vdla.hw.harness.engine.simulate_rtl)"
+        )
+    return "".join(f"    {line}\n" for line in lines)
+
+
+def report_text(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> str:
+    """All of a failure that fits on a page: what differs, the timelines, and how to run again what is in `folder`."""
     lines = [title, ""]
     lines += [f"  {item}" for item in outcome.differences[:20]]
     if len(outcome.differences) > 20:
         lines.append(f"  and {len(outcome.differences) - 20} more")
-    return "\n".join(lines) + "\n\n" + timelines(config, launch, outcome)
+    again = f"written to {folder}; run it again with:\n{commands(folder, launch)}"
+    return "\n".join([*lines, "", timelines(config, launch, outcome), again])
 
 
 def write_failure(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> list[Path]:
@@ -97,16 +117,14 @@ def write_failure(folder: Path, title: str, config: Config, launch: Launch, outc
     folder.mkdir(parents=True, exist_ok=True)
     program = launch.program
     contents: dict[str, bytes] = {
-        "program.txt": to_text(program).encode(),
+        PROGRAM: to_text(program).encode(),
         "program.hex": hex_lines(program.instructions).encode(),
         "memory.bin": program.image.tobytes(),
         "config.toml": toml_text(config).encode(),
-        "report.txt": report_text(title, config, launch, outcome).encode(),
+        "report.txt": report_text(folder, title, config, launch, outcome).encode(),
     }
     if launch.scratchpads is not None:
-        buffer = io.BytesIO()
-        np.savez(buffer, allow_pickle=False, **launch.scratchpads)
-        contents["scratchpads.npz"] = buffer.getvalue()
+        contents[SCRATCHPADS] = scratchpads_bytes(launch.scratchpads)
     for name, data in contents.items():
         write_whole(folder / name, data)
     return [folder / name for name in contents]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from vdla.isa.check import check
 from vdla.isa.config import Config
-from vdla.isa.layout import FLAGS, decode_one, encode
+from vdla.isa.layout import decode_one, encode
 from vdla.isa.program import bare_program
 from vdla.isa.program_builder import Instruction
 
@@ -118,13 +118,17 @@ def _sound(config: Config, launch: Launch) -> bool:
 def _candidate(search: _Search, instructions: list[Instruction]) -> Launch:
     """The launch of `instructions` and FINISH as they are if that is sound, else repaired."""
     config, launch = search.config, search.launch
-    finish = ("FINISH", dict.fromkeys(FLAGS, 0))
-    words = np.array([encode(config, name, **values) for name, values in (*instructions, finish)], np.uint64)
-    plain = _with_words(config, launch, words.reshape(-1, 2))
+    plain = _as_they_are(search, instructions)
     if _sound(config, plain):
         return plain
     program = repair(config, [*instructions, search.finish], launch.program.image, launch.uop)
     return dataclasses.replace(launch, program=program)
+
+
+def _as_they_are(search: _Search, instructions: list[Instruction]) -> Launch:
+    """The launch of `instructions` and FINISH, sound or not."""
+    words = [encode(search.config, name, **values) for name, values in (*instructions, search.finish)]
+    return _with_words(search.config, search.launch, np.array(words, np.uint64))
 
 
 def _fewer_instructions(search: _Search) -> None:
@@ -164,8 +168,7 @@ def _smaller_fields(search: _Search) -> None:
                 instructions = search.instructions
                 changed = instructions[index][1] | {key: value}
                 instructions[index] = (name, changed)
-                words = [encode(search.config, n, **v) for n, v in (*instructions, search.finish)]
-                candidate = _with_words(search.config, search.launch, np.array(words, np.uint64))
+                candidate = _as_they_are(search, instructions)
                 if _sound(search.config, candidate) and search.accepts(search.config, candidate):
                     break
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.compiler.driver import compile_graph, compile_model
+from vdla.compiler.driver import DoesNotFitError, compile_graph, compile_model
 from vdla.compiler.graph.graph import (
     AveragePool,
     Combine,
@@ -29,7 +29,6 @@ from vdla.compiler.graph.graph import (
     Tensor,
 )
 from vdla.isa.config import Config
-from vdla.isa.errors import ConfigError, UserError
 from vdla.isa.layout import EXTENSION_OF, MemoryType, decode_one
 from vdla.isa.program import Program
 from vdla.isa.program_builder import Instruction
@@ -193,16 +192,17 @@ def _served(config: Config) -> Config:
 
 @lru_cache(maxsize=32)
 def compiled(config: Config, source: str, virtual_threads: int) -> Program | None:
-    """The program of network `source` for `config`; None where the network does not fit the machine."""
+    """The program of network `source` for `config`; None where the network does not fit the machine.
+
+    Raises ConfigError where the machine has no sibling that the compiler serves.
+    """
+    served = _served(config)
     try:
-        served = _served(config)
         if source in models.NAMES:
-            program = compile_model(_model(source), served, virtual_threads=virtual_threads).program
-        else:
-            program = compile_graph(_graph(source), served, virtual_threads=virtual_threads).program
-    except (UserError, ConfigError):
+            return compile_model(_model(source), served, virtual_threads=virtual_threads).program
+        return compile_graph(_graph(source), served, virtual_threads=virtual_threads).program
+    except DoesNotFitError:
         return None
-    return program
 
 
 def carried_over(program: Program, config: Config, low: int, high: int) -> Instruction:

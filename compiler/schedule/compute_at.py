@@ -28,7 +28,7 @@ from ..ir.stmt import (
 from ..ir.visit import free_vars, map_expressions, substitute_expr, walk
 from .errors import LegalityError
 from .legality import touches, written
-from .tree import locate, locate_alloc, locate_loop, minus, plus, rebase, tidy
+from .tree import locate, locate_alloc, locate_loop, minus, plus, rebase, rebuild, tidy
 
 _ZERO, _ONE = Const(0), Const(1)
 
@@ -77,7 +77,7 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
     moved = [nest.shrink(box, local, ranges) for nest in nests]
     body = Alloc(buffer=local, body=seq(*moved, rebase(at.body, buffer.name, local, box.starts)))
     new = For(var=at.var, extent=at.extent, body=body, kind=at.kind)
-    return _rebuild_without(path, new, alloc, producers)
+    return rebuild(path, new, without=(alloc, *producers))
 
 
 def _target(statement: Node, program: Program, name: str) -> Buffer:
@@ -137,25 +137,6 @@ def _producers(
         reason = f"cannot move {name}: {clash[0]}, which it reads, is overwritten under {loop}"
         raise LegalityError(reason, program, name)
     return producers
-
-
-def _rebuild_without(path: tuple[Node, ...], new: Stmt, alloc: Node, drop: list[Stmt]) -> Program:
-    old = path[-1]
-    dropped = {id(s) for s in drop}
-    for parent in reversed(path[:-1]):
-        match parent:
-            case For(var=var, extent=extent, kind=kind):
-                node: Node = For(var=var, extent=extent, body=new, kind=kind)
-            case Alloc(buffer=buffer):
-                node = new if parent is alloc else Alloc(buffer=buffer, body=new)
-            case Seq(statements=statements):
-                node = seq(*(new if s is old else s for s in statements if id(s) not in dropped))
-            case Program(name=name, parameters=parameters):
-                return Program(name=name, parameters=parameters, body=new)
-            case _:
-                raise TypeError(f"{type(parent).__name__} has no sub-statements")
-        old, new = parent, node
-    raise ValueError("a path starts with a program")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from ..ir.verify import wide
 from ..ir.visit import free_vars, loops
 from .errors import LegalityError
 from .legality import Touch, touches
-from .tree import locate, locate_alloc, locate_loop, names_in, plus, rebase, rebuild, unused
+from .tree import buffer_named, locate, locate_alloc, locate_loop, names_in, plus, rebase, rebuild, unused
 
 _ZERO, _ONE = Const(0), Const(1)
 
@@ -48,7 +48,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
     greatest box read in one iteration. Legal if nothing under `loop` writes the buffer, and the box read lies in it.
     """
     path, body, ranges = _body_at(program, loop)
-    old = _buffer_named(program, buffer)
+    old = buffer_named(program, buffer)
     uses = touches(body).get(buffer, [])
     where = loop or program.name
     if any(u.write for u in uses):
@@ -80,7 +80,7 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
     nothing of it but a sum started there.
     """
     path, body, ranges = _body_at(program, loop)
-    old = _buffer_named(program, buffer)
+    old = buffer_named(program, buffer)
     uses = touches(body).get(buffer, [])
     where, at = loop or program.name, loop or ""
     if not any(u.write for u in uses):
@@ -173,18 +173,6 @@ def _with_body(path: tuple[Node, ...], body: Stmt) -> Program:
         case Program(name=name, parameters=parameters):
             return Program(name=name, parameters=parameters, body=body)
     raise TypeError("only loops and programs have a body")
-
-
-def _buffer_named(program: Program, name: str) -> Buffer:
-    for parameter in program.parameters:
-        if parameter.name == name:
-            return parameter
-    path = locate_alloc(program, name)
-    if path is None:
-        raise LegalityError(f"no buffer named {name!r}", program, "")
-    alloc = path[-1]
-    assert isinstance(alloc, Alloc)
-    return alloc.buffer
 
 
 def _local(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:

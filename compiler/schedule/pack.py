@@ -15,7 +15,7 @@ from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Seq,
 from ..ir.visit import map_operands
 from .errors import LegalityError
 from .legality import touches
-from .tree import locate_alloc
+from .tree import buffer_named, locate_alloc
 
 if TYPE_CHECKING:
     from .schedule import Step
@@ -37,7 +37,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     it, with zeros in what tiles hold beyond the old shape.
     Legal if all accesses are to single elements (no copies, no intrinsics).
     """
-    old = _declared(program, buffer)
+    old = buffer_named(program, buffer)
     sizes = dict(tiles)
     rank = len(old.shape)
     if len(sizes) != len(tiles) or not all(0 <= d < rank and size >= 1 for d, size in tiles):
@@ -138,18 +138,6 @@ def pack_arrays(trace: Iterable[Step], arrays: Mapping[str, np.ndarray]) -> dict
 
 def _is_parameter(program: Program, buffer: str) -> bool:
     return any(p.name == buffer for p in program.parameters)
-
-
-def _declared(program: Program, buffer: str) -> Buffer:
-    for parameter in program.parameters:
-        if parameter.name == buffer:
-            return parameter
-    path = locate_alloc(program, buffer)
-    if path is None:
-        raise LegalityError(f"no buffer named {buffer!r}", program, "")
-    alloc = path[-1]
-    assert isinstance(alloc, Alloc)
-    return alloc.buffer
 
 
 def _uses(program: Program, buffer: str):

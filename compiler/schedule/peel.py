@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Var
 from ..ir.simplify import simplify_node
@@ -67,43 +69,17 @@ def _renamed(body: Stmt, suffix: str) -> Stmt:
     buffers: dict[str, Buffer] = {}
     for node in walk(body):
         if isinstance(node, Alloc):
-            b = node.buffer
-            buffers[b.name] = Buffer(name=f"{b.name}{suffix}", shape=b.shape, dtype=b.dtype, scope=b.scope)
+            name = node.buffer.name
+            buffers[name] = replace(node.buffer, name=f"{name}{suffix}")
     body = replace_buffers(body, buffers)
     names: dict[str, Expr] = {s.name: Var(f"{s.name}{suffix}") for s in walk(body) if isinstance(s, For)}
 
     def rename(s: Stmt) -> Stmt:
         match s:
-            case For(var=var, extent=extent, body=inner, kind=kind):
-                return For(var=Var(f"{var.name}{suffix}"), extent=extent, body=inner, kind=kind)
-            case Assign(name=name):
-                return Assign(name=f"{name}{suffix}", buffer=s.buffer, indices=s.indices, value=s.value)
-            case Reduce(name=name):
-                return Reduce(
-                    name=f"{name}{suffix}",
-                    op=s.op,
-                    buffer=s.buffer,
-                    indices=s.indices,
-                    value=s.value,
-                    first=s.first,
-                )
-            case Copy(name=name):
-                return Copy(
-                    name=f"{name}{suffix}",
-                    destination=s.destination,
-                    source=s.source,
-                    pad=s.pad,
-                    asynchronous=s.asynchronous,
-                )
-            case Intrinsic(name=name):
-                return Intrinsic(
-                    name=f"{name}{suffix}",
-                    declaration=s.declaration,
-                    operands=s.operands,
-                    first=s.first,
-                    pad=s.pad,
-                    attributes=s.attributes,
-                )
+            case For(var=var):
+                return replace(s, var=Var(f"{var.name}{suffix}"))
+            case Assign(name=name) | Reduce(name=name) | Copy(name=name) | Intrinsic(name=name):
+                return replace(s, name=f"{name}{suffix}")
         return s
 
     return map_all_expressions(map_stmt(body, rename), lambda e: substitute_expr(e, names))

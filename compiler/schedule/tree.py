@@ -39,17 +39,33 @@ def locate_alloc(program: Program, buffer: str) -> tuple[Node, ...] | None:
     return None
 
 
-def rebuild(path: Sequence[Node], new: Stmt) -> Program:
-    """The program at the head of `path` with the last node of `path` replaced by `new`."""
-    old = path[-1]
+def buffer_named(program: Program, name: str) -> Buffer:
+    """The parameter or allocated buffer called `name`; LegalityError if there is none."""
+    for parameter in program.parameters:
+        if parameter.name == name:
+            return parameter
+    path = locate_alloc(program, name)
+    if path is None:
+        raise LegalityError(f"no buffer named {name!r}", program, "")
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    return alloc.buffer
+
+
+def rebuild(path: Sequence[Node], new: Stmt, *, without: Sequence[Node] = ()) -> Program:
+    """The program at the head of `path` with the last node of `path` replaced by `new`.
+
+    Of the nodes in `without`, allocations on `path` make place for their bodies, and statements beside `path` go.
+    """
+    old, left_out = path[-1], {id(node) for node in without}
     for parent in reversed(path[:-1]):
         match parent:
             case For(var=var, extent=extent, kind=kind):
                 node: Node = For(var=var, extent=extent, body=new, kind=kind)
             case Alloc(buffer=buffer):
-                node = Alloc(buffer=buffer, body=new)
+                node = new if id(parent) in left_out else Alloc(buffer=buffer, body=new)
             case Seq(statements=statements):
-                node = seq(*(new if s is old else s for s in statements))
+                node = seq(*(new if s is old else s for s in statements if id(s) not in left_out))
             case Program(name=name, parameters=parameters):
                 return Program(name=name, parameters=parameters, body=new)
             case _:

@@ -57,42 +57,64 @@ def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> i
     return tile_rows * min(tiles, -(-rows // tile_rows))
 
 
-def schedule(
-    target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
-) -> Schedule:
-    """`te.ops.dense` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiles:
+    """The names of a product's loops, outermost first: blocks of rows, tiles of columns and of rows, and in a tile."""
 
-    `parallel`: tiles run on the threads of the kernel's pool."""
+    block: str
+    columns: str
+    rows: str
+    i: str
+    j: str
+
+
+def product_sizes(program: Program) -> tuple[int, int, int]:
+    """Rows, depth and columns of the product X times W = Y."""
     shapes = {b.name: b.shape for b in program.parameters}
     rows, depth = shapes["X"]
-    columns = shapes["Y"][1]
-    if knobs is None:
-        knobs = choose_knobs(target, rows, depth, columns)
-    lanes = target.lanes(DType.FLOAT32)
-    width = lanes * knobs.vectors
-    s = Schedule(program)
+    return rows, depth, shapes["Y"][1]
+
+
+def cut_tiles(s: Schedule, knobs: Knobs, width: int) -> Tiles:
+    """Cuts Y into register tiles of `knobs.rows` x `width`, each with its sums `dense` in registers."""
     block, i = s.split("i", knobs.row_block)
     row_tile, i = s.split(i, knobs.rows)
     column_tile, j = s.split("j", width)
     s.reorder(block, column_tile, row_tile, i, j)
     s.compute_at("dense", row_tile)
     s.set_scope("sum", "register")
+    return Tiles(block=block, columns=column_tile, rows=row_tile, i=i, j=j)
+
+
+def schedule(
+    target: CpuTarget, program: Program, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.dense` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    `parallel`: tiles run on the threads of the kernel's pool."""
+    rows, depth, columns = product_sizes(program)
+    if knobs is None:
+        knobs = choose_knobs(target, rows, depth, columns)
+    lanes = target.lanes(DType.FLOAT32)
+    width = lanes * knobs.vectors
+    s = Schedule(program)
+    tiles = cut_tiles(s, knobs, width)
     if knobs.stage:
-        copy = s.cache_read("X", block, "workspace")
+        copy = s.cache_read("X", tiles.block, "workspace")
         s.expand_copy(copy)
         s.split(f"{copy}.1", lanes)
         s.vectorize(f"{copy}.1.1")
         s.pack(copy, ((1, lanes),), (1, 0, 2))
-    j_vector, lane = s.split(j, lanes)
+    j_vector, lane = s.split(tiles.j, lanes)
     sum_vector, sum_lane = s.split("dense.j", lanes)
     s.reorder("dense.k", "dense.i", sum_vector, sum_lane)
-    for loop in (i, j_vector, "dense.i", sum_vector):
+    for loop in (tiles.i, j_vector, "dense.i", sum_vector):
         s.unroll(loop)
     s.vectorize(lane)
     s.vectorize(sum_lane)
     s.decompose_reduction("dense", "dense.k")
     s.pack("W", ((1, width),), (1, 0, 2))
     if parallel:
-        parallel_loop(s, {column_tile: ceil_div(columns, width), row_tile: ceil_div(rows, knobs.rows)})
-    peel_ragged(s, block, column_tile, row_tile)
+        parallel_loop(s, {tiles.columns: ceil_div(columns, width), tiles.rows: ceil_div(rows, knobs.rows)})
+    peel_ragged(s, tiles.block, tiles.columns, tiles.rows)
     return s

@@ -10,7 +10,7 @@ from ..target.cpu.intrinsics import DOT_DEPTH, dot_u8s8
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import ceil_div
 from .borders import parallel_loop, parts_of, peel_ragged
-from .dense_cpu import Knobs, row_block
+from .dense_cpu import Knobs, cut_tiles, product_sizes, row_block
 from .register_tile import choose_tile
 
 
@@ -34,33 +34,26 @@ def schedule(
 
     With a dot product instruction the steps are uses of it, but for up to three at the end of the depth.
     """
-    shapes = {b.name: b.shape for b in program.parameters}
-    rows, depth = shapes["X"]
-    columns = shapes["Y"][1]
+    rows, depth, columns = product_sizes(program)
     if knobs is None:
         knobs = choose_knobs(target, rows, depth, columns)
     lanes = target.lanes(DType.INT32)
     width = lanes * knobs.vectors
     s = Schedule(program)
-    block, i = s.split("i", knobs.row_block)
-    row_tile, i = s.split(i, knobs.rows)
-    column_tile, j = s.split("j", width)
-    s.reorder(block, column_tile, row_tile, i, j)
-    s.compute_at("dense", row_tile)
-    s.set_scope("sum", "register")
-    j_vector, lane = s.split(j, lanes)
+    tiles = cut_tiles(s, knobs, width)
+    j_vector, lane = s.split(tiles.j, lanes)
     sum_vector, sum_lane = s.split("dense.j", lanes)
     step, k = s.split("dense.k", DOT_DEPTH)
     s.reorder(step, "dense.i", sum_vector, sum_lane, k)
-    for loop in (i, j_vector, "dense.i", sum_vector, k):
+    for loop in (tiles.i, j_vector, "dense.i", sum_vector, k):
         s.unroll(loop)
     s.vectorize(lane)
     s.vectorize(sum_lane)
     s.decompose_reduction("dense", step)
     s.pack("W", ((0, DOT_DEPTH), (1, width)), (1, 0, 3, 2))
     if parallel:
-        parallel_loop(s, {column_tile: ceil_div(columns, width), row_tile: ceil_div(rows, knobs.rows)})
-    peel_ragged(s, block, column_tile, row_tile, step)
+        parallel_loop(s, {tiles.columns: ceil_div(columns, width), tiles.rows: ceil_div(rows, knobs.rows)})
+    peel_ragged(s, tiles.block, tiles.columns, tiles.rows, step)
     if target.dot_product:
         # The last vector of a last panel may be a part of one: a use of the instruction of its own.
         peel_ragged(s, sum_vector)

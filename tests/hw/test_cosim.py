@@ -102,7 +102,7 @@ def test_a_fault_in_the_simulator_is_found_minimized_and_written(
     assert np.array_equal(read_hex(folder / "program.hex"), program.instructions)
     assert (folder / "memory.bin").read_bytes() == program.image.tobytes()
     text = (folder / "report.txt").read_text()
-    assert text == report_text("a fault", failure.config, failure.launch, failure.outcome)
+    assert text == report_text(folder, "a fault", failure.config, failure.launch, failure.outcome)
     marked = [line for line in text.splitlines() if line.startswith("* ")]
     assert "STORE.OUT" in marked[0]
     begin, end, begin_rtl, end_rtl = (int(word) for word in marked[0].split()[2:6])

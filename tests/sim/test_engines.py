@@ -1,14 +1,13 @@
 """Random programs on random machines: values against the reference, timing against the per-cycle model."""
 
 import dataclasses
-import importlib.util
 import json
-import sys
 from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 import pytest
+import slow_model
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import Unit
@@ -20,17 +19,6 @@ from vdla.sim import SimulationResult, simulate
 HERE = Path(__file__).parent
 VECTORS = sorted((HERE.parent / "isa" / "vectors").glob("*.json"))
 
-
-def _slow_model():
-    spec = importlib.util.spec_from_file_location("slow_model", HERE / "slow_model.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module.Model
-
-
-Model = _slow_model()
 
 VTA, TINY = load_config("vta"), load_config("tiny")
 MACHINES = {
@@ -84,14 +72,14 @@ def check_values(program: Program) -> None:
 
 def check_timing(program: Program) -> None:
     result = simulate(program.config, program.instructions, program.image, data=False)
-    model = Model(program.config, program.instructions, program.image)
-    assert model.run() == result.cycles
+    model = slow_model.Model(program.config, program.instructions, program.image)
+    assert slow_model.run(model) == result.cycles
     count = len(model.program)
     assert [i.begin for i in model.program] == result.begin[:count].tolist()
     assert [i.end for i in model.program] == result.end[:count].tolist()
     for unit in Unit:
         counters = result.units[unit.name.lower()]
-        assert dict(model.counters(unit, result.cycles)) == {**counters.busy, **counters.stalls}
+        assert dict(slow_model.counters(model, unit, result.cycles)) == {**counters.busy, **counters.stalls}
     for kind, traffic in result.traffic.items():
         assert (traffic.bytes, traffic.beats) == (model.bytes[kind], model.beats[kind]), kind
 

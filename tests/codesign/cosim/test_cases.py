@@ -6,6 +6,7 @@ from vdla.codesign.cosim.cases import case, launch, plan
 from vdla.codesign.cosim.machines import TIMINGS, default_machines
 from vdla.codesign.cosim.mutate import MOST_STEPS, mutated_program, repair
 from vdla.codesign.cosim.networks import SOURCES, compiled
+from vdla.compiler.driver import CompileError
 from vdla.isa.check import check
 from vdla.isa.config import EXTENSIONS, load_config
 from vdla.isa.layout import decode_one, format_names
@@ -94,6 +95,14 @@ def test_the_median_is_long_enough():
 def test_every_machine_has_networks_to_mutate():
     for machine in MACHINES:
         assert all(compiled(machine, source, 2) is not None for source in SOURCES[:4])
+
+
+def test_a_network_that_does_not_fit_is_none_and_another_mistake_an_error():
+    two_accumulators = replace(TINY, acc_buffer_bytes=2 * TINY.acc_bytes, acc_banks=1)
+    assert compiled(two_accumulators, "pools", 1) is None
+    assert compiled(two_accumulators, "dense", 1) is not None
+    with pytest.raises(CompileError, match="virtual threads = 0"):
+        compiled(TINY, "mlp", 0)
 
 
 def test_mutated_programs_use_the_whole_machine_and_end():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vdla.hw.bench import BenchError, Expected, Scoreboard, build, load_program, memory_bytes, run_bench
+from vdla.hw.bench import BuildError, Expected, Scoreboard, build, load_program, memory_bytes, run_bench
 from vdla.hw.bench.wrapper import bench_verilog, with_start_event
 from vdla.hw.verilog import Port, VerilogModule
 from vdla.isa.assembler import assemble
@@ -167,10 +167,10 @@ def test_every_block_has_an_event_at_time_0():
 )
 def test_a_missing_tool_is_named(simulator, message, monkeypatch, tmp_path: Path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BenchError, match=message) as caught:
+    with pytest.raises(BuildError, match=message) as caught:
         build(TINY, simulator=simulator)
     assert "\n" not in str(caught.value)
-    with pytest.raises(BenchError, match=message):
+    with pytest.raises(BuildError, match=message):
         run_bench(tmp_path / "bench.py", TINY, results=tmp_path, simulator=simulator)
 
 

@@ -1,0 +1,44 @@
+"""Operations of the compute unit (contract, section 7): their length and the accumulators' read ports."""
+
+from __future__ import annotations
+
+from vdla.isa.layout import Unit, decode_uops
+from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
+
+from .finish import finish
+from .instructions import Instruction
+from .model import Model
+
+
+def begin_operations(model: Model, instruction: Instruction, now: int) -> None:
+    config, values = model.config, instruction.values
+    dst, src, _ = decode_uops(config, model.uops[values["uop_bgn"] : values["uop_end"]])
+    base = instruction.registers["BASE"]["acc_base"]
+    operations = [
+        (
+            base + int(d) + y * values["dst_factor_out"] + x * values["dst_factor_in"],
+            base + int(s) + y * values["src_factor_out"] + x * values["src_factor_in"],
+        )
+        for y in range(values["iter_out"])
+        for x in range(values["iter_in"])
+        for d, s in zip(dst, src, strict=True)
+    ]
+    bank = config.acc_bank_depth
+    count = len(operations)
+    if instruction.name == "ALU":
+        each = alu_cycles(values["alu_opcode"], values["use_imm"])
+        for number, (d, s) in enumerate(operations):
+            cycle = now + 1 + number * each + ALU_READ_STAGE
+            if not values["use_imm"]:
+                model.port.setdefault(cycle, set()).add(s // bank)
+                cycle += 1
+            model.port.setdefault(cycle, set()).add(d // bank)
+        instruction.issues = count * each
+        finish(model, instruction, now + count * each + ALU_LATENCY if count else now + 1)
+        return
+    if not values["reset"] and not values["overwrite"]:
+        for number, (d, _s) in enumerate(operations):
+            model.port.setdefault(now + 1 + number + gemm_read_stage(config), set()).add(d // bank)
+    instruction.issues = count
+    ends = [i.end for i in model.units[Unit.COMPUTE] if i.end is not None]
+    finish(model, instruction, now + count + gemm_latency(config) if count else max([now + 1, *ends]))

@@ -1,0 +1,66 @@
+"""Memory (contract, sections 1 and 2): which request is accepted, which beat moves."""
+
+from __future__ import annotations
+
+from vdla.isa.timing import NOISE_READ, NOISE_STALL, REQUEST_GAP, memory_noise
+
+from .bursts import Burst
+from .model import Model
+
+
+def accept(model: Model, now: int) -> None:
+    memory = model.config.memory
+    outstanding = sum(b.last is None or b.last >= now for b in model.reads)
+    showing = [c for c in model.clients.values() if c.shown]
+    if outstanding < memory.outstanding_reads and showing:
+        client = showing[0]
+        burst = client.shown
+        assert burst is not None
+        noise = memory_noise(memory.seed, len(model.reads), NOISE_READ, memory.jitter)
+        burst.accepted, burst.ready = now, now + memory.read_latency + noise
+        model.reads.append(burst)
+        client.shown, client.last_accept = None, now
+        count(model, burst)
+    outstanding = sum(b.response is None or b.response >= now for b in model.writes)
+    late_enough = now >= max(model.write_earliest, model.last_write_accept + REQUEST_GAP)
+    if model.to_write and outstanding < memory.outstanding_writes and late_enough:
+        burst, vector = model.to_write[0]
+        if vector in model.vector_ready and model.vector_ready[vector] <= now:
+            model.last_write_accept = now
+            model.to_write.pop(0)
+            burst.accepted, burst.ready = now, now + 1
+            model.writes.append(burst)
+            count(model, burst)
+
+
+def count(model: Model, burst: Burst) -> None:
+    model.bytes[burst.kind] += burst.size
+    model.beats[burst.kind] += burst.beats
+
+
+def move(model: Model, now: int) -> None:
+    memory = model.config.memory
+    if model.transfer is None:
+        read = model.reads[model.served_reads] if model.served_reads < len(model.reads) else None
+        write = model.writes[model.served_writes] if model.served_writes < len(model.writes) else None
+        read_ready = read is not None and read.ready is not None and read.ready <= now
+        write_ready = write is not None and write.ready is not None and write.ready <= now
+        if not read_ready and not write_ready:
+            return
+        take_write = write_ready and (not read_ready or not model.last_was_write)
+        burst = write if take_write else read
+        assert burst is not None
+        model.last_was_write = take_write
+        model.served_writes += take_write
+        model.served_reads += not take_write
+        model.transfer = burst, memory_noise(memory.seed, model.served, NOISE_STALL, memory.stall)
+        model.served += 1
+    burst, wait = model.transfer
+    if wait:
+        model.transfer = burst, wait - 1
+        return
+    burst.moved.append(now)
+    if burst.last is not None:
+        model.transfer = None
+        if burst.kind == "out":
+            burst.response = now + memory.write_latency

@@ -1,0 +1,55 @@
+"""The state between two cycles."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from vdla.isa.config import Config
+from vdla.isa.layout import TOKEN_QUEUES, Unit
+from vdla.isa.timing import REQUEST_GAP, read_burst_beats
+
+from .bursts import PAGE, Burst, Client
+from .instructions import decode
+
+
+class Model:
+    """All that the units have registered."""
+
+    def __init__(self, config: Config, instructions: np.ndarray, image: np.ndarray) -> None:
+        self.config = config
+        self.bus = config.memory.bus_bytes
+        self.image = image
+        self.fetch_count = len(instructions)
+        self.program = decode(config, instructions)
+        self.units = {unit: [i for i in self.program if i.unit == unit] for unit in Unit}
+        self.base = -(-len(image) // PAGE) * PAGE
+        self.clients = {
+            "fetch": Client(1 << 30, 1 << 20),
+            "compute": Client(config.compute_fifo_bytes, read_burst_beats(config, config.compute_fifo_bytes)),
+            "store": Client(config.operand_fifo_bytes, read_burst_beats(config, config.operand_fifo_bytes)),
+            "load": Client(config.load_fifo_bytes, read_burst_beats(config, config.load_fifo_bytes)),
+        }
+        self.reads: list[Burst] = []
+        self.writes: list[Burst] = []
+        self.to_write: list[tuple[Burst, int]] = []  # bursts of stores and the vector that completes each
+        self.transfer: tuple[Burst, int] | None = None
+        self.served_reads = self.served_writes = self.served = 0
+        self.last_was_write = False
+        self.requested = 0
+        self.fetched: list[Burst] = []
+        self.dispatched = 0
+        self.tokens: dict[str, list[int]] = {q.name: [] for q in TOKEN_QUEUES}
+        self.popped: dict[str, list[int]] = {q.name: [] for q in TOKEN_QUEUES}
+        self.reserved: Counter[str] = Counter()
+        self.port: dict[int, set[int]] = {}
+        self.uops = np.zeros(config.uop_depth, np.uint32)
+        self.load_free = -1  # last cycle in which the load unit's address side is taken
+        self.causes: dict[Unit, list[str]] = {unit: [""] for unit in Unit}
+        self.bytes: Counter[str] = Counter()
+        self.beats: Counter[str] = Counter()
+        self.last_step = {"load": 0, "compute": 0, "store": 0}
+        self.vector_ready: dict[int, int] = {}
+        self.vector = self.vector_read = self.vectors = self.next_read = 0
+        self.store_bursts: list[Burst] = []
+        self.write_earliest, self.last_write_accept = 0, -REQUEST_GAP

@@ -1,0 +1,41 @@
+"""The writer of a unit's loads (contract, section 6): a step a cycle."""
+
+from __future__ import annotations
+
+from vdla.isa.layout import Unit
+from vdla.isa.timing import STEP_LATENCY
+
+from .finish import finish
+from .model import Model
+
+
+def step(model: Model, name: str, unit: Unit, now: int) -> None:
+    """One step of the writer: of the oldest load that has begun and not done all its steps."""
+    for instruction in model.units[unit]:
+        if instruction.begin is None or instruction.begin >= now:
+            return
+        if instruction.end is not None:
+            continue
+        if instruction.name == "CONFIG":
+            earlier = [i.end for i in model.units[unit] if i.index < instruction.index and i.end is not None]
+            finish(model, instruction, max([instruction.begin + 1, *earlier]))
+            continue
+        if not instruction.name.startswith("LOAD"):
+            return
+        if now < instruction.first_step or now <= model.last_step[name]:
+            return
+        wanted = instruction.steps[instruction.done]
+        if wanted:
+            burst, byte = wanted[0]
+            if not burst.has(byte, now):
+                return
+            wanted.pop(0)
+            later = [need for need in [wanted, *instruction.steps[instruction.done + 1 :]] for need in need]
+            if all(other is not burst for other, _ in later):
+                burst.returned = now
+        if not wanted:
+            instruction.done += 1
+            if instruction.done == len(instruction.steps):
+                finish(model, instruction, now + STEP_LATENCY)
+                model.last_step[name] = now
+        return
