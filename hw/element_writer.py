@@ -283,16 +283,14 @@ class ElementWriter(wiring.Component):
                 m.d.sync += offset.eq(next_offset)
                 with m.If(run_ends):
                     m.d.sync += [offset.eq(row_offset + job.pitch), row_offset.eq(row_offset + job.pitch)]
-        starts = Signal()
         m.d.comb += [
             columns.next.eq(goes & last_part),
             rows.next.eq(goes & last_part & columns.ends),
-            starts.eq(waits & (~busy | (goes & last))),
-            rows.start.eq(starts),
+            rows.start.eq(~busy),
             rows.before.eq(waiting.y_pad_0),
             rows.size.eq(waiting.y_size),
             rows.behind.eq(waiting.y_pad_1),
-            columns.start.eq(starts),
+            columns.start.eq(~busy),
             columns.again.eq(goes & last_part & columns.ends),
             columns.before.eq(waiting.x_pad_0),
             columns.size.eq(waiting.x_size),
@@ -300,10 +298,11 @@ class ElementWriter(wiring.Component):
         ]
         with m.If(goes & last):
             m.d.sync += busy.eq(0)
+        # A cycle without a load between two of them (STEP_GAP): the next is taken while no load is under way.
         no_rows = (waiting.y_pad_0 == 0) & (waiting.y_size == 0) & (waiting.y_pad_1 == 0)
-        with m.If(starts):
+        with m.If(~busy):
             m.d.sync += [
-                busy.eq(1),
+                busy.eq(waits),
                 job.eq(waiting),
                 tag.eq(waiting_tag),
                 empty.eq((waiting.x_size == 0) | no_rows),
@@ -313,8 +312,8 @@ class ElementWriter(wiring.Component):
                 row_offset.eq(waiting.offset),
                 offset.eq(waiting.offset),
             ]
-        m.d.comb += self.job.ready.eq(~waits | starts)
-        with m.If(~waits | starts):
+        m.d.comb += self.job.ready.eq(~waits | ~busy)
+        with m.If(~waits | ~busy):
             m.d.sync += [
                 waits.eq(self.job.valid),
                 waiting.eq(self.job.payload),

@@ -193,7 +193,8 @@ class LoadUnit(wiring.Component):
             element_bytes=(config.inp_bytes, config.wgt_bytes),
             tag_bits=8,
         )
-        last = elements.last
+        last, steps_last = elements.last, elements.steps_last
+        turning = Signal()  # STEP_GAP
         m.submodules.element_jobs = jobs = fifo.SyncFIFO(width=layout.size, depth=LOADS_IN_FLIGHT)
         following = data.View(layout, jobs.r_data)
         m.d.comb += [
@@ -229,8 +230,12 @@ class LoadUnit(wiring.Component):
                 words.words.ready.eq(elements.words.ready | patches.words.ready),
             ]
             last = last | patches.last
-            patch_may = self._turn(m, begins, job.is_patch, elements.steps_last | patches.steps_last)
-            m.d.comb += [patches.may.eq(patch_may), elements.may.eq(~patch_may)]
+            steps_last = steps_last | patches.steps_last
+            patch_may = self._turn(m, begins, job.is_patch, steps_last)
+            m.d.comb += [patches.may.eq(patch_may & ~turning), elements.may.eq(~patch_may & ~turning)]
+        else:
+            m.d.comb += elements.may.eq(~turning)
+        m.d.sync += turning.eq(steps_last)
         self._write_inp(m, elements, patches)
         self._write_wgt(m, elements)
         return last

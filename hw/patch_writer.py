@@ -321,23 +321,21 @@ class PatchWriter(wiring.Component):
                 ]
                 with m.If(rows.is_data):
                     m.d.sync += row_offset.eq(row_offset + sizes.pitch)
-        starts = Signal()
         m.d.comb += [
-            starts.eq(waits & (~busy | (goes & last))),
             rows.next.eq(goes & last_of_row),
-            rows.start.eq(starts),
+            rows.start.eq(~busy),
             rows.before.eq(waiting.sizes.y_pad_0),
             rows.size.eq(waiting.sizes.y_size),
             rows.behind.eq(waiting.sizes.y_pad_1),
-            self.job.ready.eq(~waits | starts),
+            self.job.ready.eq(~waits | ~busy),
         ]
         with m.If(goes & last):
             m.d.sync += busy.eq(0)
         new = waiting
         no_rows = (new.sizes.y_pad_0 == 0) & (new.sizes.y_size == 0) & (new.sizes.y_pad_1 == 0)
-        with m.If(starts):
+        with m.If(~busy):
             m.d.sync += [
-                busy.eq(1),
+                busy.eq(waits),
                 job.eq(new),
                 tag.eq(waiting_tag),
                 empty.eq((new.sizes.x_size == 0) | no_rows | (new.patch.run == 0)),
@@ -356,7 +354,7 @@ class PatchWriter(wiring.Component):
                 row_offset.eq(new.sizes.offset),
                 new_row.eq(1),
             ]
-        with m.If(~waits | starts):
+        with m.If(~waits | ~busy):
             m.d.sync += [
                 waits.eq(self.job.valid),
                 waiting.eq(self.job.payload),

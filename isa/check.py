@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .arithmetic import CONSTANT_BITS
 from .access import (
     AccessError,
     Resource,
@@ -23,6 +22,7 @@ from .access import (
     loaded_elements,
     start_trace,
 )
+from .arithmetic import CONSTANT_BITS
 from .assembler import FLOAT_FIELDS, format_of, instruction_text, register_at, unit_name, used_bits
 from .config import Config
 from .errors import ProgramError
@@ -223,7 +223,8 @@ def _register_problem(values: dict[str, int]) -> str | None:
         if name in FLOAT_FIELDS:
             number = float(np.uint32(bits).view(np.float32))
             if not abs(number) <= 2.0**CONSTANT_BITS:
-                return f"register {target.name}: {name} = {number} is not a number of magnitude up to 2**{CONSTANT_BITS}"
+                most = f"2**{CONSTANT_BITS}"
+                return f"register {target.name}: {name} = {number} is not a number of magnitude up to {most}"
     return None
 
 

@@ -50,6 +50,9 @@ STEP_DELAY = 4
 PATCH_STEP_DELAY = 14
 """The same for LOAD.PATCH: PRODUCT_CYCLES, and the stages that find out which words a step needs."""
 
+STEP_GAP = 2
+"""Cycles from the last step of a load to the first one of the next at the earliest: the writer turns to it."""
+
 STEP_LATENCY = 3
 """Cycles from a load's last step to its end: word, alignment, write."""
 

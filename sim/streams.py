@@ -7,7 +7,7 @@ at most one bus word and a beat arrives every cycle: the burst's steps are a clo
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.timing import FIFO_LATENCY, PATCH_STEP_DELAY, ROOM_DELAY, STEP_DELAY, STEP_LATENCY
+from vdla.isa.timing import FIFO_LATENCY, PATCH_STEP_DELAY, ROOM_DELAY, STEP_DELAY, STEP_GAP, STEP_LATENCY
 
 from .cache import timing_code
 from .memory import beats_of
@@ -43,7 +43,7 @@ from .state import (
 @timing_code
 def _enter(C, c, first):  # type: ignore[no-untyped-def]
     C[c, C_ACTIVE] = 1
-    C[c, C_STEP_TIME] = max(C[c, C_STEP_TIME], first - 1)
+    C[c, C_STEP_TIME] = max(C[c, C_STEP_TIME] + STEP_GAP, first) - 1
     C[c, C_STEP] = -1
     C[c, C_DATA] = 0
     C[c, C_ROW] = 0

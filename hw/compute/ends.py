@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -32,7 +32,7 @@ class Ends(wiring.Component):
     joins, joins_prev, joins_next : In
         An instruction without operations begins: it ends with the youngest under way, or in the next cycle.
     now : Out
-        What ends in this cycle (registered).
+        What ends in this cycle (a function of registers).
     busy : Out
         Something ends in this cycle or later (registered).
     """
@@ -64,21 +64,28 @@ class Ends(wiring.Component):
         arriving = {"count": 1, "push_prev": self.issued_prev, "push_next": self.issued_next}
         with m.If(self.issued & ~self.alu):
             m.d.comb += [places[0][name].eq(value) for name, value in arriving.items()]
-        joining = {"count": self.joins, "push_prev": self.joins_prev, "push_next": self.joins_next}
-        taken = 0  # whether a younger place holds something
+        # What begins comes late in its cycle: it is added in the next one, when the place it joins has moved on.
+        joining = {name: Signal(name=f"joining_{name}") for name in names}
+        coming = Signal(layout)
+        m.d.sync += [
+            coming.eq(self.next),
+            joining["count"].eq(self.joins),
+            joining["push_prev"].eq(self.joins_prev),
+            joining["push_next"].eq(self.joins_next),
+        ]
+        taken: Value = Const(0, 1)  # whether a younger place holds something
         for k in range(length):
-            here = places[k]["count"] != 0
-            youngest = Signal(name=f"youngest_{k}")
-            m.d.comb += youngest.eq(here & ~taken)
             for name in names:
-                total = places[k][name] + (joining[name] & youngest)
-                if k == length - 1:
-                    total = total + self.next[name] + (joining[name] & ~(here | taken))
+                total = places[k][name]
+                if k:
+                    total = total + (joining[name] & (places[k]["count"] != 0) & ~taken)
                 if k == length - ALU_LATENCY:
                     total = total + (arriving[name] & self.issued & self.alu)
                 m.d.sync += places[k + 1][name].eq(total)
-            taken = taken | here
-        m.d.comb += self.now.eq(places[length])
+            if k:
+                taken = taken | (places[k]["count"] != 0)
+        for name in names:
+            m.d.comb += self.now[name].eq(places[length][name] + coming[name] + (joining[name] & ~taken))
         # What is in places 1 .. length in the next cycle.
         arrives = self.issued | self.joins | (self.next["count"] != 0)
         m.d.sync += self.busy.eq(arrives | Cat(*(place["count"] for place in places[1:length])).any())

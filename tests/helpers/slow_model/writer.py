@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vdla.isa.layout import Unit
-from vdla.isa.timing import STEP_LATENCY
+from vdla.isa.timing import STEP_GAP, STEP_LATENCY
 
 from .finish import finish
 from .model import Model
@@ -22,7 +22,7 @@ def step(model: Model, name: str, unit: Unit, now: int) -> None:
             continue
         if not instruction.name.startswith("LOAD"):
             return
-        if now < instruction.first_step or now <= model.last_step[name]:
+        if now < instruction.first_step or now < model.last_step[name] + STEP_GAP:
             return
         wanted = instruction.steps[instruction.done]
         if wanted:
