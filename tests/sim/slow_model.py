@@ -615,6 +615,9 @@ class Model:
                     burst.returned = now
         self.vector_read += 1
         if self.vector_read == len(positions):
+            if store.name == "STORE.POST":
+                passes = out // (config.post_lanes or out)
+                self.next_read = now + max(1, passes - len(positions) + 1)
             latency = STORE_LATENCY if store.name == "STORE.OUT" else post_latency(config)
             self.vector_ready[self.vector] = now + latency + 1
             self.vector, self.vector_read = self.vector + 1, 0
