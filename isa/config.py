@@ -83,7 +83,9 @@ class Config:
 
     `batch` x `block_in` x `block_out` multiplies happen each cycle: an input vector is [batch][block_in]
     int8, a weight tile [block_out][block_in] int8, an accumulator vector [batch][block_out] int32, an output
-    vector [batch][block_out] int8. Raises ConfigError, with the reason, for a machine that cannot be encoded.
+    vector [batch][block_out] int8. `post_lanes` copies of STORE.POST's arithmetic serve an output vector in
+    batch * block_out / post_lanes passes (None: all lanes at once). Raises ConfigError, with the reason, for a machine
+    that cannot be encoded.
     """
 
     name: str = "custom"
@@ -103,6 +105,7 @@ class Config:
     compute_fifo_bytes: int = 512
     operand_fifo_bytes: int = 512
     store_fifo_bytes: int = 512
+    post_lanes: int | None = None
     clock_mhz: int = 100
     extensions: tuple[str, ...] = EXTENSIONS
     memory: Memory = field(default_factory=Memory)
@@ -128,6 +131,8 @@ class Config:
         _check_range("token_queue_depth", self.token_queue_depth, 1, 4096)
         _check_range("fetch_buffer_depth", self.fetch_buffer_depth, 2, 256)
         _check_range("clock_mhz", self.clock_mhz, 1, 10_000)
+        if self.post_lanes is not None:
+            self._check_post_lanes(self.post_lanes)
         unknown = [name for name in self.extensions if name not in EXTENSIONS]
         if unknown:
             raise ConfigError(f"extensions: {unknown[0]!r} is unknown; there are {', '.join(EXTENSIONS)}")
@@ -137,6 +142,18 @@ class Config:
             raise ConfigError(
                 f"extensions: depthwise needs block_in = block_out, here {self.block_in} and {self.block_out}; "
                 "leave 'depthwise' out of `extensions`"
+            )
+
+    def _check_post_lanes(self, value: object) -> None:
+        most = self.batch * self.block_out
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not (_is_power_of_two(value) and value <= most)
+        ):
+            raise ConfigError(
+                f"post_lanes = {value!r}: must be a power of two from 1 to batch * block_out = {most}; "
+                "leave it out for one for each lane"
             )
 
     def _check_buffers(self) -> None:
@@ -306,6 +323,12 @@ class Config:
         return self.batch * self.block_in * self.block_out
 
     @property
+    def post_passes(self) -> int:
+        """Cycles that an output vector occupies the arithmetic of STORE.POST; 1 without that extension."""
+        lanes = self.batch * self.block_out
+        return lanes // (self.post_lanes or lanes) if self.has("post") else 1
+
+    @property
     def clock_hertz(self) -> float:
         """Clock frequency in hertz."""
         return self.clock_mhz * 1e6
@@ -334,8 +357,8 @@ class Config:
     # --- identity ---------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values, the shape of the TOML file."""
-        values = dataclasses.asdict(self)
+        """All fields as plain values, the shape of the TOML file: one that is None is absent."""
+        values = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
         values["extensions"] = list(self.extensions)
         return values
 
@@ -344,6 +367,8 @@ class Config:
         """SHA-256 of every field but the name, in hexadecimal: equal digests mean equal machines."""
         values = self.to_dict()
         del values["name"]
+        if self.post_passes == 1:
+            values.pop("post_lanes", None)  # spelled out or not, the same machine
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

@@ -69,6 +69,7 @@ def random_config(seed: int) -> Config:
             stall=pick(0, 0, 5),
             seed=seed % 2**32,
         ),
+        post_lanes=max(1, batch * block_out >> pick(0, 0, 1, 2, 3)),
     )
 
 

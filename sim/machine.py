@@ -71,6 +71,7 @@ def parameters(config: Config, count: int, last: int, memory_size: int, limit: i
         s.P_ALU_STAGE: ALU_READ_STAGE,
         s.P_POST_LATENCY: post_latency(config),
         s.P_STORE_LATENCY: STORE_LATENCY,
+        s.P_POST_PASSES: config.post_passes,
         s.P_ACC_DEPTH: config.acc_depth,
         s.P_BANK_DEPTH: config.acc_bank_depth,
         s.P_UOP_DEPTH: config.uop_depth,

@@ -63,6 +63,7 @@ LOAD, COMPUTE, STORE = range(3)  # units, in the order of isa.layout.Unit
     P_ALU_STAGE,
     P_POST_LATENCY,
     P_STORE_LATENCY,
+    P_POST_PASSES,
     P_ACC_DEPTH,
     P_BANK_DEPTH,
     P_UOP_DEPTH,
@@ -77,8 +78,8 @@ LOAD, COMPUTE, STORE = range(3)  # units, in the order of isa.layout.Unit
     P_LIMIT,
     P_UOP_DST,  # bits of a micro-op's dst and src fields
     P_UOP_SRC,
-) = range(31)
-P_SIZE = 31
+) = range(32)
+P_SIZE = 32
 
 # --- clients of the read address arbiter, in order of priority -------------------------------------------
 
@@ -199,8 +200,9 @@ U_SIZE = 12
     V_OPERAND_END,  # operand bytes up to the end of the oldest operand burst
     V_PORT,  # compute instruction whose accumulator reads are looked at
     V_WRITE_EARLIEST,  # first cycle in which a write burst may show
-) = range(28)
-V_SIZE = 28
+    V_REST,  # cycles between a vector's last read and the next one's first in which no read may happen
+) = range(29)
+V_SIZE = 29
 
 # --- T[queue]: token queues ------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from .state import (
     P_GEMM_STAGE,
     P_OUT_BYTES,
     P_POST_LATENCY,
+    P_POST_PASSES,
     P_STORE_FIFO,
     P_STORE_LATENCY,
     P_WRITE_BURST,
@@ -69,6 +70,7 @@ from .state import (
     V_OPERAND_END,
     V_PITCH,
     V_READ,
+    V_REST,
     V_ROOM,
     V_ROW_STRIDE,
     V_ROWS,
@@ -120,6 +122,7 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
     V[V_ROWS] = V[V_COLUMNS] = V[V_X_STRIDE] = 1
     V[V_Y_STRIDE] = row[X_SIZE]
     V[V_LATENCY] = P[P_STORE_LATENCY]
+    V[V_REST] = 0
     V[V_EARLIEST] = cycle + 1
     V[V_WRITE_EARLIEST] = first_request(row, cycle) - REQUEST_DELAY + WRITE_DELAY
     V[V_FIRST_BURST] = M[M_WRITE_SHOWN]
@@ -141,6 +144,7 @@ def _start_store(P, M, C, V, row, registers, i, cycle):  # type: ignore[no-untyp
         V[V_ROW_STRIDE] = here[1] >> 16 & 0xFFFF
         V[V_COLUMN_STRIDE] = here[1] >> 32 & 0xFFFF
         V[V_LATENCY] = P[P_POST_LATENCY]
+        V[V_REST] = max(0, P[P_POST_PASSES] - V[V_ROWS] * V[V_COLUMNS])
         if row[OPERAND]:
             V[V_OPERAND] = 1
             first = first_request(row, cycle)
@@ -283,6 +287,7 @@ def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved,
             V[V_EARLIEST] = cycle
             progress = True
         V[V_READ] = 0
+        V[V_EARLIEST] = cycle + V[V_REST]
         V[V_INDEX] += 1
         stored = V[V_INDEX] * P[P_OUT_BYTES]
         moved[T_OUT] += P[P_OUT_BYTES]

@@ -1,8 +1,8 @@
 """The machines that co-simulation covers unless told otherwise, and the memories that each is tried with.
 
 A fixed list, so that their libraries are built once. Together: blocks from 4 to 32, square and not, batch 1 and 2,
-buses from 64 to 512 bits, every combination of extensions, one to eight accumulator banks, and queues and FIFOs from
-the smallest that the configuration allows (so that they fill) to those of the presets.
+buses from 64 to 512 bits, every combination of extensions, STORE.POST in one to four passes, one to eight accumulator
+banks, and queues and FIFOs from the smallest that the configuration allows (so that they fill) to those of the presets.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def default_machines() -> tuple[Config, ...]:
             batch=2,
             acc_banks=4,
             inp_buffer_bytes=2 * KIB,
+            post_lanes=4,
             par_buffer_bytes=256,
             command_queue_depth=2,
             token_queue_depth=2,
@@ -160,6 +161,7 @@ def default_machines() -> tuple[Config, ...]:
             wgt_buffer_bytes=8 * KIB,
             acc_buffer_bytes=16 * KIB,
             acc_banks=4,
+            post_lanes=8,
             par_buffer_bytes=512,
             command_queue_depth=16,
             token_queue_depth=8,

@@ -39,8 +39,8 @@ def blocks(config: Config) -> tuple[Block, ...]:
         parts.append(
             Block(
                 name="post",
-                lanes=out_lanes,
-                multipliers=3 * out_lanes,
+                lanes=out_lanes // config.post_passes,
+                multipliers=3 * out_lanes // config.post_passes,
                 multiplier="float32 (24 x 24): one scales, two combine",
                 ports="acc read of a bank in cycles the array leaves it free; the bus for operands",
                 storage_bytes=storage["parameter table"] + storage["operand FIFO"],
@@ -97,6 +97,7 @@ def hardware(config: Config) -> dict[str, Any]:
             "acc_index_bits": config.acc_index_bits,
             "gemm_latency": gemm_latency(config),
             "post_latency": post_latency(config),
+            "post_passes": config.post_passes,
             "load_burst_beats": read_burst_beats(config, config.load_fifo_bytes),
             "write_burst_beats": write_burst_beats(config),
         },

@@ -22,6 +22,7 @@ from .tiling import (
     fits,
     par_load_cycles,
     store_overhead,
+    store_reads,
     transfer_cycles,
     window_sizes,
 )
@@ -95,7 +96,7 @@ def _cheapest(config: Config, shape: ConvolutionShape, threads: int, whole: bool
     load = np.maximum(inp, transfer_cycles(config, inp_beats, runs))
     wgt_beats = wgt * (config.wgt_bytes // min(memory.bus_bytes, config.wgt_bytes))
     out_beats = acc * max(1.0, config.out_bytes / memory.bus_bytes) * (2 if shape.operand else 1)
-    store = output * store_overhead(config, shape.operand) + np.maximum(acc, out_beats)
+    store = output * store_overhead(config, shape.operand) + np.maximum(store_reads(config, acc), out_beats)
     steps = groups * tiles * chunks
     compute = steps * (output * rows * columns * reduction * taps)
     loading = steps * load + weight_loads * wgt_beats

@@ -12,7 +12,17 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Window
 from ..te.post import Post
-from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits, window_sizes
+from .tiling import (
+    Knobs,
+    balanced_sizes,
+    best,
+    candidates,
+    divide,
+    first_that_fits,
+    fits,
+    store_reads,
+    window_sizes,
+)
 
 
 def choose_knobs(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
@@ -65,10 +75,14 @@ def _cheapest(config: Config, program: Program, window: Window, virtual_threads:
     bus = config.memory.bus_bytes
     seen = np.minimum(in_rows, height) * np.minimum(in_columns, width)
     load = np.maximum(output * seen * max(1, config.inp_bytes // bus), inp)
-    store = acc * max(1.0, config.out_bytes / bus)
+    out_beats = acc * max(1.0, config.out_bytes / bus)
+    store = np.maximum(store_reads(config, acc), out_beats)
     compute = groups * tiles * chunks * acc * taps
-    traffic = groups * tiles * (chunks * load + store)
-    work = np.maximum(compute, traffic) if virtual_threads > 1 else compute + traffic
+    traffic = groups * tiles * (chunks * load + out_beats)
+    storing = groups * tiles * store
+    work = np.maximum(np.maximum(compute, traffic), storing)
+    if virtual_threads == 1:
+        work = compute + traffic + storing - groups * tiles * out_beats
     cost = work + load + 0.5 * store + 8.0 * groups * tiles * chunks
     index = best(
         "depthwise_conv2d", legal, np.asarray(cost, dtype=np.float64), np.asarray(traffic, dtype=np.float64)

@@ -10,7 +10,7 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Window
 from ..te.post import Post
-from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits
+from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits, store_reads
 
 
 def choose_knobs(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
@@ -51,12 +51,14 @@ def _cheapest(config: Config, program: Program, window: Window, virtual_threads:
         rows * kernel_rows * (row_bytes * columns // out_width + 32) // config.memory.bus_bytes * config.batch
     )
     load = np.maximum(writes, beats)
-    store = acc * max(1.0, config.out_bytes / config.memory.bus_bytes)
+    out_beats = acc * max(1.0, config.out_bytes / config.memory.bus_bytes)
+    store = np.maximum(store_reads(config, acc), out_beats)
     compute = groups * tiles * acc * vectors
-    traffic = groups * tiles * (beats + store)
-    work = np.maximum(np.maximum(compute, groups * tiles * load), traffic)
+    traffic = groups * tiles * (beats + out_beats)
+    storing = groups * tiles * store
+    work = np.maximum(np.maximum(compute, groups * tiles * load), np.maximum(traffic, storing))
     if virtual_threads == 1:
-        work = compute + groups * tiles * load + traffic
+        work = compute + groups * tiles * (load + store - out_beats) + traffic
     cost = work + load + 0.5 * store + 8.0 * groups * tiles
     index = best(
         "patch_conv2d", legal, np.asarray(cost, dtype=np.float64), np.asarray(traffic, dtype=np.float64)

@@ -10,7 +10,7 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Pair
 from ..te.post import PoolOperator, Post
-from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits
+from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits, store_reads
 
 _MOST_WINDOW = 256
 """Rows and columns of a window at most: 8-bit fields of register WINDOW."""
@@ -54,7 +54,7 @@ def _cheapest(config: Config, program: Program, kernel: Pair, strides: Pair, vir
     latency = config.memory.read_latency
     load = acc * max(1.0, config.out_bytes / bus) + 1.0 * latency * output
     beats = out * max(1.0, config.out_bytes / bus) * (2 if "R" in buffers else 1)
-    store = np.maximum(out * kernel[0] * kernel[1], beats) + 2.0 * latency * output
+    store = np.maximum(store_reads(config, out, kernel[0] * kernel[1]), beats) + 2.0 * latency * output
     both = np.maximum(load, store) if virtual_threads > 1 else load + store
     cost = groups * tiles * both + load + store
     index = best(

@@ -106,6 +106,11 @@ def store_overhead(config: Config, operand: bool) -> int:
     return post_latency(config) + memory.write_latency + 8 + (memory.read_latency if operand else 0)
 
 
+def store_reads(config: Config, vectors: np.ndarray, window: int = 1) -> np.ndarray:
+    """Cycles in which STORE.POST reads `vectors` windows of that many accumulators, waits for its passes included."""
+    return vectors * max(window, config.post_passes)
+
+
 def par_load_cycles(config: Config, entries: np.ndarray) -> np.ndarray:
     """Cycles of one LOAD.PAR, which the store unit does not overlap with anything."""
     memory = config.memory

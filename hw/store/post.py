@@ -1,8 +1,11 @@
-"""The pipeline of STORE.POST: window reduction and bias, then stages A and B of `vdla.isa.arithmetic` in every lane."""
+"""The pipeline of STORE.POST: window reduction and bias in every lane, then stages A and B of `vdla.isa.arithmetic`.
+
+These two are large, so that a configuration may have fewer of them than lanes: a vector goes through them in passes.
+"""
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -12,14 +15,15 @@ from ..layouts import register_layout, view
 from .combine import COMBINE_STAGES, Combine
 from .constants import Constants
 from .pipeline import delay, register
-from .requantize import REQUANTIZE_STAGES, Requantize
+from .requantize import REQUANTIZE_STAGES, SCALE_STAGE, Requantize
 
 SETTINGS = ("REQUANTIZE", "RATIO", "COMBINE")
 """Configuration registers that the pipeline reads."""
 
 _BEFORE = 3  # capture, reduction, bias
-_LATENCY = _BEFORE + REQUANTIZE_STAGES + COMBINE_STAGES + 1
-_OPERANDS_IN_FLIGHT = 32  # a power of two above the cycles from an operand's pop to its use
+_STAGE_A = _BEFORE + 1  # it begins this many cycles after the last read, in the first pass
+_STAGE_B = _STAGE_A + REQUANTIZE_STAGES
+_LATENCY = _STAGE_B + COMBINE_STAGES
 
 
 def flags_layout() -> data.StructLayout:
@@ -28,7 +32,7 @@ def flags_layout() -> data.StructLayout:
 
 
 class PostPipeline(wiring.Component):
-    """A window's read every cycle, a vector for each window.
+    """A window's read every cycle, a vector for each window; last reads lie `post_passes` cycles apart or more.
 
     Members: `read` in cycle r, with `first` and `last` of its window; `data` the accumulators, in r + 1. `operand` is
     the vector that belongs to the window, taken with its first read if the flag `operand` is set. `parameters` is the
@@ -37,9 +41,11 @@ class PostPipeline(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the lanes, [batch][block_out]."""
+        """`config` gives the lanes, [batch][block_out], and in how many passes they go through stages A and B."""
         self._config = config
-        if post_latency(config) != _LATENCY + 1:
+        self._passes = config.post_passes
+        self._lanes = config.out_bytes // self._passes
+        if post_latency(config) != _LATENCY + self._passes:
             raise ValueError(f"the pipeline cannot have {post_latency(config)} stages")
         super().__init__(
             {
@@ -60,8 +66,7 @@ class PostPipeline(wiring.Component):
         """Lanes side by side; the operand waits for stage B in a ring."""
         m = Module()
         config, flags = self._config, self.flags
-        stages = _BEFORE + REQUANTIZE_STAGES + 1  # stage B begins this many cycles after the read
-        valid = Signal(_LATENCY)  # bit k: a window's last read was k + 1 cycles ago
+        valid = Signal(_LATENCY + self._passes - 1)  # bit k: a window's last read was k + 1 cycles ago
         read_2, first_2 = Signal(2), Signal(2)
         m.d.sync += [
             valid.eq(Cat(self.read & self.last, valid)),
@@ -89,28 +94,33 @@ class PostPipeline(wiring.Component):
             constants.swap.eq(flags.swap),
             constants.unsigned.eq(flags.unsigned),
         ]
-        operand = register(m, self._operands(m, valid[stages - 2]), "operand_late")
+        operand = self._operands(m, valid[_STAGE_B - 2])
+        operands = [operand.word_select(lane, 8) for lane in range(config.out_bytes)]
+        operands = self._in_passes(m, operands, valid[_STAGE_B - 2], "operand")
+        scales = self._scales(m, parameters[len(parameters) // 2 :], valid[_STAGE_A + SCALE_STAGE - 3])
 
-        for lane in range(config.batch * config.block_out):
+        totals = []
+        for lane in range(config.out_bytes):
             column = lane % config.block_out
             value = data_2.word_select(lane, 32).as_signed()
             reduced = Signal(signed(32), name=f"reduced_{lane}", reset_less=True)
             larger = Mux(value > reduced, value, reduced)
             with m.If(read_2[-1]):
                 m.d.sync += reduced.eq(Mux(first_2[-1], value, Mux(flags.sum, reduced + value, larger)))
-            total = register(
-                m, (reduced + parameters.word_select(column, 32))[:32].as_signed(), f"total_{lane}"
-            )
+            totals.append((reduced + parameters.word_select(column, 32))[:32].as_signed())
+        totals = self._in_passes(m, totals, valid[_STAGE_A - 2], "total")
 
+        results = []
+        for lane in range(self._lanes):
             stage_a, stage_b = Requantize(), Combine()
             m.submodules[f"requantize_{lane}"] = stage_a
             m.submodules[f"combine_{lane}"] = stage_b
             m.d.comb += [
-                stage_a.total.eq(total),
-                stage_a.scale.eq(parameters.word_select(config.block_out + column, 32)),
+                stage_a.total.eq(totals[lane]),
+                stage_a.scale.eq(scales.word_select(lane % config.block_out, 32)),
                 *(getattr(stage_a, name).eq(first[name]) for name in ("zero_point", "low", "high")),
                 stage_b.value.eq(stage_a.result),
-                stage_b.operand.eq(operand.word_select(lane, 8)),
+                stage_b.operand.eq(operands[lane]),
                 stage_b.multiply.eq(multiply),
                 stage_b.operand_used.eq(flags.operand),
                 stage_b.swap.eq(flags.swap),
@@ -122,16 +132,43 @@ class PostPipeline(wiring.Component):
                 stage_b.constants.eq(constants.constants),
             ]
             late = delay(m, stage_a.result, COMBINE_STAGES, f"late_{lane}")
-            m.d.comb += self.vector.word_select(lane, 8).eq(Mux(flags.combine, stage_b.result, late))
+            results.append(Mux(flags.combine, stage_b.result, late)[:8])
+        passes = [Cat(*results)]  # the last pass, and those before it
+        for number in range(self._passes - 1):
+            passes.append(register(m, passes[-1], f"results_{number}"))
+        m.d.comb += self.vector.eq(Cat(*reversed(passes)))
         return m
+
+    def _in_passes(self, m: Module, values: list[Value], load: Value, name: str) -> list[Signal]:
+        """Lanes of one pass: `values` of a cycle with `load`, one pass a cycle from the next cycle on."""
+        late: list[Signal] = []
+        for lane in reversed(range(len(values))):
+            value, shape = values[lane], values[lane].shape()
+            if lane + self._lanes < len(values):
+                value = Signal(shape, name=f"{name}_next_{lane}")
+                m.d.comb += value.eq(Mux(load, values[lane], late[-self._lanes]))
+            late.append(register(m, value, f"{name}_{lane}"))
+        return late[: -self._lanes - 1 : -1]
+
+    def _scales(self, m: Module, scales: Value, load: Value) -> Value:
+        """What stage A's lanes need of `scales`: from the second cycle after `load` on, one pass a cycle.
+
+        Passes that are rows of [batch][block_out] all need the same.
+        """
+        parts = self._config.block_out // self._lanes
+        if parts <= 1:
+            return scales
+        part = Signal(range(parts), name="scales_part")
+        m.d.sync += part.eq(Mux(load, 0, part + 1))
+        return register(m, scales.word_select(part, 32 * self._lanes), "scales")
 
     def _operands(self, m: Module, used: Signal) -> Signal:
         """Operands between the first read of their window and stage B; the oldest."""
-        m.submodules.operands = ring = memory.Memory(
-            shape=8 * self._config.out_bytes, depth=_OPERANDS_IN_FLIGHT, init=[]
-        )
+        # One is between its first and last read; from that on, others come no faster than vectors pass.
+        depth = 1 << (_STAGE_B // self._passes + 1).bit_length()
+        m.submodules.operands = ring = memory.Memory(shape=8 * self._config.out_bytes, depth=depth, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")
-        newest, oldest = Signal(range(_OPERANDS_IN_FLIGHT)), Signal(range(_OPERANDS_IN_FLIGHT))
+        newest, oldest = (Signal(range(depth), name=name) for name in ("newest", "oldest"))
         taken = self.read & self.first & self.flags.operand
         m.d.comb += [
             write.addr.eq(newest),

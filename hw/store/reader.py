@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
 
 def windows_layout() -> data.StructLayout:
-    """Output vectors y_size x x_size (none, if either is 0), their corners' strides, and the window at each corner."""
+    """Output vectors y_size x x_size (none, if either is 0), their corners' strides, and the window at each corner.
+
+    `paced`: the vectors go through the passes of STORE.POST.
+    """
     sixteen = ("sram_base", "y_size", "x_size", "y_stride", "x_stride", "row_stride", "column_stride")
-    return data.StructLayout(dict.fromkeys(sixteen, 16) | {"rows_minus_1": 8, "columns_minus_1": 8})
+    return data.StructLayout(
+        dict.fromkeys(sixteen, 16) | {"rows_minus_1": 8, "columns_minus_1": 8, "paced": 1}
+    )
 
 
 class Reader(wiring.Component):
@@ -25,7 +30,7 @@ class Reader(wiring.Component):
     """
 
     def __init__(self, *, config: Config) -> None:
-        """`config` gives the accumulators' depth, at which addresses wrap."""
+        """`config` gives the accumulators' depth, at which addresses wrap, and the passes of STORE.POST."""
         self._config = config
         super().__init__(
             {
@@ -63,12 +68,13 @@ class Reader(wiring.Component):
         window_done = row_done & last_window_row
         row_ends = self._loop(m, given.x_size, windows.x_size, 1, window_done, "x")
         last_row = self._loop(m, given.y_size, windows.y_size, 1, window_done & row_ends, "y")
+        rested = self._rest(m, given.paced, windows.paced)
         m.d.comb += [
             self.first.eq(first),
             self.last.eq(last_column & last_window_row),
             self.row_ends.eq(row_ends),
             self.last_row.eq(last_row),
-            self.request.eq(self.active & (self.ready | ~first)),
+            self.request.eq(self.active & ((self.ready & rested) | ~first)),
             self.address.eq(here),
             self.read.eq(self.request & self.grant),
         ]
@@ -93,6 +99,32 @@ class Reader(wiring.Component):
                     m.d.sync += [p.eq(place) for p in (of_row, corner, of_window_row, here)]
                     m.d.sync += self.active.eq(~last_row)
         return m
+
+    def _rest(self, m: Module, given: Value, paced: Value) -> Value:
+        """Whether a paced vector may begin: the one before has had a cycle for each of its passes.
+
+        Its reads are such cycles; those that it lacks come behind them, without reads.
+        """
+        passes = self._config.post_passes
+        if passes == 1:
+            return Const(1)
+        rested = Signal(init=1)
+        owed, nothing_owed = Signal(range(passes)), Signal()  # behind the next read
+        begin = [owed.eq(passes - 1), rested.eq(1)]
+        with m.If(~rested):
+            m.d.sync += owed.eq(owed - 1)
+            with m.If(owed == 1):
+                m.d.sync += begin
+        with m.Elif(~self.active):
+            m.d.sync += [*begin, nothing_owed.eq(~given)]
+        with m.Elif(self.read):
+            with m.If(self.last):
+                m.d.sync += rested.eq(nothing_owed)
+                with m.If(nothing_owed):
+                    m.d.sync += [*begin, nothing_owed.eq(~paced)]
+            with m.Elif(~nothing_owed):
+                m.d.sync += [owed.eq(owed - 1), nothing_owed.eq(owed == 1)]
+        return rested
 
     def _loop(self, m: Module, given: Value, size: Value, last: int, advance: Value, name: str) -> Signal:
         """A counter from `given` (at the start; later `size`) down to `last`; whether it is there."""

@@ -149,6 +149,7 @@ class StoreUnit(wiring.Component):
             *(windows[name].eq(head[name]) for name in ("sram_base", "y_size", "x_size")),
             windows.y_stride.eq(Mux(starting.post, address["y_stride"], head["x_size"])),
             windows.x_stride.eq(Mux(starting.post, address["x_stride"], 1)),
+            windows.paced.eq(starting.post),
             writer.start.eq(stores),
             runs.kind.eq(Kind.OUT),
         ]

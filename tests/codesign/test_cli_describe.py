@@ -18,6 +18,8 @@ def test_config_lists_what_follows_and_what_it_costs(vdla, name: str) -> None:
     assert set(blocks) == {"gemm array", *machine.extensions}
     assert blocks["gemm array"]["multipliers"] == machine.multiplies_per_cycle
     assert blocks["post"]["multipliers"] == 3 * blocks["post"]["lanes"]
+    assert blocks["post"]["lanes"] * document["derived"]["post_passes"] == machine.out_bytes
+    assert blocks["post"]["lanes"] == (machine.post_lanes or machine.out_bytes)
     assert all(block["ports"] for block in blocks.values())
 
 

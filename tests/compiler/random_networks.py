@@ -437,4 +437,5 @@ def _machine(random: np.random.Generator, name: str) -> Config:
         fetch_buffer_depth=choose(2, 8, 32),
         extensions=("post", *extensions),
         memory=Memory(bus_bytes=choose(8, 8, 16, 64), read_latency=choose(1, 30, 100)),
+        post_lanes=max(1, batch * block // choose(1, 1, 2, 4, 8)),
     )

@@ -33,6 +33,7 @@ VTA = load_config("vta")
 MACHINES: dict[str, Config] = {
     "vta": VTA,
     "osdi18": load_config("osdi18"),
+    "edge8": load_config("edge8"),
     "tiny": load_config("tiny"),
     "block32": replace(VTA, name="block32", block_in=32, block_out=32, par_buffer_bytes=2048),
     "block8": replace(
@@ -46,6 +47,7 @@ MACHINES: dict[str, Config] = {
     ),
     "batch2": replace(VTA, name="batch2", batch=2),
     "batch4": replace(VTA, name="batch4", batch=4, acc_banks=1),
+    "one lane": replace(VTA, name="one lane", post_lanes=1),
     "bus512": replace(VTA, name="bus512", memory=Memory(bus_bytes=64), acc_banks=16),
     "queues": replace(VTA, name="queues", token_queue_depth=1, command_queue_depth=1, fetch_buffer_depth=2),
     "plain": replace(VTA, name="plain", extensions=("post",)),

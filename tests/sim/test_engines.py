@@ -46,6 +46,11 @@ MACHINES = {
         store_fifo_bytes=16,
     ),
     "one bank": dataclasses.replace(TINY, acc_banks=1),
+    "edge8, 2 passes": load_config("edge8"),
+    "one lane, 4 passes": dataclasses.replace(TINY, post_lanes=1),
+    "one lane, 16 passes": dataclasses.replace(
+        TINY, batch=2, block_in=8, block_out=8, post_lanes=1, wgt_buffer_bytes=8192
+    ),
 }
 
 

@@ -29,6 +29,7 @@ def test_the_machines_cover_what_the_list_promises():
     assert {8 * machine.memory.bus_bytes for machine in MACHINES} == {64, 128, 256, 512}
     assert len({frozenset(machine.extensions) for machine in MACHINES}) == 2 ** len(EXTENSIONS)
     assert {load_config("tiny"), load_config("edge8")} <= set(MACHINES)
+    assert {machine.post_passes for machine in MACHINES} >= {1, 2, 4}
     assert 1 in {machine.token_queue_depth for machine in MACHINES}
     assert 1 in {machine.command_queue_depth for machine in MACHINES}
 

@@ -88,6 +88,9 @@ def read_accumulators(model: Model, now: int) -> None:
                 burst.returned = now
     model.vector_read += 1
     if model.vector_read == len(positions):
+        if store.name == "STORE.POST":
+            passes = out // (config.post_lanes or out)
+            model.next_read = now + max(1, passes - len(positions) + 1)
         latency = STORE_LATENCY if store.name == "STORE.OUT" else post_latency(config)
         model.vector_ready[model.vector] = now + latency + 1
         model.vector, model.vector_read = model.vector + 1, 0

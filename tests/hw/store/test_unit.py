@@ -48,6 +48,15 @@ CONFIGS = {
         inp_buffer_bytes=64 * 8, wgt_buffer_bytes=32 * 32, store_fifo_bytes=64, operand_fifo_bytes=128,
         extensions=("post",),
     ),
+    "4 lanes in 2 passes": dataclasses.replace(TINY, post_lanes=2),
+    "2x8 lanes in 4 passes": dataclasses.replace(
+        TINY, batch=2, block_out=8, post_lanes=4, acc_banks=4, acc_buffer_bytes=64 * 64, par_buffer_bytes=64,
+        inp_buffer_bytes=64 * 8, wgt_buffer_bytes=32 * 32, store_fifo_bytes=128, operand_fifo_bytes=128,
+        extensions=("post",),
+    ),
+    "2x4 lanes in 8 passes": dataclasses.replace(
+        TINY, batch=2, post_lanes=1, acc_buffer_bytes=64 * 32, inp_buffer_bytes=64 * 8, store_fifo_bytes=128,
+    ),
     "8 lanes, no post": dataclasses.replace(
         TINY, block_out=8, acc_buffer_bytes=64 * 32, wgt_buffer_bytes=32 * 32, extensions=(),
     ),
@@ -117,6 +126,7 @@ class Model:
         self.writes: list[Burst] = []
         self.loads: list[tuple[Burst, int] | None] = []
         self.count = self.vector = self.position = 0
+        self.next_vector = self.rests = 0
         self.ready: list[int] = []
 
     def start(self, step: Step, now: int) -> None:
@@ -139,6 +149,7 @@ class Model:
             return
         self.count = values["y_size"] * values["x_size"]
         self.vector = self.position = 0
+        self.next_vector = now + 1
         self.ready = []
         if not self.count:
             self.end = now + 1
@@ -181,6 +192,9 @@ class Model:
             return None
         out = self.config.out_bytes
         if self.position == 0:
+            if now < self.next_vector:
+                self.rests += 1
+                return None
             gone = sum(b.size for b in self.writes if b.gone(now))
             if (self.vector + 1) * out - gone > self.config.store_fifo_bytes:
                 return None
@@ -216,10 +230,13 @@ class Model:
         latency = post_latency(self.config)
         if step.name == "STORE.OUT":
             reads, latency = 1, STORE_LATENCY
+        lanes = self.config.out_bytes
+        passes = 1 if step.name == "STORE.OUT" else lanes // (self.config.post_lanes or lanes)
         self.position += 1
         if self.position == reads:
             self.position, self.vector = 0, self.vector + 1
             self.ready.append(now + latency + 1)
+            self.next_vector = now + max(1, passes - reads + 1)
 
     def load(self, now: int) -> None:
         """A step of the writer, if one happens in this cycle."""
@@ -311,6 +328,7 @@ class Bench:
         self.rng = np.random.default_rng((seed, 13))
         self.memory = self.image.copy()
         self.unit = StoreUnit(config=config)
+        self.model = Model(config)
         self.begun = 0
 
     def no(self) -> bool:
@@ -318,7 +336,7 @@ class Bench:
 
     async def run(self, ctx) -> None:
         unit, config, rng = self.unit, self.config, self.rng
-        model = Model(config)
+        model = self.model
         bus = config.memory.bus_bytes
         acc = [int.from_bytes(v.tobytes(), "little") for v in self.final.acc]
         available, arrived = dict.fromkeys(SIDES, False), dict.fromkeys(SIDES, False)
@@ -464,7 +482,7 @@ class Bench:
                 self.memory[word + k] = content[k]
 
 
-@pytest.mark.parametrize(("name", "seed"), list(zip(CONFIGS, (23, 33, 17, 1), strict=True)))
+@pytest.mark.parametrize(("name", "seed"), list(zip(CONFIGS, (23, 33, 17, 5, 6, 7, 1), strict=True)))
 def test_every_cycle_and_every_byte(name: str, seed: int) -> None:
     bench = Bench(CONFIGS[name], seed=seed, length=40)
     simulator = Simulator(bench.unit)
@@ -472,6 +490,7 @@ def test_every_cycle_and_every_byte(name: str, seed: int) -> None:
     simulator.add_testbench(bench.run)
     simulator.run()
     assert bench.begun == len(bench.steps)
+    assert (bench.model.rests > 20) == (CONFIGS[name].post_passes > 1)
     written = np.flatnonzero(bench.image != bench.final.memory)
     assert len(written) > 20
     assert (bench.memory == bench.final.memory).all()
