@@ -4,10 +4,11 @@
     program = random_program(config, seed, length=60)  # a Program: .instructions, .image, .config
 
 Equal arguments give equal programs. Every instruction kind that the configuration has appears, with pads, empty
-instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, values used
-right after they are made, leftover tokens, tokens that order nothing, several tokens in flight
-and, now and then, instructions behind FINISH. `run_reference(config, program.instructions, program.image)` is
-what every engine must reproduce. `program_builder.py` says why there is neither race nor deadlock.
+instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields from all
+over their range, results of the store pipeline that a last bit decides, values used right after they are made,
+leftover tokens, tokens that order nothing, several tokens in flight and, now and then, instructions behind FINISH.
+`run_reference(config, program.instructions, program.image)` is what every engine must reproduce. `program_builder.py`
+says why there is neither race nor deadlock.
 """
 
 from __future__ import annotations
@@ -19,10 +20,17 @@ from .config import EXTENSIONS, Config, Memory
 from .layout import FLAGS, TOKEN_QUEUES, AluOpcode, TokenQueue, Unit, unit_of
 from .program import Program
 from .program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder
-from .random_instructions import ENTRIES, MANY_LOADS, UOPS, Regions, Source, random_image, random_sequence
+from .random_instructions import MANY_LOADS, TABLE, UOPS, Regions, Source, random_image
+from .random_sequences import random_sequence
 
 _LONG = 1500
 """Operations of an instruction that holds the compute unit."""
+
+_FAR = 0.15
+"""Share of the programs whose memory reaches as far as strides do."""
+
+_WIDE = 0.8
+"""Share of the programs whose fields may take any value."""
 
 _MOST_TOKENS = 64
 """Queues up to this depth are filled now and then."""
@@ -129,9 +137,12 @@ def random_program(
     it and what it promises.
     """
     rng = np.random.default_rng((seed, 2))
-    image, regions = random_image(config, rng)
+    image, regions = random_image(config, rng, far=rng.random() < _FAR)
     build = start_builder(config, image, uop)
-    source = Source(config=config, rng=rng, regions=regions, trace=build.trace)
+    uops_at = int(rng.integers(config.uop_depth - UOPS + 1)) if rng.random() < 0.7 else 0
+    source = Source(
+        config=config, rng=rng, regions=regions, trace=build.trace, wide=rng.random() < _WIDE, uops_at=uops_at
+    )
 
     def placed(build: ProgramBuilder, unit: Unit) -> None:
         for queue, item in enumerate(TOKEN_QUEUES):
@@ -140,6 +151,8 @@ def random_program(
 
     first = {"y_size": 1, "x_size": UOPS, "x_stride": UOPS, "dram_base": regions.uops // 4}
     append(build, "LOAD.UOP", first, placed=placed)
+    if uops_at:
+        append(build, "LOAD.UOP", first | {"sram_base": uops_at}, placed=placed)
     if config.has("post"):
         append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
     tries = 0
@@ -169,10 +182,11 @@ def random_program(
 
 
 def _parameters(config: Config, regions: Regions) -> dict[str, int]:
-    count = min(config.par_depth, ENTRIES)
+    """Loads the whole table, in rows from one place."""
+    count = min(config.par_depth, TABLE)
     return {
-        "y_size": 1,
+        "y_size": config.par_depth // count,
         "x_size": count,
-        "x_stride": count,
+        "x_stride": 0 if config.par_depth > count else count,
         "dram_base": regions.parameters // config.par_bytes,
     }
