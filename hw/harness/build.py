@@ -35,8 +35,10 @@ public_flat_rw -module "*compute*accumulators" -var "bank_*"
 public_flat_rw -module "*inp" -var "words"
 public_flat_rw -module "*wgt" -var "words"
 public_flat_rw -module "*store*" -var "table"
+public_flat_rw -module "*counters" -var "count_*"
+public_flat_rw -module "*control" -var "cycles"
 """
-"""The scratchpads, which the harness fills and reads, stay visible in the generated C++."""
+"""Scratchpads and counters, which the harness fills, stay visible in the generated C++."""
 
 _INSTANCE = f"{HARNESS_TOP}__DOT__vdla__DOT__"
 
@@ -57,6 +59,15 @@ def _scratchpads(header: str) -> str:
         for _, name in sorted(found, key=lambda item: int(item[0][1]) if item[0].groups() else 0):
             lines.append(f'{{"{kind}", &root.{name}, sizeof root.{name}}},')
     return "\n".join([*lines, "}; }", ""])
+
+
+def _counters(header: str) -> str:
+    """C++ that lists the registers of the performance counters, and CYCLES behind them."""
+    found = re.findall(rf"QData/\*47:0\*/ ({_INSTANCE}counters__DOT__count_(\d+));", header)
+    names = [name for name, _ in sorted(found, key=lambda item: int(item[1]))]
+    names += re.findall(rf"QData/\*47:0\*/ ({_INSTANCE}control__DOT__cycles);", header)
+    listing = ", ".join(f"&root.{name}" for name in names)
+    return f"static std::vector<uint64_t *> counters(Vvdla___024root &root) {{ return {{{listing}}}; }}\n"
 
 
 def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build") -> Path:
@@ -93,7 +104,7 @@ def _generate(root: Path, prepared: str, source: str, work: Path) -> Path:
         {"VERILATOR_ROOT": str(root)},
     )
     header = (generated / "Vvdla___024root.h").read_text(encoding="utf-8")
-    (generated / "scratchpads.inc").write_text(_scratchpads(header), encoding="utf-8")
+    (generated / "scratchpads.inc").write_text(_scratchpads(header) + _counters(header), encoding="utf-8")
     parts = [*(root / "include" / name for name in _RUNTIME), *sorted(generated.glob("*.cpp"))]
     unit = generated / "unit.cc"
     unit.write_text("".join(f'#include "{path}"\n' for path in parts) + source, encoding="utf-8")

@@ -61,7 +61,7 @@ def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Muta
     draw = "\n".join(
         [*prepare, f"mutate -list {count} -seed {seed} -o mutations.txt", "write_rtlil vdla.il", ""]
     )
-    name = cache.key("mutants-5", verilog, draw, tool_version(_YOSYS))
+    name = cache.key("mutants-6", verilog, draw, tool_version(_YOSYS))
     text, listed = cache.load(name, "mutants.v"), cache.load(name, "mutants.json")
     if text is not None and listed is not None:
         mutations = tuple(Mutation(**values) for values in json.loads(listed))
@@ -76,7 +76,7 @@ def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Muta
         apply += [f"{line} -ctrl {_PORT} {_BITS} {number}" for number, line in enumerate(commands, 1)]
         apply += ["write_verilog -noattr -norename mutants.v", ""]
         _yosys(work, "\n".join(apply), report)
-        mutated = _choose_by_file((work / "mutants.v").read_text(encoding="utf-8"))
+        mutated = _choose_by_file(_keep_counters((work / "mutants.v").read_text(encoding="utf-8")))
     cache.save(name, "mutants.v", mutated.encode())
     cache.save(name, "mutants.json", json.dumps([asdict(mutation) for mutation in mutations]).encode())
     return Mutants(verilog=mutated, mutations=mutations)
@@ -105,6 +105,26 @@ def _mutation(number: int, command: str, verilog: str) -> Mutation:
         line=line,
         code=verilog.splitlines()[line - 1].strip() if line else "",
     )
+
+
+_MODULE = re.compile(r"^module \\vdla\.(?:counters|control) .*?^endmodule$", re.MULTILINE | re.DOTALL)
+_COUNTED = re.compile(r"^  assign \{.*?\b(count_\d+|cycles) ?\[.*?\} = (\\\S+ ?|\w+);$", re.MULTILINE)
+
+
+def _keep_counters(verilog: str) -> str:
+    """`verilog` in which every counter's register has its name, which Yosys leaves to what a mutation makes of it.
+
+    The harness presets these registers.
+    """
+
+    def module(found: re.Match[str]) -> str:
+        text = found[0]
+        for name, register in [(match[1], match[2].strip()) for match in _COUNTED.finditer(text)]:
+            text = re.sub(rf"\b{name}\b", f"{name}_mutated", text)
+            text = text.replace(f"{register} ", f"{name} ") if register.startswith("\\") else text
+        return text
+
+    return _MODULE.sub(module, verilog)
 
 
 def _choose_by_file(verilog: str) -> str:
