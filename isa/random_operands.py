@@ -103,6 +103,9 @@ def near_tie_totals(
 def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
     """A ratio whose products with int8 are some units in the last place of `of`."""
     unit = float(np.spacing(np.abs(of)))
+    if rng.random() < 0.5:
+        # Some products are exactly half a unit: ties of the rounding to float32.
+        return np.float32(unit * float(dyadic(rng, 8)))
     return np.float32(unit * 2.0 ** rng.uniform(-9, 3) * rng.choice((-1, 1)))
 
 

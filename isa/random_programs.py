@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .config import EXTENSIONS, Config, Memory
 from .layout import FLAGS, TOKEN_QUEUES, AluOpcode, TokenQueue, Unit, unit_of
 from .program import Program
-from .program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder
+from .program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
 from .random_instructions import MANY_LOADS, TABLE, UOPS, Regions, Source, random_image
 from .random_sequences import random_sequence
 
@@ -31,6 +31,10 @@ _FAR = 0.15
 
 _WIDE = 0.8
 """Share of the programs whose fields may take any value."""
+
+_MOST_STEPS = {"GEMM": 1 << 14, "DEPTHWISE": 1 << 14, "ALU": 1 << 14}
+_MOST_STORES = 3000
+"""Longer instructions are left out: steps of matrix and ALU instructions, and of all others."""
 
 _MOST_TOKENS = 64
 """Queues up to this depth are filled now and then."""
@@ -165,7 +169,8 @@ def random_program(
             _flood(build, source, TOKEN_QUEUES[source.number(len(TOKEN_QUEUES) - 1)])
         for name, values in random_sequence(source):
             insist = _tokens(source, values)
-            count += append(build, name, values, insist=insist, placed=placed)
+            if steps(build, name, values) <= _MOST_STEPS.get(name, _MOST_STORES):
+                count += append(build, name, values, insist=insist, placed=placed)
     last: dict[str, int] = {}
     insist = _tokens(source, last)
     if source.chance(0.1):

@@ -35,6 +35,12 @@ def run_both(config: Config, start: Launch) -> Outcome:
         simulated = simulate_program(config, program, start.scratchpads)
     except SimulationError as error:
         return Outcome(simulated=None, rtl=None, differences=(f"the simulator does not finish: {error}",))
+    return run_rtl(config, start, simulated)
+
+
+def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outcome:
+    """The RTL on `start`, of which the simulator says `simulated`."""
+    program = start.program
     try:
         words, surroundings = placed(config, start)
         run = simulate_rtl(
