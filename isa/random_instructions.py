@@ -46,8 +46,8 @@ _QUICK = 1000
 class Regions:
     """Byte addresses of the parts of the image; micro-ops and parameters lie across a multiple of 4096.
 
-    `totals`: for each of the parameters TOTALS accumulator vectors that they bring near ties. Behind `end` there may be
-    more memory.
+    `totals`: for each of the parameters TOTALS accumulator vectors that they bring near ties, with the zero point that
+    `zero_points` has for it. Behind `end` there may be more memory.
     """
 
     uops: int
@@ -56,6 +56,7 @@ class Regions:
     parameters: int
     output: int
     end: int
+    zero_points: tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,13 +129,26 @@ def random_image(
     table = random_parameters(rng, TABLE, config.block_out)
     image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
     rows = TOTALS * config.batch
-    near = [near_tie_totals(rng, e[1].view(np.float32), e[0].view(np.int32), rows) for e in table]
+    # A third of them far from zero, where bits count that else only saturate.
+    zero_points = (log_uniform_int32(rng, TABLE) >> 16) * (rng.random(TABLE) < 0.35)
+    near = [
+        near_tie_totals(rng, entry[1].view(np.float32), entry[0].view(np.int32), rows, zero_point)
+        for entry, zero_point in zip(table, zero_points.tolist(), strict=True)
+    ]
     image[totals : totals + TABLE * TOTALS * config.acc_bytes] = (
         np.concatenate(near).reshape(-1).view(np.uint8)
     )
     if far:
         image = np.concatenate([image, np.zeros(min(_FAR, 2 * _SIXTEEN * config.par_bytes), np.uint8)])
-    return image, Regions(uops=uops, data=data, totals=totals, parameters=parameters, output=output, end=end)
+    return image, Regions(
+        uops=uops,
+        data=data,
+        totals=totals,
+        parameters=parameters,
+        output=output,
+        end=end,
+        zero_points=tuple(zero_points.tolist()),
+    )
 
 
 # --- instructions ---------------------------------------------------------------------------------------
@@ -171,6 +185,9 @@ def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
         return {"y_size": 2, "x_size": source.number(3, 1), "x_stride": source.any_size(_SIXTEEN)}
     if source.wider(0.04):
         return {"y_size": source.any_size(_SIXTEEN), "x_size": 1, "x_stride": source.number(1)}
+    if source.wider(0.1):
+        # Of a single row the stride means nothing.
+        return {"y_size": 1, "x_size": source.number(columns, 1), "x_stride": source.number(_SIXTEEN)}
     width = source.number(columns, 0 if source.chance(0.1) else 1)
     return {
         "y_size": source.number(rows, 0 if source.chance(0.1) else 1),

@@ -79,16 +79,20 @@ def random_scales(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
 
 
 def near_tie_totals(
-    rng: np.random.Generator, scales: NDArray[np.float32], biases: NDArray[np.int32], rows: int
+    rng: np.random.Generator,
+    scales: NDArray[np.float32],
+    biases: NDArray[np.int32],
+    rows: int,
+    zero_point: int = 0,
 ) -> NDArray[np.int32]:
     """(rows, lanes) int32 such that with `biases` (lanes,) added and times `scales` (lanes,) they lie around n + 1/2.
 
-    Raises ProgramError unless there are as many biases as scales.
+    Most of the n are within int8 once `zero_point` is added. Raises ProgramError unless biases are as many as scales.
     """
     if scales.shape != biases.shape:
         raise ProgramError(f"{scales.shape} scales need as many biases, not {biases.shape}")
     shape = (rows, scales.size)
-    target = rng.integers(-132, 132, shape) + 0.5
+    target = rng.integers(-132, 132, shape) + 0.5 - zero_point
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         total = np.nan_to_num(target / scales.astype(np.float64), nan=1.0, posinf=_INT32, neginf=-_INT32)
     total = np.rint(np.clip(total, -_INT32, _INT32 - 1)).astype(np.int64)

@@ -80,10 +80,13 @@ def _near_ties(source: Source) -> list[tuple[str, dict[str, int]]]:
     entry, index = source.number(TABLE - 1), source.number(config.par_depth - 1)
     place = source.number(config.acc_depth - TOTALS)
     whole = {"y_size": 1, "x_size": TOTALS, "x_stride": TOTALS}
+    first = register_values(source, "REQUANTIZE")
+    if regions.zero_points[entry]:
+        first["zero_point"] = regions.zero_points[entry]
     chain = [
         _setting("ADDRESS", {"y_stride": 0, "x_stride": 1}),
         _setting("WINDOW", {}),
-        _setting("REQUANTIZE", register_values(source, "REQUANTIZE")),
+        _setting("REQUANTIZE", first),
     ]
     one = {"y_size": 1, "x_size": 1, "x_stride": 1, "sram_base": index}
     chain.append(("LOAD.PAR", one | {"dram_base": regions.parameters // config.par_bytes + entry}))
