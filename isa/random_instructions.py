@@ -209,6 +209,10 @@ def _load(source: Source, kind: str) -> dict[str, int]:
     if source.chance(0.4) and values["x_size"] < 100 > values["y_size"]:
         most = 15 if source.wider(0.1) else 2
         values |= {name: source.number(most) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
+    if source.chance(0.06):
+        # Nothing but pads, often a single one.
+        width = {"x_size": source.number(2, 1), "x_pad_0": source.number(1), "x_pad_1": source.number(1)}
+        values |= {"y_size": 0, "y_pad_0": source.number(1), "y_pad_1": source.number(2), **width}
     if not values["y_size"] * values["x_size"] and source.wider(0.5):
         return {**values, "sram_base": source.number(depth - 1), "dram_base": source.number(2**32 - 1)}
     place = _place(source, depth)

