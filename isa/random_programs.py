@@ -36,6 +36,10 @@ _MOST_STEPS = {"GEMM": 1 << 14, "DEPTHWISE": 1 << 14, "ALU": 1 << 14}
 _MOST_STORES = 3000
 """Longer instructions are left out: steps of matrix and ALU instructions, and of all others."""
 
+_IDLE = 0.03
+_MOST_IDLE = 2200
+"""Instructions that do nothing before the others, in few programs: more than ten bits count."""
+
 _MOST_TOKENS = 64
 """Queues up to this depth are filled now and then."""
 
@@ -159,6 +163,8 @@ def random_program(
         append(build, "LOAD.UOP", first | {"sram_base": uops_at}, placed=placed)
     if config.has("post"):
         append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
+    for _ in range(source.number(_MOST_IDLE, _MOST_IDLE // 2) if rng.random() < _IDLE else 0):
+        append(build, CARRIERS[Unit(source.number(2))], {})
     tries = 0
     count = 0
     flood = source.number(length) if source.chance(0.7) else -1
