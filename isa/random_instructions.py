@@ -269,7 +269,7 @@ def _wide_loops(source: Source) -> dict[str, int]:
     outer, inner = source.any_size(_MOST_LOOPS), source.any_size(_MOST_LOOPS)
     factors = {f"{name}_factor_{loop}": 0 for name in ("dst", "src") for loop in ("out", "in")}
     depths = {"dst": config.acc_depth, "src": min(config.inp_depth, config.acc_depth)}
-    kind = source.number(5)
+    kind = min(5, source.number(8))
     match kind:
         case 0:
             loops = ((begin, source.number(begin)), outer, inner)

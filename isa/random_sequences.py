@@ -34,7 +34,7 @@ def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
         return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
     if source.chance(0.12):
         return _chain(source)
-    if source.config.has("post") and source.chance(0.04):
+    if source.config.has("post") and source.chance(0.06):
         return _near_ties(source)
     return [random_instruction(source)]
 
