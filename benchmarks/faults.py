@@ -1,9 +1,9 @@
 """25 one-line faults in RTL and simulator against co-simulation: each must be caught.
 
-    python benchmarks/faults.py [--programs 60] [--only NAME ...] [--json]
+    python benchmarks/faults.py [--programs 60] [--only NAME ...] [--json] [--write]
 
 Every fault is put into a copy of the sources (vdla.codesign.faults.table lists them). Each fault in the RTL costs a
-build. Exits 1 if one is not caught.
+build. Exits 1 if one is not caught. With `--write` the verdicts on all go to benchmarks/results/faults.json.
 """
 
 from __future__ import annotations
@@ -12,20 +12,28 @@ import argparse
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from vdla.codesign.faults.injected import run_fault
 from vdla.codesign.faults.table import FAULTS
+from vdla.isa.program import write_whole
+
+RESULTS = Path(__file__).parent / "results" / "faults.json"
 
 
 def main() -> None:
+    """Prints a line for each fault as it comes, and the verdicts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--programs", type=int, default=60)
     parser.add_argument("--only", nargs="*", metavar="NAME", help="names of faults")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/faults.json")
     arguments = parser.parse_args()
+    if arguments.write and arguments.only:
+        parser.error("--write takes all faults; leave out --only")
     chosen = [fault for fault in FAULTS if not arguments.only or fault.name in arguments.only]
     rows: list[dict[str, Any]] = []
     for fault in chosen:
@@ -43,8 +51,12 @@ def main() -> None:
         what = verdict.difference or "NOT CAUGHT"
         print(f"{fault.name}: {what[:120]} ({time.monotonic() - started:.0f} s)", file=sys.stderr, flush=True)
     caught = sum(row["caught"] for row in rows)
+    document = {"faults": len(rows), "caught": caught, "rows": rows}
+    if arguments.write:
+        RESULTS.parent.mkdir(exist_ok=True)
+        write_whole(RESULTS, (json.dumps(document, indent=2) + "\n").encode())
     if arguments.json:
-        print(json.dumps({"faults": len(rows), "caught": caught, "rows": rows}, indent=2))
+        print(json.dumps(document, indent=2))
     else:
         print(f"{caught} of {len(rows)} caught")
     sys.exit(caught != len(rows))

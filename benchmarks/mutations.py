@@ -1,10 +1,12 @@
 """200 mutations of the RTL by Yosys against co-simulation: how many are caught, and which survive.
 
-    python benchmarks/mutations.py [--count 200] [--seed 1] [--programs 300] [--jobs 2] [--json]
+    python benchmarks/mutations.py [--count 200] [--seed 1] [--programs 300] [--jobs 2] [--json] [--write]
 
 The mutations are drawn from the design `tiny` and stand in one netlist; every one runs the same co-simulation
-programs until one ends in another way than on the simulator, or not at all. Survivors are listed with their line of
-Verilog. The first run builds the library (a minute).
+programs, the shortest first, until one ends in another way than on the simulator, or not at all. Of what no program
+tells from the design, Yosys then tries to prove that it is the design (vdla.hw.synthesis.equivalence), for `--seconds`
+an attempt. What is neither caught nor proven is a survivor, listed with its line of Verilog. The first run builds the
+library (a minute). With `--write` the figures go to benchmarks/results/mutations.json.
 """
 
 from __future__ import annotations
@@ -14,15 +16,23 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from vdla.codesign.faults.mutants import Verdict, expected_programs, run_mutants
-from vdla.hw.synthesis.mutants import make_mutants
+from vdla.hw.synthesis.equivalence import prove_equivalent
+from vdla.hw.synthesis.mutants import Mutants, Mutation, make_mutants
 from vdla.hw.verilog import generate_verilog
 from vdla.isa.config import load_config
+from vdla.isa.program import write_whole
+
+RESULTS = Path(__file__).parent / "results" / "mutations.json"
 
 
-def measure(count: int, seed: int, programs: int, jobs: int) -> dict[str, Any]:
+def measure(count: int, seed: int, programs: int, jobs: int, seconds: float) -> dict[str, Any]:
+    """Every figure by name."""
     config = load_config("tiny")
     started = time.monotonic()
     mutants = make_mutants(
@@ -43,19 +53,12 @@ def measure(count: int, seed: int, programs: int, jobs: int) -> dict[str, Any]:
             f"the design without a mutation differs from the simulator: {verdicts[0].difference}"
         )
     caught = [verdict for verdict in verdicts[1:] if verdict.caught]
-    survivors = [
-        {
-            "number": mutation.number,
-            "mode": mutation.mode,
-            "path": mutation.path,
-            "cell": mutation.cell,
-            "port": mutation.port,
-            "bit": mutation.bit,
-            "code": mutation.code,
-        }
-        for mutation, verdict in zip(mutants.mutations, verdicts[1:], strict=True)
-        if not verdict.caught
+    left = [item for item, verdict in zip(mutants.mutations, verdicts[1:], strict=True) if not verdict.caught]
+    proofs = _prove(mutants, left, jobs, seconds)
+    equivalent = [
+        _row(item) | {"proof": proof} for item, proof in zip(left, proofs, strict=True) if proof is not None
     ]
+    survivors = [_row(item) for item, proof in zip(left, proofs, strict=True) if proof is None]
     return {
         "config": config.name,
         "mutations": count,
@@ -64,14 +67,35 @@ def measure(count: int, seed: int, programs: int, jobs: int) -> dict[str, Any]:
         "cycles_of_the_programs": sum(item.simulated.cycles for item in expected),
         "caught": len(caught),
         "caught_fraction": len(caught) / count,
+        "proven_equivalent": len(equivalent),
+        "caught_fraction_of_those_not_equivalent": len(caught) / (count - len(equivalent)),
         "caught_by_first_10_programs": sum((v.program or 0) < 10 for v in caught),
         "ways": dict(Counter((verdict.difference or "").split()[0] for verdict in caught).most_common()),
         "survivors": survivors,
+        "equivalent": equivalent,
         "seconds": round(time.monotonic() - started, 1),
     }
 
 
+def _prove(mutants: Mutants, left: Sequence[Mutation], jobs: int, seconds: float) -> list[str | None]:
+    """For each mutation of `left` its proof, or None."""
+
+    def prove(mutation: Mutation) -> str | None:
+        proof = prove_equivalent(mutants, mutation, seconds=seconds)
+        print(f"mutation {mutation.number}: {proof or 'not proven'}", file=sys.stderr, flush=True)
+        return proof
+
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        return list(pool.map(prove, left))
+
+
+def _row(mutation: Mutation) -> dict[str, Any]:
+    names = ("number", "mode", "path", "cell", "port", "bit", "code")
+    return {name: getattr(mutation, name) for name in names}
+
+
 def main() -> None:
+    """Prints the figures, as JSON or for people."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -79,13 +103,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--programs", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of an attempt to prove equivalence")
     parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    document = measure(arguments.count, arguments.seed, arguments.programs, arguments.jobs)
-    if arguments.json:
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/mutations.json")
+    options = parser.parse_args()
+    document = measure(options.count, options.seed, options.programs, options.jobs, options.seconds)
+    if options.write:
+        RESULTS.parent.mkdir(exist_ok=True)
+        write_whole(RESULTS, (json.dumps(document, indent=2) + "\n").encode())
+    if options.json:
         print(json.dumps(document, indent=2))
         return
-    print(f"{document['caught']} of {document['mutations']} caught ({document['caught_fraction']:.1%})")
+    rest = document["mutations"] - document["proven_equivalent"]
+    print(
+        f"{document['caught']} of {document['mutations']} caught ({document['caught_fraction']:.1%}), "
+        f"{document['proven_equivalent']} proven equivalent: {document['caught']} of {rest} "
+        f"({document['caught_fraction_of_those_not_equivalent']:.1%})"
+    )
     for survivor in document["survivors"]:
         print(f"  {survivor}")
 

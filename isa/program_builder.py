@@ -136,6 +136,25 @@ def push(build: ProgramBuilder, queue: int) -> bool:
     return True
 
 
+def steps(build: ProgramBuilder, name: str, values: Mapping[str, int]) -> int:
+    """About how many cycles the next instruction is busy beyond what its place in the scratchpads allows anyway."""
+    registers = build.trace.registers
+    match name:
+        case "GEMM" | "DEPTHWISE" | "ALU":
+            count = values.get("uop_end", 0) - values.get("uop_bgn", 0)
+            return values.get("iter_out", 0) * values.get("iter_in", 0) * max(0, count)
+        case "STORE.POST":
+            window = registers["WINDOW"]
+            area = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
+            return values.get("y_size", 0) * values.get("x_size", 0) * area
+        case "LOAD.PATCH":
+            vectors = registers["PATCH"]["run"] // build.config.block_in + 1
+            rows = values.get("y_size", 0) + values.get("y_pad_0", 0) + values.get("y_pad_1", 0)
+            return rows * values.get("x_size", 0) * vectors
+        case _:
+            return 0
+
+
 def _merge(build: ProgramBuilder, unit: Unit, token: list[int]) -> None:
     """Let what `token` vouches for be known to the next instruction of `unit`."""
     clock = build.clocks[unit]

@@ -8,7 +8,8 @@ import numpy as np
 
 from .access import Trace
 from .config import Config
-from .layout import EXTENSION_OF, REGISTERS, encode_uops, pack_fields, uop_fields
+from .layout import EXTENSION_OF, REGISTERS, Register, encode_uops, pack_fields, uop_fields
+from .random_operands import TOTALS, combine_constants, log_uniform_int32, near_tie_totals
 from .scratchpads import random_parameters
 
 UOPS = 64
@@ -20,32 +21,58 @@ ENTRIES = 8
 CHAINED = 16
 """The last micro-ops work on the first few vectors, so that results are used a few operations after they are made."""
 
-_TABLE = 3 * ENTRIES
-_NEAR = 4
+TABLE = 3 * ENTRIES
+"""Entries of the parameter table in the image."""
+
+NEAR = 4
+"""The first accumulators and vectors, used more than others, are twice as many."""
+
 _SHARED = 12
 MANY_LOADS = 40
 """More loads than may be in flight."""
 
+_SIXTEEN = 2**16 - 1
+_FAR = 4 * 2**20
+"""Most bytes of memory behind the outputs, which only long strides reach."""
+
+_MOST_READS = 128
+"""Accumulators of the largest windows; a store has dozens of vectors."""
+
+_MOST_LOOPS = 2**14 - 1
+_QUICK = 1000
+
 
 @dataclass(slots=True, kw_only=True)
 class Regions:
-    """Byte addresses of the parts of the image; micro-ops and parameters lie across a multiple of 4096."""
+    """Byte addresses of the parts of the image; micro-ops and parameters lie across a multiple of 4096.
+
+    `totals`: for each of the parameters TOTALS accumulator vectors that they bring near ties, with the zero point that
+    `zero_points` has for it. Behind `end` there may be more memory.
+    """
 
     uops: int
     data: int
+    totals: int
     parameters: int
     output: int
     end: int
+    zero_points: tuple[int, ...]
 
 
 @dataclass(slots=True, kw_only=True)
 class Source:
-    """Where random numbers come from and what they must fit: the machine, its image and its registers by now."""
+    """Where random numbers come from and what they must fit: the machine, its image and its registers by now.
+
+    `wide`: fields take values from all over their range, so that an instruction may take thousands of cycles.
+    `uops_at`: the micro-ops of the image lie there too, in micro-op memory.
+    """
 
     config: Config
     rng: np.random.Generator
     regions: Regions
     trace: Trace
+    wide: bool = False
+    uops_at: int = 0
 
     def number(self, limit: int, low: int = 0) -> int:
         """A random integer in low..limit, ends included."""
@@ -55,6 +82,14 @@ class Source:
         """True with this probability."""
         return bool(self.rng.random() < probability)
 
+    def any_size(self, limit: int) -> int:
+        """A random integer in 1..limit, each number of bits as likely as another."""
+        return min(limit, int(np.exp2(self.rng.uniform(0, np.log2(limit + 1)))))
+
+    def wider(self, probability: float) -> bool:
+        """True with this probability, if at all a field may take any value."""
+        return self.wide and self.chance(probability)
+
 
 # --- the image ------------------------------------------------------------------------------------------
 
@@ -63,35 +98,63 @@ def _page(size: int) -> int:
     return -(-size // 4096) * 4096
 
 
-def random_image(config: Config, rng: np.random.Generator) -> tuple[np.ndarray, Regions]:
-    """A DRAM image (uint8) with micro-ops and parameters in place, random bytes elsewhere."""
+def random_image(
+    config: Config, rng: np.random.Generator, *, far: bool = False
+) -> tuple[np.ndarray, Regions]:
+    """A DRAM image (uint8) with micro-ops, parameters and their totals in place, random numbers elsewhere.
+
+    Half of these are bytes, half int32 of every magnitude. With `far` zeros follow, as far as strides reach.
+    """
     boundary = 4096
     uops = boundary - 2 * UOPS
     data = 2 * boundary
     size = 2 * boundary + _page(max(3 * config.load_fifo_bytes, 12 * config.wgt_bytes, 40 * config.acc_bytes))
-    half = _TABLE // 3 * config.par_bytes
-    parameters = _page(data + size + half) - half
-    output = _page(parameters + _TABLE * config.par_bytes)
+    totals = data + size
+    half = TABLE // 3 * config.par_bytes
+    parameters = _page(totals + TABLE * TOTALS * config.acc_bytes + half) - half
+    output = _page(parameters + TABLE * config.par_bytes)
     end = output + boundary + _page(max(160 * config.out_bytes, 3 * config.store_fifo_bytes))
     image = rng.integers(0, 256, end, dtype=np.uint8)
+    for page in range(data, totals, 2 * boundary):
+        image[page : page + boundary] = log_uniform_int32(rng, boundary // 4).view(np.uint8)
     limits = (config.acc_depth // 2, config.inp_depth // 2, config.wgt_depth // 2)
     columns = [rng.integers(0, limit, UOPS) for limit in limits]
     for column in columns:
-        column[-CHAINED:] %= _NEAR
+        column[-CHAINED:] %= NEAR
     if rng.random() < 0.3:
         # As ALU operands: both indices are accumulators.
         columns[1] = np.minimum(columns[1], config.acc_depth // 2 - 1)
     assert all(column.max() <= item.maximum for item, column in zip(uop_fields(config), columns, strict=True))
     image[uops : uops + 4 * UOPS] = encode_uops(config, *columns).view(np.uint8)
-    table = random_parameters(rng, _TABLE, config.block_out)
+    table = random_parameters(rng, TABLE, config.block_out)
     image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
-    return image, Regions(uops=uops, data=data, parameters=parameters, output=output, end=end)
+    rows = TOTALS * config.batch
+    # A third of them far from zero, where bits count that else only saturate.
+    zero_points = (log_uniform_int32(rng, TABLE) >> 16) * (rng.random(TABLE) < 0.35)
+    near = [
+        near_tie_totals(rng, entry[1].view(np.float32), entry[0].view(np.int32), rows, zero_point)
+        for entry, zero_point in zip(table, zero_points.tolist(), strict=True)
+    ]
+    image[totals : totals + TABLE * TOTALS * config.acc_bytes] = (
+        np.concatenate(near).reshape(-1).view(np.uint8)
+    )
+    if far:
+        image = np.concatenate([image, np.zeros(min(_FAR, 2 * _SIXTEEN * config.par_bytes), np.uint8)])
+    return image, Regions(
+        uops=uops,
+        data=data,
+        totals=totals,
+        parameters=parameters,
+        output=output,
+        end=end,
+        zero_points=tuple(zero_points.tolist()),
+    )
 
 
 # --- instructions ---------------------------------------------------------------------------------------
 
 
-def _dram_base(source: Source, kind: str) -> int:
+def dram_base(source: Source, kind: str) -> int:
     """A random element address in the region that fits `kind`; now and then among the outputs."""
     size, regions = source.config.element_bytes(kind), source.regions
     match kind:
@@ -111,6 +174,20 @@ def _dram_base(source: Source, kind: str) -> int:
 
 
 def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
+    if source.wider(0.06):
+        # Nothing at all, whatever the other fields say.
+        empty = ("x_size", "y_size")[source.number(1)]
+        return {
+            name: 0 if name == empty else source.any_size(_SIXTEEN)
+            for name in ("y_size", "x_size", "x_stride")
+        }
+    if source.wider(0.1):
+        return {"y_size": 2, "x_size": source.number(3, 1), "x_stride": source.any_size(_SIXTEEN)}
+    if source.wider(0.04):
+        return {"y_size": source.any_size(_SIXTEEN), "x_size": 1, "x_stride": source.number(1)}
+    if source.wider(0.1):
+        # Of a single row the stride means nothing.
+        return {"y_size": 1, "x_size": source.number(columns, 1), "x_stride": source.number(_SIXTEEN)}
     width = source.number(columns, 0 if source.chance(0.1) else 1)
     return {
         "y_size": source.number(rows, 0 if source.chance(0.1) else 1),
@@ -121,7 +198,7 @@ def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
 
 def _place(source: Source, depth: int) -> int:
     """A scratchpad index, often one of the first few."""
-    return source.number(min(depth - 1, 2 * _NEAR) if source.chance(0.35) else depth - 1)
+    return source.number(min(depth - 1, 2 * NEAR) if source.chance(0.35) else depth - 1)
 
 
 def _load(source: Source, kind: str) -> dict[str, int]:
@@ -129,8 +206,15 @@ def _load(source: Source, kind: str) -> dict[str, int]:
     depth = UOPS if kind == "uop" else getattr(source.config, f"{target}_depth")
     small = kind in ("wgt", "par")
     values = _shape(source, 2 if small else 4, 3 if small else 12)
-    if source.chance(0.4):
-        values |= {name: source.number(2) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
+    if source.chance(0.4) and values["x_size"] < 100 > values["y_size"]:
+        most = 15 if source.wider(0.1) else 2
+        values |= {name: source.number(most) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
+    if source.chance(0.06):
+        # Nothing but pads, often a single one.
+        width = {"x_size": source.number(2, 1), "x_pad_0": source.number(1), "x_pad_1": source.number(1)}
+        values |= {"y_size": 0, "y_pad_0": source.number(1), "y_pad_1": source.number(2), **width}
+    if not values["y_size"] * values["x_size"] and source.wider(0.5):
+        return {**values, "sram_base": source.number(depth - 1), "dram_base": source.number(2**32 - 1)}
     place = _place(source, depth)
     if kind == "uop" and source.config.uop_depth > 2 * UOPS and source.chance(0.3):
         # Any words at all, where no instruction uses them.
@@ -143,7 +227,9 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         rows = source.number(2, 1)
         values = {"y_size": rows, "x_size": -(-count // rows), "x_stride": -(-count // rows)}
         place = source.number(max(0, depth - count))
-    return {**values, "sram_base": place, "dram_base": _dram_base(source, kind)}
+    if kind == "uop" and source.uops_at and source.chance(0.3):
+        place = source.uops_at + source.number(UOPS - 1)
+    return {**values, "sram_base": place, "dram_base": dram_base(source, kind)}
 
 
 def _patch(source: Source) -> dict[str, int]:
@@ -154,12 +240,15 @@ def _patch(source: Source) -> dict[str, int]:
     return {
         **values,
         "sram_base": _place(source, source.config.inp_depth),
-        "dram_base": _dram_base(source, "patch"),
+        "dram_base": dram_base(source, "patch"),
     }
 
 
 def _loops(source: Source) -> dict[str, int]:
+    if source.wider(0.15):
+        return _wide_loops(source)
     begin = source.number(UOPS - 8, UOPS - CHAINED if source.chance(0.4) else 0)
+    begin += source.uops_at if source.chance(0.4) else 0
     return {
         "uop_bgn": begin,
         "uop_end": begin + source.number(6, -1 if begin and source.chance(0.1) else 1),
@@ -169,30 +258,82 @@ def _loops(source: Source) -> dict[str, int]:
     }
 
 
-def _matrix(source: Source) -> dict[str, int]:
+def _wide_loops(source: Source) -> dict[str, int]:
+    """Loops of no operation, of many, or of a few that lie far apart."""
+    config = source.config
+    begin = (
+        source.uops_at + source.number(UOPS - 1)
+        if source.chance(0.7)
+        else source.number(config.uop_depth - 1)
+    )
+    outer, inner = source.any_size(_MOST_LOOPS), source.any_size(_MOST_LOOPS)
+    factors = {f"{name}_factor_{loop}": 0 for name in ("dst", "src") for loop in ("out", "in")}
+    depths = {"dst": config.acc_depth, "src": min(config.inp_depth, config.acc_depth)}
+    kind = min(5, source.number(8))
+    match kind:
+        case 0:
+            loops = ((begin, source.number(begin)), outer, inner)
+        case 1:
+            loops = ((begin, source.number(config.uop_depth, begin)), outer, 0)
+        case 2:
+            loops = ((begin, source.number(config.uop_depth, begin)), 0, inner)
+        case 3:
+            loops = ((begin, begin + 1), outer, 1)
+        case 4:
+            loops = ((begin, begin + 1), 1, inner)
+        case _:
+            loops = ((begin, begin + source.number(2, 1)), source.number(3, 1), source.number(3, 1))
+    span, outer, inner = loops
+    for name, depth in depths.items():
+        for loop, count in (("out", outer), ("in", inner)):
+            most = depth - 1 if kind < 3 or count == 1 else depth // (2 * max(1, count))
+            factors[f"{name}_factor_{loop}"] = source.any_size(most + 1) - 1 if source.chance(0.7) else 0
+    return {"uop_bgn": span[0], "uop_end": span[1], "iter_out": outer, "iter_in": inner, **factors}
+
+
+def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
+    """Steps from weight to weight that a machine may take with `loops`."""
+    depth = source.config.wgt_depth
+    found = {}
+    for loop in ("out", "in"):
+        count = loops[f"iter_{loop}"]
+        most = min(depth - 1, depth // (2 * max(1, count - 1))) if source.wider(0.3) else int(count < 100)
+        found[f"wgt_factor_{loop}"] = source.any_size(most + 1) - 1
+    return found
+
+
+def matrix(source: Source) -> dict[str, int]:
+    """Fields of a GEMM or DEPTHWISE."""
+    loops = _loops(source)
     return {
-        **_loops(source),
-        "wgt_factor_out": source.number(1),
-        "wgt_factor_in": source.number(1),
+        **loops,
+        **_wide_tiles(source, loops),
         "reset": int(source.chance(0.15)),
         "overwrite": int(source.chance(0.3)),
     }
 
 
-def _alu(source: Source) -> dict[str, int]:
-    opcode = source.number(4)
+def alu(source: Source) -> dict[str, int]:
+    """Fields of an ALU instruction."""
+    loops = _loops(source)
+    # Operations of one cycle where there are many of them.
+    quick = loops["iter_out"] * loops["iter_in"] > _QUICK
+    opcode = source.number(2 if quick else 4)
     return {
-        **_loops(source),
+        **loops,
         "alu_opcode": opcode,
-        "use_imm": int(source.chance(0.6)),
+        "use_imm": int(quick or source.chance(0.6)),
         "imm": source.number(34, -34) if opcode == 3 else source.number(2**15 - 1, -(2**15)),
     }
 
 
-def _store(source: Source, post: bool) -> dict[str, int]:
+def store(source: Source, post: bool) -> dict[str, int]:
+    """Fields of a STORE.POST if `post`, else of a STORE.OUT."""
     config, regions = source.config, source.regions
     values = _shape(source, 3, 8)
     values["sram_base"] = _place(source, config.acc_depth)
+    if not values["y_size"] * values["x_size"] and source.wider(0.5):
+        return {**values, "dram_base": source.number(2**32 - 1)}
     last = regions.end // config.out_bytes - 1
     values["dram_base"] = source.number(last, regions.output // config.out_bytes)
     if source.chance(0.45):
@@ -207,6 +348,7 @@ def _store(source: Source, post: bool) -> dict[str, int]:
         values["dram_base"] = regions.output // config.out_bytes + source.number(5)
     if post:
         values["par_index"] = source.number(config.par_depth - 1)
+        values["y_size"] = min(values["y_size"], 200)
         values["combine"] = int(source.chance(0.6))
         values["operand"] = int(values["combine"] and source.chance(0.6))
         values["multiply"] = int(values["operand"] and source.chance(0.4))
@@ -215,17 +357,29 @@ def _store(source: Source, post: bool) -> dict[str, int]:
     return values
 
 
-def _float_bits(value: float) -> int:
-    return int(np.float32(value).view(np.uint32))
+def _float_bits(value: np.float32) -> int:
+    return int(value.view(np.uint32))
 
 
-def _register_values(source: Source, name: str) -> dict[str, int]:
+def _zero_point(source: Source) -> int:
+    if source.chance(0.2):
+        return int(log_uniform_int32(source.rng, 1)[0]) >> 16
+    return source.number(127, -128)
+
+
+def register_values(source: Source, name: str) -> dict[str, int]:
     """Random fields of a configuration register, small enough that instructions often stay in bounds."""
     number, config = source.number, source.config
-    low, high = sorted((number(127, -128), number(127, -128)))
+    low, high = sorted((number(127, -128), number(127, -128))) if source.chance(0.5) else (-128, 127)
     match name:
+        case "COMPUTE_PAD" if source.chance(0.5):
+            return {"pad_value": int(log_uniform_int32(source.rng, 1)[0])}
         case "LOAD_PAD" | "COMPUTE_PAD":
             return {"pad_value": number(127, -128)}
+        case "PATCH" if source.wider(0.25):
+            eight = ("run", "step", "pitch", "pad_left")
+            wide = {name: source.any_size(255) - source.number(1) for name in eight}
+            return {**wide, "row_bytes": source.any_size(_SIXTEEN), "batch_row": number(config.batch - 1)}
         case "PATCH":
             return {
                 "run": number(24, 1),
@@ -235,12 +389,26 @@ def _register_values(source: Source, name: str) -> dict[str, int]:
                 "row_bytes": number(60),
                 "batch_row": number(config.batch - 1),
             }
+        case "BASE" if source.wider(0.3):
+            depths = {
+                "acc_base": config.acc_depth,
+                "inp_base": config.inp_depth,
+                "wgt_base": config.wgt_depth,
+            }
+            return {name: source.any_size(depth) - 1 for name, depth in depths.items()}
         case "BASE":
             return {"acc_base": number(8), "inp_base": number(8), "wgt_base": number(3)}
+        case "ADDRESS" if source.wider(0.15):
+            return {name: source.any_size(config.acc_depth) for name in ("y_stride", "x_stride")}
         case "ADDRESS":
             return {"y_stride": number(12), "x_stride": number(4)}
         case "WINDOW" if source.chance(0.3):
             return {}
+        case "WINDOW" if source.wider(0.15):
+            rows = source.any_size(_MOST_READS)
+            counts = {"rows_minus_1": rows - 1, "columns_minus_1": source.any_size(_MOST_READS // rows) - 1}
+            strides = {name: source.any_size(_SIXTEEN) for name in ("row_stride", "column_stride")}
+            return {**counts, **strides, "sum": number(1)}
         case "WINDOW":
             return {
                 "rows_minus_1": number(2),
@@ -250,22 +418,30 @@ def _register_values(source: Source, name: str) -> dict[str, int]:
                 "sum": number(1),
             }
         case "REQUANTIZE":
-            zeros = {"zero_point": number(127, -128), "operand_zero_point": number(127, -128)}
+            zeros = {name: _zero_point(source) for name in ("zero_point", "operand_zero_point")}
             return {**zeros, "low": low, "high": high}
         case "RATIO":
-            bits = [_float_bits(float(np.exp2(source.rng.uniform(-6, 3)))) for _ in range(2)]
-            return {"ratio_self": bits[0], "ratio_operand": bits[1]}
+            own, operand, _ = combine_constants(source.rng)
+            return {"ratio_self": _float_bits(own), "ratio_operand": _float_bits(operand)}
         case "COMBINE":
-            offset = _float_bits(float(source.rng.uniform(-300, 300)))
-            return {"offset": offset, "low": low, "high": high, "zero_point": number(127, -128)}
+            offset = _float_bits(combine_constants(source.rng)[2])
+            return {"offset": offset, "low": low, "high": high, "zero_point": _zero_point(source)}
+        case _ if source.wider(0.2):
+            memory = len(source.trace.image) // config.out_bytes
+            return {"delta": source.any_size(memory) * (2 * number(1) - 1)}
         case _:
             return {"delta": number(20, -200) if source.chance(0.7) else number(-200, -1200)}
 
 
+def register_write(item: Register, values: dict[str, int]) -> dict[str, int]:
+    """Fields of the CONFIG that writes `values` to configuration register `item`."""
+    value = pack_fields(item.name, item.fields, values)
+    return {"unit": int(item.unit), "register": item.index, "value": value}
+
+
 def _config(source: Source) -> dict[str, int]:
     item = REGISTERS[source.number(len(REGISTERS) - 1)]
-    value = pack_fields(item.name, item.fields, _register_values(source, item.name))
-    return {"unit": int(item.unit), "register": item.index, "value": value}
+    return register_write(item, register_values(source, item.name))
 
 
 _WEIGHTS = {
@@ -285,72 +461,26 @@ _WEIGHTS = {
 }
 
 
-def _kinds(config: Config) -> list[str]:
+def kinds_of(config: Config) -> list[str]:
+    """The formats that random instructions of `config` have."""
     return [name for name in _WEIGHTS if name not in EXTENSION_OF or config.has(EXTENSION_OF[name])]
 
 
 def random_instruction(source: Source) -> tuple[str, dict[str, int]]:
     """Format name and fields of an instruction that the machine has; it may still leave a memory."""
-    kinds = _kinds(source.config)
+    kinds = kinds_of(source.config)
     weights = np.array([_WEIGHTS[name] for name in kinds], np.float64)
     name = kinds[int(source.rng.choice(len(kinds), p=weights / weights.sum()))]
     match name:
         case "CONFIG":
             return name, _config(source)
         case "GEMM" | "DEPTHWISE":
-            return name, _matrix(source)
+            return name, matrix(source)
         case "ALU":
-            return name, _alu(source)
+            return name, alu(source)
         case "STORE.OUT" | "STORE.POST":
-            return name, _store(source, name == "STORE.POST")
+            return name, store(source, name == "STORE.POST")
         case "LOAD.PATCH":
             return name, _patch(source)
         case _:
             return name, _load(source, name.removeprefix("LOAD.").lower())
-
-
-def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
-    """One random instruction or, now and then, several that belong together; any may leave a memory."""
-    if source.chance(0.02):
-        # More loads in flight than the load unit holds: pads need no memory, only time.
-        pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
-        pads["sram_base"] = source.number(4)
-        return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
-    if source.chance(0.12):
-        return _chain(source)
-    return [random_instruction(source)]
-
-
-def _chain(source: Source) -> list[tuple[str, dict[str, int]]]:
-    """Instructions of the compute unit, and perhaps a store, that use at once what the one before them wrote."""
-    config = source.config
-    kinds = [
-        name
-        for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", "GEMM", "DEPTHWISE", "ALU")
-        if name in _kinds(config)
-    ]
-    chain: list[tuple[str, dict[str, int]]] = []
-    for _ in range(source.number(4, 2)):
-        name = kinds[source.number(len(kinds) - 1)]
-        match name:
-            case "GEMM" | "DEPTHWISE" | "ALU":
-                values = _alu(source) if name == "ALU" else _matrix(source)
-                begin = source.number(UOPS - 3, UOPS - CHAINED)
-                values |= {"uop_bgn": begin, "uop_end": begin + source.number(3, 1)}
-                values |= {
-                    f"{part}_factor_{loop}": source.number(1)
-                    for part in ("dst", "src")
-                    for loop in ("out", "in")
-                }
-            case "LOAD.UOP":
-                rest = source.number(CHAINED, 1)
-                values = {"y_size": 1, "x_size": rest, "x_stride": rest, "sram_base": UOPS - rest}
-                values["dram_base"] = source.regions.uops // 4 + UOPS - rest
-            case _:
-                values = {"y_size": 1, "x_size": 2 * _NEAR, "x_stride": 2 * _NEAR}
-                values["dram_base"] = _dram_base(source, name.removeprefix("LOAD.").lower())
-        chain.append((name, values))
-    if source.chance(0.5):
-        store = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
-        chain.append((store, _store(source, store == "STORE.POST") | {"sram_base": source.number(2)}))
-    return chain

@@ -4,10 +4,11 @@
     program = random_program(config, seed, length=60)  # a Program: .instructions, .image, .config
 
 Equal arguments give equal programs. Every instruction kind that the configuration has appears, with pads, empty
-instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, values used
-right after they are made, leftover tokens, tokens that order nothing, several tokens in flight
-and, now and then, instructions behind FINISH. `run_reference(config, program.instructions, program.image)` is
-what every engine must reproduce. `program_builder.py` says why there is neither race nor deadlock.
+instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields from all
+over their range, results of the store pipeline that a last bit decides, values used right after they are made,
+leftover tokens, tokens that order nothing, several tokens in flight and, now and then, instructions behind FINISH.
+`run_reference(config, program.instructions, program.image)` is what every engine must reproduce. `program_builder.py`
+says why there is neither race nor deadlock.
 """
 
 from __future__ import annotations
@@ -18,11 +19,26 @@ from numpy.typing import NDArray
 from .config import EXTENSIONS, Config, Memory
 from .layout import FLAGS, TOKEN_QUEUES, AluOpcode, TokenQueue, Unit, unit_of
 from .program import Program
-from .program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder
-from .random_instructions import ENTRIES, MANY_LOADS, UOPS, Regions, Source, random_image, random_sequence
+from .program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
+from .random_instructions import MANY_LOADS, TABLE, UOPS, Regions, Source, random_image
+from .random_sequences import random_sequence
 
 _LONG = 1500
 """Operations of an instruction that holds the compute unit."""
+
+_FAR = 0.15
+"""Share of the programs whose memory reaches as far as strides do."""
+
+_WIDE = 0.8
+"""Share of the programs whose fields may take any value."""
+
+_MOST_STEPS = {"GEMM": 1 << 14, "DEPTHWISE": 1 << 14, "ALU": 1 << 14}
+_MOST_STORES = 3000
+"""Longer instructions are left out: steps of matrix and ALU instructions, and of all others."""
+
+_IDLE = 0.03
+_MOST_IDLE = 2200
+"""Instructions that do nothing before the others, in few programs: more than ten bits count."""
 
 _MOST_TOKENS = 64
 """Queues up to this depth are filled now and then."""
@@ -130,9 +146,12 @@ def random_program(
     it and what it promises.
     """
     rng = np.random.default_rng((seed, 2))
-    image, regions = random_image(config, rng)
+    image, regions = random_image(config, rng, far=rng.random() < _FAR)
     build = start_builder(config, image, uop)
-    source = Source(config=config, rng=rng, regions=regions, trace=build.trace)
+    uops_at = int(rng.integers(config.uop_depth - UOPS + 1)) if rng.random() < 0.7 else 0
+    source = Source(
+        config=config, rng=rng, regions=regions, trace=build.trace, wide=rng.random() < _WIDE, uops_at=uops_at
+    )
 
     def placed(build: ProgramBuilder, unit: Unit) -> None:
         for queue, item in enumerate(TOKEN_QUEUES):
@@ -141,8 +160,12 @@ def random_program(
 
     first = {"y_size": 1, "x_size": UOPS, "x_stride": UOPS, "dram_base": regions.uops // 4}
     append(build, "LOAD.UOP", first, placed=placed)
+    if uops_at:
+        append(build, "LOAD.UOP", first | {"sram_base": uops_at}, placed=placed)
     if config.has("post"):
         append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
+    for _ in range(source.number(_MOST_IDLE, _MOST_IDLE // 2) if rng.random() < _IDLE else 0):
+        append(build, CARRIERS[Unit(source.number(2))], {})
     tries = 0
     count = 0
     flood = source.number(length) if source.chance(0.7) else -1
@@ -153,7 +176,8 @@ def random_program(
             _flood(build, source, TOKEN_QUEUES[source.number(len(TOKEN_QUEUES) - 1)])
         for name, values in random_sequence(source):
             insist = _tokens(source, values)
-            count += append(build, name, values, insist=insist, placed=placed)
+            if steps(build, name, values) <= _MOST_STEPS.get(name, _MOST_STORES):
+                count += append(build, name, values, insist=insist, placed=placed)
     last: dict[str, int] = {}
     insist = _tokens(source, last)
     if source.chance(0.1):
@@ -170,10 +194,11 @@ def random_program(
 
 
 def _parameters(config: Config, regions: Regions) -> dict[str, int]:
-    count = min(config.par_depth, ENTRIES)
+    """Loads the whole table, in rows from one place."""
+    count = min(config.par_depth, TABLE)
     return {
-        "y_size": 1,
+        "y_size": config.par_depth // count,
         "x_size": count,
-        "x_stride": count,
+        "x_stride": 0 if config.par_depth > count else count,
         "dram_base": regions.parameters // config.par_bytes,
     }

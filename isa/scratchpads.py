@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .config import Config
 from .errors import ProgramError
 from .layout import encode_uops
+from .random_operands import log_uniform_int32, random_scales
 
 KINDS = ("uop", "inp", "wgt", "acc", "par")
 """The memories that programs fill; the parameter table is there with the extension `post`."""
@@ -61,10 +62,11 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
 
 
 def random_parameters(rng: np.random.Generator, entries: int, block_out: int) -> NDArray[np.uint32]:
-    """Uint32 (entries, 2, block_out): biases of up to 18 bits and scales from 2**-14 to 4, as bits."""
+    """Uint32 (entries, 2, block_out): biases and the bits of scales, of every magnitude, the scales all finite."""
     table = np.zeros((entries, 2, block_out), np.uint32)
-    table[:, 0] = rng.integers(-(2**18), 2**18, table[:, 0].shape, dtype=np.int32).view(np.uint32)
-    table[:, 1] = np.exp2(rng.uniform(-14, 2, table[:, 1].shape)).astype(np.float32).view(np.uint32)
+    count = entries * block_out
+    table[:, 0] = log_uniform_int32(rng, count).view(np.uint32).reshape(entries, block_out)
+    table[:, 1] = random_scales(rng, count).view(np.uint32).reshape(entries, block_out)
     return table
 
 

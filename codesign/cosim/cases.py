@@ -25,7 +25,8 @@ class Case:
     """One program on one machine behind one memory.
 
     `machine` is the machine as listed, `config` the same with this case's memory timing. `number` counts the cases of
-    the machine. `random_state` seeds registers and scratchpads at power-up; None means scratchpads of zeros.
+    the machine. `random_state` seeds registers and scratchpads at power-up; None means scratchpads of zeros. `place`
+    seeds where memory lies and from where counters count (`places`); None means address 0 and zeros.
     """
 
     machine: Config
@@ -36,6 +37,7 @@ class Case:
     timing: int
     mutated: bool
     random_state: int | None
+    place: int | None
 
     @property
     def name(self) -> str:
@@ -45,11 +47,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Launch:
-    """What both engines start from; `scratchpads` None means zeros, `random_state` None registers at their reset."""
+    """What both engines start from; `scratchpads` None means zeros, `random_state` None registers at their reset.
+
+    `place`: the RTL runs the program moved (`places.surround`); None: as it is.
+    """
 
     program: Program
     scratchpads: dict[str, NDArray[np.uint8]] | None
     random_state: int | None
+    place: int | None = None
 
     @property
     def uop(self) -> NDArray[np.uint32] | None:
@@ -65,9 +71,9 @@ def case(machine: Config, number: int, campaign: int) -> Case:
     """Case `number` of `machine` in the campaign of seed `campaign`.
 
     The three timings take turns; of each three programs with one timing one is mutated compiler output; every second
-    program starts from random registers and scratchpads.
+    program starts from random registers and scratchpads; of four programs three run at a random place.
     """
-    words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(2)
+    words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(3)
     seed, timing = int(words[0]), number % len(TIMINGS)
     return Case(
         machine=machine,
@@ -78,6 +84,7 @@ def case(machine: Config, number: int, campaign: int) -> Case:
         timing=timing,
         mutated=number // len(TIMINGS) % 3 == 2,
         random_state=int(words[1]) if number % 2 else None,
+        place=int(words[2]) if number % 4 else None,
     )
 
 
@@ -89,7 +96,7 @@ def launch(item: Case) -> Launch:
         program = mutated_program(item.config, item.seed, uop)
     else:
         program = random_program(item.config, item.seed, LENGTH, uop=uop)
-    return Launch(program=program, scratchpads=scratchpads, random_state=item.random_state)
+    return Launch(program=program, scratchpads=scratchpads, random_state=item.random_state, place=item.place)
 
 
 def plan(machines: Sequence[Config], programs: int, campaign: int) -> list[list[Case]]:

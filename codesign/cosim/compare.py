@@ -7,11 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from vdla.hw.harness.engine import RtlError, RtlResult, simulate_rtl
+from vdla.hw.harness.surroundings import PLAIN, Surroundings
 from vdla.isa.config import Config
 from vdla.isa.program import Program
 from vdla.sim import SimulationError, SimulationResult, simulate
 
 from .cases import Launch
+from .places import surround
 
 _LIMIT = 200_000_000
 """Cycles after which the simulator gives a program up; no case comes near."""
@@ -33,20 +35,35 @@ def run_both(config: Config, start: Launch) -> Outcome:
         simulated = simulate_program(config, program, start.scratchpads)
     except SimulationError as error:
         return Outcome(simulated=None, rtl=None, differences=(f"the simulator does not finish: {error}",))
+    return run_rtl(config, start, simulated)
+
+
+def run_rtl(config: Config, start: Launch, simulated: SimulationResult) -> Outcome:
+    """The RTL on `start`, of which the simulator says `simulated`."""
+    program = start.program
     try:
+        words, surroundings = placed(config, start)
         run = simulate_rtl(
             config,
-            program.instructions,
+            words,
             program.image,
             cycle_limit=4 * simulated.cycles + 1000,
             scratchpads=start.scratchpads,
             random_state=start.random_state,
+            surroundings=surroundings,
         )
     except RtlError as error:
         return Outcome(
             simulated=simulated, rtl=None, differences=(f"{error}; the simulator ends in {simulated.cycles}",)
         )
     return Outcome(simulated=simulated, rtl=run, differences=tuple(differences(simulated, run)))
+
+
+def placed(config: Config, start: Launch) -> tuple[NDArray[np.uint64], Surroundings]:
+    """(n, 2) uint64 instructions for the RTL, and its surroundings, at the place of `start`."""
+    if start.place is None:
+        return start.program.instructions, PLAIN
+    return surround(config, start.program, start.place)
 
 
 def simulate_program(
@@ -69,7 +86,8 @@ def counters(simulated: SimulationResult) -> dict[str, int]:
 
 
 def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
-    """Total, begin and end of every instruction, every counter, memory and scratchpads: a line for each that differs.
+    """Total, begin and end of every instruction, counters, registers, memory and scratchpads: a line for each that
+    differs.
 
     Of an array the first place that differs stands for all.
     """
@@ -85,6 +103,9 @@ def differences(simulated: SimulationResult, run: RtlResult) -> list[str]:
         left, right = expected.get(name, 0), run.counters.get(name, 0)
         if left != right:
             found.append(f"counter {name}: simulator {left}, RTL {right}")
+    for name, (read, right) in run.registers.items():
+        if read != right:
+            found.append(f"register {name}: reads {read:#x}, should be {right:#x}")
     assert simulated.memory is not None and simulated.scratchpads is not None
     for place in np.flatnonzero(simulated.memory != run.memory)[:1].tolist():
         found.append(f"memory byte {place}: simulator {simulated.memory[place]}, RTL {run.memory[place]}")

@@ -85,7 +85,9 @@ def minimize(config: Config, launch: Launch, differs: Differs) -> Smallest:
 
 
 def _plainer_start(search: _Search) -> None:
-    """Zero scratchpads, registers at their reset values, a memory without noise and of latency 1, an empty image."""
+    """Address 0, zero scratchpads, registers at reset, a memory of latency 1 without noise, an empty image."""
+    if search.launch.place is not None:
+        search.accepts(search.config, dataclasses.replace(search.launch, place=None))
     launch = search.launch
     if launch.scratchpads is not None:
         cleared = dataclasses.replace(launch, scratchpads=None)

@@ -15,7 +15,15 @@ from vdla.isa.check import check
 from vdla.isa.config import Config
 from vdla.isa.layout import FLAGS, REGISTERS, TOKEN_QUEUES, decode_one, formats, unit_of
 from vdla.isa.program import Program
-from vdla.isa.program_builder import CARRIERS, Instruction, ProgramBuilder, append, finish, start_builder
+from vdla.isa.program_builder import (
+    CARRIERS,
+    Instruction,
+    ProgramBuilder,
+    append,
+    finish,
+    start_builder,
+    steps,
+)
 
 from .networks import SOURCES, carried_over, compiled, filled_image
 
@@ -50,7 +58,7 @@ def repair(
         for name, values in (*wanted, *ends):
             if name == "LOAD.PAR" and _reads_outputs(build, values):
                 continue
-            if _steps(build, name, values) > MOST_STEPS:
+            if steps(build, name, values) > MOST_STEPS:
                 continue
             append(build, name, values)
         program = finish(build)
@@ -77,25 +85,6 @@ def _reads_outputs(build: ProgramBuilder, values: dict[str, int]) -> bool:
     return any(
         build.trace.written[address // granule + offset].any() for offset in range(-(-size // granule))
     )
-
-
-def _steps(build: ProgramBuilder, name: str, values: dict[str, int]) -> int:
-    """About how many cycles an instruction is busy; a mutated count may be anything."""
-    registers = build.trace.registers
-    match name:
-        case "GEMM" | "DEPTHWISE" | "ALU":
-            count = values.get("uop_end", 0) - values.get("uop_bgn", 0)
-            return values.get("iter_out", 0) * values.get("iter_in", 0) * max(0, count)
-        case "STORE.POST":
-            window = registers["WINDOW"]
-            area = (window["rows_minus_1"] + 1) * (window["columns_minus_1"] + 1)
-            return values.get("y_size", 0) * values.get("x_size", 0) * area
-        case "LOAD.PATCH":
-            vectors = registers["PATCH"]["run"] // build.config.block_in + 1
-            rows = values.get("y_size", 0) + values.get("y_pad_0", 0) + values.get("y_pad_1", 0)
-            return rows * values.get("x_size", 0) * vectors
-        case _:
-            return 0
 
 
 def mutated_program(config: Config, seed: int, uop: NDArray[np.uint32] | None = None) -> Program:

@@ -12,15 +12,19 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+from vdla.hw.control import ERROR_BIT, QUIET_BIT
 from vdla.hw.harness.build import build_library
-from vdla.hw.harness.engine import RtlError, simulate_rtl
+from vdla.hw.harness.engine import Machine, RtlError
+from vdla.hw.harness.surroundings import Surroundings
 from vdla.hw.synthesis.mutants import SELECTION, Mutants
 from vdla.isa.config import Config
-from vdla.isa.program import Program
+from vdla.isa.program import instruction_address
 from vdla.sim import SimulationResult
 
-from ..cosim.cases import case, launch
-from ..cosim.compare import differences, simulate_program
+from ..cosim.cases import Launch, case, launch
+from ..cosim.compare import differences, placed, simulate_program
 
 TIMEOUT = 300.0
 """Seconds after which a simulation that neither ends nor reaches its cycle limit counts as hung."""
@@ -28,10 +32,12 @@ TIMEOUT = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Expected:
-    """A program and what the simulator says of it."""
+    """A launch and what the simulator says of it; `words` (n, 2) uint64 are its instructions for the RTL."""
 
     config: Config
-    program: Program
+    launch: Launch
+    words: NDArray[np.uint64]
+    surroundings: Surroundings
     simulated: SimulationResult
 
 
@@ -53,33 +59,73 @@ class Verdict:
 
 
 def expected_programs(machine: Config, count: int, campaign: int) -> list[Expected]:
-    """The first `count` co-simulation cases of `machine` that start from its power-up state, with their results."""
+    """The first `count` co-simulation cases of `machine` with their results, the shortest runs first."""
     found = []
     for number in range(count):
-        item = case(machine, 2 * number, campaign)  # odd cases start from a random state
+        item = case(machine, number, campaign)
         start = launch(item)
+        words, surroundings = placed(item.config, start)
         simulated = simulate_program(item.config, start.program, start.scratchpads)
-        found.append(Expected(config=item.config, program=start.program, simulated=simulated))
-    return found
+        found.append(
+            Expected(
+                config=item.config, launch=start, words=words, surroundings=surroundings, simulated=simulated
+            )
+        )
+    return sorted(found, key=lambda item: item.simulated.cycles)
 
 
 def first_difference(programs: Sequence[Expected], library: Path) -> tuple[int, str] | None:
-    """The first of `programs` that the RTL in `library` runs in another way than the simulator, and how."""
-    for index, item in enumerate(programs):
-        try:
-            run = simulate_rtl(
-                item.config,
-                item.program.instructions,
-                item.program.image,
-                cycle_limit=4 * item.simulated.cycles + 1000,
-                library_path=library,
-            )
-        except RtlError as error:
-            return index, str(error)
-        found = differences(item.simulated, run)
-        if found:
-            return index, found[0]
+    """The first of `programs` that the RTL in `library` runs in another way than the simulator, and how.
+
+    Programs follow each other on one machine without reset, until the next starts from random registers. Before the
+    first, memory answers with an error: that must stop the run, and do no harm to the next.
+    """
+    machine = None
+    try:
+        for index, item in enumerate(programs):
+            try:
+                if machine is None or item.launch.random_state is not None:
+                    if machine is not None:
+                        machine.close()
+                    state = item.launch.random_state
+                    machine = Machine(item.config, random_state=state, library_path=library)
+                if index == 0 and (problem := _error_differs(machine, item)) is not None:
+                    return index, problem
+                found = _differences(machine, item)
+            except RtlError as error:
+                return index, str(error)
+            if found:
+                return index, found[0]
+    finally:
+        if machine is not None:
+            machine.close()
     return None
+
+
+def _differences(machine: Machine, item: Expected) -> list[str]:
+    contents = item.launch.scratchpads
+    machine.fill_scratchpads({} if contents is None else contents)
+    run = machine.run(
+        item.words,
+        item.launch.program.image,
+        cycle_limit=4 * item.simulated.cycles + 1000,
+        memory_timing=item.config.memory,
+        surroundings=item.surroundings,
+    )
+    return differences(item.simulated, run)
+
+
+def _error_differs(machine: Machine, item: Expected) -> str | None:
+    """What is wrong if memory answers with an error at the first instruction."""
+    image = item.launch.program.image
+    try:
+        machine.run(item.words, image, failing_address=instruction_address(len(image)), cycle_limit=100_000)
+    except RtlError as error:
+        expected = 1 << ERROR_BIT | 1 << QUIET_BIT
+        if error.status == expected:
+            return None
+        return f"a memory error leaves STATUS at {error.status}, not {expected}: {error}"
+    return "a memory error does not stop the run"
 
 
 def run_mutants(

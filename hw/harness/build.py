@@ -9,6 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
+from ..counters import COUNTER_BITS
+from ..interfaces import ADDRESS_BITS
 from ..user_cache import cached
 from .prepare import HARNESS_TOP, harness_verilog
 from .toolchain import call, require, verilator
@@ -32,8 +34,10 @@ public_flat_rw -module "*compute*accumulators" -var "bank_*"
 public_flat_rw -module "*inp" -var "words"
 public_flat_rw -module "*wgt" -var "words"
 public_flat_rw -module "*store*" -var "table"
+public_flat_rw -module "*counters" -var "count_*"
+public_flat_rw -module "*control" -var "cycles"
 """
-"""The scratchpads, which the harness fills and reads, stay visible in the generated C++."""
+"""Scratchpads and counters, which the harness fills, stay visible in the generated C++."""
 
 _USER = "the RTL engine"
 _INSTANCE = f"{HARNESS_TOP}__DOT__vdla__DOT__"
@@ -67,6 +71,15 @@ def _scratchpads(header: str) -> str:
     return "\n".join([*lines, "}; }", ""])
 
 
+def _counters(header: str) -> str:
+    """C++ that lists the registers of the performance counters, and CYCLES behind them."""
+    found = re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}counters__DOT__count_(\d+));", header)
+    names = [name for name, _ in sorted(found, key=lambda item: int(item[1]))]
+    names += re.findall(rf"QData/\*{COUNTER_BITS - 1}:0\*/ ({_INSTANCE}control__DOT__cycles);", header)
+    listing = ", ".join(f"&root.{name}" for name in names)
+    return f"static std::vector<uint64_t *> counters(Vvdla___024root &root) {{ return {{{listing}}}; }}\n"
+
+
 def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build") -> Path:
     """Path of the shared library of `verilog` (top module vdla with trace ports) and the memory model.
 
@@ -75,7 +88,8 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     root, version = verilator(user=_USER)
     prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
-    flags = (*_COMPILE, f"-DBUS_BYTES={bus_bytes}")
+    widths = (f"-DADDRESS_BITS={ADDRESS_BITS}", f"-DCOUNTER_BITS={COUNTER_BITS}")
+    flags = (*_COMPILE, f"-DBUS_BYTES={bus_bytes}", *widths)
     parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -101,7 +115,7 @@ def _generate(root: Path, prepared: str, source: str, work: Path) -> Path:
         {"VERILATOR_ROOT": str(root)},
     )
     header = (generated / "Vvdla___024root.h").read_text(encoding="utf-8")
-    (generated / "scratchpads.inc").write_text(_scratchpads(header), encoding="utf-8")
+    (generated / "scratchpads.inc").write_text(_scratchpads(header) + _counters(header), encoding="utf-8")
     parts = [*(root / "include" / name for name in _RUNTIME), *sorted(generated.glob("*.cpp"))]
     unit = generated / "unit.cc"
     unit.write_text("".join(f'#include "{path}"\n' for path in parts) + source, encoding="utf-8")

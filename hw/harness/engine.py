@@ -19,13 +19,14 @@ from vdla.isa.layout import Unit
 from vdla.isa.program import instruction_address
 from vdla.isa.scratchpads import Contents, scratchpad_sizes, typed_scratchpads
 
-from ..control import ERROR_BIT, REGISTERS, counter_address
-from ..counters import COUNTERS
+from ..control import DONE_BIT, ERROR_BIT, IDENTITY, QUIET_BIT, REGISTERS, VERSION, counter_address
+from ..counters import COUNTER_BITS, COUNTERS
 from ..trace import instruction_times
 from ..user_cache import cache_directory, cached
 from ..verilog import generate_verilog
 from .build import CACHE, Optimize, build_library, require_tools
-from .library import TIMING, Parameters, load_library
+from .library import PLACES, TIMING, Parameters, load_library
+from .surroundings import PLAIN, Surroundings
 from .toolchain import BuildError
 from .watchdog import describe, stall_counters
 
@@ -50,6 +51,9 @@ _BROKEN = {
 """What harness.cpp says of a run that breaks a rule of the memory port."""
 
 DEFAULT_CYCLE_LIMIT = 1 << 40
+_PRESET_CYCLE = 8
+"""The counters are cleared a few cycles into a run, which takes longer than this for its first instruction."""
+
 _CHUNK = 200_000
 """Cycles between two looks at what the caller wants: an interrupt, or progress."""
 
@@ -70,7 +74,8 @@ class RtlResult:
     """What a run on the RTL took and left.
 
     `cycles` is the total; `begin` and `end` are (n,) int64, -1 for instructions that never began; `counters` by
-    name (`counters.COUNTERS`); `memory` is the image after the run, uint8; `scratchpads` the
+    name (`counters.COUNTERS`); `registers` by name (control.py): what each reads behind the run and what it should;
+    `memory` is the image after the run, uint8; `scratchpads` the
     bytes of uop, inp, wgt, acc and (with `post`) par (`isa.scratchpads`). `activity` is (m, 3) int64 in order of
     cycles: cycle, unit, and the Activity (interfaces.py) that the unit shows from then on, until its next row.
     """
@@ -79,6 +84,7 @@ class RtlResult:
     begin: NDArray[np.int64]
     end: NDArray[np.int64]
     counters: dict[str, int]
+    registers: dict[str, tuple[int, int]]
     activity: NDArray[np.int64]
     memory: NDArray[np.uint8]
     scratchpads: dict[str, NDArray[np.uint8]]
@@ -214,27 +220,41 @@ class Machine:
         *,
         cycle_limit: int = DEFAULT_CYCLE_LIMIT,
         failing_address: int | None = None,
+        memory_timing: Memory | None = None,
+        surroundings: Surroundings = PLAIN,
         on_progress: Callable[[int], None] = lambda cycles: None,
     ) -> RtlResult:
         """Launches (n, 2) uint64 `instructions` with memory `image` (not modified) and waits for the end.
 
         Memory answers SLVERR to the bus word of byte `failing_address`, and DECERR outside the program's memory.
+        `memory_timing` stands in for that of the configuration, `surroundings` for zeros and a plain control bus.
         `on_progress` hears the cycles done now and then. Raises RtlError when the program does not finish: the machine
         is then in mid-run unless memory's errors have stopped it, and a reset helps.
         """
-        program = instruction_address(len(image))
-        size = program + 16 * len(instructions) + 4096
+        behind = instruction_address(len(image))
+        size = behind + 16 * len(instructions) + 4096
         memory = np.zeros(size, np.uint8)
         memory[: len(image)] = image
-        memory[program : program + 16 * len(instructions)] = (
+        memory[behind : behind + 16 * len(instructions)] = (
             np.ascontiguousarray(instructions).view(np.uint8).reshape(-1)
         )
         failing = -1 if failing_address is None else failing_address
-        parameters = Parameters(*(getattr(self._config.memory, name) for name in TIMING), failing)
+        timing = self._config.memory if memory_timing is None else memory_timing
+        origins = (ctypes.c_uint64 * PLACES)(*surroundings.origins)
+        parameters = Parameters(
+            *(getattr(timing, name) for name in TIMING),
+            failing,
+            surroundings.manners,
+            surroundings.base,
+            len(surroundings.origins),
+            origins,
+        )
         library, harness = self._library, self._harness
+        program = surroundings.origins[0] + behind
         status = library.vdla_launch(
             harness, memory.ctypes.data, size, ctypes.byref(parameters), program, len(instructions)
         )
+        presets = self._preset(status, surroundings.counts)
         until = 0
         while status == RUNNING and until <= cycle_limit:
             until = min(until + _CHUNK, cycle_limit + 1)
@@ -248,11 +268,56 @@ class Machine:
             cycles=cycles,
             begin=begin,
             end=end,
-            counters={name: self._read_counter(name) for name in COUNTERS},
+            counters={
+                name: (self._read_counter(name) - preset) % (1 << COUNTER_BITS)
+                for name, preset in zip(COUNTERS, presets, strict=False)
+            },
+            registers=self._read_registers(
+                program, len(instructions), surroundings.base, cycles + presets[-1]
+            ),
             activity=self._rows("activities", 3),
             memory=memory[: len(image)],
             scratchpads=self.read_scratchpads(),
         )
+
+    def _preset(self, status: int, counts: tuple[int, ...]) -> tuple[int, ...]:
+        """What the counters, and CYCLES behind them, are ahead by: `counts`, or nothing."""
+        places = len(COUNTERS) + 1
+        library, harness = self._library, self._harness
+        if not counts or status != RUNNING:
+            return (0,) * places
+        if library.vdla_counters(harness) != places or len(counts) != places:
+            there = library.vdla_counters(harness)
+            raise RtlError(
+                f"{len(counts)} presets for {there} counters of the library, {places} of the design"
+            )
+        if library.vdla_advance(harness, _PRESET_CYCLE) != RUNNING:
+            raise RtlError(f"the RTL ended or stopped before cycle {_PRESET_CYCLE}")
+        values = np.array(counts, np.uint64)
+        library.vdla_preset(harness, values.ctypes.data)
+        return counts
+
+    def _read_registers(self, program: int, count: int, base: int, cycles: int) -> dict[str, tuple[int, int]]:
+        """What the control registers read behind a run that finished, and what they should."""
+        digests = (self._config.digest, hardware(self._config).digest)
+        status = 1 << DONE_BIT | 1 << QUIET_BIT
+        digest = self._read_words("DIGEST", 8)
+        known = [int.from_bytes(bytes.fromhex(text), "little") for text in digests]
+        return {
+            "ID": (self._read_words("ID", 1), IDENTITY),
+            "VERSION": (self._read_words("VERSION", 1), VERSION),
+            "STATUS": (self._read_words("STATUS", 1), status),
+            "PROGRAM": (self._read_words("PROGRAM", 2), program),
+            "COUNT": (self._read_words("COUNT", 1), count),
+            "BASE": (self._read_words("BASE", 2), base),
+            "CYCLES": (self._read_words("CYCLES", 2), cycles % (1 << COUNTER_BITS)),
+            # Machines that differ in memory timing alone share a library.
+            "DIGEST": (digest, digest if digest in known else known[0]),
+        }
+
+    def _read_words(self, name: str, count: int) -> int:
+        words = [self.read_register(REGISTERS[name] + 4 * word) for word in range(count)]
+        return sum(word << 32 * place for place, word in enumerate(words))
 
     def _rows(self, what: str, columns: int) -> NDArray[np.int64]:
         rows = ctypes.c_int64()
@@ -317,13 +382,14 @@ def simulate_rtl(
     failing_address: int | None = None,
     optimize: Optimize = "build",
     library_path: Path | None = None,
+    surroundings: Surroundings = PLAIN,
     on_progress: Callable[[int], None] = lambda cycles: None,
 ) -> RtlResult:
     """Run (n, 2) uint64 `instructions` with memory `image` on the RTL of `config`, from power-up.
 
     `scratchpads` are contents at launch (`isa.scratchpads`), zeros where not named. With `random_state` every register
     and queue starts at random bits of that seed, before the reset that the machine always gets. `library_path`: see
-    `Machine`; `failing_address` and `on_progress`: see `Machine.run`.
+    `Machine`; `failing_address`, `surroundings` and `on_progress`: see `Machine.run`.
 
     The first run of a configuration builds its library. Raises BuildError without the tools, RtlError if the RTL does
     not finish within `cycle_limit` cycles, waits for ever, is stopped by memory or breaks a rule of the memory port.
@@ -336,5 +402,6 @@ def simulate_rtl(
             image,
             cycle_limit=cycle_limit,
             failing_address=failing_address,
+            surroundings=surroundings,
             on_progress=on_progress,
         )

@@ -40,6 +40,9 @@ constexpr int64_t PATIENCE = 1024;
 // Cycles for a run that has ended to become quiet: more than any memory with all its bursts outstanding takes.
 constexpr int64_t QUIET_LIMIT = 10'000'000;
 
+constexpr int PLACES = 16;
+constexpr uint64_t ADDRESS_MASK = (1ull << ADDRESS_BITS) - 1, COUNTER_MASK = (1ull << COUNTER_BITS) - 1;
+
 // A part of a scratchpad: the bytes of its words, first word first.
 struct Block {
     const char *kind;
@@ -49,8 +52,10 @@ struct Block {
 
 #include "scratchpads.inc"
 
+// library.py has the same, and says what it means.
 struct Parameters {
     int64_t read_latency, write_latency, outstanding_reads, outstanding_writes, jitter, stall, seed, failing;
+    uint64_t manners, base, places, origins[PLACES];
 };
 
 struct Burst {
@@ -137,8 +142,13 @@ class Memory {
 
     Burst accept(uint64_t address, int64_t length, int64_t now, int64_t ready) {
         const int64_t beats = length + 1;
-        if (address + beats * BUS_BYTES > size_ && !outside_cycle) outside_cycle = now, outside_address = address;
-        return {address, beats, ready};
+        uint64_t at = 0;
+        for (uint64_t i = 0; i < p_.places; i++) {
+            at = (address - p_.base - p_.origins[i]) & ADDRESS_MASK;
+            if (at + beats * BUS_BYTES <= size_) return {at, beats, ready};
+        }
+        if (!outside_cycle) outside_cycle = now, outside_address = address;
+        return {at, beats, ready};
     }
 
     uint8_t response(uint64_t at) const {
@@ -220,17 +230,19 @@ class Harness {
         cycles = idle_ = 0;
         open_ = 0;
         release();
-        top.control_bready = top.control_rready = 1;
-        write(PROGRAM, uint32_t(program));
-        write(PROGRAM + 4, uint32_t(program >> 32));
-        write(COUNT, count);
-        write(BASE, 0);
-        write(BASE + 4, 0);
-        write(CONTROL, CLEAR);
+        manners_ = p.manners;
+        refused_ = false;
+        set(PROGRAM, uint32_t(program));
+        set(PROGRAM + 4, uint32_t(program >> 32));
+        set(COUNT, count);
+        set(BASE, uint32_t(p.base));
+        set(BASE + 4, uint32_t(p.base >> 32));
+        write(CONTROL, CLEAR, 1);
         memory_.emplace(bytes, size, p);
-        write(CONTROL, LAUNCH);
+        top.control_bready = 1;
+        offer(CONTROL, LAUNCH, 1);
         for (int i = 0; i < PATIENCE && !top.running; i++) clock();
-        if (!top.running) return NOT_LAUNCHED;
+        if (!top.running || refused_) return NOT_LAUNCHED;
         cycles = 1;
         return RUNNING;
     }
@@ -261,17 +273,32 @@ class Harness {
     uint32_t read(uint32_t address) {
         auto &top = *top_;
         release();
+        top.control_rready = 0;
         top.control_araddr = address;
         top.control_arvalid = 1;
         clock();
         for (int i = 0; i < PATIENCE && !top.control_arready; i++) clock();
         top.control_arvalid = 0;
+        top.control_araddr = ~address;
         clock();
         for (int i = 0; i < PATIENCE && !top.control_rvalid; i++) clock();
-        const uint32_t value = top.control_rdata;
+        for (int i = hesitate(); i > 0; i--) clock();
+        // An answer stays until it is taken.
+        const bool answered = top.control_rvalid && top.control_rresp == OKAY;
+        const uint32_t value = answered ? top.control_rdata : ~top.control_rdata;
+        top.control_rready = 1;
+        clock();
+        top.control_rready = 0;
         clock();
         return value;
     }
+
+    // Adds to what each counter holds, and to CYCLES behind them.
+    void preset(const uint64_t *values) {
+        for (uint64_t *place : counters(*top_->rootp)) *place = (*place + *values++) & COUNTER_MASK;
+    }
+
+    uint64_t counters_there() { return counters(*top_->rootp).size(); }
 
     // Bytes of scratchpad `kind` copied to `into`, which has room for `size`; how many there are.
     uint64_t copy(const char *kind, uint8_t *into, uint64_t size) {
@@ -318,17 +345,49 @@ class Harness {
         top.axi_rresp = top.axi_bresp = OKAY;
     }
 
-    // Ends in the first cycle in which the register holds the value.
-    void write(uint32_t address, uint32_t value) {
+    // 0 to 3 cycles, other ones each time; without manners none.
+    int hesitate() {
+        if (!manners_) return 0;
+        manners_ = manners_ * 6364136223846793005ull + 1442695040888963407ull;
+        return int(manners_ >> 62);
+    }
+
+    // With manners byte by byte, beside bytes that the strobes leave out.
+    void set(uint32_t address, uint32_t value) {
+        write(address, manners_ ? ~value : value, 15);
+        for (int lane = 0; manners_ && lane < 4; lane++) write(address, value ^ ~(0xFFu << 8 * lane), 1 << lane);
+    }
+
+    void write(uint32_t address, uint32_t value, uint8_t strobe) {
         auto &top = *top_;
-        top.control_awaddr = address;
-        top.control_wdata = value;
-        top.control_wstrb = 15;
-        top.control_awvalid = top.control_wvalid = 1;
+        top.control_bready = 0;
+        offer(address, value, strobe);
+        for (int i = 0; i < PATIENCE && !top.control_bvalid; i++) clock();
+        for (int i = hesitate(); i > 0; i--) clock();
+        refused_ |= !top.control_bvalid || top.control_bresp != OKAY;
+        top.control_bready = 1;
         clock();
-        for (int i = 0; i < PATIENCE && !(top.control_awready && top.control_wready); i++) clock();
+        top.control_bready = 0;
+        clock();
+    }
+
+    // Address and data of a write, each when it likes. Ends in the first cycle in which the register holds the value.
+    void offer(uint32_t address, uint32_t value, uint8_t strobe) {
+        auto &top = *top_;
+        const int when[] = {hesitate(), hesitate()};
+        bool taken[] = {false, false}, shown[] = {false, false};
+        for (int i = 0; i < PATIENCE && !(taken[0] && taken[1]); i++) {
+            taken[0] |= shown[0] && top.control_awready;
+            taken[1] |= shown[1] && top.control_wready;
+            for (int k = 0; k < 2; k++) shown[k] = !taken[k] && i >= when[k];
+            top.control_awvalid = shown[0];
+            top.control_wvalid = shown[1];
+            top.control_awaddr = shown[0] ? address : ~address;
+            top.control_wdata = shown[1] ? value : ~value;
+            top.control_wstrb = shown[1] ? strobe : ~strobe;
+            clock();
+        }
         top.control_awvalid = top.control_wvalid = 0;
-        clock();
     }
 
     // After the last cycle: memory completes what it took, then the accelerator is quiet and can be launched again.
@@ -370,6 +429,8 @@ class Harness {
     std::optional<Memory> memory_;
     // Instructions that have begun and not ended; cycles since something could still happen.
     int64_t open_ = 0, idle_ = 0;
+    uint64_t manners_ = 0;
+    bool refused_ = false;
 };
 
 }  // namespace
@@ -397,6 +458,8 @@ uint64_t vdla_fill(Harness *harness, const char *kind, const uint8_t *from, uint
 
 int64_t vdla_cycles(Harness *harness) { return harness->cycles; }
 uint32_t vdla_read(Harness *harness, uint32_t address) { return harness->read(address); }
+uint64_t vdla_counters(Harness *harness) { return harness->counters_there(); }
+void vdla_preset(Harness *harness, const uint64_t *values) { harness->preset(values); }
 int64_t vdla_outside_cycle(Harness *harness) { return harness->outside_cycle(); }
 uint64_t vdla_outside_address(Harness *harness) { return harness->outside_address(); }
 

@@ -17,10 +17,22 @@ TIMING = (
 """Fields of `isa.config.Memory` that the memory model takes, in its order."""
 
 
-class Parameters(ctypes.Structure):
-    """`Parameters` of harness.cpp: the timing, and the byte address at which memory fails (-1: nowhere)."""
+PLACES = 16
+"""Most places at which the memory shows."""
 
-    _fields_ = [(name, ctypes.c_int64) for name in (*TIMING, "failing")]
+
+class Parameters(ctypes.Structure):
+    """`Parameters` of harness.cpp: the timing, and the byte address at which memory fails (-1: nowhere).
+
+    `manners` seeds how the control bus is used: with hesitations, and byte by byte; 0 means neither. The bytes of
+    memory show at register BASE, `base`, plus each of the first `places` of `origins`.
+    """
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in (*TIMING, "failing")),
+        *((name, ctypes.c_uint64) for name in ("manners", "base", "places")),
+        ("origins", ctypes.c_uint64 * PLACES),
+    ]
 
 
 def load_library(path: Path) -> ctypes.CDLL:
@@ -47,6 +59,8 @@ def load_library(path: Path) -> ctypes.CDLL:
         "fill": ([handle, ctypes.c_char_p, pointer, ctypes.c_uint64], ctypes.c_uint64),
         "cycles": ([handle], ctypes.c_int64),
         "read": ([handle, ctypes.c_uint32], ctypes.c_uint32),
+        "counters": ([handle], ctypes.c_uint64),
+        "preset": ([handle, pointer], None),
         "outside_cycle": ([handle], ctypes.c_int64),
         "outside_address": ([handle], ctypes.c_uint64),
         "activities": ([handle, ctypes.POINTER(ctypes.c_int64)], ctypes.POINTER(ctypes.c_int64)),

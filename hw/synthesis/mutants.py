@@ -26,7 +26,8 @@ _PORT: Final = "mutation"
 class Mutation:
     """One change of one bit: of port `port` of a cell, `mode` as `help mutate` of Yosys has it.
 
-    `path` is the instance it is in, `line` the line of the Verilog (0 if Yosys does not know), `code` that line.
+    `module` is Yosys' name of the module it is in, `path` the instance, `command` makes it, `line` is the line of the
+    Verilog (0 if Yosys does not know), `code` that line.
     """
 
     number: int
@@ -34,16 +35,22 @@ class Mutation:
     cell: str
     port: str
     bit: int
+    module: str
     path: str
+    command: str
     line: int
     code: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutants:
-    """Verilog with all `mutations`, for `hw.harness`: top module vdla, the mutation read from SELECTION."""
+    """Verilog with all `mutations`, for `hw.harness`: top module vdla, the mutation read from SELECTION.
+
+    `netlist` is the RTLIL that they were drawn from.
+    """
 
     verilog: str
+    netlist: str
     mutations: tuple[Mutation, ...]
 
 
@@ -61,25 +68,27 @@ def make_mutants(verilog: str, *, count: int, seed: int, report: Report) -> Muta
     draw = "\n".join(
         [*prepare, f"mutate -list {count} -seed {seed} -o mutations.txt", "write_rtlil vdla.il", ""]
     )
-    name = cache.key("mutants-5", verilog, draw, tool_version(_YOSYS))
-    text, listed = cache.load(name, "mutants.v"), cache.load(name, "mutants.json")
-    if text is not None and listed is not None:
+    name = cache.key("mutants-7", verilog, draw, tool_version(_YOSYS))
+    text, listed, plain = (cache.load(name, f"mutants.{suffix}") for suffix in ("v", "json", "il"))
+    if text is not None and listed is not None and plain is not None:
         mutations = tuple(Mutation(**values) for values in json.loads(listed))
-        return Mutants(verilog=text.decode(), mutations=mutations)
+        return Mutants(verilog=text.decode(), netlist=plain.decode(), mutations=mutations)
     with tempfile.TemporaryDirectory(prefix="vdla-mutants-") as directory:
         work = Path(directory)
         (work / "vdla.v").write_text(verilog, encoding="utf-8")
         _yosys(work, draw, report)
+        netlist = (work / "vdla.il").read_text(encoding="utf-8")
         commands = (work / "mutations.txt").read_text(encoding="utf-8").splitlines()
         mutations = tuple(_mutation(number, line, verilog) for number, line in enumerate(commands, 1))
         apply = ["read_rtlil vdla.il"]
         apply += [f"{line} -ctrl {_PORT} {_BITS} {number}" for number, line in enumerate(commands, 1)]
         apply += ["write_verilog -noattr -norename mutants.v", ""]
         _yosys(work, "\n".join(apply), report)
-        mutated = _choose_by_file((work / "mutants.v").read_text(encoding="utf-8"))
+        mutated = _choose_by_file(_keep_counters((work / "mutants.v").read_text(encoding="utf-8")))
     cache.save(name, "mutants.v", mutated.encode())
+    cache.save(name, "mutants.il", netlist.encode())
     cache.save(name, "mutants.json", json.dumps([asdict(mutation) for mutation in mutations]).encode())
-    return Mutants(verilog=mutated, mutations=mutations)
+    return Mutants(verilog=mutated, netlist=netlist, mutations=mutations)
 
 
 def _yosys(work: Path, script: str, report: Report) -> None:
@@ -101,10 +110,32 @@ def _mutation(number: int, command: str, verilog: str) -> Mutation:
         cell=options["cell"],
         port=options["port"],
         bit=int(options["portbit"]),
+        module=options["module"],
         path=plain_path(options["module"].partition(".")[2]),
+        command=re.sub(r" -src \S+", "", command),
         line=line,
         code=verilog.splitlines()[line - 1].strip() if line else "",
     )
+
+
+_MODULE = re.compile(r"^module \\vdla\.(?:counters|control) .*?^endmodule$", re.MULTILINE | re.DOTALL)
+_COUNTED = re.compile(r"^  assign \{.*?\b(count_\d+|cycles) ?\[.*?\} = (\\\S+ ?|\w+);$", re.MULTILINE)
+
+
+def _keep_counters(verilog: str) -> str:
+    """`verilog` in which every counter's register has its name, which Yosys leaves to what a mutation makes of it.
+
+    The harness presets these registers.
+    """
+
+    def module(found: re.Match[str]) -> str:
+        text = found[0]
+        for name, register in [(match[1], match[2].strip()) for match in _COUNTED.finditer(text)]:
+            text = re.sub(rf"\b{name}\b", f"{name}_mutated", text)
+            text = text.replace(f"{register} ", f"{name} ") if register.startswith("\\") else text
+        return text
+
+    return _MODULE.sub(module, verilog)
 
 
 def _choose_by_file(verilog: str) -> str:

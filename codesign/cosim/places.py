@@ -1,0 +1,97 @@
+"""The same program elsewhere: memory at other addresses, counters from other numbers. Nothing else may change.
+
+A simulator has no address beyond its memory image, and nobody can wait until a counter is full. So the
+accelerator runs the program moved: the image shows at an origin of its own for every kind of transfer, far up in the
+address space and such that an address of the program carries into the high bits, and counters start just below a carry.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.hw.counters import COUNTER_BITS, COUNTERS
+from vdla.hw.harness.surroundings import Surroundings
+from vdla.hw.interfaces import ADDRESS_BITS
+from vdla.isa.config import Config
+from vdla.isa.layout import Field, decode_one, formats
+from vdla.isa.program import Program, instruction_address
+from vdla.isa.timing import AXI_BOUNDARY
+
+_KINDS = ("uop", "wgt", "inp", "acc", "acc8", "par", "patch", "out")
+_PRESETS = 512
+"""Counts below a carry from which a counter starts: fewer than most counters reach."""
+
+
+def surround(config: Config, program: Program, seed: int) -> tuple[NDArray[np.uint64], Surroundings]:
+    """(n, 2) uint64 instructions of `program` moved, and where and how the accelerator runs them; equal seeds, equal
+    answers."""
+    rng = np.random.default_rng((seed, 7))
+    decoded = [decode_one(config, *words) for words in program.instructions.tolist()]
+    starts: dict[str, list[int]] = {kind: [0] for kind in _KINDS}
+    for name, values in decoded:
+        if (kind := _kind(name)) is not None:
+            starts[kind].append(values["dram_base"] * config.element_bytes(kind))
+    behind = instruction_address(len(program.image))
+    size = behind + 16 * len(decoded) + AXI_BOUNDARY
+    taken: list[int] = []
+
+    def free(reach: int, element: int, starts: list[int]) -> int:
+        """An origin whose memory overlaps no other's."""
+        while True:
+            origin = _origin(rng, reach, element, size, starts)
+            if all(abs(origin - other) > size for other in taken):
+                taken.append(origin)
+                return origin
+
+    fetch = free(1 << ADDRESS_BITS, AXI_BOUNDARY, [behind])
+    origins: dict[str, int] = {}
+    for kind in _KINDS:
+        element = config.element_bytes(kind)
+        origins[kind] = free(element << 32, element, starts[kind])
+    words = program.instructions.copy()
+    for index, (name, values) in enumerate(decoded):
+        if (kind := _kind(name)) is not None:
+            field = formats(config)[name].field("dram_base")
+            _put(words[index], field, values["dram_base"] + origins[kind] // config.element_bytes(kind))
+    return words, Surroundings(
+        base=int(rng.integers(1 << ADDRESS_BITS)) // AXI_BOUNDARY * AXI_BOUNDARY,
+        origins=(fetch, *origins.values()),
+        counts=tuple(_preset(rng) for _ in range(len(COUNTERS) + 1)),
+        manners=int(rng.integers(1, 1 << 63)),
+    )
+
+
+def _kind(name: str) -> str | None:
+    """The kind of elements (`Config.element_bytes`) that instructions of format `name` address."""
+    if name.startswith("STORE."):
+        return "out"
+    return name.removeprefix("LOAD.").lower() if name.startswith("LOAD.") else None
+
+
+def _origin(rng: np.random.Generator, reach: int, element: int, size: int, starts: list[int]) -> int:
+    """A place below `reach` for an image of `size` bytes, where a page behind one of `starts` begins at a carry."""
+    step = max(AXI_BOUNDARY, element)
+    reach = min(reach, 1 << ADDRESS_BITS)
+    page = (starts[int(rng.integers(len(starts)))] % max(size, 1) // step + 1) * step
+    low = max(page, step).bit_length()
+    carry = 1 << int(rng.integers(low, reach.bit_length() - 1))
+    place = int(rng.integers(1, reach // carry)) * carry - page if reach > carry else 0
+    highest = (reach - size) // step * step
+    return max(0, min(place, highest))
+
+
+def _put(word: NDArray[np.uint64], field: Field, value: int) -> None:
+    """Sets `field` of the instruction `word` (2,) to `value`, modulo its range."""
+    mask = (1 << field.width) - 1
+    whole = int(word[0]) | int(word[1]) << 64
+    whole = whole & ~(mask << field.low) | (value & mask) << field.low
+    word[:] = whole & (1 << 64) - 1, whole >> 64
+
+
+def _preset(rng: np.random.Generator) -> int:
+    """A number with ones in many of its last places, or any number."""
+    value = int(rng.integers(1 << COUNTER_BITS))
+    if rng.random() < 0.3:
+        return value
+    ones = (1 << int(rng.integers(12, COUNTER_BITS + 1))) - 1
+    return (value | ones) - min(ones, int(rng.integers(_PRESETS)))

@@ -1,0 +1,106 @@
+"""Random instructions that belong together; see `random_programs.py`."""
+
+from __future__ import annotations
+
+from .layout import register
+from .random_instructions import (
+    CHAINED,
+    MANY_LOADS,
+    NEAR,
+    TABLE,
+    UOPS,
+    Source,
+    alu,
+    dram_base,
+    kinds_of,
+    matrix,
+    random_instruction,
+    register_values,
+    register_write,
+    store,
+)
+from .random_operands import TOTALS, combine_constants
+
+_STORES = 3
+"""Most stores of one set of totals."""
+
+
+def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
+    """One random instruction or, now and then, several that belong together; any may leave a memory."""
+    if source.chance(0.02):
+        # More loads in flight than the load unit holds: pads need no memory, only time.
+        pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
+        pads["sram_base"] = source.number(4)
+        return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
+    if source.chance(0.12):
+        return _chain(source)
+    if source.config.has("post") and source.chance(0.06):
+        return _near_ties(source)
+    return [random_instruction(source)]
+
+
+def _chain(source: Source) -> list[tuple[str, dict[str, int]]]:
+    """Instructions of the compute unit, and perhaps a store, that use at once what the one before them wrote."""
+    config = source.config
+    kinds = [
+        name
+        for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", "GEMM", "DEPTHWISE", "ALU")
+        if name in kinds_of(config)
+    ]
+    chain: list[tuple[str, dict[str, int]]] = []
+    for _ in range(source.number(4, 2)):
+        name = kinds[source.number(len(kinds) - 1)]
+        match name:
+            case "GEMM" | "DEPTHWISE" | "ALU":
+                values = alu(source) if name == "ALU" else matrix(source)
+                begin = source.number(UOPS - 3, UOPS - CHAINED)
+                values |= {"uop_bgn": begin, "uop_end": begin + source.number(3, 1)}
+                values |= {
+                    f"{part}_factor_{loop}": source.number(1)
+                    for part in ("dst", "src")
+                    for loop in ("out", "in")
+                }
+            case "LOAD.UOP":
+                rest = source.number(CHAINED, 1)
+                values = {"y_size": 1, "x_size": rest, "x_stride": rest, "sram_base": UOPS - rest}
+                values["dram_base"] = source.regions.uops // 4 + UOPS - rest
+            case _:
+                values = {"y_size": 1, "x_size": 2 * NEAR, "x_stride": 2 * NEAR}
+                values["dram_base"] = dram_base(source, name.removeprefix("LOAD.").lower())
+        chain.append((name, values))
+    if source.chance(0.5):
+        kind = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
+        chain.append((kind, store(source, kind == "STORE.POST") | {"sram_base": source.number(2)}))
+    return chain
+
+
+def _near_ties(source: Source) -> list[tuple[str, dict[str, int]]]:
+    """Stores of totals that their parameters bring near n + 1/2, with constants that bring stage B there."""
+    config, regions = source.config, source.regions
+    entry, index = source.number(TABLE - 1), source.number(config.par_depth - 1)
+    place = source.number(config.acc_depth - TOTALS)
+    whole = {"y_size": 1, "x_size": TOTALS, "x_stride": TOTALS}
+    first = register_values(source, "REQUANTIZE")
+    if regions.zero_points[entry]:
+        first["zero_point"] = regions.zero_points[entry]
+    chain = [
+        _setting("ADDRESS", {"y_stride": 0, "x_stride": 1}),
+        _setting("WINDOW", {}),
+        _setting("REQUANTIZE", first),
+    ]
+    one = {"y_size": 1, "x_size": 1, "x_stride": 1, "sram_base": index}
+    chain.append(("LOAD.PAR", one | {"dram_base": regions.parameters // config.par_bytes + entry}))
+    totals = regions.totals // config.acc_bytes + TOTALS * entry
+    chain.append(("LOAD.ACC", whole | {"sram_base": place, "dram_base": totals}))
+    for _ in range(source.number(_STORES, 1)):
+        own, operand, offset = (int(value.view("uint32")) for value in combine_constants(source.rng))
+        last = register_values(source, "COMBINE") | {"offset": offset}
+        chain.append(_setting("RATIO", {"ratio_self": own, "ratio_operand": operand}))
+        chain.append(_setting("COMBINE", last))
+        values = store(source, True) | {"y_size": 1, "x_size": TOTALS, "x_stride": TOTALS}
+        chain.append(("STORE.POST", values | {"par_index": index, "sram_base": place}))
+    return chain
+
+
+def _setting(name: str, values: dict[str, int]) -> tuple[str, dict[str, int]]:
+    return "CONFIG", register_write(register(name), values)
