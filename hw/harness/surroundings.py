@@ -25,8 +25,8 @@ class Surroundings:
     The bytes of memory show at address `base` (the register BASE) plus each of `origins`, all multiples of 4096; the
     program's instructions are read at the first of them, and instructions may use any. `counts`: what the performance
     counters, in the order of COUNTERS, and CYCLES behind them are ahead by; the harness adds it in their registers when
-    the run has cleared them, and takes it off what they read, modulo 2^COUNTER_BITS; empty for zeros. `manners` seeds hesitations
-    on the control bus, 0 for none. Raises SurroundingsError.
+    the run has cleared them, and takes it off what they read, modulo 2^COUNTER_BITS; empty for zeros. `manners` seeds
+    hesitations on the control bus, 0 for none. Raises SurroundingsError.
     """
 
     base: int = 0
