@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -73,7 +73,7 @@ class Operations(wiring.Component):
     busy, source, destination : Out
         The cycle belongs to an operation; in which its source (with `two`), or its destination is read.
     last : Out
-        The last cycle of the last operation.
+        The last cycle of the last operation (registered).
     uop, offset : Out
         Micro-op index and offsets of the operation, stable over its cycles.
     """
@@ -101,43 +101,51 @@ class Operations(wiring.Component):
         m = Module()
         loops = Signal(loop_layout(self.config))
         two, cycle, cycles = Signal(), Signal(range(MOST_EXTRA + 2)), Signal(range(MOST_EXTRA + 2))
-        last_cycle = Signal(init=1)
         columns_left, rows_left = Signal(14), Signal(14)
         row_start = Signal(offset_layout(self.config))  # offset of the row's first column
         step = Signal()
 
-        # Whether this is the last micro-op, column and row: known a step ahead.
-        last_uop, last_column, last_row = Signal(), Signal(), Signal()
+        # Whether this is the last micro-op, column and row, and the last cycle of all; `coming` is of the next cycle.
+        names = ("cycle", "uop", "column", "row")
+        last = {name: Signal(name=f"last_{name}") for name in names}
+        coming = {name: Signal(name=f"coming_last_{name}") for name in names}
         one_uop, one_column = Signal(), Signal()
+        next_column, next_row = Signal(), Signal()
         m.d.comb += [
-            step.eq(self.busy & last_cycle),
+            step.eq(self.busy & last["cycle"]),
+            next_column.eq(step & last["uop"]),
+            next_row.eq(next_column & last["column"]),
             self.source.eq(self.busy & two & (cycle == 0)),
             self.destination.eq(self.busy & (cycle == two)),
-            self.last.eq(step & last_uop & last_column & last_row),
+            coming["cycle"].eq(Mux(last["cycle"], cycles == 0, cycle + 1 == cycles)),
+            coming["uop"].eq(
+                Mux(step, Mux(last["uop"], one_uop, self.uop + 2 == loops.uop_end), last["uop"])
+            ),
+            coming["column"].eq(
+                Mux(next_column, Mux(last["column"], one_column, columns_left == 1), last["column"])
+            ),
+            coming["row"].eq(Mux(next_row, rows_left == 1, last["row"])),
         ]
-        with m.If(self.busy):
-            m.d.sync += [
-                cycle.eq(Mux(last_cycle, 0, cycle + 1)),
-                last_cycle.eq(Mux(last_cycle, cycles == 0, cycle + 1 == cycles)),
-            ]
+        m.d.sync += cycle.eq(Mux(last["cycle"], 0, cycle + 1))
         with m.If(step):
-            m.d.sync += [self.uop.eq(self.uop + 1), last_uop.eq(self.uop + 2 == loops.uop_end)]
-            with m.If(last_uop):
-                m.d.sync += [self.uop.eq(loops.uop_bgn), last_uop.eq(one_uop)]
-                with m.If(last_column):
-                    m.d.sync += [
-                        columns_left.eq(loops.iter_in - 1),
-                        last_column.eq(one_column),
-                        rows_left.eq(rows_left - 1),
-                        last_row.eq(rows_left == 1),
-                    ]
-                    for name in ("dst", "src", "wgt"):
-                        following = row_start[name] + loops[f"{name}_factor_out"]
-                        m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
-                with m.Else():
-                    m.d.sync += [columns_left.eq(columns_left - 1), last_column.eq(columns_left == 1)]
-                    for name in ("dst", "src", "wgt"):
-                        m.d.sync += self.offset[name].eq(self.offset[name] + loops[f"{name}_factor_in"])
+            m.d.sync += self.uop.eq(self.uop + 1)
+        with m.If(next_column):
+            m.d.sync += [self.uop.eq(loops.uop_bgn), columns_left.eq(columns_left - 1)]
+            for name in ("dst", "src", "wgt"):
+                m.d.sync += self.offset[name].eq(self.offset[name] + loops[f"{name}_factor_in"])
+        with m.If(next_row):
+            m.d.sync += [columns_left.eq(loops.iter_in - 1), rows_left.eq(rows_left - 1)]
+            for name in ("dst", "src", "wgt"):
+                following = row_start[name] + loops[f"{name}_factor_out"]
+                m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
+        m.d.sync += [last[name].eq(coming[name]) for name in names]
+        m.d.sync += self.last.eq(Cat(coming.values()).all())
+        only = {
+            "cycle": (self.extra == 0) & ~self.two,
+            "uop": self.loops.uop_bgn + 1 == self.loops.uop_end,
+            "column": self.loops.iter_in == 1,
+            "row": self.loops.iter_out == 1,
+        }
         # `start` comes late: the loops are taken whenever an instruction could start, and `start` only says so.
         with m.If(~self.busy | self.last):
             m.d.sync += [
@@ -146,15 +154,13 @@ class Operations(wiring.Component):
                 two.eq(self.two),
                 cycle.eq(0),
                 cycles.eq(self.extra + self.two),
-                last_cycle.eq((self.extra == 0) & ~self.two),
+                *(last[name].eq(only[name]) for name in names),
+                self.last.eq(self.start & Cat(only.values()).all()),
                 self.uop.eq(self.loops.uop_bgn),
-                last_uop.eq(self.loops.uop_bgn + 1 == self.loops.uop_end),
-                one_uop.eq(self.loops.uop_bgn + 1 == self.loops.uop_end),
+                one_uop.eq(only["uop"]),
                 columns_left.eq(self.loops.iter_in - 1),
-                last_column.eq(self.loops.iter_in == 1),
-                one_column.eq(self.loops.iter_in == 1),
+                one_column.eq(only["column"]),
                 rows_left.eq(self.loops.iter_out - 1),
-                last_row.eq(self.loops.iter_out == 1),
                 row_start.eq(self.base),
                 self.offset.eq(self.base),
             ]
