@@ -78,12 +78,15 @@ class MemoryPort(wiring.Component):
         outstanding = Signal(range(limit + 1))
         for index, client in reversed(list(enumerate(clients))):
             with m.If(client.request.valid):
-                m.d.comb += [valid.eq(1), owner.eq(index), chosen.eq(client.request.payload)]
+                m.d.comb += [owner.eq(index), chosen.eq(client.request.payload)]
         with m.If(kept):
-            m.d.comb += [valid.eq(1), owner.eq(kept_owner), chosen.eq(kept_burst)]
+            m.d.comb += [owner.eq(kept_owner), chosen.eq(kept_burst)]
+        # `kept` chooses between many wires; whether there is an address is told by a register of its own.
+        choosing = Signal(init=1)
+        m.d.comb += valid.eq(~choosing | Cat(client.request.valid for client in clients).any())
         accept, full = Signal(), Signal()  # full: the limit is reached
         m.d.comb += [
-            axi.arvalid.eq(valid & ~full & (kept | ~self.stop)),
+            axi.arvalid.eq(valid & ~full & ~(choosing & self.stop)),
             axi.araddr.eq(self._address(base, chosen.address)),
             axi.arlen.eq(chosen.beats - 1),
             axi.arsize.eq(config.memory.bus_bytes.bit_length() - 1),
@@ -94,6 +97,7 @@ class MemoryPort(wiring.Component):
         ]
         m.d.sync += [
             kept.eq(axi.arvalid & ~axi.arready),
+            choosing.eq(~axi.arvalid | axi.arready),
             kept_owner.eq(owner),
             kept_burst.eq(chosen),
         ]

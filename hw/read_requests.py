@@ -65,14 +65,16 @@ class BurstCutter(wiring.Component):
         word_bits = length_bits - shift + 1
 
         active, empty, multiplying, first = Signal(), Signal(), Signal(), Signal()
+        idle = Signal(init=1)  # not active: a register of its own, which enables many others
         row_start, pitch = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
         length, rows, kind = Signal(length_bits), Signal(16), Signal(Kind)
         # `start` comes late: while nothing is under way the runs are taken all the time, and `start` only says so.
         something = (self.runs.rows != 0) & (self.runs.length != 0)
         several = self.runs.joined & (self.runs.rows > 1) & something
-        with m.If(~active):
+        with m.If(idle):
             m.d.sync += [
                 active.eq(self.start),
+                idle.eq(~self.start),
                 empty.eq(~something),
                 multiplying.eq(several & self.start),
                 first.eq(~several & self.start),
@@ -102,10 +104,10 @@ class BurstCutter(wiring.Component):
         moves = Signal()
         m.d.comb += moves.eq(valid & self.burst.ready)
         m.d.sync += cut.eq(0)
-        with m.If(~active):
+        with m.If(idle):
             m.d.sync += row_start.eq(self.runs.address)
         with m.If(active & empty):
-            m.d.sync += [active.eq(0), first.eq(0), multiplying.eq(0)]
+            m.d.sync += [active.eq(0), idle.eq(1), first.eq(0), multiplying.eq(0)]
         with m.Elif(first):
             m.d.sync += [words.eq(reach >> shift), tail.eq(~reach[:shift]), first.eq(0)]
         with m.Elif(moves):
@@ -118,7 +120,7 @@ class BurstCutter(wiring.Component):
             with m.If(last):
                 m.d.sync += [words.eq(next_words), tail.eq(next_tail)]
                 with m.If(rows == 0):
-                    m.d.sync += active.eq(0)
+                    m.d.sync += [active.eq(0), idle.eq(1)]
         with m.If((first & ~empty) | (moves & last)):
             m.d.sync += [
                 word.eq(row_start[shift:]),

@@ -74,6 +74,8 @@ class Operations(wiring.Component):
         The cycle belongs to an operation; in which its source (with `two`), or its destination is read.
     last : Out
         The last cycle of the last operation (registered).
+    takes : Out
+        Not `busy`, or `last`: an instruction may start. A register of its own, which enables many others.
     uop, offset : Out
         Micro-op index and offsets of the operation, stable over its cycles.
     """
@@ -91,6 +93,7 @@ class Operations(wiring.Component):
                 "source": Out(1),
                 "destination": Out(1),
                 "last": Out(1),
+                "takes": Out(1, init=1),
                 "uop": Out(config.uop_index_bits),
                 "offset": Out(offset_layout(config)),
             }
@@ -139,7 +142,7 @@ class Operations(wiring.Component):
                 following = row_start[name] + loops[f"{name}_factor_out"]
                 m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
         m.d.sync += [last[name].eq(coming[name]) for name in names]
-        m.d.sync += self.last.eq(Cat(coming.values()).all())
+        m.d.sync += [self.last.eq(Cat(coming.values()).all()), self.takes.eq(Cat(coming.values()).all())]
         only = {
             "cycle": (self.extra == 0) & ~self.two,
             "uop": self.loops.uop_bgn + 1 == self.loops.uop_end,
@@ -147,7 +150,7 @@ class Operations(wiring.Component):
             "row": self.loops.iter_out == 1,
         }
         # `start` comes late: the loops are taken whenever an instruction could start, and `start` only says so.
-        with m.If(~self.busy | self.last):
+        with m.If(self.takes):
             m.d.sync += [
                 self.busy.eq(self.start),
                 loops.eq(self.loops),
@@ -156,6 +159,7 @@ class Operations(wiring.Component):
                 cycles.eq(self.extra + self.two),
                 *(last[name].eq(only[name]) for name in names),
                 self.last.eq(self.start & Cat(only.values()).all()),
+                self.takes.eq(~self.start | Cat(only.values()).all()),
                 self.uop.eq(self.loops.uop_bgn),
                 one_uop.eq(only["uop"]),
                 columns_left.eq(self.loops.iter_in - 1),

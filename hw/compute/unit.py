@@ -105,7 +105,7 @@ class ComputeUnit(wiring.Component):
             m.d.sync += mode.alu.eq(is_alu)
         # Begin comes late: the rest is taken whenever operations could start. A GEMM has used it when it issued; an ALU
         # instruction, which needs it to its end, keeps others out.
-        with m.If(may_issue):
+        with m.If(operations.takes & ~exclusive & ~configuring):
             m.d.sync += [
                 mode.reset.eq(head.reset),
                 mode.overwrite.eq(head.overwrite),
