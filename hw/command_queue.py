@@ -37,7 +37,7 @@ class CommandQueue(wiring.Component):
         write, read = ring.write_port(), ring.read_port(domain="comb")
         newest, oldest = Signal(range(depth)), Signal(range(depth))
         behind, level = Signal(range(depth + 1)), Signal(range(depth + 1))
-        valid, payload = Signal(), Signal(INSTRUCTION_BITS)
+        valid, payload = Signal(), Signal(INSTRUCTION_BITS, reset_less=True)
         free, waiting, stored, moved, pop = Signal(), Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             pop.eq(valid & self.head.ready),

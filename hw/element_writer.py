@@ -213,7 +213,7 @@ class ElementWriter(wiring.Component):
         with m.If(~spare.valid):
             m.d.sync += [spare[name].eq(generated[name]) for name in layout.members if name != "valid"]
 
-        stepped, word = Signal(), Signal(8 * self._config.memory.bus_bytes)
+        stepped, word = Signal(), Signal(8 * self._config.memory.bus_bytes, reset_less=True)
         m.d.sync += [stepped.eq(happens), taken.eq(step), word.eq(self.words.payload.data)]
         # Elements start at multiples of the narrowest step.
         low = (min(step_width(self._config, size) for size in self._sizes)).bit_length() - 1
@@ -239,10 +239,10 @@ class ElementWriter(wiring.Component):
         """Walk over rows and elements: the present one is `step`; with `goes` to the next."""
         bus = self._config.memory.bus_bytes
         layout = job_layout(self._config, len(self._sizes))
-        waiting, waits = Signal(layout), Signal()
-        waiting_tag = Signal.like(self.tag)
-        job, busy, empty = Signal(layout), Signal(), Signal()
-        tag = Signal.like(self.tag)
+        waiting, waits = Signal(layout, reset_less=True), Signal()
+        waiting_tag = Signal.like(self.tag, reset_less=True)
+        job, busy, empty = Signal(layout, reset_less=True), Signal(), Signal()
+        tag = Signal.like(self.tag, reset_less=True)
         m.submodules.rows = rows = Walk()
         m.submodules.columns = columns = Walk()
         part, address, part_is_last = Signal.like(self.part), Signal(16), Signal()

@@ -60,7 +60,7 @@ class FetchUnit(wiring.Component):
         left, address = Signal(COUNT_BITS), Signal(ADDRESS_BITS)
         number, cut, ready, shown = Signal(range(most + 1)), Signal(), Signal(), Signal()
         free = Signal(range(config.fetch_buffer_depth + 1), init=config.fetch_buffer_depth)
-        burst = Signal(burst_layout(config))
+        burst = Signal(burst_layout(config), reset_less=True)
         moves = Signal()
         size = INSTRUCTION_BYTES * number
         m.d.comb += [
@@ -149,7 +149,7 @@ class FetchUnit(wiring.Component):
 
     def _dispatch(self, m: Module, oldest: Value, arrived: Value, loads: Signal, moved: Signal) -> None:
         finished, there, is_finish = Signal(), Signal(), Signal()
-        head = Signal(INSTRUCTION_BITS)
+        head = Signal(INSTRUCTION_BITS, reset_less=True)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}
         with m.If(moved):
             m.d.sync += finished.eq(is_finish)

@@ -135,7 +135,7 @@ class LoadUnit(wiring.Component):
             m.d.comb += job.patch[name].eq(setting[name])
         m.submodules.product = product = Product(bits=10)
         busy, nothing = Signal(), Signal()
-        late_job, late_runs = Signal.like(job), Signal.like(runs)
+        late_job, late_runs = Signal.like(job, reset_less=True), Signal.like(runs, reset_less=True)
         reach = Signal(signed(26))
         m.d.comb += [
             product.start.eq(begin & is_patch),

@@ -118,7 +118,7 @@ class PatchWriter(wiring.Component):
             m.d.sync += [short.eq(~one_short), one_short.eq(there.wanted == taken_2)]
 
         stepped, took, place = Signal(), Signal(), Signal(WORDS_BITS)
-        word = Signal(8 * bus)
+        word = Signal(8 * bus, reset_less=True)
         m.d.sync += [
             stepped.eq(happens),
             took.eq(take),
@@ -196,16 +196,18 @@ class PatchWriter(wiring.Component):
         lane_bits = range(block + 1)
 
         # 1: where the vector's bytes lie within the patch, end exclusive.
-        start_1, end_1, patch_1 = Signal(signed(12)), Signal(signed(12)), Signal(POSITION)
+        start_1, end_1 = Signal(signed(12), reset_less=True), Signal(signed(12), reset_less=True)
+        patch_1 = Signal(POSITION, reset_less=True)
         # 2: positions in the row; lanes that the patch has.
-        reach_2, first_2 = Signal(POSITION), Signal(POSITION)
-        low_2, high_2 = Signal(lane_bits), Signal(lane_bits)
+        reach_2, first_2 = Signal(POSITION, reset_less=True), Signal(POSITION, reset_less=True)
+        low_2, high_2 = Signal(lane_bits, reset_less=True), Signal(lane_bits, reset_less=True)
         # 3: the last position needed; lanes with bytes of the row.
-        need_3, none_3, begin_3 = Signal(POSITION), Signal(), Signal(POSITION)
-        lanes_3, low_3, high_3 = Signal(block), Signal(lane_bits), Signal(lane_bits)
+        need_3, none_3 = Signal(POSITION, reset_less=True), Signal(reset_less=True)
+        begin_3, lanes_3 = Signal(POSITION, reset_less=True), Signal(block, reset_less=True)
+        low_3, high_3 = Signal(lane_bits, reset_less=True), Signal(lane_bits, reset_less=True)
         # The row's own numbers on the way.
         row = data.StructLayout({"data": 1, "offset": shift, "length": 16, "row_bytes": 16})
-        rows = [Signal(row, name=f"row_{k}") for k in range(1, 4)]
+        rows = [Signal(row, name=f"row_{k}", reset_less=True) for k in range(1, 4)]
 
         def clipped(value: Value) -> Value:
             """A signed number of lanes, at least none and at most all."""
@@ -255,9 +257,9 @@ class PatchWriter(wiring.Component):
         config = self._config
         block = config.block_in
         shift, block_bits = config.memory.bus_bytes.bit_length() - 1, block.bit_length() - 1
-        waiting, waits = Signal(self.job.payload.shape()), Signal()
+        waiting, waits = Signal(self.job.payload.shape(), reset_less=True), Signal()
         waiting_tag = Signal.like(self.job_tag)
-        job, busy, empty = Signal(self.job.payload.shape()), Signal(), Signal()
+        job, busy, empty = Signal(self.job.payload.shape(), reset_less=True), Signal(), Signal()
         tag = Signal.like(self.job_tag)
         sizes, patch = job.sizes, job.patch
         m.submodules.rows = rows = Walk()
@@ -411,6 +413,6 @@ class PatchWriter(wiring.Component):
         in_order = [
             Cat(*words).word_select((word[:bank_bits] + k)[:bank_bits], 8 * bus) for k in range(len(words))
         ]
-        span, offset = Signal(8 * bus * len(words)), Signal(shift)
+        span, offset = Signal(8 * bus * len(words), reset_less=True), Signal(shift, reset_less=True)
         m.d.sync += [span.eq(Cat(*in_order)), offset.eq(begin)]
         return (span >> (offset << 3))[: 8 * block]

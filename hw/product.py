@@ -41,8 +41,8 @@ class Product(wiring.Component):
         """Digit by digit from the low end: one cycle for left x digit, the next adds it."""
         m = Module()
         wide = self._bits + FACTOR_BITS
-        left, right, addend = Signal(wide), Signal(FACTOR_BITS), Signal(wide)
-        partial = Signal(wide)
+        left, right = Signal(wide, reset_less=True), Signal(FACTOR_BITS, reset_less=True)
+        addend, partial = Signal(wide, reset_less=True), Signal(wide, reset_less=True)
         past = Signal(PRODUCT_CYCLES)  # bit k: it started k + 1 cycles ago
         pairs = [
             Mux(right[low], left << low, 0) + Mux(right[low + 1], left << (low + 1), 0)

@@ -66,8 +66,11 @@ class BurstCutter(wiring.Component):
 
         active, empty, multiplying, first = Signal(), Signal(), Signal(), Signal()
         idle = Signal(init=1)  # not active: a register of its own, which enables many others
-        row_start, pitch = Signal(ADDRESS_BITS), Signal(ADDRESS_BITS)
-        length, rows, kind = Signal(length_bits), Signal(16), Signal(Kind)
+        row_start, pitch = (
+            Signal(ADDRESS_BITS, name=name, reset_less=True) for name in ("row_start", "pitch")
+        )
+        length, rows = Signal(length_bits, reset_less=True), Signal(16, reset_less=True)
+        kind = Signal(Kind, reset_less=True)
         # `start` comes late: while nothing is under way the runs are taken all the time, and `start` only says so.
         something = (self.runs.rows != 0) & (self.runs.length != 0)
         several = self.runs.joined & (self.runs.rows > 1) & something
@@ -94,12 +97,13 @@ class BurstCutter(wiring.Component):
         # The next run: words it touches, and the bytes of its last word that it leaves out. One cycle behind row_start.
         reach = Signal(length_bits + 1)
         m.d.comb += reach.eq(row_start[:shift] + length + (bus - 1))
-        next_words, next_tail = Signal(word_bits), Signal(shift)
+        next_words, next_tail = Signal(word_bits, reset_less=True), Signal(shift, reset_less=True)
         m.d.sync += [next_words.eq(reach >> shift), next_tail.eq(~reach[:shift])]
 
         # What is left of this run.
-        word, words = Signal(ADDRESS_BITS - shift), Signal(word_bits)
-        offset, tail, cut = Signal(shift), Signal(shift), Signal()
+        word, words = Signal(ADDRESS_BITS - shift, reset_less=True), Signal(word_bits, reset_less=True)
+        offset, tail = Signal(shift, reset_less=True), Signal(shift, reset_less=True)
+        cut = Signal()
         beats, last, valid = Signal(range(64 + 1)), Signal(), Signal()
         moves = Signal()
         m.d.comb += moves.eq(valid & self.burst.ready)
@@ -196,7 +200,9 @@ class ReadRequests(wiring.Component):
         )
         free = Signal(range(self._words + 1), init=self._words)
         released = Signal.like(self.release)
-        following, burst = (Signal(burst_layout(self._config), name=name) for name in ("following", "burst"))
+        following, burst = (
+            Signal(burst_layout(self._config), name=name, reset_less=True) for name in ("following", "burst")
+        )
         pending, shown, moves = Signal(), Signal(), Signal()
         m.d.comb += [
             cutter.start.eq(self.start),

@@ -11,13 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .arithmetic import CONSTANT_BITS
 from .errors import ProgramError
 
 TOTALS = 8
 """Accumulator vectors that go with an entry of a parameter table (`near_tie_totals`)."""
 
 _INT32 = 2**31
-_LARGEST = 2.0**40  # the checker's limit on ratios and offsets
+_LARGEST = np.float32(2.0**CONSTANT_BITS)
 
 
 def log_uniform_int32(rng: np.random.Generator, count: int) -> NDArray[np.int32]:
@@ -59,8 +60,9 @@ def special(rng: np.random.Generator) -> np.float32:
                 -(2.0**-130),
                 2.0**-126,
                 2.0**-24,
-                _LARGEST,
+                2.0**40,
                 -(2.0**39),
+                float(_LARGEST),
                 2.0**23,
             )
         )
@@ -114,7 +116,12 @@ def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
 
 
 def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
-    """Ratio of the own value, ratio of the operand, and offset, for the arithmetic of stage B."""
+    """Ratio of the own value, ratio of the operand, and offset, for the arithmetic of stage B, within its limit."""
+    own, operand, offset = (np.clip(part, -_LARGEST, _LARGEST) for part in _constants(rng))
+    return own, operand, offset
+
+
+def _constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
     match int(rng.integers(8)):
         case 0:
             # What models have.
@@ -133,15 +140,17 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
             return (own, operand, offset) if rng.random() < 0.5 else (operand, own, offset)
         case 5:
             # Products that cancel.
-            own = magnitude(rng, -10, 36)
+            own = magnitude(rng, -10, CONSTANT_BITS - 1)
             near = np.float32(-own * (1 + rng.choice((0, 1, -1)) * 2.0 ** -float(rng.integers(4, 24))))
             return own, near, tie(rng)
         case 6:
             # A product and the offset that cancel.
-            own, number = magnitude(rng, -3, 32), int(rng.integers(-128, 256))
-            offset = np.float32(np.clip(-float(own) * number, -_LARGEST, _LARGEST))
-            other = dyadic(rng) if rng.random() < 0.5 else magnitude(rng, -30, 30)
+            own, number = magnitude(rng, -3, CONSTANT_BITS), int(rng.integers(-128, 256))
+            offset = np.float32(-float(own) * number)
+            other = dyadic(rng) if rng.random() < 0.5 else magnitude(rng, -30, CONSTANT_BITS)
             return (own, other, offset) if rng.random() < 0.5 else (other, own, offset)
         case _:
-            parts = [special(rng) if rng.random() < 0.5 else magnitude(rng, -149, 38) for _ in range(3)]
+            parts = [
+                special(rng) if rng.random() < 0.5 else magnitude(rng, -149, CONSTANT_BITS) for _ in range(3)
+            ]
             return parts[0], parts[1], parts[2]

@@ -66,8 +66,10 @@ class MultiplyArray(wiring.Component):
         """Registers after the memories, the operand selection, the products and every level of the tree."""
         m = Module()
         config = self.config
-        read_vector, read_tile = Signal(vector_layout(config)), Signal(tile_layout(config))
-        vector, tile = Signal(vector_layout(config)), Signal(tile_layout(config))
+        layouts = (vector_layout(config), tile_layout(config))
+        # Data needs no reset; what it means comes along in the pipeline beside the array.
+        read_vector, read_tile = (Signal(layout, reset_less=True) for layout in layouts)
+        vector, tile = (Signal(layout, reset_less=True) for layout in layouts)
         m.d.sync += [
             read_vector.eq(self.vector),
             read_tile.eq(self.tile),
@@ -86,7 +88,7 @@ class MultiplyArray(wiring.Component):
             for o in range(config.block_out):
                 terms: list[Value] = []
                 for i in range(config.block_in):
-                    product = Signal(signed(PRODUCT_BITS), name=f"product_{b}_{o}_{i}")
+                    product = Signal(signed(PRODUCT_BITS), name=f"product_{b}_{o}_{i}", reset_less=True)
                     m.d.sync += product.eq(vector[b][i] * tile[o][i])
                     masked = self.diagonal and i != o
                     terms.append(Mux(alone[2], 0, product) if masked else product)
@@ -94,7 +96,9 @@ class MultiplyArray(wiring.Component):
                     sums: list[Value] = []
                     for left, right in zip(terms[::2], terms[1::2], strict=True):
                         total = Signal(
-                            signed(PRODUCT_BITS + level + 1), name=f"sum_{b}_{o}_{level}_{len(sums)}"
+                            signed(PRODUCT_BITS + level + 1),
+                            name=f"sum_{b}_{o}_{level}_{len(sums)}",
+                            reset_less=True,
                         )
                         m.d.sync += total.eq(left + right)
                         sums.append(total)

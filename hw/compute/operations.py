@@ -102,10 +102,12 @@ class Operations(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Counters for the three loops; the offsets are running sums, so no multiplier is needed."""
         m = Module()
-        loops = Signal(loop_layout(self.config))
+        loops = Signal(loop_layout(self.config), reset_less=True)
         two, cycle, cycles = Signal(), Signal(range(MOST_EXTRA + 2)), Signal(range(MOST_EXTRA + 2))
-        columns_left, rows_left = Signal(14), Signal(14)
-        row_start = Signal(offset_layout(self.config))  # offset of the row's first column
+        columns_left, rows_left = (
+            Signal(14, name=f"{name}_left", reset_less=True) for name in ("columns", "rows")
+        )
+        row_start = Signal(offset_layout(self.config), reset_less=True)  # offset of the row's first column
         step = Signal()
 
         # Whether this is the last micro-op, column and row, and the last cycle of all; `coming` is of the next cycle.

@@ -127,18 +127,21 @@ class Pipeline(wiring.Component):
         """From the issue to the read: the slot whose accumulator is addressed in this cycle."""
         config = self.config
         m.d.comb += [self.uop_memory.enable.eq(self.issue), self.uop_memory.address.eq(self.uop)]
-        issued = data.StructLayout(
-            {"gemm": 1, "source": 1, "destination": 1, "mode": mode_layout(), "offset": offset_layout(config)}
-        )
-        first, second = Signal(issued), Signal(issued)  # t + 1, t + 2
-        uop_word = Signal(32)
+        issued = data.StructLayout({"mode": mode_layout(), "offset": offset_layout(config)})
+        kinds = data.StructLayout({"gemm": 1, "source": 1, "destination": 1})
+        first, second = (
+            Signal(issued, name=name, reset_less=True) for name in ("first", "second")
+        )  # t + 1, t + 2
+        first_kind, second_kind = Signal(kinds), Signal(kinds)
+        uop_word = Signal(32, reset_less=True)
         m.d.sync += [
-            first.gemm.eq(self.issue & ~self.mode.alu),
-            first.source.eq(self.source & self.mode.alu),
-            first.destination.eq(self.destination & self.mode.alu),
+            first_kind.gemm.eq(self.issue & ~self.mode.alu),
+            first_kind.source.eq(self.source & self.mode.alu),
+            first_kind.destination.eq(self.destination & self.mode.alu),
             first.mode.eq(self.mode),
             first.offset.eq(self.offset),
             second.eq(first),
+            second_kind.eq(first_kind),
             uop_word.eq(self.uop_memory.data),
         ]
         uop = data.View(uop_layout(config), uop_word)
@@ -152,14 +155,17 @@ class Pipeline(wiring.Component):
         ]
 
         # t + 3: the operands' memories. The array then delays the operation up to the cycle of its read.
-        inp_address, wgt_row = Signal(config.inp_index_bits), Signal.like(row)
+        inp_address, wgt_row = (
+            Signal(config.inp_index_bits, reset_less=True),
+            Signal.like(row, reset_less=True),
+        )
         multiplies, depthwise = Signal(), Signal()
-        array_row, array_depthwise = Signal.like(array.row), Signal()
+        array_row, array_depthwise = Signal.like(array.row, reset_less=True), Signal()
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
         m.d.sync += [
             inp_address.eq(src),
             wgt_row.eq(row),
-            multiplies.eq(second.gemm & ~mode.reset),
+            multiplies.eq(second_kind.gemm & ~mode.reset),
             depthwise.eq(mode.depthwise),
             array_depthwise.eq(depthwise),
             array_row.eq(wgt_row[:row_bits]),
@@ -176,22 +182,22 @@ class Pipeline(wiring.Component):
         ]
         stages = [Signal(self._slot(), name=f"slot_{k}") for k in range(3, gemm_read_stage(config))]
         m.d.sync += [
-            stages[0].writes.eq(second.gemm),
-            stages[0].read.eq(second.gemm & ~mode.reset & ~mode.overwrite),
+            stages[0].writes.eq(second_kind.gemm),
+            stages[0].read.eq(second_kind.gemm & ~mode.reset & ~mode.overwrite),
             stages[0].sum.eq(~mode.reset),
             stages[0].address.eq(dst),
             *(later.eq(earlier) for earlier, later in pairwise(stages)),
         ]
         slot = Signal(self._slot(), name="slot_read")
         m.d.sync += slot.eq(stages[-1])
-        with m.If(second.source | second.destination):
+        with m.If(second_kind.source | second_kind.destination):
             m.d.sync += [
-                slot.writes.eq(second.destination),
-                slot.source.eq(second.source),
+                slot.writes.eq(second_kind.destination),
+                slot.source.eq(second_kind.source),
                 slot.alu.eq(1),
                 slot.read.eq(1),
                 slot.sum.eq(0),
-                slot.address.eq(Mux(second.source, src, dst)),
+                slot.address.eq(Mux(second_kind.source, src, dst)),
             ]
         m.d.comb += [self.acc_read.enable.eq(slot.read), self.acc_read.address.eq(slot.address)]
         return slot
@@ -204,13 +210,11 @@ class Pipeline(wiring.Component):
             Signal(self._slot(), name=name) for name in ("arriving", "choosing", "executing")
         )
         m.d.sync += [arriving.eq(slot), choosing.eq(arriving), executing.eq(choosing)]
-        written = [
-            Signal(
-                data.StructLayout({"valid": 1, "address": config.acc_index_bits, "data": layout}), name=name
-            )
-            for name in ("writing", "written_1", "written_2")
-        ]
-        fetched, operand = Signal(layout), Signal(layout)
+        names = ("writing", "written_1", "written_2")
+        place = data.StructLayout({"valid": 1, "address": config.acc_index_bits})
+        written = [Signal(place, name=name) for name in names]
+        results = [Signal(layout, name=f"{name}_data", reset_less=True) for name in names]
+        fetched, operand = (Signal(layout, name=name, reset_less=True) for name in ("fetched", "operand"))
         m.d.sync += fetched.eq(self.acc_read.data)
 
         # What finishes in this cycle, and which results replace an operand: known a cycle before they are needed.
@@ -239,15 +243,15 @@ class Pipeline(wiring.Component):
         with m.Switch(replace):
             with m.Case(0):
                 m.d.sync += operand.eq(fetched)
-            for number, item in enumerate(written, 1):
+            for number, result in enumerate(results, 1):
                 with m.Case(number):
-                    m.d.sync += operand.eq(item.data)
+                    m.d.sync += operand.eq(result)
         just_before = Signal()
         m.d.sync += just_before.eq(finish & (finish_address == choosing.address))
 
         # Execute.
         m.submodules.alu = vector_alu = VectorAlu(config=config)
-        right = Signal(layout)
+        right = Signal(layout, reset_less=True)
         keeps, adds_sum, adds_right = Signal(), Signal(), Signal()
         m.d.sync += [
             keeps.eq(choosing.read),
@@ -267,11 +271,11 @@ class Pipeline(wiring.Component):
             vector_alu.left_now.eq(operand),
             vector_alu.right.eq(right),
         ]
-        writing = written[0]
+        writing, result = written[0], results[0]
         for lane in range(lanes(config)):
             now = Signal(LANE, name=f"now_{lane}")
             m.d.comb += [
-                now.eq(Mux(just_before, writing.data[lane], operand[lane])),
+                now.eq(Mux(just_before, result[lane], operand[lane])),
                 vector_alu.left[lane].eq(now),
             ]
             with m.If(executing.source):
@@ -282,22 +286,23 @@ class Pipeline(wiring.Component):
             total = Signal(LANE, name=f"total_{lane}")
             m.d.comb += total.eq(Mux(keeps, now, 0) + addend)
             with m.If(chooses):
-                m.d.sync += writing.data[lane].eq(vector_alu.chosen[lane])
+                m.d.sync += result[lane].eq(vector_alu.chosen[lane])
             with m.Elif(shifts):
-                m.d.sync += writing.data[lane].eq(vector_alu.shifted[lane])
+                m.d.sync += result[lane].eq(vector_alu.shifted[lane])
             with m.Elif(multiplies):
-                m.d.sync += writing.data[lane].eq(vector_alu.product[lane])
+                m.d.sync += result[lane].eq(vector_alu.product[lane])
             with m.Else():
-                m.d.sync += writing.data[lane].eq(total)
+                m.d.sync += result[lane].eq(total)
 
         # Write.
         m.d.sync += [
             writing.valid.eq(finish),
             writing.address.eq(finish_address),
             *(later.eq(earlier) for earlier, later in pairwise(written)),
+            *(later.eq(earlier) for earlier, later in pairwise(results)),
         ]
         m.d.comb += [
             self.acc_write.enable.eq(writing.valid.replicate(lanes(config))),
             self.acc_write.address.eq(writing.address),
-            self.acc_write.data.eq(writing.data),
+            self.acc_write.data.eq(result),
         ]

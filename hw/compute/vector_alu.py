@@ -73,7 +73,7 @@ class VectorAlu(wiring.Component):
                 difference.eq(left_now - right),
                 self.chosen[lane].eq(Mux(difference[32] ^ is_max, left_now, right)),
             ]
-            left = Signal(32, name=f"left_{lane}")
+            left = Signal(32, name=f"left_{lane}", reset_less=True)
             leftward = right[31]
             bits = self.left[lane].as_unsigned()
             with m.If(self.start):
@@ -87,8 +87,9 @@ class VectorAlu(wiring.Component):
     @staticmethod
     def _shift(m: Module, lane: int, source: Value, amount: Value) -> Value:
         """One right shifter: a left shift has reversed the bits before it and does so again after it."""
-        leftward, distance = Signal(name=f"leftward_{lane}"), Signal(5, name=f"distance_{lane}")
-        far, magnitude = Signal(name=f"far_{lane}"), Signal(32, name=f"magnitude_{lane}")
+        leftward = Signal(name=f"leftward_{lane}", reset_less=True)
+        distance = Signal(5, name=f"distance_{lane}", reset_less=True)
+        far, magnitude = Signal(name=f"far_{lane}", reset_less=True), Signal(32, name=f"magnitude_{lane}")
         m.d.comb += magnitude.eq(Mux(amount < 0, -amount, amount))
         m.d.sync += [
             leftward.eq(amount < 0),
@@ -110,8 +111,10 @@ class VectorAlu(wiring.Component):
 
         The factors of the next product stand in registers before the multiplier; `taken` is what `left` becomes.
         """
-        factor, other = Signal(16, name=f"factor_{lane}"), Signal(16, name=f"other_factor_{lane}")
-        product, total = Signal(32, name=f"partial_{lane}"), Signal(32, name=f"total_{lane}")
+        factor = Signal(16, name=f"factor_{lane}", reset_less=True)
+        other = Signal(16, name=f"other_factor_{lane}", reset_less=True)
+        product = Signal(32, name=f"partial_{lane}", reset_less=True)
+        total = Signal(32, name=f"total_{lane}", reset_less=True)
         upper = total[16:] + product[:16]
         with m.If(self.start):
             m.d.sync += [factor.eq(taken[:16]), other.eq(right[:16])]

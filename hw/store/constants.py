@@ -114,7 +114,8 @@ class Constants(wiring.Component):
         second_exponent = register(m, Mux(self.multiply, _PRODUCT_EXPONENT, a.exponent), "second_exponent_2")
         distance = floats.limit(m, _PRODUCT_EXPONENT - second_exponent, DISTANCE_BITS, "last_distance")
 
-        result = self.constants
+        result = Signal(constants_layout(), name="result", reset_less=True)
+        m.d.comb += self.constants.eq(result)
         m.d.sync += [
             result.mantissa_a.eq(a.mantissa),
             result.sign_a.eq(a.sign),

@@ -56,10 +56,10 @@ class Reader(wiring.Component):
         """
         m = Module()
         bits = self._config.acc_index_bits
-        windows = Signal(windows_layout())
+        windows = Signal(windows_layout(), reset_less=True)
         first = Signal()
         of_row, corner, of_window_row, here = (
-            Signal(bits, name=name) for name in ("of_row", "corner", "of_window_row", "here")
+            Signal(bits, name=name, reset_less=True) for name in ("of_row", "corner", "of_window_row", "here")
         )
         given = self.windows
         last_column = self._loop(m, given.columns_minus_1, windows.columns_minus_1, 0, self.read, "column")
