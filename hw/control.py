@@ -61,8 +61,9 @@ class Control(wiring.Component):
 
     Members: `bus` the AXI4-Lite slave; `program`, `count`, `base` the registers; `launch` is high in the launch cycle
     (cycle 0), `running` in the cycles 1 .. total of a run, which ends with the cycle of `finished`, or, if it is
-    stopped, with the first of `written`; `stop` is high while no new address may be shown; `quiet`, `error` and
-    `written` come from the memory port; `counter_index` chooses a counter, `counter_value` shows it READ_CYCLES later.
+    stopped, with the first of `written`; `resting`, its opposite, is a register of its own, the units' reset; `stop` is
+    high while no new address may be shown; `quiet`, `error` and `written` come from the memory port; `counter_index`
+    chooses a counter, `counter_value` shows it READ_CYCLES later.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -76,6 +77,7 @@ class Control(wiring.Component):
                 "base": Out(ADDRESS_BITS),
                 "launch": Out(1),
                 "running": Out(1),
+                "resting": Out(1, init=1),
                 "finished": In(1),
                 "quiet": In(1),
                 "error": In(1),
@@ -100,14 +102,26 @@ class Control(wiring.Component):
             self.stop.eq(stopping | ~self.running),
         ]
         with m.If(self.launch):
-            m.d.sync += [pending.eq(0), self.running.eq(1), stopping.eq(stopped), done.eq(0), cycles.eq(1)]
+            m.d.sync += [
+                pending.eq(0),
+                self.running.eq(1),
+                self.resting.eq(0),
+                stopping.eq(stopped),
+                done.eq(0),
+                cycles.eq(1),
+            ]
         with m.Elif(stopped):
             m.d.sync += pending.eq(0)
         with m.If(self.running):
             m.d.sync += cycles.eq(cycles + 1)
             m.d.sync += stopping.eq(stopping | self.error | stopped)
             with m.If(self.finished | (stopping & self.written)):
-                m.d.sync += [self.running.eq(0), done.eq(self.finished & ~stopping), cycles.eq(cycles)]
+                m.d.sync += [
+                    self.running.eq(0),
+                    self.resting.eq(1),
+                    done.eq(self.finished & ~stopping),
+                    cycles.eq(cycles),
+                ]
         status = Cat(pending | self.running, done, failed, self.quiet)
         self._write(m, pending, failed, stopped)
         with m.If(self.error):

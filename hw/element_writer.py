@@ -196,9 +196,8 @@ class ElementWriter(wiring.Component):
         """
         m = Module()
         layout = self._step_layout()
-        generated, spare, step, taken = (
-            Signal(layout, name=name) for name in ("generated", "spare", "step", "taken")
-        )
+        generated, spare, step = (Signal(layout, name=name) for name in ("generated", "spare", "step"))
+        taken = Signal(layout, reset_less=True)
         happens = Signal()
         m.d.comb += [
             happens.eq(step.valid & self.may & (~step.needs_word | self.words.valid)),
@@ -218,15 +217,17 @@ class ElementWriter(wiring.Component):
         # Elements start at multiples of the narrowest step.
         low = (min(step_width(self._config, size) for size in self._sizes)).bit_length() - 1
         aligned = word >> Cat(Const(0, 3 + low), taken.offset[low:])
+        written = Signal(layout, reset_less=True)
+        shown = Signal(8 * self._config.memory.bus_bytes, reset_less=True)
         m.d.sync += [
             self.write.eq(stepped & ~taken.empty),
             self.last.eq(stepped & taken.last),
-            self.pad.eq(taken.pad),
-            self.kind.eq(taken.kind),
-            self.tag.eq(taken.tag),
-            self.address.eq(taken.address),
-            self.part.eq(taken.part),
-            self.data.eq(aligned),
+            written.eq(taken),
+            shown.eq(aligned),
+        ]
+        m.d.comb += [
+            *(getattr(self, name).eq(written[name]) for name in ("pad", "kind", "tag", "address", "part")),
+            self.data.eq(shown),
         ]
         return m
 

@@ -87,7 +87,8 @@ class PatchWriter(wiring.Component):
         bus = self._config.memory.bus_bytes
         layout = self._vector_layout()
         # The stages never wait: behind them is a ring with room for all that the generator has begun.
-        staged, there, known = (Signal(layout, name=name) for name in ("staged", "there", "known"))
+        staged, there = (Signal(layout, name=name) for name in ("staged", "there"))
+        known, written = (Signal(layout, name=name, reset_less=True) for name in ("known", "written"))
         may_generate, generates = Signal(), Signal()
         self._stages(m, may_generate, generates, staged)
         # Words of the row in the window, and one and two more than that.
@@ -127,11 +128,12 @@ class PatchWriter(wiring.Component):
             known.eq(there),
             self.write.eq(stepped & ~known.step.empty),
             self.last.eq(stepped & known.step.last),
-            self.tag.eq(known.step.tag),
-            self.address.eq(known.step.address),
-            self.batch_row.eq(known.step.batch_row),
-            self.lanes.eq(known.lanes),
-            self.from_dram.eq(known.from_dram),
+            written.eq(known),
+        ]
+        m.d.comb += [
+            *(getattr(self, name).eq(written.step[name]) for name in ("tag", "address", "batch_row")),
+            self.lanes.eq(written.lanes),
+            self.from_dram.eq(written.from_dram),
         ]
         m.d.comb += self.data.eq(self._window(m, place, took, word, known.begin))
         return m

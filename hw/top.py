@@ -49,7 +49,7 @@ class Accelerator(wiring.Component):
         m.submodules.control = control = Control(config=config)
         m.submodules.memory_port = port = MemoryPort(config=config)
         m.submodules.counters = counters = Counters(config=config)
-        hold = ResetInserter(~control.running)
+        hold = ResetInserter(control.resting)
         units = {
             Unit.LOAD: LoadUnit(config=config),
             Unit.COMPUTE: ComputeUnit(config=config),

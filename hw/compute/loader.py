@@ -97,12 +97,20 @@ class Loader(wiring.Component):
 
         # The register before the memories.
         is_uop = writer.kind == KINDS.index(MemoryType.UOP)
+        address = Signal(16, reset_less=True)
+        uop = Signal(8 * UOP_BYTES, reset_less=True)
+        vector = Signal(8 * config.acc_bytes, reset_less=True)
         m.d.sync += [
             self.uop_write.enable.eq(writer.write & is_uop),
-            self.uop_write.address.eq(writer.address),
-            self.uop_write.data.eq(Mux(writer.pad, 0, writer.data[: 8 * UOP_BYTES])),
-            self.acc_write.address.eq(writer.address),
             self.acc_write.enable.eq(0),
+            address.eq(writer.address),
+            uop.eq(Mux(writer.pad, 0, writer.data[: 8 * UOP_BYTES])),
+        ]
+        m.d.comb += [
+            self.uop_write.address.eq(address),
+            self.uop_write.data.eq(uop),
+            self.acc_write.address.eq(address),
+            self.acc_write.data.eq(vector),
         ]
         for kind, lane_bytes in ((MemoryType.ACC, 4), (MemoryType.ACC8, 1)):
             number = KINDS.index(kind)
@@ -113,8 +121,6 @@ class Loader(wiring.Component):
                     mine = writer.pad | (writer.part == lane // lanes_a_step)
                     m.d.sync += [
                         self.acc_write.enable[lane].eq(mine),
-                        self.acc_write.data.word_select(lane, LANE.width).eq(
-                            Mux(writer.pad, self.pad_value, value)
-                        ),
+                        vector.word_select(lane, LANE.width).eq(Mux(writer.pad, self.pad_value, value)),
                     ]
         return m
