@@ -146,9 +146,11 @@ class LoadUnit(wiring.Component):
             job.is_patch.eq(is_patch),
         ]
         # Begin comes late: the copies are taken all the time while no patch load waits.
-        with m.If(~busy):
+        unused = Signal(init=1)  # not busy: a register of its own, which enables many others
+        with m.If(unused):
             m.d.sync += [
                 busy.eq(begin & is_patch),
+                unused.eq(~(begin & is_patch)),
                 nothing.eq((head["x_size"] == 0) | (setting["run"] == 0)),
                 late_job.eq(job),
                 late_job.sizes.one_run.eq(0),
@@ -179,7 +181,7 @@ class LoadUnit(wiring.Component):
                 runs.length.eq(length),
             ]
         with m.If(late):
-            m.d.sync += busy.eq(0)
+            m.d.sync += [busy.eq(0), unused.eq(1)]
         starts = (begin & ~is_patch) | late
         m.d.comb += requests.start.eq(starts | config_begins)
         return starts, busy

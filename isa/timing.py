@@ -86,9 +86,9 @@ def gemm_read_stage(config: Config) -> int:
 def alu_cycles(opcode: int, use_imm: bool | int) -> int:
     """Issue cycles of an ALU operation: one, one more for a second accumulator, and those of its arithmetic.
 
-    A shift takes a second cycle; a multiplication five, three of them on the lane's one 16-bit multiplier.
+    A shift takes three cycles; a multiplication five, three of them on the lane's one 16-bit multiplier.
     """
-    extra = {AluOpcode.SHR: 1, AluOpcode.MUL: 4}
+    extra = {AluOpcode.SHR: 2, AluOpcode.MUL: 4}
     return 1 + (not use_imm) + extra.get(AluOpcode(opcode), 0)
 
 

@@ -73,19 +73,25 @@ class Ends(wiring.Component):
             joining["push_prev"].eq(self.joins_prev),
             joining["push_next"].eq(self.joins_next),
         ]
-        taken: Value = Const(0, 1)  # whether a younger place holds something
+        # Which place that is, the youngest of those that hold something: a register each, and one for none.
+        youngest = {k: Signal(name=f"youngest_{k}") for k in range(1, length)}
+        alone = Signal()
+        taken: Value = Const(0, 1)
+        for k, mine in youngest.items():
+            here = places[k - 1]["count"] != 0
+            m.d.sync += mine.eq(here & ~taken)
+            taken = taken | here
+        m.d.sync += alone.eq(~taken)
         for k in range(length):
             for name in names:
                 total = places[k][name]
                 if k:
-                    total = total + (joining[name] & (places[k]["count"] != 0) & ~taken)
+                    total = total + (joining[name] & youngest[k])
                 if k == length - ALU_LATENCY:
                     total = total + (arriving[name] & self.issued & self.alu)
                 m.d.sync += places[k + 1][name].eq(total)
-            if k:
-                taken = taken | (places[k]["count"] != 0)
         for name in names:
-            m.d.comb += self.now[name].eq(places[length][name] + coming[name] + (joining[name] & ~taken))
+            m.d.comb += self.now[name].eq(places[length][name] + coming[name] + (joining[name] & alone))
         # What is in places 1 .. length in the next cycle.
         arrives = self.issued | self.joins | (self.next["count"] != 0)
         m.d.sync += self.busy.eq(arrives | Cat(*(place["count"] for place in places[1:length])).any())

@@ -55,7 +55,7 @@ class Pipeline(wiring.Component):
     ====================  ====================================================================
 
     An ALU operation with two accumulators reads its source, then its destination, and counts from there. A shift
-    executes in x and x + 1, a multiplication in x .. x + 4; their operations issue so far apart that each finds the
+    executes in x .. x + 2, a multiplication in x .. x + 4; their operations issue so far apart that each finds the
     result of the one before. GEMM and ALU operations are never in the pipeline together.
 
     MIN and MAX take their operand without that last replacement. With an immediate, what the operation just before
@@ -97,7 +97,7 @@ class Pipeline(wiring.Component):
         # The stages below are built so; a change of isa/timing.py needs a change here.
         assert gemm_read_stage(config) == 1 + array_latency(config) == gemm_latency(config) - 4
         assert (ALU_READ_STAGE, ALU_LATENCY) == (3, 7)
-        assert [alu_cycles(opcode, True) for opcode in AluOpcode] == [1, 1, 1, 2, 5]
+        assert [alu_cycles(opcode, True) for opcode in AluOpcode] == [1, 1, 1, 3, 5]
 
     def _slot(self) -> data.StructLayout:
         """An operation on its way to the accumulators: `writes` one, or is the `source` of the next; `alu`; reads its
@@ -231,7 +231,7 @@ class Pipeline(wiring.Component):
         m.d.sync += is_shift.eq(self.mode.alu_opcode == AluOpcode.SHR)
         finish, finish_address = Signal(), Signal(config.acc_index_bits)
         m.d.comb += [
-            finish.eq(Mux(slow, Mux(is_shift, extra[0], extra[3]), executing.writes)),
+            finish.eq(Mux(slow, Mux(is_shift, extra[1], extra[3]), executing.writes)),
             finish_address.eq(Mux(slow, slow_address, executing.address)),
         ]
         younger = [(finish, finish_address), *((item.valid, item.address) for item in written[:2])]

@@ -37,7 +37,7 @@ class VectorAlu(wiring.Component):
     left_now : In
         The left operand of MIN and MAX (`pipeline.py` tells why it needs no forwarding).
     shifted : Out
-        left SHR right, in x + 1.
+        left SHR right, in x + 2.
     product : Out
         left MUL right, in x + 4.
     """
@@ -103,8 +103,10 @@ class VectorAlu(wiring.Component):
             shifted.eq(_signed(source, fill) >> distance),
         ]
         # A left shift by 32 or more clears the lane; a right shift by as much leaves the sign.
+        result = Signal(32, name=f"shift_result_{lane}", reset_less=True)
         near = Mux(leftward, shifted[:32][::-1], shifted[:32])
-        return Mux(far, fill.replicate(32), near)
+        m.d.sync += result.eq(Mux(far, fill.replicate(32), near))
+        return result
 
     def _multiply(self, m: Module, lane: int, taken: Value, left: Value, right: Value, cycle: Value) -> Value:
         """low x low, low x high, high x low; the upper halves of the last two fall off.

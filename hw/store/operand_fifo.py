@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -73,7 +73,12 @@ class OperandFifo(wiring.Component):
         offset, row = (Signal(range(self._places), name=name) for name in ("offset", "row"))
         popped, pop = (Signal(range(self._words + 1), name=name) for name in ("popped", "pop"))
         last = Signal()
+        # Whether a vector is there is known beforehand for whatever is popped; that comes late.
+        vector_valid = Signal()
+        grown = level + self.beat_valid
+        enough, enough_for_two = grown >= self._banks, grown >= 2 * self._banks
         if self._banks > 1:
+            after_take: Value = enough_for_two
             joined = Cat(*(read.data for read in reads))
             m.d.comb += [
                 pop.eq(Mux(self.take, self._banks, pop_word)),
@@ -82,15 +87,17 @@ class OperandFifo(wiring.Component):
         else:
             joined = here.data.word_select(offset, 8 * self._config.out_bytes)
             word_ends = (offset == self._places - 1) | self.run_ends
+            after_take = Mux(word_ends, enough_for_two, enough)
             m.d.comb += [pop.eq(Mux(self.take, word_ends, pop_word)), last.eq(here.last)]
         m.d.comb += [
             self.words.valid.eq(level != 0),
             self.words.payload.eq(here),
-            self.vector_valid.eq(level >= self._banks),
+            self.vector_valid.eq(vector_valid),
             self.vector.eq(joined),
             self.release.eq(Mux((pop != 0) & last, popped + pop, 0)),
         ]
         m.d.sync += [
+            vector_valid.eq(Mux(self.take, after_take, Mux(pop_word, grown > self._banks, enough))),
             tail.eq(tail + self.beat_valid),
             head.eq(head + pop),
             level.eq(level + self.beat_valid - pop),
