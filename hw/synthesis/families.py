@@ -69,7 +69,9 @@ XC7: Final = Family(
 
 ECP5: Final = Family(
     name="ecp5",
-    script=("synth_ecp5 -top {top}",),
+    # ABC's default takes a wire for 0.3 ns and so prefers one level of logic more to one cell more; in a device that is
+    # more than half full a wire takes about 1 ns.
+    script=("scratchpad -set synth_ecp5.abc9.W 1000", "synth_ecp5 -top {top}"),
     # Lattice FPGA-TN-02204 and the nextpnr packer: a carry cell is a slice (two LUTs); a 16x4 distributed RAM takes
     # four LUTs and, for its write port, the two of a third slice. PFUMX and L6MUX21 are multiplexers beside the LUTs.
     cells=_cells(
