@@ -11,13 +11,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .arithmetic import CONSTANT_BITS
 from .errors import ProgramError
 
 TOTALS = 8
 """Accumulator vectors that go with an entry of a parameter table (`near_tie_totals`)."""
 
 _INT32 = 2**31
-_LARGEST = 2.0**40  # the checker's limit on ratios and offsets
+_LARGEST = 2.0**CONSTANT_BITS
 
 
 def log_uniform_int32(rng: np.random.Generator, count: int) -> NDArray[np.int32]:
@@ -60,8 +61,8 @@ def special(rng: np.random.Generator) -> np.float32:
                 2.0**-126,
                 2.0**-24,
                 _LARGEST,
-                -(2.0**39),
-                2.0**23,
+                -_LARGEST / 2,
+                _LARGEST - 1,
             )
         )
     )
@@ -133,15 +134,17 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
             return (own, operand, offset) if rng.random() < 0.5 else (operand, own, offset)
         case 5:
             # Products that cancel.
-            own = magnitude(rng, -10, 36)
+            own = magnitude(rng, -10, CONSTANT_BITS - 1)
             near = np.float32(-own * (1 + rng.choice((0, 1, -1)) * 2.0 ** -float(rng.integers(4, 24))))
             return own, near, tie(rng)
         case 6:
             # A product and the offset that cancel.
-            own, number = magnitude(rng, -3, 32), int(rng.integers(-128, 256))
+            own, number = magnitude(rng, -3, CONSTANT_BITS - 2), int(rng.integers(-128, 256))
             offset = np.float32(np.clip(-float(own) * number, -_LARGEST, _LARGEST))
-            other = dyadic(rng) if rng.random() < 0.5 else magnitude(rng, -30, 30)
+            other = dyadic(rng) if rng.random() < 0.5 else magnitude(rng, -30, CONSTANT_BITS)
             return (own, other, offset) if rng.random() < 0.5 else (other, own, offset)
         case _:
-            parts = [special(rng) if rng.random() < 0.5 else magnitude(rng, -149, 38) for _ in range(3)]
+            parts = [
+                special(rng) if rng.random() < 0.5 else magnitude(rng, -149, CONSTANT_BITS) for _ in range(3)
+            ]
             return parts[0], parts[1], parts[2]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from vdla.isa.arithmetic import requantize
+from vdla.isa.arithmetic import CONSTANT_BITS, requantize
 from vdla.isa.errors import ProgramError
 from vdla.isa.random_operands import (
     combine_constants,
@@ -39,5 +39,6 @@ def test_scales_and_constants_are_what_the_machine_takes():
     assert np.isfinite(scales).all() and (scales == 0).any() and (scales < 0).any()
     assert (np.abs(scales[scales != 0]) < 2.0**-126).any()
     constants = np.array([combine_constants(rng) for _ in range(4000)])
-    assert (np.abs(constants) <= 2.0**40).all()
+    assert (np.abs(constants) <= 2.0**CONSTANT_BITS).all()
+    assert (np.abs(constants) == 2.0**CONSTANT_BITS).any()
     assert np.isfinite(constants).all()
