@@ -148,3 +148,14 @@ def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32,
                 special(rng) if rng.random() < 0.5 else magnitude(rng, -149, CONSTANT_BITS) for _ in range(3)
             ]
             return parts[0], parts[1], parts[2]
+
+
+def far_rescale(rng: np.random.Generator, zero_point_in: int) -> tuple[np.float32, int]:
+    """A ratio, and the int16 zero point that brings int8 less `zero_point_in`, times the ratio, back near int8.
+
+    Many of these products lie around n + 1/2, with n of up to 15 bits: each place of n is the first one now and then.
+    """
+    ratio = dyadic(rng)
+    number = int(rng.integers(-128, 128))
+    target = -round((number - zero_point_in) * float(ratio)) + int(rng.integers(-100, 101))
+    return ratio, min(max(target, -(2**15)), 2**15 - 1)
