@@ -47,13 +47,16 @@ def measure(count: int, seed: int, programs: int, jobs: int, seconds: float) -> 
         if not verdict.caught or finished % 20 == 0:
             print(f"{finished} done; {verdict}", file=sys.stderr, flush=True)
 
-    verdicts = run_mutants(mutants, range(count + 1), expected, jobs=jobs, done=done)
-    if verdicts[0].caught:
+    # Where the design itself differs, every mutation would count as caught.
+    plain = run_mutants(mutants, [0], expected)[0]
+    if plain.caught:
         raise SystemExit(
-            f"the design without a mutation differs from the simulator: {verdicts[0].difference}"
+            f"the design without a mutation differs from the simulator in program {plain.program}: "
+            f"{plain.difference}"
         )
-    caught = [verdict for verdict in verdicts[1:] if verdict.caught]
-    left = [item for item, verdict in zip(mutants.mutations, verdicts[1:], strict=True) if not verdict.caught]
+    verdicts = run_mutants(mutants, range(1, count + 1), expected, jobs=jobs, done=done)
+    caught = [verdict for verdict in verdicts if verdict.caught]
+    left = [item for item, verdict in zip(mutants.mutations, verdicts, strict=True) if not verdict.caught]
     proofs = _prove(mutants, left, jobs, seconds)
     equivalent = [
         _row(item) | {"proof": proof} for item, proof in zip(left, proofs, strict=True) if proof is not None

@@ -18,7 +18,7 @@ TOTALS = 8
 """Accumulator vectors that go with an entry of a parameter table (`near_tie_totals`)."""
 
 _INT32 = 2**31
-_LARGEST = np.float32(2.0**CONSTANT_BITS)
+_LARGEST = 2.0**CONSTANT_BITS
 
 
 def log_uniform_int32(rng: np.random.Generator, count: int) -> NDArray[np.int32]:
@@ -60,10 +60,9 @@ def special(rng: np.random.Generator) -> np.float32:
                 -(2.0**-130),
                 2.0**-126,
                 2.0**-24,
-                2.0**40,
-                -(2.0**39),
-                float(_LARGEST),
-                2.0**23,
+                _LARGEST,
+                -_LARGEST / 2,
+                _LARGEST - 1,
             )
         )
     )
@@ -116,12 +115,7 @@ def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
 
 
 def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
-    """Ratio of the own value, ratio of the operand, and offset, for the arithmetic of stage B, within its limit."""
-    own, operand, offset = (np.clip(part, -_LARGEST, _LARGEST) for part in _constants(rng))
-    return own, operand, offset
-
-
-def _constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
+    """Ratio of the own value, ratio of the operand, and offset, for the arithmetic of stage B."""
     match int(rng.integers(8)):
         case 0:
             # What models have.
@@ -145,8 +139,8 @@ def _constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.flo
             return own, near, tie(rng)
         case 6:
             # A product and the offset that cancel.
-            own, number = magnitude(rng, -3, CONSTANT_BITS), int(rng.integers(-128, 256))
-            offset = np.float32(-float(own) * number)
+            own, number = magnitude(rng, -3, CONSTANT_BITS - 2), int(rng.integers(-128, 256))
+            offset = np.float32(np.clip(-float(own) * number, -_LARGEST, _LARGEST))
             other = dyadic(rng) if rng.random() < 0.5 else magnitude(rng, -30, CONSTANT_BITS)
             return (own, other, offset) if rng.random() < 0.5 else (other, own, offset)
         case _:
@@ -154,3 +148,14 @@ def _constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.flo
                 special(rng) if rng.random() < 0.5 else magnitude(rng, -149, CONSTANT_BITS) for _ in range(3)
             ]
             return parts[0], parts[1], parts[2]
+
+
+def far_rescale(rng: np.random.Generator, zero_point_in: int) -> tuple[np.float32, int]:
+    """A ratio, and the int16 zero point that brings int8 less `zero_point_in`, times the ratio, back near int8.
+
+    Many of these products lie around n + 1/2, with n of up to 15 bits: each place of n is the first one now and then.
+    """
+    ratio = dyadic(rng)
+    number = int(rng.integers(-128, 128))
+    target = -round((number - zero_point_in) * float(ratio)) + int(rng.integers(-100, 101))
+    return ratio, min(max(target, -(2**15)), 2**15 - 1)

@@ -19,10 +19,13 @@ from .random_instructions import (
     register_write,
     store,
 )
-from .random_operands import TOTALS, combine_constants
+from .random_operands import TOTALS, combine_constants, far_rescale
 
 _STORES = 3
 """Most stores of one set of totals."""
+
+_ROWS = 1500
+"""Most rows of a store of many."""
 
 
 def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
@@ -36,6 +39,8 @@ def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
         return _chain(source)
     if source.config.has("post") and source.chance(0.06):
         return _near_ties(source)
+    if source.wider(0.02):
+        return _many_rows(source)
     return [random_instruction(source)]
 
 
@@ -95,11 +100,35 @@ def _near_ties(source: Source) -> list[tuple[str, dict[str, int]]]:
     for _ in range(source.number(_STORES, 1)):
         own, operand, offset = (int(value.view("uint32")) for value in combine_constants(source.rng))
         last = register_values(source, "COMBINE") | {"offset": offset}
+        values = store(source, True) | {"y_size": 1, "x_size": TOTALS, "x_stride": TOTALS}
+        if source.chance(0.3):
+            # A rescale: the only mode whose rounded numbers leave int8 before its zero point brings them back.
+            ratio, last["zero_point"] = far_rescale(source.rng, regions.zero_points[entry])
+            own = int(ratio.view("uint32"))
+            values |= {"combine": 1, "operand": 0, "multiply": 0, "swap": 0}
         chain.append(_setting("RATIO", {"ratio_self": own, "ratio_operand": operand}))
         chain.append(_setting("COMBINE", last))
-        values = store(source, True) | {"y_size": 1, "x_size": TOTALS, "x_stride": TOTALS}
         chain.append(("STORE.POST", values | {"par_index": index, "sram_base": place}))
     return chain
+
+
+def _many_rows(source: Source) -> list[tuple[str, dict[str, int]]]:
+    """A store of up to thousands of short rows that touch, so that they are one run; all of one or a few vectors."""
+    config, regions = source.config, source.regions
+    width = source.number(2, 1)
+    rows = min(source.number(_ROWS), (regions.end - regions.output) // (width * config.out_bytes))
+    kind = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
+    values = store(source, kind == "STORE.POST") | {"y_size": rows, "x_size": width, "x_stride": width}
+    values |= {
+        "sram_base": source.number(config.acc_depth - 2),
+        "dram_base": regions.output // config.out_bytes,
+    }
+    return [
+        _setting("ADDRESS", {"y_stride": 0, "x_stride": source.number(1)}),
+        _setting("WINDOW", {}),
+        _setting("OPERAND", {"delta": 0}),
+        (kind, values),
+    ]
 
 
 def _setting(name: str, values: dict[str, int]) -> tuple[str, dict[str, int]]:

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from vdla.isa.arithmetic import requantize
+from vdla.isa.arithmetic import CONSTANT_BITS, requantize, rescale
 from vdla.isa.errors import ProgramError
 from vdla.isa.random_operands import (
     combine_constants,
+    far_rescale,
     log_uniform_int32,
     near_tie_totals,
     random_scales,
@@ -39,5 +40,19 @@ def test_scales_and_constants_are_what_the_machine_takes():
     assert np.isfinite(scales).all() and (scales == 0).any() and (scales < 0).any()
     assert (np.abs(scales[scales != 0]) < 2.0**-126).any()
     constants = np.array([combine_constants(rng) for _ in range(4000)])
-    assert (np.abs(constants) <= 2.0**40).all()
+    assert (np.abs(constants) <= 2.0**CONSTANT_BITS).all()
+    assert (np.abs(constants) == 2.0**CONSTANT_BITS).any()
     assert np.isfinite(constants).all()
+
+
+def test_far_rescales_round_numbers_of_every_size_and_end_within_int8():
+    rng = np.random.default_rng(4)
+    within, sizes = 0, set()
+    for zero_point_in in np.linspace(-(2**15), 2**15 - 1, 400).astype(int).tolist():
+        ratio, zero_point = far_rescale(rng, zero_point_in)
+        values = np.arange(-128, 128).astype(np.int8)
+        results = rescale(values, zero_point_in, ratio, zero_point)
+        within += (results > -128).any() and (results < 127).any()
+        sizes.add(abs(zero_point).bit_length())
+    assert within > 200
+    assert sizes >= set(range(8, 16))
