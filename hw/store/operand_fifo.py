@@ -74,7 +74,7 @@ class OperandFifo(wiring.Component):
         popped, pop = (Signal(range(self._words + 1), name=name) for name in ("popped", "pop"))
         last = Signal()
         # Whether a vector is there is known beforehand for whatever is popped; that comes late.
-        vector_valid = Signal()
+        complete = Signal()
         grown = level + self.beat_valid
         enough, enough_for_two = grown >= self._banks, grown >= 2 * self._banks
         if self._banks > 1:
@@ -92,12 +92,12 @@ class OperandFifo(wiring.Component):
         m.d.comb += [
             self.words.valid.eq(level != 0),
             self.words.payload.eq(here),
-            self.vector_valid.eq(vector_valid),
+            self.vector_valid.eq(complete),
             self.vector.eq(joined),
             self.release.eq(Mux((pop != 0) & last, popped + pop, 0)),
         ]
         m.d.sync += [
-            vector_valid.eq(Mux(self.take, after_take, Mux(pop_word, grown > self._banks, enough))),
+            complete.eq(Mux(self.take, after_take, Mux(pop_word, grown > self._banks, enough))),
             tail.eq(tail + self.beat_valid),
             head.eq(head + pop),
             level.eq(level + self.beat_valid - pop),

@@ -44,7 +44,7 @@ def test_a_fault_whose_line_is_gone_is_an_error():
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.name in SAMPLE], ids=SAMPLE)
 def test_a_faulty_simulator_is_caught(fault: Fault):
-    assert run_fault(fault, programs=12).program is not None
+    assert run_fault(fault, programs=60).program is not None
 
 
 def test_without_a_fault_nothing_differs():

@@ -121,6 +121,7 @@ def _bench(load: Load) -> Bench:
     started = unfinished & ~first & ~multiplying
     bench.invariant(
         dut.active == (unfinished | empty & dut.active),
+        bench.inside("dut", "idle") == ~dut.active,
         implies(dut.active, empty == ~unfinished),
         implies(~dut.active, states == 0),
         implies(unfinished, Cat(*(states == 1 << index for index in range(4))).any()),

@@ -176,6 +176,10 @@ def _bench(load: Load) -> Bench:
         bench.inside("dut", "outstanding@_reads") == reads,
         bench.inside("dut", "outstanding@_writes") == writes,
         bench.inside("dut", "announced") == unmoved,
+        bench.inside("dut", "full@_reads") == (reads == LIMIT),
+        bench.inside("dut", "full@_writes") == (writes == LIMIT),
+        bench.inside("dut", "shows_data") == (unmoved != 0),
+        bench.inside("dut", "choosing") == ~bench.inside("dut", "kept"),
         # Each burst whose address has been shown is accepted or waits; its data has moved or has not.
         writes + waits_aw == unmoved + unanswered,
         implies(waits_ar, reads < LIMIT) & implies(waits_aw, writes < LIMIT),
@@ -193,8 +197,8 @@ PROOF = Proof(
         Fault(
             property="a read address stays until it is accepted",
             module=MODULE,
-            before="valid & (outstanding < limit) & (kept | ~self.stop)",
-            after="valid & (outstanding < limit) & ~self.stop",
+            before="valid & ~full & ~(choosing & self.stop)",
+            after="valid & ~full & ~self.stop",
         ),
         Fault(
             property="a read address stays until it is accepted",
@@ -205,14 +209,14 @@ PROOF = Proof(
         Fault(
             property="a write address stays until it is accepted",
             module=MODULE,
-            before="(outstanding < limit) & (waiting | ~self.stop)",
-            after="(outstanding < limit) & ~self.stop",
+            before="~full & (waiting | ~self.stop)",
+            after="~full & ~self.stop",
         ),
         Fault(
             property="write data stays until it is accepted",
             module=MODULE,
-            before="shows_data = announced != 0",
-            after="shows_data = (announced != 0) & ~self.stop",
+            before="axi.wvalid.eq(write.beat.valid & shows_data)",
+            after="axi.wvalid.eq(write.beat.valid & shows_data & ~self.stop)",
         ),
         Fault(
             property="no burst is longer than 64 beats or crosses 4 KiB",
@@ -223,14 +227,14 @@ PROOF = Proof(
         Fault(
             property="no more reads are outstanding than the limit",
             module=MODULE,
-            before="valid & (outstanding < limit)",
-            after="valid & (outstanding <= limit)",
+            before="full.eq(~last & ((outstanding == limit) | ((outstanding == limit - 1) & accept)))",
+            after="full.eq(~last & (outstanding == limit))",
         ),
         Fault(
             property="no more writes are outstanding than the limit",
             module=MODULE,
-            before="may_show.eq((outstanding < limit)",
-            after="may_show.eq((outstanding <= limit)",
+            before="full.eq(~response & ((outstanding == limit) | ((outstanding == limit - 1) & accept)))",
+            after="full.eq(~response & (outstanding == limit))",
         ),
         Fault(
             property="no data is shown before its address",
@@ -259,8 +263,8 @@ PROOF = Proof(
         Fault(
             property="when stopped, no new address is shown",
             module=MODULE,
-            before="(outstanding < limit) & (kept | ~self.stop)",
-            after="(outstanding < limit)",
+            before="~full & ~(choosing & self.stop)",
+            after="~full",
         ),
     ),
 )

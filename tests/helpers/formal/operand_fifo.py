@@ -122,6 +122,7 @@ def _bench(config: Config, load: Load) -> Bench:
     m.d.comb += index.eq(first + item.ahead)
     bench.invariant(
         bench.inside("dut", "level") == inside,
+        bench.inside("dut", "complete") == (inside >= banks),
         bench.inside("dut", "popped") == held,
         bench.inside("dut", "first_free") == (first + inside)[: len(first)],
         first == left[: len(first)],
@@ -155,7 +156,7 @@ NARROW_PROOF = Proof(
         Fault(
             property="the FIFO never overflows",
             module=REQUESTS,
-            before="(cutter.burst.payload.beats <= free)",
+            before="(following.beats <= free)",
             after="(free != 0)",
         ),
         Fault(
@@ -188,8 +189,8 @@ WIDE_PROOF = Proof(
         Fault(
             property="it shows a word or a vector if and only if all of it is there",
             module=MODULE,
-            before="self.vector_valid.eq(level >= self._banks)",
-            after="self.vector_valid.eq(level != 0)",
+            before="Mux(pop_word, grown > self._banks, enough)",
+            after="enough",
         ),
         Fault(
             property="words and vectors leave in the order in which they arrived, unchanged",

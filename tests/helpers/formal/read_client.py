@@ -115,13 +115,13 @@ PROOF = Proof(
         Fault(
             property="a request is shown only with room for all its beats",
             module=REQUESTS,
-            before="(cutter.burst.payload.beats <= free)",
+            before="(following.beats <= free)",
             after="(free != 0)",
         ),
         Fault(
             property="the FIFO never overflows",
             module=REQUESTS,
-            before="Mux(moves, cutter.burst.payload.beats, 0)",
+            before="Mux(moves, following.beats, 0)",
             after="moves",
         ),
         Fault(

@@ -39,7 +39,10 @@ def _bench(load: Load) -> Bench:
         cover=pop.available & ~push.room,
     )
     bench.invariant(
-        bench.inside("dut", "tokens") == tokens, bench.inside("dut", "taken") == tokens + reserved
+        bench.inside("dut", "tokens") == tokens,
+        bench.inside("dut", "taken") == tokens + reserved,
+        bench.inside("dut", "available") == (tokens != 0),
+        bench.inside("dut", "full") == (tokens + reserved == DEPTH),
     )
     return bench
 
@@ -53,20 +56,20 @@ PROOF = Proof(
         Fault(
             property="a pop finds a token",
             module=MODULE,
-            before="self.pop.available.eq(tokens != 0)",
-            after="self.pop.available.eq(taken != 0)",
+            before="((tokens == 1) & ~self.pop.pop)",
+            after="(tokens == 1)",
         ),
         Fault(
             property="tokens and reservations never exceed the depth",
             module=MODULE,
-            before="taken < self._config.token_queue_depth",
-            after="taken <= self._config.token_queue_depth",
+            before="(taken == depth - 1) & self.push.reserve",
+            after="(taken == depth) & self.push.reserve",
         ),
         Fault(
             property="available and room say what the counts are",
             module=MODULE,
-            before="tokens.eq(tokens + self.push.push - self.pop.pop)",
-            after="tokens.eq(tokens + (self.push.push != 0) - self.pop.pop)",
+            before="Mux(self.pop.pop, tokens - 1, tokens) + self.push.push",
+            after="Mux(self.pop.pop, tokens - 1, tokens) + (self.push.push != 0)",
         ),
     ),
 )
