@@ -27,7 +27,8 @@ DONE, OUTSIDE = 0, -1
 
 @njit(cache=True)
 def _fits(row, depth):  # type: ignore[no-untyped-def]
-    return row[SRAM_BASE] + load_size(row) <= depth
+    size = load_size(row)
+    return size == 0 or row[SRAM_BASE] + size <= depth
 
 
 @njit(cache=True)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from vdla.isa.check import check
 from vdla.isa.config import load_config
 from vdla.isa.errors import EncodingError, ProgramError
 from vdla.isa.layout import encode
@@ -81,6 +82,14 @@ def test_cycle_limit():
 def test_what_does_not_exist(instruction: tuple[int, int], message: str):
     with pytest.raises(ProgramError, match=message):
         run(instruction, FINISH)
+
+
+@pytest.mark.parametrize("kind", ["INP", "WGT", "UOP", "ACC", "ACC8", "PAR"])
+@pytest.mark.parametrize("sizes", [{}, {"x_size": 3, "x_stride": 3}, {"y_size": 3}])
+def test_a_load_that_moves_nothing_may_name_any_place(kind: str, sizes: dict[str, int]):
+    load = encode(VTA, f"LOAD.{kind}", sram_base=65535, **sizes)
+    run(load, FINISH)
+    assert not check(VTA, np.array((load, FINISH), np.uint64), np.zeros(4096, np.uint8))
 
 
 def test_unknown_opcode_and_extension():
