@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +35,12 @@ def synth(
         typer.Option("--seeds", help="ECP5: place and route with seeds 1 to N; the clock is their median."),
     ] = 3,
     jobs: Annotated[int, typer.Option("--jobs", help="Seeds placed at a time.")] = 1,
+    paths: Annotated[
+        int,
+        typer.Option(
+            "--paths", metavar="N", help="ECP5: instead of placing, estimate the N longest paths as mapped."
+        ),
+    ] = 0,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -47,16 +54,19 @@ def synth(
     Everything is counted in the flattened design: registers, multipliers and memories where they stand, a lookup
     table with the first register, multiplier or carry chain it leads to. The clock is measured from register to
     register: every port of the accelerator ends in a register of a module around it, which is not counted.
-    For xc7 there are counts only.
+    For xc7 there are counts only. `--paths` tells in minutes where a clock will be lost; its nanoseconds are guesses.
     """
     machine = load_config(config)
     if seeds < 1:
         raise UserError(f"--seeds {seeds}: at least 1 seed is needed for a clock")
     if jobs < 1:
         raise UserError(f"--jobs {jobs}: must be at least 1")
+    if paths < 0 or (paths and family == "xc7"):
+        raise UserError(f"--paths {paths}: a number of paths of an ECP5; other families are only counted")
     if output is not None:
         check_directory(output)
     with rtl_extra():
+        from vdla.hw.synthesis.estimate import longest_paths
         from vdla.hw.synthesis.families import FAMILIES
         from vdla.hw.synthesis.flow import document as describe
         from vdla.hw.synthesis.flow import synthesize
@@ -65,9 +75,16 @@ def synth(
             raise UserError(f"--for {family}: there is no such family; choose {' or '.join(FAMILIES)}")
         with _reporter() as report:
             result = synthesize(
-                machine, FAMILIES[family], seeds=range(1, seeds + 1), jobs=jobs, report=report
+                machine,
+                FAMILIES[family],
+                seeds=() if paths else range(1, seeds + 1),
+                jobs=jobs,
+                report=report,
             )
-    document = describe(result)
+        document = describe(result)
+        if paths:
+            found = longest_paths(result.design.top, result.design.paths, count=paths)
+            document["estimated_paths"] = [asdict(path) for path in found]
     if output is not None:
         _write(output, result.design, document)
     if json:
@@ -150,6 +167,11 @@ def _print(document: dict[str, Any]) -> None:
         console.print(
             f"seed {one['seed']}: {one['mhz']} MHz; {path['logic_ns']:.2f} ns logic, "
             f"{path['routing_ns']:.2f} ns wires: {where}"
+        )
+    for one in document.get("estimated_paths", ()):
+        console.print(
+            f"about {one['ns']:.1f} ns: {one['start']} to {one['end']} ({one['pin']}) in {one['path'] or 'top'}, "
+            f"{one['endpoints']} ends; wires drive {', '.join(str(pins) for pins in one['loads'])} pins"
         )
     if document["mhz"] is not None:
         console.print(f"clock: {document['mhz']} MHz (median of {len(document['seeds'])} seeds)")

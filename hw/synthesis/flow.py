@@ -43,6 +43,11 @@ class MappedDesign:
     modules: dict[str, dict[str, float]]
     memories: dict[str, str]
 
+    @property
+    def top(self) -> dict[str, Any]:
+        """The accelerator in Yosys' JSON: cells, and names of its nets."""
+        return json.loads(self.netlist)["modules"][TOP]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
