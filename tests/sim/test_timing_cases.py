@@ -38,40 +38,40 @@ def test_finish_alone():
 
 
 def test_load_of_one_element():
-    # Shown and accepted in 43, ready in 73, beats in 73 and 74, steps in 76 and 77.
+    # Shown and accepted in 44, ready in 74, beats in 74 and 75, steps in 77 and 78.
     result = run(load("INP"))
-    assert (result.begin[0], result.end[0]) == (39, 80)
-    assert (result.begin[1], result.cycles) == (81, 82)
-    assert result.units["load"].busy == {"busy": 41}
+    assert (result.begin[0], result.end[0]) == (39, 81)
+    assert (result.begin[1], result.cycles) == (82, 83)
+    assert result.units["load"].busy == {"busy": 42}
     assert result.units["load"].stalls == {"instruction": 40, "begin": 1}
 
 
 def test_pads_are_one_step_each_and_overlap_the_latency():
     # Two pad rows of 3 elements before the data pass while it is on its way; 2 pads and 2 rows behind do not.
     result = run(load("INP", y_pad_0=2, y_pad_1=2, x_pad_0=1, x_pad_1=1))
-    assert result.end[0] == 80 + 1 + 6
+    assert result.end[0] == 81 + 1 + 6
 
 
 def test_unaligned_rows_are_bursts_of_their_own():
-    # Rows of 16 bytes, 48 apart: accepted in 43 and 45, ready in 73 and 75; beats 73, 74 and 75, 76.
+    # Rows of 16 bytes, 48 apart: accepted in 44 and 46, ready in 74 and 76; beats 74, 75 and 76, 77.
     result = run(load("INP", y_size=2, x_stride=3))
-    assert result.end[0] == 82
+    assert result.end[0] == 83
     assert result.traffic["inp"].beats == 4
 
 
 def test_second_load_begins_behind_the_last_accepted_address():
-    # The first is accepted in 43; the second is visible in 41 and begins in 44; its steps follow the first's.
+    # The first is accepted in 44; the second is visible in 41 and begins in 45; its steps follow the first's.
     result = run(load("INP"), load("WGT"))
-    assert result.begin[1] == 44
-    # Accepted in 48, ready in 78 (33 beats would fit 64): 32 beats in 78 .. 109, steps in 81 .. 112.
-    assert result.end.tolist()[:2] == [80, 115]
+    assert result.begin[1] == 45
+    # Accepted in 50, ready in 80 (33 beats would fit 64): 32 beats in 80 .. 111, steps in 83 .. 114.
+    assert result.end.tolist()[:2] == [81, 117]
 
 
 def test_a_burst_stops_at_4096_bytes():
     # 8 tiles of 256 bytes from byte 2816 on: 512, 512, 256 | 512, 256 bytes; FIFO and outstanding reads suffice.
     result = run(load("WGT", dram_base=11, x_size=8, x_stride=8))
     assert result.traffic["wgt"].beats == 256
-    assert result.end[0] == 73 + 255 + 3 + 3
+    assert result.end[0] == 74 + 255 + 3 + 3
 
 
 def test_gemm_and_counters():
@@ -92,7 +92,7 @@ def test_gemms_follow_without_a_gap_and_config_hides():
 
 
 def test_alu_with_and_without_immediate():
-    for opcode, cycles in {"MIN": 1, "MAX": 1, "ADD": 1, "SHR": 2, "MUL": 5}.items():
+    for opcode, cycles in {"MIN": 1, "MAX": 1, "ADD": 1, "SHR": 3, "MUL": 5}.items():
         operations = {"uop_bgn": 0, "uop_end": 1, "iter_out": 1, "iter_in": 4}
         operations |= {"alu_opcode": int(AluOpcode[opcode])}
         assert run(("ALU", {**operations, "use_imm": 1})).end[0] == 39 + 4 * cycles + 7
@@ -112,21 +112,21 @@ def test_post_store_takes_its_pipeline():
 
 
 def test_operand_is_waited_for():
-    # The operand is accepted in 45, its second beat moves in 76: first read in 79.
+    # The operand is accepted in 46, its second beat moves in 77: first read in 80.
     delta = ("CONFIG", {"unit": 2, "register": 5, "value": register_value("OPERAND", delta=4)})
     store = ("STORE.POST", {"y_size": 1, "x_size": 1, "x_stride": 1, "combine": 1, "operand": 1})
     result = run(delta, store)
     begin = int(result.begin[1])
     assert begin == 41
-    assert result.end[1] == (begin + 4 + 30 + 1 + 3) + 46 + 1 + 1 + 1 + 10
+    assert result.end[1] == (begin + 5 + 30 + 1 + 3) + 46 + 1 + 1 + 1 + 10
     assert result.traffic["operand"].bytes == 16
 
 
 def test_token_shows_one_cycle_after_the_end():
     result = run(load("INP", push_next=1), gemm(1, pop_prev=1))
-    assert result.end[0] == 80
-    assert result.begin[1] == 81
-    assert result.units["compute"].stalls["token:load->compute"] == 81 - 41
+    assert result.end[0] == 81
+    assert result.begin[1] == 82
+    assert result.units["compute"].stalls["token:load->compute"] == 82 - 41
 
 
 def test_full_token_queue_waits_for_the_pop():
@@ -152,30 +152,30 @@ def test_store_yields_the_port_to_the_array():
 
 
 def test_patch_takes_one_word_a_cycle():
-    # CONFIG begins in 39 and frees the address side in 40; the load begins in 41, shows its request in 51, and its
-    # beats move in 81, 82 and 83.
+    # CONFIG begins in 39 and frees the address side in 40; the load begins in 41, shows its request in 52, and its
+    # beats move in 82, 83 and 84.
     patch = register_value("PATCH", run=3, step=3, pitch=1, row_bytes=24)
     result = run(
         ("CONFIG", {"unit": 0, "register": 1, "value": patch}),
         ("LOAD.PATCH", {"y_size": 1, "x_size": 8, "x_stride": 24}),
     )
-    # Patches 0 1 | 2 3 4 | 5 6 7 need words 0 | 1 | 2: eight steps without a gap from 84 on.
-    assert result.end[1] == 84 + 7 + 3
+    # Patches 0 1 | 2 3 4 | 5 6 7 need words 0 | 1 | 2: eight steps without a gap from 85 on.
+    assert result.end[1] == 85 + 7 + 3
     far = register_value("PATCH", run=1, step=16, pitch=1, row_bytes=24)
     result = run(
         ("CONFIG", {"unit": 0, "register": 1, "value": far}),
         ("LOAD.PATCH", {"y_size": 1, "x_size": 2, "x_stride": 24}),
     )
-    # Patch 1 needs word 2: words 1 and 2 are taken in 85 and 86.
-    assert result.end[1] == 86 + 3
+    # Patch 1 needs word 2: words 1 and 2 are taken in 86 and 87.
+    assert result.end[1] == 87 + 3
 
 
 @pytest.mark.parametrize("latency", [1, 60, 240])
 def test_latency_moves_what_waits_for_memory(latency: int):
     config = dataclasses.replace(VTA, memory=Memory(read_latency=latency))
     result = run(load("INP"), config=config)
-    assert result.end[0] == 20 + 2 * latency
-    assert result.cycles == 22 + 2 * latency
+    assert result.end[0] == 21 + 2 * latency
+    assert result.cycles == 23 + 2 * latency
 
 
 def test_command_queue_of_one():
