@@ -229,7 +229,13 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         place = source.number(max(0, depth - count))
     if kind == "uop" and source.uops_at and source.chance(0.3):
         place = source.uops_at + source.number(UOPS - 1)
-    return {**values, "sram_base": place, "dram_base": dram_base(source, kind)}
+    base = dram_base(source, kind)
+    if kind == "par" and values["y_size"] > 1:
+        # Scales must be finite: rows end before the table does, behind which a program writes what it likes.
+        end = source.regions.parameters // source.config.par_bytes + TABLE
+        room = max(0, end - base - values["x_size"])
+        values["x_stride"] = min(values["x_stride"], room // (values["y_size"] - 1))
+    return {**values, "sram_base": place, "dram_base": base}
 
 
 def _patch(source: Source) -> dict[str, int]:
