@@ -46,6 +46,7 @@ def test_one_instruction_and_the_field_at_fault_remain(number: int):
 
 def test_tokens_are_repaired_between_what_remains():
     cases = (case(TINY, number, 0) for number in range(40))
+
     def differs(config: Config, candidate: Launch) -> bool:
         """A load that a matrix instruction depends on: they need a token."""
         assert_clean(config, candidate)
