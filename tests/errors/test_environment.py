@@ -52,7 +52,12 @@ def test_interruption_ends_with_130_and_without_traceback(tmp_path: Path) -> Non
     pipe = tmp_path / "pipe.toml"
     os.mkfifo(pipe)
     process = subprocess.Popen(
-        [*VDLA, "config", str(pipe)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*VDLA, "config", str(pipe)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # What a shell runs in the background ignores interrupts, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     # Opening the other end returns when the process has opened its own: now it reads, and waits.
     writer = os.open(pipe, os.O_WRONLY)
