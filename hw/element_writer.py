@@ -134,7 +134,7 @@ class Walk(wiring.Component):
 
 
 class ElementWriter(wiring.Component):
-    """Steps of one load after the other, without a gap between them.
+    """Steps of one load after the other; the generator rests for a cycle between two of them (STEP_GAP).
 
     Members: a `job` taken in cycle j has its first step in j + 3 or later. `words` is the client's FIFO. `may`: the
     writer's turn has come for the load that it stands at (registered); `steps_last`: the last step of a

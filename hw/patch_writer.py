@@ -1,8 +1,9 @@
 """The writer of LOAD.PATCH: rows of an image become overlapping patches (hw/README.md section 6, isa/README.md).
 
-A generator walks over the vectors; a few stages turn each of them into the words that must be there, and lane masks. A
-stage moves on whenever the one behind it does or is free. The window is a ring of bus words in small banks, so that a
-vector at any byte offset is read in one cycle: with the word that the FIFO showed, if the step took it.
+A generator walks over the vectors; a few stages turn each of them into the words that must be there, and lane masks.
+The stages never wait: a ring behind them takes what the steps are not ready for. The window is a ring of bus words in
+small banks, so that a vector at any byte offset is read in one cycle: with the word that the FIFO showed, if the step
+took it.
 """
 
 from __future__ import annotations

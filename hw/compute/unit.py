@@ -113,8 +113,9 @@ class ComputeUnit(wiring.Component):
                 mode.alu_opcode.eq(alu.alu_opcode),
                 mode.use_imm.eq(alu.use_imm),
                 mode.imm.eq(alu.imm),
+                running_prev.eq(head.push_prev),
+                running_next.eq(head.push_next),
             ]
-            m.d.sync += [running_prev.eq(head.push_prev), running_next.eq(head.push_next)]
         registers = config_registers(m, ("BASE", "COMPUTE_PAD"), configuring, setting)
         base = view(register_layout("BASE"), registers["BASE"])
         row_bits = wgt_row_bits(config) - config.wgt_index_bits

@@ -8,11 +8,12 @@ longest ones came out a third slower.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from .netlist import plain_path
 
 _FROM_CLOCK: Final = {"TRELLIS_FF": 0.52, "DP16KD": 5.7, "PDPW16KD": 5.7}
 """Nanoseconds from the clock to the outputs of a cell with registers."""
@@ -129,8 +130,7 @@ def _names(module: Mapping[str, Any]) -> dict[Net, str]:
         for bit in net["bits"]:
             if not isinstance(bit, str) and (bit not in found or rank[0] < found[bit][0]):
                 found[bit] = rank
-    # Amaranth's numbers of instances say nothing to a reader.
-    return {bit: re.sub(r"\$\d+", "", name) for bit, (_, name) in found.items()}
+    return {bit: plain_path(name) for bit, (_, name) in found.items()}
 
 
 def _trace(net: Net, before: Mapping[Net, Net]) -> list[Net]:
