@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
 from .axi import INCREMENTING, OKAY, axi4
-from .counting import counted
+from .counting import counted, will_be_full, will_be_some
 from .interfaces import ADDRESS_BITS, Client, burst_layout, read_client, write_client
 
 
@@ -118,7 +118,7 @@ class MemoryPort(wiring.Component):
             ]
         m.d.sync += [
             outstanding.eq(counted(outstanding, up=accept, down=last)),
-            full.eq(~last & ((outstanding == limit) | ((outstanding == limit - 1) & accept))),
+            full.eq(will_be_full(outstanding, limit, up=accept, down=last)),
         ]
         return outstanding, ~owners.r_rdy & ~kept
 
@@ -157,7 +157,7 @@ class MemoryPort(wiring.Component):
         m.d.sync += [
             waiting.eq(axi.awvalid & ~axi.awready),
             announced.eq(counted(announced, up=announces, down=last)),
-            shows_data.eq(announces | (announced > 1) | ((announced == 1) & ~last)),
-            full.eq(~response & ((outstanding == limit) | ((outstanding == limit - 1) & accept))),
+            shows_data.eq(will_be_some(announced, up=announces, down=last)),
+            full.eq(will_be_full(outstanding, limit, up=accept, down=response)),
             outstanding.eq(counted(outstanding, up=accept, down=response)),
         ]

@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import PATCH_WINDOW_BYTES
 
-from .counting import counted
+from .counting import counted, will_be_some
 from .element_writer import Walk, job_layout
 from .read_fifo import word_layout
 
@@ -180,7 +180,7 @@ class PatchWriter(wiring.Component):
             newest.eq(newest + stores),
             oldest.eq(oldest + takes),
             kept.eq(counted(kept, up=stores, down=takes)),
-            waiting.eq(stores | (kept > 1) | ((kept == 1) & ~takes)),
+            waiting.eq(will_be_some(kept, up=stores, down=takes)),
             ahead.eq(counted(ahead, up=generates, down=leaves)),
             may_generate.eq((ahead < _AHEAD - 1) | ((ahead == _AHEAD - 1) & ~generates)),
         ]

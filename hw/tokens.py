@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from vdla.isa.config import Config
 
-from .counting import counted
+from .counting import counted, will_be_full, will_be_some
 from .interfaces import token_bits, token_pop, token_push
 
 
@@ -34,8 +34,8 @@ class TokenCounter(wiring.Component):
         m.d.sync += [
             tokens.eq(Mux(self.pop.pop, tokens - 1, tokens) + self.push.push),
             taken.eq(counted(taken, up=self.push.reserve, down=self.pop.pop)),
-            available.eq((self.push.push != 0) | (tokens > 1) | ((tokens == 1) & ~self.pop.pop)),
-            full.eq(~self.pop.pop & ((taken == depth) | ((taken == depth - 1) & self.push.reserve))),
+            available.eq(will_be_some(tokens, up=self.push.push != 0, down=self.pop.pop)),
+            full.eq(will_be_full(taken, depth, up=self.push.reserve, down=self.pop.pop)),
         ]
         m.d.comb += [self.pop.available.eq(available), self.push.room.eq(~full)]
         return m

@@ -41,7 +41,7 @@ FAULTS: Final = (
     _rtl(
         "token queue",
         "tokens.py",
-        "full.eq(~self.pop.pop & ((taken == depth) | ((taken == depth - 1) & self.push.reserve))),",
+        "full.eq(will_be_full(taken, depth, up=self.push.reserve, down=self.pop.pop)),",
         "full.eq(~self.pop.pop & (taken == depth)),",
         "a token queue takes one token more than it has places for",
         SHORT,
@@ -63,7 +63,7 @@ FAULTS: Final = (
     _rtl(
         "outstanding reads",
         "memory_port.py",
-        "full.eq(~last & ((outstanding == limit) | ((outstanding == limit - 1) & accept))),",
+        "full.eq(will_be_full(outstanding, limit, up=accept, down=last)),",
         "full.eq(~last & (outstanding == limit)),",
         "one read more is outstanding than allowed",
         SHORT,

@@ -227,13 +227,13 @@ PROOF = Proof(
         Fault(
             property="no more reads are outstanding than the limit",
             module=MODULE,
-            before="full.eq(~last & ((outstanding == limit) | ((outstanding == limit - 1) & accept)))",
+            before="full.eq(will_be_full(outstanding, limit, up=accept, down=last))",
             after="full.eq(~last & (outstanding == limit))",
         ),
         Fault(
             property="no more writes are outstanding than the limit",
             module=MODULE,
-            before="full.eq(~response & ((outstanding == limit) | ((outstanding == limit - 1) & accept)))",
+            before="full.eq(will_be_full(outstanding, limit, up=accept, down=response))",
             after="full.eq(~response & (outstanding == limit))",
         ),
         Fault(

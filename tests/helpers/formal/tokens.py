@@ -56,14 +56,14 @@ PROOF = Proof(
         Fault(
             property="a pop finds a token",
             module=MODULE,
-            before="((tokens == 1) & ~self.pop.pop)",
-            after="(tokens == 1)",
+            before="will_be_some(tokens, up=self.push.push != 0, down=self.pop.pop)",
+            after="(self.push.push != 0) | (tokens != 0)",
         ),
         Fault(
             property="tokens and reservations never exceed the depth",
             module=MODULE,
-            before="(taken == depth - 1) & self.push.reserve",
-            after="(taken == depth) & self.push.reserve",
+            before="will_be_full(taken, depth, up=self.push.reserve, down=self.pop.pop)",
+            after="~self.pop.pop & (taken == depth)",
         ),
         Fault(
             property="available and room say what the counts are",
