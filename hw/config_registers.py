@@ -14,7 +14,7 @@ def config_registers(
 ) -> dict[str, Signal]:
     """Registers by name. `setting` views the head instruction; `begun`: it began a cycle ago and was a CONFIG.
 
-    A register changes in the second cycle after its CONFIG began, so that the begin, which comes late, is a register
+    A register changes in the second cycle after its CONFIG began, so that the begin is a register
     first: nothing that begins in the cycle after a CONFIG may read it.
     """
     index, value = Signal.like(setting["register"]), Signal(REGISTER_BITS, name="setting")

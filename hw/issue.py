@@ -1,4 +1,4 @@
-"""Beginning an instruction: pops, room for pushes, and why the head instruction waits (hw/README.md section 5)."""
+"""Beginning an instruction: pops, room for pushes, the decision, and why the head instruction waits (hw/README.md section 5)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .layouts import instruction_layout, view
 class Issue(wiring.Component):
     """The head of a unit.
 
-    Members: `commands`, `pop_*` the unit's own ports, passed through. `condition`: the unit's own condition holds
-    in this cycle. `begin`: the head instruction begins in this cycle (reads `condition`). `reserve_prev`,
-    `reserve_next`: pulsed with `begin` for each push of the instruction; the unit connects them to its `push_*`
-    ports, whose `room` it gives here. `stall`: what to show as activity when no instruction is busy.
+    Members: `commands`, `pop_*` the unit's own ports, passed through. `condition`: the unit's own condition for the
+    head instruction holds in this cycle, and will until it begins. `begin`: the head instruction begins in this cycle
+    (registered: BEGIN_DELAY). `reserve_prev`, `reserve_next`: pulsed with `begin` for each push of the instruction; the
+    unit connects them to its `push_*` ports, whose `room` it gives here. `stall`: what to show as activity when no
+    instruction is busy.
     """
 
     def __init__(self, *, config: Config) -> None:
@@ -40,7 +41,7 @@ class Issue(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A bit for each pop already done; everything else is combinational."""
+        """A bit for each pop already done, and the decision; everything else is combinational."""
         m = Module()
         head = view(instruction_layout(self._config, "FINISH"), self.commands.payload)
         missing = []
@@ -57,8 +58,9 @@ class Issue(wiring.Component):
         full_prev = head["push_prev"] & ~self.room_prev
         full_next = head["push_next"] & ~self.room_next
         ready = ~missing[0] & ~missing[1] & ~full_prev & ~full_next
+        # In the cycle of a begin all of this still holds, but for the instruction that leaves.
+        m.d.sync += self.begin.eq(self.commands.valid & ready & self.condition & ~self.begin)
         m.d.comb += [
-            self.begin.eq(self.commands.valid & ready & self.condition),
             self.commands.ready.eq(self.begin),
             self.reserve_prev.eq(self.begin & head["push_prev"]),
             self.reserve_next.eq(self.begin & head["push_next"]),

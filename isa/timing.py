@@ -20,6 +20,9 @@ AXI_BOUNDARY = 4096
 LOADS_IN_FLIGHT = 32
 """Loads that may have begun in the load unit while its writer still works on the first of them (its job queue)."""
 
+BEGIN_DELAY = 1
+"""Cycles from the one in which all that an instruction waits for holds to its begin: the decision is a register."""
+
 FIFO_LATENCY = 3
 """Cycles from a read beat to its use: register at the port, write into the FIFO's memory, read."""
 

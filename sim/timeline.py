@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 from vdla.isa.layout import TOKEN_QUEUES
+from vdla.isa.timing import BEGIN_DELAY
 
 from .state import (
     ALU,
@@ -90,7 +91,7 @@ def unit_segments(X, rows, pop_queue, push_queue, u, total):  # type: ignore[no-
                 if rows[i, PUSH_PREV + side]:
                     cause = _FULL + push_queue[u, side]
                     used, at = _add(segments, used, at, X[i, X_FULL_0 + side] - 1, cause, i)
-            used, at = _add(segments, used, at, begin - 1, _UNIT, i)
+            used, at = _add(segments, used, at, begin - BEGIN_DELAY - 1, _UNIT, i)
             used, at = _add(segments, used, at, begin, _BEGIN, i)
         kind = rows[i, KIND]
         issues = X[i, X_ISSUES]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from vdla.isa.timing import (
+    BEGIN_DELAY,
     FETCH_DELAY,
     FETCH_ROOM_DELAY,
     FIFO_LATENCY,
@@ -172,7 +173,7 @@ def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _ready_cycle(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, u, i):  # type: ignore[no-untyped-def]
-    """Earliest begin of instruction `i`, the next of unit `u`, by queue and tokens alone; or BLOCKED.
+    """First cycle in which instruction `i`, the next of unit `u`, has its place, tokens and room; or BLOCKED.
 
     Pops whose cycle is known are done, one by one, even if the instruction then waits for something else.
     """
@@ -279,11 +280,12 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
     while U[u, U_READY] != BLOCKED and not requests_left(C, c):
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = max(U[u, U_READY], U[u, U_FREE] + 1, C[c, C_ACCEPTED] + 1)
+        cycle = max(U[u, U_READY], U[u, U_FREE] + 1, C[c, C_ACCEPTED] + 1)  # then it begins BEGIN_DELAY later
         if row[LOAD_BEFORE] >= 0:
             if X[row[LOAD_BEFORE], X_END] < 0:
                 break
             cycle = max(cycle, X[row[LOAD_BEFORE], X_END])
+        cycle += BEGIN_DELAY
         begin(U, T, X, push_queue, rows, u, i, cycle)
         progress = True
         reads = False
@@ -328,13 +330,13 @@ def operations(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _compute_condition(U, row, cycle):  # type: ignore[no-untyped-def]
-    """First cycle, `cycle` or later, in which the compute unit can begin `row`; BLOCKED if not known yet."""
+    """First cycle, `cycle` or later, in which the compute unit's condition for `row` holds; BLOCKED if not known yet."""
     u = COMPUTE
     if U[u, U_ENDED] < U[u, U_BEGUN]:
         return np.int64(BLOCKED)
     kind = row[KIND]
     if kind in (GEMM, DEPTHWISE):
-        return max(cycle, U[u, U_ISSUED], U[u, U_OTHER_END] + 1)
+        return max(cycle, U[u, U_ISSUED] - BEGIN_DELAY, U[u, U_OTHER_END] + 1)
     if kind == CONFIG and row[PUSH_PREV] == 0 and row[PUSH_NEXT] == 0:
         return max(cycle, U[u, U_HARD_END] + 1)
     cycle = max(cycle, U[u, U_LAST_END] + 1)
@@ -368,6 +370,7 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
         cycle = _compute_condition(U, row, U[u, U_READY])
         if cycle == BLOCKED:
             break
+        cycle += BEGIN_DELAY
         begin(U, T, X, push_queue, rows, u, i, cycle)
         progress = True
         kind = row[KIND]

@@ -6,15 +6,15 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
-from vdla.isa.timing import ALU_LATENCY, gemm_latency
+from vdla.isa.timing import ALU_LATENCY, BEGIN_DELAY, gemm_latency
 
 
 def ends_layout(config: Config) -> data.StructLayout:
     """Instructions that end in one cycle: how many, and how many of them push to each side.
 
-    At most gemm_latency + 1: a GEMM with operations and one without in every cycle until it ends.
+    At most gemm_latency // 2 + 1: a GEMM with operations, and one without in every other cycle until it ends.
     """
-    bits = (gemm_latency(config) + 1).bit_length()
+    bits = (gemm_latency(config) // (1 + BEGIN_DELAY) + 1).bit_length()
     return data.StructLayout({"count": bits, "push_prev": bits, "push_next": bits})
 
 
@@ -64,7 +64,7 @@ class Ends(wiring.Component):
         arriving = {"count": 1, "push_prev": self.issued_prev, "push_next": self.issued_next}
         with m.If(self.issued & ~self.alu):
             m.d.comb += [places[0][name].eq(value) for name, value in arriving.items()]
-        # What begins comes late in its cycle: it is added in the next one, when the place it joins has moved on.
+        # What begins is added in the next cycle, when the place it joins has moved on: the sums meet registers only.
         joining = {name: Signal(name=f"joining_{name}") for name in names}
         coming = Signal(layout)
         m.d.sync += [

@@ -76,6 +76,8 @@ class Operations(wiring.Component):
         The last cycle of the last operation (registered).
     takes : Out
         Not `busy`, or `last`: an instruction may start. A register of its own, which enables many others.
+    will_take : Out
+        `last` holds, or will in the next cycle: an instruction may start in the next cycle.
     uop, offset : Out
         Micro-op index and offsets of the operation, stable over its cycles.
     """
@@ -94,6 +96,7 @@ class Operations(wiring.Component):
                 "destination": Out(1),
                 "last": Out(1),
                 "takes": Out(1, init=1),
+                "will_take": Out(1),
                 "uop": Out(config.uop_index_bits),
                 "offset": Out(offset_layout(config)),
             }
@@ -144,6 +147,7 @@ class Operations(wiring.Component):
                 following = row_start[name] + loops[f"{name}_factor_out"]
                 m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
         m.d.sync += [last[name].eq(coming[name]) for name in names]
+        m.d.comb += self.will_take.eq(self.last | Cat(coming.values()).all())
         m.d.sync += [self.last.eq(Cat(coming.values()).all()), self.takes.eq(Cat(coming.values()).all())]
         only = {
             "cycle": (self.extra == 0) & ~self.two,
@@ -151,7 +155,7 @@ class Operations(wiring.Component):
             "column": self.loops.iter_in == 1,
             "row": self.loops.iter_out == 1,
         }
-        # `start` comes late: the loops are taken whenever an instruction could start, and `start` only says so.
+        # `start` meets few registers: the loops are taken whenever an instruction could start, and it only says so.
         with m.If(self.takes):
             m.d.sync += [
                 self.busy.eq(self.start),

@@ -73,7 +73,7 @@ class ComputeUnit(wiring.Component):
         everything_ended, may_issue = Signal(), Signal()
         m.d.comb += [
             everything_ended.eq(~operations.busy & ~ends.busy & ~exclusive & ~configuring),
-            may_issue.eq((~operations.busy | operations.last) & ~exclusive & ~configuring),
+            may_issue.eq((~operations.busy | operations.will_take) & ~exclusive & ~configuring),
             self.idle.eq(everything_ended),
         ]
         with m.If(is_matrix):
@@ -103,7 +103,7 @@ class ComputeUnit(wiring.Component):
         mode = Signal(mode_layout())
         with m.If(operates):
             m.d.sync += mode.alu.eq(is_alu)
-        # Begin comes late: the rest is taken whenever operations could start. A GEMM has used it when it issued; an ALU
+        # Begin meets one register: the rest is taken whenever operations could start. A GEMM has used it when it issued; an ALU
         # instruction, which needs it to its end, keeps others out.
         with m.If(operations.takes & ~exclusive & ~configuring):
             m.d.sync += [

@@ -63,10 +63,12 @@ def test_each_pop_happens_in_its_first_cycle_and_all_conditions_are_waited_for()
                 await ctx.tick()
             ctx.set(dut.commands.valid, 1)
             done = {"pop_prev": not flags["pop_prev"], "pop_next": not flags["pop_next"]}
+            ready = False
             while True:
-                available = {"pop_prev": random.random() < 0.5, "pop_next": random.random() < 0.5}
-                room = {"prev": random.random() < 0.7, "next": random.random() < 0.7}
-                condition = random.random() < 0.7
+                if not ready:  # room and condition stay until the begin
+                    available = {"pop_prev": random.random() < 0.5, "pop_next": random.random() < 0.5}
+                    room = {"prev": random.random() < 0.7, "next": random.random() < 0.7}
+                    condition = random.random() < 0.7
                 ctx.set(dut.pop_prev.available, available["pop_prev"])
                 ctx.set(dut.pop_next.available, available["pop_next"])
                 ctx.set(dut.room_prev, room["prev"])
@@ -86,12 +88,13 @@ def test_each_pop_happens_in_its_first_cycle_and_all_conditions_are_waited_for()
                     if failed:
                         expected = activity
                         break
-                begins = expected is Activity.BEGIN
+                begins = ready  # in the cycle before
                 assert ctx.get(dut.stall) == expected
                 assert ctx.get(dut.begin) == ctx.get(dut.commands.ready) == begins
                 assert ctx.get(dut.reserve_prev) == (begins and flags["push_prev"])
                 assert ctx.get(dut.reserve_next) == (begins and flags["push_next"])
                 seen.add(expected)
+                ready = expected is Activity.BEGIN
                 await ctx.tick()
                 if begins:
                     break

@@ -77,8 +77,10 @@ def _bench(load: Load) -> Bench:
             owed <= taken,
             bench.inside("dut", f"pop_{side}_done") == got,
             implies(got, bench.before(valid & pops)),
+            # What let an instruction begin still holds when it does.
+            implies(begin, valid & (got == pops) & (~pushes | (taken < DEPTH))),
         )
-    early = bench.inside("dut", "pop_prev_done") & begin & dut.pop_next.pop
+    early = bench.before(bench.inside("dut", "pop_prev_done") & dut.pop_next.pop) & begin
     bench.prove("no instruction begins without its tokens", Cat(pops_right).all(), cover=early)
     bench.prove("each pop takes one token, once", Cat(pops_once).all(), cover=dut.pop_prev.pop & ~begin)
     bench.prove(
@@ -87,9 +89,9 @@ def _bench(load: Load) -> Bench:
         cover=Cat(filled).all(),
     )
     bench.prove(
-        "it begins in the first cycle in which nothing is missing",
-        begin == (valid & Cat(complete).all() & dut.condition),
-        cover=begin & ~waits,
+        "it begins in the cycle after the first in which nothing is missing",
+        begin == bench.before(valid & Cat(complete).all() & dut.condition & ~begin),
+        cover=begin & ~bench.before(waits),
     )
     return bench
 
@@ -119,7 +121,7 @@ PROOF = Proof(
             after='full_next = head["push_next"] & ~self.room_prev',
         ),
         Fault(
-            property="it begins in the first cycle in which nothing is missing",
+            property="it begins in the cycle after the first in which nothing is missing",
             module=MODULE,
             before="ready = ~missing[0] & ~missing[1] & ~full_prev & ~full_next",
             after="ready = ~missing[0] & ~missing[1] & self.room_prev & ~full_next",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vdla.isa.layout import TOKEN_QUEUES, Unit
-from vdla.isa.timing import LOADS_IN_FLIGHT
+from vdla.isa.timing import BEGIN_DELAY, LOADS_IN_FLIGHT
 
 from .compute import begin_operations
 from .finish import finish
@@ -21,6 +21,10 @@ def start(model: Model, unit: Unit, now: int) -> None:
     cause = waits_for(model, instruction, now)
     model.causes[unit].append(cause)
     if cause != "begin":
+        return
+    if instruction.ready is None:
+        instruction.ready = now
+    if now < instruction.ready + BEGIN_DELAY:
         return
     instruction.begin = now
     for queue in TOKEN_QUEUES:
@@ -66,7 +70,8 @@ def condition(model: Model, instruction: Instruction, now: int) -> bool:
             return all(i.ended(now) for i in before)
     matrix = ("GEMM", "DEPTHWISE")
     if instruction.name in matrix:
-        issued = all(i.begin + i.issues <= now for i in before if i.name in matrix and i.begin is not None)
+        by = now + BEGIN_DELAY
+        issued = all(i.begin + i.issues <= by for i in before if i.name in matrix and i.begin is not None)
         return issued and all(i.ended(now) for i in before if i.name not in matrix)
     if instruction.name == "CONFIG" and not instruction.values["push_prev"] | instruction.values["push_next"]:
         return all(i.ended(now) for i in before if i.name == "ALU" or i.name.startswith("LOAD"))

@@ -20,6 +20,7 @@ class Instruction:
     unit: Unit
     registers: dict[str, dict[str, int]]
     entered: int | None = None
+    ready: int | None = None
     begin: int | None = None
     end: int | None = None
     pops: dict[str, int] = field(default_factory=dict)
