@@ -25,8 +25,8 @@ class Ends(wiring.Component):
 
     Members
     -------
-    issued, alu, issued_prev, issued_next : In
-        The last operation of an instruction issues in this cycle; of an ALU instruction; its push flags.
+    issued, issued_alu, issued_prev, issued_next : In
+        The last operation of a GEMM or DEPTHWISE issues in this cycle; that of an ALU instruction; its push flags.
     next : In
         Instructions that end in the next cycle whatever else is under way.
     joins, joins_prev, joins_next : In
@@ -42,7 +42,7 @@ class Ends(wiring.Component):
         super().__init__(
             {
                 "issued": In(1),
-                "alu": In(1),
+                "issued_alu": In(1),
                 "issued_prev": In(1),
                 "issued_next": In(1),
                 "next": In(ends_layout(config)),
@@ -62,7 +62,7 @@ class Ends(wiring.Component):
         names = tuple(layout.members)
         places = [Signal(layout, name=f"place_{k}") for k in range(length + 1)]  # 0 is of this cycle
         arriving = {"count": 1, "push_prev": self.issued_prev, "push_next": self.issued_next}
-        with m.If(self.issued & ~self.alu):
+        with m.If(self.issued):
             m.d.comb += [places[0][name].eq(value) for name, value in arriving.items()]
         # What begins is added in the next cycle, when the place it joins has moved on: the sums meet registers only.
         joining = {name: Signal(name=f"joining_{name}") for name in names}
@@ -73,14 +73,19 @@ class Ends(wiring.Component):
             joining["push_prev"].eq(self.joins_prev),
             joining["push_next"].eq(self.joins_next),
         ]
+        # Whether a place holds anything: a bit that moves on with it. What joins changes none of them.
+        holds: list[Value] = [self.issued]
+        for k in range(1, length):
+            bit = Signal(name=f"holds_{k}")
+            m.d.sync += bit.eq(holds[-1] | (self.issued_alu if k - 1 == length - ALU_LATENCY else 0))
+            holds.append(bit)
         # Which place that is, the youngest of those that hold something: a register each, and one for none.
         youngest = {k: Signal(name=f"youngest_{k}") for k in range(1, length)}
         alone = Signal()
         taken: Value = Const(0, 1)
         for k, mine in youngest.items():
-            here = places[k - 1]["count"] != 0
-            m.d.sync += mine.eq(here & ~taken)
-            taken = taken | here
+            m.d.sync += mine.eq(holds[k - 1] & ~taken)
+            taken = taken | holds[k - 1]
         m.d.sync += alone.eq(~taken)
         for k in range(length):
             for name in names:
@@ -88,11 +93,11 @@ class Ends(wiring.Component):
                 if k:
                     total = total + (joining[name] & youngest[k])
                 if k == length - ALU_LATENCY:
-                    total = total + (arriving[name] & self.issued & self.alu)
+                    total = total + (arriving[name] & self.issued_alu)
                 m.d.sync += places[k + 1][name].eq(total)
         for name in names:
             m.d.comb += self.now[name].eq(places[length][name] + coming[name] + (joining[name] & alone))
         # What is in places 1 .. length in the next cycle.
-        arrives = self.issued | self.joins | (self.next["count"] != 0)
-        m.d.sync += self.busy.eq(arrives | Cat(*(place["count"] for place in places[1:length])).any())
+        arrives = self.issued | self.issued_alu | self.joins | (self.next["count"] != 0)
+        m.d.sync += self.busy.eq(arrives | Cat(*holds[1:]).any())
         return m

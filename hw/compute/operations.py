@@ -67,13 +67,13 @@ class Operations(wiring.Component):
 
     Members
     -------
-    start, loops, base, two, extra : In
-        The instruction, valid with `start`. `base` is the offset of the first operation. `two`: each operation has two
-        accumulator operands, read one after the other.
+    start, alu, loops, base, two, extra : In
+        The instruction, valid with `start`. `alu`: it is one of the ALU. `base` is the offset of the first operation.
+        `two`: each operation has two accumulator operands, read one after the other.
     busy, source, destination : Out
         The cycle belongs to an operation; in which its source (with `two`), or its destination is read.
-    last : Out
-        The last cycle of the last operation (registered).
+    last, last_alu, last_matrix : Out
+        The last cycle of the last operation; of an ALU instruction; of another (registered).
     takes : Out
         Not `busy`, or `last`: an instruction may start. A register of its own, which enables many others.
     will_take : Out
@@ -87,6 +87,7 @@ class Operations(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
+                "alu": In(1),
                 "loops": In(loop_layout(config)),
                 "base": In(offset_layout(config)),
                 "two": In(1),
@@ -95,6 +96,8 @@ class Operations(wiring.Component):
                 "source": Out(1),
                 "destination": Out(1),
                 "last": Out(1),
+                "last_alu": Out(1),
+                "last_matrix": Out(1),
                 "takes": Out(1, init=1),
                 "will_take": Out(1),
                 "uop": Out(config.uop_index_bits),
@@ -106,7 +109,9 @@ class Operations(wiring.Component):
         """Counters for the three loops; the offsets are running sums, so no multiplier is needed."""
         m = Module()
         loops = Signal(loop_layout(self.config), reset_less=True)
-        two, cycle, cycles = Signal(), Signal(range(MOST_EXTRA + 2)), Signal(range(MOST_EXTRA + 2))
+        alu, two = Signal(), Signal()
+        cycle, cycles = Signal(range(MOST_EXTRA + 2)), Signal(range(MOST_EXTRA + 2))
+        before_last_uop = Signal.like(self.uop, reset_less=True)  # with uop_end - 2: the next one is the last
         columns_left, rows_left = (
             Signal(14, name=f"{name}_left", reset_less=True) for name in ("columns", "rows")
         )
@@ -120,14 +125,14 @@ class Operations(wiring.Component):
         one_uop, one_column = Signal(), Signal()
         next_column, next_row = Signal(), Signal()
         m.d.comb += [
-            step.eq(self.busy & last["cycle"]),
+            step.eq(last["cycle"]),  # while nothing runs, every register is taken anew below
             next_column.eq(step & last["uop"]),
             next_row.eq(next_column & last["column"]),
             self.source.eq(self.busy & two & (cycle == 0)),
             self.destination.eq(self.busy & (cycle == two)),
             coming["cycle"].eq(Mux(last["cycle"], cycles == 0, cycle + 1 == cycles)),
             coming["uop"].eq(
-                Mux(step, Mux(last["uop"], one_uop, self.uop + 2 == loops.uop_end), last["uop"])
+                Mux(step, Mux(last["uop"], one_uop, self.uop == before_last_uop), last["uop"])
             ),
             coming["column"].eq(
                 Mux(next_column, Mux(last["column"], one_column, columns_left == 1), last["column"])
@@ -147,8 +152,14 @@ class Operations(wiring.Component):
                 following = row_start[name] + loops[f"{name}_factor_out"]
                 m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
         m.d.sync += [last[name].eq(coming[name]) for name in names]
-        m.d.comb += self.will_take.eq(self.last | Cat(coming.values()).all())
-        m.d.sync += [self.last.eq(Cat(coming.values()).all()), self.takes.eq(Cat(coming.values()).all())]
+        coming_last = Signal()
+        m.d.comb += [coming_last.eq(Cat(coming.values()).all()), self.will_take.eq(self.last | coming_last)]
+        m.d.sync += [
+            self.last.eq(coming_last),
+            self.takes.eq(coming_last),
+            self.last_alu.eq(coming_last & alu),
+            self.last_matrix.eq(coming_last & ~alu),
+        ]
         only = {
             "cycle": (self.extra == 0) & ~self.two,
             "uop": self.loops.uop_bgn + 1 == self.loops.uop_end,
@@ -156,15 +167,21 @@ class Operations(wiring.Component):
             "row": self.loops.iter_out == 1,
         }
         # `start` meets few registers: the loops are taken whenever an instruction could start, and it only says so.
+        at_once = Signal()
+        m.d.comb += at_once.eq(self.start & Cat(only.values()).all())
         with m.If(self.takes):
             m.d.sync += [
                 self.busy.eq(self.start),
                 loops.eq(self.loops),
+                before_last_uop.eq(self.loops.uop_end - 2),
+                alu.eq(self.alu),
                 two.eq(self.two),
                 cycle.eq(0),
                 cycles.eq(self.extra + self.two),
                 *(last[name].eq(only[name]) for name in names),
-                self.last.eq(self.start & Cat(only.values()).all()),
+                self.last.eq(at_once),
+                self.last_alu.eq(at_once & self.alu),
+                self.last_matrix.eq(at_once & ~self.alu),
                 self.takes.eq(~self.start | Cat(only.values()).all()),
                 self.uop.eq(self.loops.uop_bgn),
                 one_uop.eq(only["uop"]),

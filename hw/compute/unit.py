@@ -121,6 +121,7 @@ class ComputeUnit(wiring.Component):
         row_bits = wgt_row_bits(config) - config.wgt_index_bits
         m.d.comb += [
             operations.start.eq(operates),
+            operations.alu.eq(is_alu),
             operations.two.eq(is_alu & ~alu.use_imm),
             operations.extra.eq(Mux(is_alu, alu_extra(alu.alu_opcode), 0)),
             operations.base.dst.eq(base.acc_base),
@@ -141,8 +142,8 @@ class ComputeUnit(wiring.Component):
         # Ends. A CONFIG ends beside the others: it may overtake a GEMM, and pushes only when it does not.
         at_once = begin & (is_config | is_finish | (is_alu & empty))
         m.d.comb += [
-            ends.issued.eq(operations.last),
-            ends.alu.eq(mode.alu),
+            ends.issued.eq(operations.last_matrix),
+            ends.issued_alu.eq(operations.last_alu),
             ends.issued_prev.eq(running_prev),
             ends.issued_next.eq(running_next),
             ends.joins.eq(begin & is_matrix & empty),

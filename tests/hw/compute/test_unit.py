@@ -22,6 +22,7 @@ from vdla.isa.reference import ReferenceResult, run_reference
 from vdla.isa.timing import (
     ALU_LATENCY,
     ALU_READ_STAGE,
+    BEGIN_DELAY,
     FIFO_LATENCY,
     STEP_DELAY,
     STEP_LATENCY,
@@ -309,7 +310,8 @@ def predict(bench: Bench) -> None:
 
         if matrix:
             cycle = max(cycle, all_end(lambda s: s.name not in ("GEMM", "DEPTHWISE")) + 1)
-            issued = (s.begin + s.issues for s in before if s.name in ("GEMM", "DEPTHWISE"))
+            matrices = [s for s in before if s.name in ("GEMM", "DEPTHWISE")]
+            issued = (s.begin + s.issues - BEGIN_DELAY for s in matrices)
             cycle = max(cycle, *issued, 0)
         elif step.name == "CONFIG" and not step.values["push_prev"] | step.values["push_next"]:
             cycle = max(cycle, all_end(lambda s: s.name == "ALU" or s.name.startswith("LOAD")) + 1)
@@ -320,6 +322,7 @@ def predict(bench: Bench) -> None:
             cycle = max(cycle, bench.others_idle_from)
         while any(step.values[f"push_{side}"] and not bench.room[side][cycle] for side in SIDES):
             cycle += 1
+        cycle += BEGIN_DELAY
         step.begin = cycle
         count = len(step.indices)
         if matrix:
@@ -363,7 +366,7 @@ def expected_stall(bench: Bench, now: int) -> Activity:
     for side, activity in zip(SIDES, (Activity.FULL_PREV, Activity.FULL_NEXT), strict=True):
         if step.values[f"push_{side}"] and not bench.room[side][now]:
             return activity
-    return Activity.BEGIN if step.begin == now else Activity.UNIT
+    return Activity.BEGIN if now >= step.begin - BEGIN_DELAY else Activity.UNIT
 
 
 def ports(config: Config, steps: list[Step]) -> set[tuple[int, int]]:
@@ -396,7 +399,7 @@ def test_short_instructions_back_to_back(seed: int) -> None:
     ends = compare(config, steps, final, image)
     # Otherwise the program does not test what it is here for.
     assert max(ends.values()) >= 4
-    assert len({s.begin + 1 for s in steps} & {s.begin for s in steps}) > 40
+    assert len({s.begin + 1 + BEGIN_DELAY for s in steps} & {s.begin for s in steps}) > 40
 
 
 def compare(config: Config, steps: list[Step], final: ReferenceResult, image: np.ndarray) -> Counter[int]:
