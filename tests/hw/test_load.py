@@ -72,15 +72,18 @@ def test_scratchpads_and_tokens(name: str):
             await ctx.tick()
 
     async def tokens(ctx):
+        room = {"prev": False, "next": False}
         while True:
             for side in ("prev", "next"):
                 pop, push = getattr(dut, f"pop_{side}"), getattr(dut, f"push_{side}")
                 ctx.set(pop.available, random.random() < 0.5)
-                ctx.set(push.room, random.random() < 0.5)
+                room[side] = room[side] or random.random() < 0.5
+                ctx.set(push.room, room[side])
                 assert not ctx.get(pop.pop) or ctx.get(pop.available)
                 assert not ctx.get(push.reserve) or ctx.get(push.room)
                 seen[f"pop_{side}"] += ctx.get(pop.pop)
                 seen[f"push_{side}"] += ctx.get(push.push)
+                room[side] = room[side] and not ctx.get(push.reserve)  # a begin alone takes it
             seen["ends"] += ctx.get(dut.trace.end) + ctx.get(dut.trace.end_config)
             await ctx.tick()
 

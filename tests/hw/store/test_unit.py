@@ -344,6 +344,7 @@ class Bench:
         served: list[Burst] = []  # writes shown, with beats to move
         open_: list[Burst] = []  # writes accepted, not answered
         data = 0
+        room, begins = dict.fromkeys(SIDES, False), False
         now = 0
         while self.begun < len(self.steps) or model.step is not None:
             now += 1
@@ -356,21 +357,20 @@ class Bench:
             ctx.set(unit.commands.valid, visible)
             if head is not None and visible:
                 ctx.set(unit.commands.payload, head.words[0] | head.words[1] << 64)
-            room = {}
             for side in SIDES:
                 available[side] = available[side] or not self.no()
-                room[side] = not self.no()
+                room[side] = room[side] or not self.no()  # it goes with the begin alone
                 ctx.set(getattr(unit, f"pop_{side}").available, available[side])
                 ctx.set(getattr(unit, f"push_{side}").room, room[side])
-            begins = visible and model.step is None
+            ready = visible and model.step is None and not begins
             if head is not None and visible:
                 for side in SIDES:
                     pops = bool(head.values[f"pop_{side}"]) and not arrived[side] and available[side]
                     assert bool(ctx.get(getattr(unit, f"pop_{side}").pop)) == pops
                     if pops:
                         arrived[side], available[side] = True, False
-                    begins = begins and (arrived[side] or not head.values[f"pop_{side}"])
-                    begins = begins and (room[side] or not head.values[f"push_{side}"])
+                    ready = ready and (arrived[side] or not head.values[f"pop_{side}"])
+                    ready = ready and (room[side] or not head.values[f"push_{side}"])
             # Reads: what is shown, then what the memory does.
             model.show(now)
             assert bool(ctx.get(unit.read.request.valid)) == (model.shown is not None), now
@@ -463,8 +463,9 @@ class Bench:
             if begins and head is not None:
                 model.start(head, now)
                 model.operands = list(model.waiting)
-                arrived = dict.fromkeys(SIDES, False)
+                arrived, room = dict.fromkeys(SIDES, False), dict.fromkeys(SIDES, False)
                 self.begun += 1
+            begins = ready  # BEGIN_DELAY
             await ctx.tick()
 
     def take_beat(self, ctx, burst: Burst, now: int) -> None:
