@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from .counting import counted
+from .counting import counted, following
 from .interfaces import INSTRUCTION_BITS, commands
 
 
@@ -52,18 +52,15 @@ class CommandQueue(wiring.Component):
             self.head.payload.eq(payload),
         ]
 
-        def following(place: Signal) -> Mux:
-            return Mux(place == depth - 1, 0, place + 1)
-
         with m.If(free):
             m.d.sync += [
                 valid.eq(waiting | self.push),
                 payload.eq(Mux(waiting, read.data, self.instruction)),
             ]
         with m.If(stored):
-            m.d.sync += newest.eq(following(newest))
+            m.d.sync += newest.eq(following(newest, depth))
         with m.If(moved):
-            m.d.sync += oldest.eq(following(oldest))
+            m.d.sync += oldest.eq(following(oldest, depth))
         m.d.sync += [
             behind.eq(counted(behind, up=stored, down=moved)),
             waiting.eq(stored | Mux(moved, behind > 1, waiting)),
