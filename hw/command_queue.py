@@ -13,8 +13,8 @@ from .interfaces import INSTRUCTION_BITS, commands
 class CommandQueue(wiring.Component):
     """First in, first out; the head is a register, because a unit decides by it what it does in the same cycle.
 
-    Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `head` is
-    the unit's port.
+    Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `fills`:
+    the queue will be full in the next cycle. `head` is the unit's port.
     """
 
     def __init__(self, *, depth: int) -> None:
@@ -25,6 +25,7 @@ class CommandQueue(wiring.Component):
                 "push": In(1),
                 "instruction": In(INSTRUCTION_BITS),
                 "full": Out(1),
+                "fills": Out(1),
                 "head": Out(commands()),
             }
         )
@@ -65,6 +66,7 @@ class CommandQueue(wiring.Component):
             behind.eq(counted(behind, up=stored, down=moved)),
             waiting.eq(stored | Mux(moved, behind > 1, waiting)),
             level.eq(counted(level, up=self.push, down=pop)),
-            self.full.eq(~pop & (self.full | (self.push & (level == depth - 1)))),
+            self.full.eq(self.fills),
         ]
+        m.d.comb += self.fills.eq(~pop & (self.full | (self.push & (level == depth - 1))))
         return m

@@ -10,7 +10,7 @@ from vdla.isa.layout import INSTRUCTION_BYTES, MemoryType, Opcode, Unit
 from vdla.isa.timing import AXI_BOUNDARY, READ_BURST_BEATS
 
 from .command_queue import CommandQueue
-from .counting import will_be_some
+from .counting import counted, will_be_some
 from .interfaces import ADDRESS_BITS, INSTRUCTION_BITS, Kind, burst_layout, commands, read_client
 from .layouts import instruction_layout, view
 
@@ -159,13 +159,14 @@ class FetchUnit(wiring.Component):
         got = Signal(range(per_beat + 1))
         if per_beat == 1:
             m.d.comb += got.eq(complete)
+            m.d.sync += stored.eq(counted(stored, up=got, down=loads))
         else:
             few = ~left[per_beat.bit_length() - 1 :].any()
             m.d.comb += got.eq(Mux(complete, Mux(few, left, per_beat), 0))
+            m.d.sync += stored.eq(stored + got - loads)
         m.d.sync += [
             received.eq(received + got),
             loaded.eq(loaded + loads),
-            stored.eq(Mux(loads, stored - 1 + got, stored + got)),
             arrived.eq(will_be_some(stored, up=got != 0, down=loads)),
             left.eq(Mux(fresh, self.count, left - got)),
         ]
@@ -179,30 +180,34 @@ class FetchUnit(wiring.Component):
     def _dispatch(
         self, m: Module, oldest: Value, route: Value, arrived: Value, loads: Signal, moved: Signal
     ) -> None:
-        """`to` says that the head is there and may go: not behind FINISH, which has been the head once `ended`."""
+        """`to` says that the head is there and may go: not behind FINISH, which has been the head once `ended`.
+
+        `goes` says that its queue has a place, too: registers, known a cycle ahead, so that what leaves comes early.
+        """
         there, ended, takes = Signal(), Signal(), Signal()
         head = Signal(INSTRUCTION_BITS, reset_less=True)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}
-        m.d.comb += [takes.eq(~there | moved), loads.eq(takes & arrived)]
+        goes = {unit: Signal(name=f"goes_{unit.name.lower()}") for unit in Unit}
+        m.d.comb += [
+            moved.eq(Cat(*goes.values()).any()),
+            takes.eq(~there | moved),
+            loads.eq(takes & arrived),
+        ]
+        loaded = {unit: arrived & ~ended & (route.unit == unit) for unit in Unit}
         with m.If(takes):
             m.d.sync += [
                 there.eq(arrived),
                 head.eq(oldest),
                 ended.eq(ended | (arrived & route.is_finish)),
-                *(to[unit].eq(arrived & ~ended & (route.unit == unit)) for unit in Unit),
+                *(to[unit].eq(loaded[unit]) for unit in Unit),
             ]
-        moves = []
         for unit in Unit:
             name = unit.name.lower()
             queue = CommandQueue(depth=self._config.command_queue_depth)
             m.submodules[f"{name}_queue"] = queue
             connect(m, flipped(getattr(self, name)), queue.head)
-            m.d.comb += [
-                queue.instruction.eq(head),
-                queue.push.eq(to[unit] & ~queue.full),
-            ]
-            moves.append(queue.push)
-        m.d.comb += moved.eq(Cat(*moves).any())
+            m.d.comb += [queue.instruction.eq(head), queue.push.eq(goes[unit])]
+            m.d.sync += goes[unit].eq(Mux(takes, loaded[unit], to[unit]) & ~queue.fills)
 
     def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
         """Where `instruction` goes, as it arrives: all that says so is in its first half."""

@@ -212,6 +212,7 @@ def _bench(config: Config, load: Load) -> Bench:
         # It goes to one queue at most, and only if it is there.
         sum(to) <= there,
         *(implies(is_head & to[unit], mine[unit]) for unit in Unit),
+        *(pushes[unit] == (to[unit] & ~full[unit]) for unit in Unit),
         implies(is_head & is_finish, bench.inside("dut", "ended")),
         implies(buffered & ~is_head, _route(bench, config, place) == route_of(whole)),
         implies(buffered, ahead < here),
@@ -299,14 +300,14 @@ NARROW_PROOF = Proof(
         Fault(
             property="nothing is dispatched before it has arrived",
             module=MODULE,
-            before="(arrived & ~ended & (route.unit == unit))",
-            after="(~ended & (route.unit == unit))",
+            before="arrived & ~ended & (route.unit == unit)",
+            after="~ended & (route.unit == unit)",
         ),
         Fault(
             property="a queue that is full gets no instruction",
             module=MODULE,
-            before="to[unit] & ~queue.full",
-            after="to[unit]",
+            before="Mux(takes, loaded[unit], to[unit]) & ~queue.fills",
+            after="Mux(takes, loaded[unit], to[unit])",
         ),
         Fault(
             property="every instruction goes to its unit's queue, in order and unchanged",
@@ -317,8 +318,8 @@ NARROW_PROOF = Proof(
         Fault(
             property="nothing is dispatched behind FINISH",
             module=MODULE,
-            before="(arrived & ~ended & (route.unit == unit))",
-            after="(arrived & (route.unit == unit))",
+            before="arrived & ~ended & (route.unit == unit)",
+            after="arrived & (route.unit == unit)",
         ),
     ),
 )
