@@ -6,15 +6,15 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from .counting import counted
+from .counting import counted, following
 from .interfaces import INSTRUCTION_BITS, commands
 
 
 class CommandQueue(wiring.Component):
     """First in, first out; the head is a register, because a unit decides by it what it does in the same cycle.
 
-    Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `head` is
-    the unit's port.
+    Members: `push` with `instruction`, only while not `full` (registered); it is visible in the next cycle. `fills`:
+    the queue will be full in the next cycle. `head` is the unit's port.
     """
 
     def __init__(self, *, depth: int) -> None:
@@ -25,6 +25,7 @@ class CommandQueue(wiring.Component):
                 "push": In(1),
                 "instruction": In(INSTRUCTION_BITS),
                 "full": Out(1),
+                "fills": Out(1),
                 "head": Out(commands()),
             }
         )
@@ -52,22 +53,20 @@ class CommandQueue(wiring.Component):
             self.head.payload.eq(payload),
         ]
 
-        def following(place: Signal) -> Mux:
-            return Mux(place == depth - 1, 0, place + 1)
-
         with m.If(free):
             m.d.sync += [
                 valid.eq(waiting | self.push),
                 payload.eq(Mux(waiting, read.data, self.instruction)),
             ]
         with m.If(stored):
-            m.d.sync += newest.eq(following(newest))
+            m.d.sync += newest.eq(following(newest, depth))
         with m.If(moved):
-            m.d.sync += oldest.eq(following(oldest))
+            m.d.sync += oldest.eq(following(oldest, depth))
         m.d.sync += [
             behind.eq(counted(behind, up=stored, down=moved)),
             waiting.eq(stored | Mux(moved, behind > 1, waiting)),
             level.eq(counted(level, up=self.push, down=pop)),
-            self.full.eq(~pop & (self.full | (self.push & (level == depth - 1)))),
+            self.full.eq(self.fills),
         ]
+        m.d.comb += self.fills.eq(~pop & (self.full | (self.push & (level == depth - 1))))
         return m

@@ -17,7 +17,8 @@ def config_registers(
     A register changes in the second cycle after its CONFIG began, so that the begin is a register
     first: nothing that begins in the cycle after a CONFIG may read it.
     """
-    index, value = Signal.like(setting["register"]), Signal(REGISTER_BITS, name="setting")
+    index = Signal.like(setting["register"], reset_less=True)
+    value = Signal(REGISTER_BITS, name="setting", reset_less=True)
     m.d.sync += [index.eq(setting["register"]), value.eq(setting["value"])]
     registers = {name: Signal(REGISTER_BITS, name=name.lower()) for name in names}
     for name, bits in registers.items():

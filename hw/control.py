@@ -21,7 +21,10 @@ Stopping is also the way out of a program that waits for ever.
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -49,6 +52,7 @@ REGISTERS = {
 LAUNCH_BIT, CLEAR_BIT, STOP_BIT = range(3)
 RUNNING_BIT, DONE_BIT, ERROR_BIT, QUIET_BIT = range(4)
 COUNTERS_AT = 0x100
+_BLOCK = 0x20  # bytes of the map between which the first cycle of a read chooses
 
 
 def counter_address(name: str) -> int:
@@ -108,7 +112,7 @@ class Control(wiring.Component):
                 self.resting.eq(0),
                 stopping.eq(stopped),
                 done.eq(0),
-                cycles.eq(1),
+                cycles.eq(0),
             ]
         with m.Elif(stopped):
             m.d.sync += pending.eq(0)
@@ -120,7 +124,6 @@ class Control(wiring.Component):
                     self.running.eq(0),
                     self.resting.eq(1),
                     done.eq(self.finished & ~stopping),
-                    cycles.eq(cycles),
                 ]
         status = Cat(pending | self.running, done, failed, self.quiet)
         self._write(m, pending, failed, stopped)
@@ -166,35 +169,40 @@ class Control(wiring.Component):
             **_words("CYCLES", cycles),
             **_words("DIGEST", Const(digest, 256)),
         }
-        # An access takes as many cycles as a counter needs to show itself.
+        # The address stays until the access ends, so every stage below works on what the stage before it has made of
+        # it. An access takes as many cycles as a counter needs to show itself.
         waiting = Signal(READ_CYCLES + 1)
-        address, offset = Signal(LITE_ADDRESS_BITS), Signal(LITE_ADDRESS_BITS)
-        upper, is_counter = Signal(), Signal()
-        other = Signal(32)
+        address, offset = Signal(LITE_ADDRESS_BITS, reset_less=True), Signal(LITE_ADDRESS_BITS)
+        is_counter = Signal(reset_less=True)
+        other, counter = Signal(32, reset_less=True), Signal(32)
         accept = bus.arvalid & bus.arready
         m.d.comb += [
             bus.arready.eq(~bus.rvalid & (waiting == 0)),
             bus.rresp.eq(OKAY),
             offset.eq(address - COUNTERS_AT),
             self.counter_index.eq(offset[3:]),
+            counter.eq(Mux(address[2], self.counter_value[32:], self.counter_value[:32])),
         ]
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += bus.rvalid.eq(0)
         m.d.sync += [
             waiting.eq((waiting << 1) | accept),
-            upper.eq(offset[2]),
             is_counter.eq((address >= COUNTERS_AT) & (offset[3:] < len(COUNTERS))),
         ]
         with m.If(accept):
             m.d.sync += address.eq(bus.araddr)
-        with m.Switch(address[2:]):
-            for place, value in words.items():
-                with m.Case(place >> 2):
-                    m.d.sync += other.eq(value)
-            with m.Default():
-                m.d.sync += other.eq(0)
+        blocks = []
+        for block in sorted({place // _BLOCK for place in words}):
+            here = Array(words.get(_BLOCK * block + 4 * word, Const(0, 32)) for word in range(_BLOCK // 4))
+            there = Signal(name=f"in_{block}", reset_less=True)
+            value = Signal(32, name=f"block_{block}", reset_less=True)
+            m.d.sync += [
+                there.eq(address // _BLOCK == block),
+                value.eq(here[address[2 : _BLOCK.bit_length() - 1]]),
+            ]
+            blocks.append(Mux(there, value, 0))
+        m.d.sync += other.eq(reduce(or_, blocks))
         with m.If(waiting[-1]):
-            counter = Mux(upper, self.counter_value[32:], self.counter_value[:32])
             m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(Mux(is_counter, counter, other))]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Module, Mux, Signal, Value
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -64,10 +67,10 @@ COUNTERS = (
 """Names of all counters, in the order of their registers (`control.counter_address`)."""
 
 
-READ_CYCLES = 2
+READ_CYCLES = 3
 """Cycles from `index` to `value`."""
 
-_GROUP = 8  # counters between which the first of these cycles chooses
+_GROUP = 8  # counters of which the second of these cycles gives the chosen one, or 0
 
 
 class Counters(wiring.Component):
@@ -100,7 +103,8 @@ class Counters(wiring.Component):
         seen = {unit: Signal(Activity, name=f"seen_{unit.name.lower()}") for unit in Unit}
         accepted = {name: Signal(name=f"{name}_accepted_1") for name in ("read", "write")}
         bursts = {name: Signal(burst_layout(self._config), name=f"{name}_burst_1") for name in accepted}
-        clear, clearing = Signal(), Signal()
+        # A reset clears the counts too, by way of this register: so it is the only wire that all of them share.
+        clear, clearing = Signal(), Signal(init=1)
         run = Signal()
         m.d.sync += [
             run.eq(self.run),
@@ -117,8 +121,8 @@ class Counters(wiring.Component):
 
         def count(what: Value) -> None:
             """The next counter grows by `what`, seen a cycle ago."""
-            step = Signal(len(what), name=f"step_{len(counts)}")
-            number = Signal(COUNTER_BITS, name=f"count_{len(counts)}")
+            step = Signal(len(what), name=f"step_{len(counts)}", reset_less=True)
+            number = Signal(COUNTER_BITS, name=f"count_{len(counts)}", reset_less=True)
             m.d.sync += [step.eq(what), number.eq(Mux(clearing, 0, number + step))]
             counts.append(number)
 
@@ -129,12 +133,14 @@ class Counters(wiring.Component):
             counted = accepted[name] & (bursts[name].kind == kind) & run
             count(Mux(counted, bursts[name].bytes, 0))
             count(Mux(counted, bursts[name].beats, 0))
+        # A bit for each counter, not a code for all: no wire goes to all of them.
+        chosen = Signal(len(counts), reset_less=True)
+        m.d.sync += chosen.eq(1 << self.index)
+        masked = [Mux(bit, number, 0) for bit, number in zip(chosen, counts, strict=True)]
         groups = []
-        low_bits = _GROUP.bit_length() - 1
         for first in range(0, len(counts), _GROUP):
-            group = Signal(COUNTER_BITS, name=f"group_{first}")
-            m.d.sync += group.eq(Array(counts[first : first + _GROUP])[self.index[:low_bits]])
+            group = Signal(COUNTER_BITS, name=f"group_{first}", reset_less=True)
+            m.d.sync += group.eq(reduce(or_, masked[first : first + _GROUP]))
             groups.append(group)
-        high = Signal(len(self.index) - low_bits)
-        m.d.sync += [high.eq(self.index[low_bits:]), self.value.eq(Array(groups)[high])]
+        m.d.sync += self.value.eq(reduce(or_, groups))
         return m

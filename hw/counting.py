@@ -19,3 +19,8 @@ def will_be_full(count: Signal, limit: int, *, up: Value, down: Value) -> Value:
 def will_be_some(count: Signal, *, up: Value, down: Value) -> Value:
     """Whether `counted` is not zero, of a `count` that never goes below; `up` may stand for more than one."""
     return up | (count > 1) | ((count == 1) & ~down)
+
+
+def following(place: Signal, places: int) -> Value:
+    """The place behind `place` in a ring of `places`."""
+    return Mux(place == places - 1, 0, place + 1)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import memory, wiring
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from vdla.isa.config import Config
 from vdla.isa.layout import INSTRUCTION_BYTES, MemoryType, Opcode, Unit
 from vdla.isa.timing import AXI_BOUNDARY, READ_BURST_BEATS
 
 from .command_queue import CommandQueue
+from .counting import counted, will_be_some
 from .interfaces import ADDRESS_BITS, INSTRUCTION_BITS, Kind, burst_layout, commands, read_client
 from .layouts import instruction_layout, view
 
 COUNT_BITS = 32
 """Width of the number of instructions of a program."""
+
+_ROUTE = data.StructLayout({"unit": 2, "is_finish": 1})
+"""Where an instruction goes; `unit` is none of them if a CONFIG says so."""
 
 
 def instructions_per_burst(config: Config) -> int:
@@ -48,8 +52,8 @@ class FetchUnit(wiring.Component):
         moved = Signal()
         m.d.sync += fresh.eq(0)
         self._request(m, fresh, moved)
-        head, arrived, loads = self._receive(m, fresh)
-        self._dispatch(m, head, arrived, loads, moved)
+        oldest, route, arrived, loads = self._receive(m, fresh)
+        self._dispatch(m, oldest, route, arrived, loads, moved)
         return m
 
     def _request(self, m: Module, fresh: Signal, moved: Signal) -> None:
@@ -57,25 +61,30 @@ class FetchUnit(wiring.Component):
         config = self._config
         bus, most = config.memory.bus_bytes, instructions_per_burst(config)
         shift = bus.bit_length() - 1
-        left, address = Signal(COUNT_BITS), Signal(ADDRESS_BITS)
-        number, cut, ready, shown = Signal(range(most + 1)), Signal(), Signal(), Signal()
+        left, address = Signal(COUNT_BITS, reset_less=True), Signal(ADDRESS_BITS, reset_less=True)
+        number = Signal(range(most + 1), reset_less=True)
+        cut, ready, shown, fits = Signal(), Signal(), Signal(), Signal()
         free = Signal(range(config.fetch_buffer_depth + 1), init=config.fetch_buffer_depth)
         burst = Signal(burst_layout(config), reset_less=True)
         moves = Signal()
         size = INSTRUCTION_BYTES * number
+        kept = (free - Mux(moves, number, 0))[: len(free)]
         m.d.comb += [
-            moves.eq(ready & ~shown & (number <= free)),
+            moves.eq(ready & ~shown & fits),
             self.read.request.valid.eq(shown),
             self.read.request.payload.eq(burst),
         ]
         m.d.sync += [
             cut.eq(fresh | moves),
-            free.eq(Mux(moved, free + 1, free) - Mux(moves, number, 0)),
+            free.eq(Mux(moved, kept + 1, kept)),
+            # There is room for `number`, or for what it will be: the less of the two.
+            fits.eq((left <= free) | (most <= free)),
         ]
         with m.If(fresh):
             m.d.sync += [left.eq(self.count), address.eq(self.program)]
         with m.If(cut):
-            m.d.sync += [number.eq(Mux(left < most, left, most)), ready.eq(left != 0)]
+            few = ~left[most.bit_length() - 1 :].any()  # fewer than `most`, a power of two
+            m.d.sync += [number.eq(Mux(few, left, most)), ready.eq(left != 0)]
         with m.Elif(moves):
             m.d.sync += [ready.eq(0), left.eq(left - number), address.eq(address + size)]
         with m.If(~shown):
@@ -89,9 +98,9 @@ class FetchUnit(wiring.Component):
         with m.Elif(self.read.request.ready):
             m.d.sync += shown.eq(0)
 
-    def _receive(self, m: Module, fresh: Signal) -> tuple[Value, Value, Signal]:
-        """Put the instructions of each beat into the buffer's banks. Returns the oldest one, whether there is one, and
-        the signal that takes it out.
+    def _receive(self, m: Module, fresh: Signal) -> tuple[Value, Value, Signal, Signal]:
+        """Put the instructions of each beat into the buffer's banks, with where they go. Returns the oldest one, its
+        route, whether there is one, and the signal that takes it out.
         """
         config = self._config
         bus, most = config.memory.bus_bytes, instructions_per_burst(config)
@@ -100,7 +109,7 @@ class FetchUnit(wiring.Component):
         banks = min(lanes, depth)
         loads = Signal()
         received, loaded = Signal(range(max(depth, lanes))), Signal(range(depth))
-        left, stored = Signal(COUNT_BITS), Signal(range(depth + 1))
+        left, stored, arrived = Signal(COUNT_BITS, reset_less=True), Signal(range(depth + 1)), Signal()
         # Instructions that a beat carries: a burst starts at a multiple of `most`, so a beat never holds parts of two.
         per_beat = min(lanes, most)
         lane_bits, bank_bits = lanes.bit_length() - 1, banks.bit_length() - 1
@@ -110,12 +119,15 @@ class FetchUnit(wiring.Component):
             complete = self.read.beat_valid & ~first_half
             with m.If(self.read.beat_valid):
                 m.d.sync += first_half.eq(~first_half)
-        heads = []
+        heads, routes = [], []
         for bank in range(banks):
             buffer = memory.Memory(shape=INSTRUCTION_BITS, depth=max(2, depth // banks), init=[])
             m.submodules[f"buffer_{bank}"] = buffer
             write = buffer.write_port(granularity=min(INSTRUCTION_BITS, 8 * bus))
             read = buffer.read_port(domain="comb")
+            directory = memory.Memory(shape=_ROUTE, depth=max(2, depth // banks), init=[])
+            m.submodules[f"routes_{bank}"] = directory
+            write_route, read_route = directory.write_port(), directory.read_port(domain="comb")
             # The instruction of this beat that goes to this bank: its distance from the first one of the beat.
             distance = Signal(range(max(2, banks)), name=f"distance_{bank}")
             place = Signal.like(received, name=f"place_{bank}")
@@ -124,70 +136,91 @@ class FetchUnit(wiring.Component):
                 place.eq(received + distance),
                 write.addr.eq(place[bank_bits : depth.bit_length() - 1]),
                 read.addr.eq(loaded[bank_bits:]),
+                write_route.addr.eq(write.addr),
+                read_route.addr.eq(read.addr),
             ]
             here = (distance < per_beat) & (distance < left)
             if bus < INSTRUCTION_BYTES:
                 m.d.comb += [
                     write.data.eq(self.read.beat_data.replicate(2)),
                     write.en.eq(Cat(self.read.beat_valid & first_half, complete)),
+                    write_route.en.eq(write.en[0]),
                 ]
             else:
                 lane = self.read.beat_data.word_select(place[:lane_bits], INSTRUCTION_BITS)
-                m.d.comb += [write.data.eq(lane), write.en.eq(complete & here)]
+                m.d.comb += [
+                    write.data.eq(lane),
+                    write.en.eq(complete & here),
+                    write_route.en.eq(write.en),
+                ]
+            self._decode(m, write.data, write_route.data)
             heads.append(read.data)
+            routes.append(read_route.data)
         got = Signal(range(per_beat + 1))
-        m.d.comb += got.eq(Mux(complete, Mux(left < per_beat, left, per_beat), 0))
+        if per_beat == 1:
+            m.d.comb += got.eq(complete)
+            m.d.sync += stored.eq(counted(stored, up=got, down=loads))
+        else:
+            few = ~left[per_beat.bit_length() - 1 :].any()
+            m.d.comb += got.eq(Mux(complete, Mux(few, left, per_beat), 0))
+            m.d.sync += stored.eq(stored + got - loads)
         m.d.sync += [
             received.eq(received + got),
             loaded.eq(loaded + loads),
-            stored.eq(stored + got - loads),
+            arrived.eq(will_be_some(stored, up=got != 0, down=loads)),
             left.eq(Mux(fresh, self.count, left - got)),
         ]
-        oldest = Signal(INSTRUCTION_BITS)
-        m.d.comb += oldest.eq(Cat(*heads).word_select(loaded[:bank_bits], INSTRUCTION_BITS))
-        return oldest, stored != 0, loads
+        oldest, route = Signal(INSTRUCTION_BITS), Signal(_ROUTE)
+        m.d.comb += [
+            oldest.eq(Cat(*heads).word_select(loaded[:bank_bits], INSTRUCTION_BITS)),
+            route.eq(Array(routes)[loaded[:bank_bits]]),
+        ]
+        return oldest, route, arrived, loads
 
-    def _dispatch(self, m: Module, oldest: Value, arrived: Value, loads: Signal, moved: Signal) -> None:
-        finished, there, is_finish = Signal(), Signal(), Signal()
+    def _dispatch(
+        self, m: Module, oldest: Value, route: Value, arrived: Value, loads: Signal, moved: Signal
+    ) -> None:
+        """`to` says that the head is there and may go: not behind FINISH, which has been the head once `ended`.
+
+        `goes` says that its queue has a place, too: registers, known a cycle ahead, so that what leaves comes early.
+        """
+        there, ended, takes = Signal(), Signal(), Signal()
         head = Signal(INSTRUCTION_BITS, reset_less=True)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}
-        with m.If(moved):
-            m.d.sync += finished.eq(is_finish)
-        m.d.comb += loads.eq((~there | moved) & arrived)
-        with m.If(~there | moved):
-            m.d.sync += [there.eq(arrived), head.eq(oldest)]
-            self._decode(m, oldest, to, is_finish)
-        moves = []
+        goes = {unit: Signal(name=f"goes_{unit.name.lower()}") for unit in Unit}
+        m.d.comb += [
+            moved.eq(Cat(*goes.values()).any()),
+            takes.eq(~there | moved),
+            loads.eq(takes & arrived),
+        ]
+        loaded = {unit: arrived & ~ended & (route.unit == unit) for unit in Unit}
+        with m.If(takes):
+            m.d.sync += [
+                there.eq(arrived),
+                head.eq(oldest),
+                ended.eq(ended | (arrived & route.is_finish)),
+                *(to[unit].eq(loaded[unit]) for unit in Unit),
+            ]
         for unit in Unit:
             name = unit.name.lower()
             queue = CommandQueue(depth=self._config.command_queue_depth)
             m.submodules[f"{name}_queue"] = queue
             connect(m, flipped(getattr(self, name)), queue.head)
-            m.d.comb += [
-                queue.instruction.eq(head),
-                queue.push.eq(there & to[unit] & ~finished & ~queue.full),
-            ]
-            moves.append(queue.push)
-        m.d.comb += moved.eq(Cat(*moves).any())
+            m.d.comb += [queue.instruction.eq(head), queue.push.eq(goes[unit])]
+            m.d.sync += goes[unit].eq(Mux(takes, loaded[unit], to[unit]) & ~queue.fills)
 
-    def _decode(self, m: Module, instruction: Value, to: dict[Unit, Signal], is_finish: Signal) -> None:
-        """Which queue `instruction` goes to, into registers."""
+    def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
+        """Where `instruction` goes, as it arrives: all that says so is in its first half."""
         unit_field = view(instruction_layout(self._config, "CONFIG"), instruction)["unit"]
         fields = view(instruction_layout(self._config, "LOAD.INP"), instruction)
-        m.d.sync += [is_finish.eq(fields["opcode"] == Opcode.FINISH), *(to[unit].eq(0) for unit in Unit)]
+        m.d.comb += [route.is_finish.eq(fields["opcode"] == Opcode.FINISH), route.unit.eq(Unit.COMPUTE)]
         with m.Switch(fields["opcode"]):
             with m.Case(Opcode.LOAD), m.Switch(fields["memory_type"]):
                 with m.Case(MemoryType.INP, MemoryType.WGT, MemoryType.PATCH):
-                    m.d.sync += to[Unit.LOAD].eq(1)
+                    m.d.comb += route.unit.eq(Unit.LOAD)
                 with m.Case(MemoryType.PAR):
-                    m.d.sync += to[Unit.STORE].eq(1)
-                with m.Default():
-                    m.d.sync += to[Unit.COMPUTE].eq(1)
+                    m.d.comb += route.unit.eq(Unit.STORE)
             with m.Case(Opcode.STORE):
-                m.d.sync += to[Unit.STORE].eq(1)
-            with m.Case(Opcode.CONFIG), m.Switch(unit_field):
-                for unit in Unit:
-                    with m.Case(unit):
-                        m.d.sync += to[unit].eq(1)
-            with m.Default():
-                m.d.sync += to[Unit.COMPUTE].eq(1)
+                m.d.comb += route.unit.eq(Unit.STORE)
+            with m.Case(Opcode.CONFIG):
+                m.d.comb += route.unit.eq(unit_field)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
-from amaranth.lib import fifo, wiring
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
+from vdla.isa.timing import AXI_BOUNDARY
 
 from .axi import INCREMENTING, OKAY, axi4
-from .counting import counted, will_be_full, will_be_some
+from .counting import counted, following, will_be_full, will_be_some
 from .interfaces import ADDRESS_BITS, Client, burst_layout, read_client, write_client
 
 
@@ -16,7 +17,7 @@ class MemoryPort(wiring.Component):
     """Read clients and the store unit's writes on one AXI4 port.
 
     Members: `fetch`, `compute`, `store`, `load` the clients and `write`, from this side; `axi`; `base` is added to
-    every address (a multiple of 4096; a new one counts from the cycle after one with nothing outstanding).
+    every address (a multiple of 4096; a new one counts from the cycle after one with `stop` and nothing outstanding).
     `read_accepted` and `write_accepted`, with `read_burst` and `write_burst`, feed the byte counters. `error` is
     pulsed when a response is not OKAY; `quiet`: nothing is outstanding. With `stop` no new address is shown; what has
     been shown is completed, and `written` says that no write is left. This part is not reset between runs: beats
@@ -48,45 +49,50 @@ class MemoryPort(wiring.Component):
         m = Module()
         axi = self.axi
         # Software may write the register at any time, but an address that waits must not move with it.
-        base = Signal(ADDRESS_BITS)
-        with m.If(self.quiet & ~axi.arvalid & ~axi.awvalid):
+        base = Signal(ADDRESS_BITS, reset_less=True)
+        with m.If(self.quiet & self.stop):
             m.d.sync += base.eq(self.base)
-        reads, owners_empty = self._reads(m, base)
+        reads, none_kept = self._reads(m, base)
         self._writes(m, base)
         m.d.comb += [
             self.error.eq(
                 (axi.rvalid & axi.rready & (axi.rresp != OKAY))
                 | (axi.bvalid & axi.bready & (axi.bresp != OKAY))
             ),
-            self.quiet.eq((reads == 0) & owners_empty & self.written),
+            self.quiet.eq((reads == 0) & none_kept & self.written),
         ]
         return m
 
     def _address(self, base: Value, byte: Value) -> Value:
-        shift = self._config.memory.bus_bytes.bit_length() - 1
-        return Cat(Const(0, shift), (base + byte)[shift:ADDRESS_BITS])
+        """The bus word of `byte` when memory begins at `base`, a multiple of 4096."""
+        shift, page = self._config.memory.bus_bytes.bit_length() - 1, AXI_BOUNDARY.bit_length() - 1
+        return Cat(Const(0, shift), byte[shift:page], (base[page:] + byte[page:])[: ADDRESS_BITS - page])
 
     def _reads(self, m: Module, base: Value) -> tuple[Value, Value]:
         config, axi = self._config, self.axi
         limit = config.memory.outstanding_reads
         layout = burst_layout(config)
         clients = [getattr(self, client.name.lower()) for client in Client]
-        valid, owner = Signal(), Signal(range(len(Client)))
+        owner, first = Signal(range(len(Client))), Signal(range(len(Client)))
         chosen = Signal(layout)
         # AXI forbids to withdraw or change an address that waits for ARREADY: then it is kept here.
-        kept, kept_owner, kept_burst = Signal(), Signal.like(owner), Signal(layout)
+        kept = Signal()
+        kept_owner, kept_burst = Signal.like(owner, reset_less=True), Signal(layout, reset_less=True)
         outstanding = Signal(range(limit + 1))
         for index, client in reversed(list(enumerate(clients))):
             with m.If(client.request.valid):
-                m.d.comb += [owner.eq(index), chosen.eq(client.request.payload)]
-        with m.If(kept):
-            m.d.comb += [owner.eq(kept_owner), chosen.eq(kept_burst)]
+                m.d.comb += first.eq(index)
+        # A code of two bits chooses between the bursts, so that `valid` of no client drives all their wires.
+        shown = Array(client.request.payload.as_value() for client in clients)[first]
+        m.d.comb += [owner.eq(Mux(kept, kept_owner, first)), chosen.eq(Mux(kept, kept_burst, shown))]
+        with m.If(~kept):
+            m.d.sync += [kept_owner.eq(first), kept_burst.eq(shown)]
         # `kept` chooses between many wires; whether there is an address is told by a register of its own.
         choosing = Signal(init=1)
-        m.d.comb += valid.eq(~choosing | Cat(client.request.valid for client in clients).any())
+        requested = Cat(client.request.valid for client in clients).any()
         accept, full = Signal(), Signal()  # full: the limit is reached
         m.d.comb += [
-            axi.arvalid.eq(valid & ~full & ~(choosing & self.stop)),
+            axi.arvalid.eq(~choosing | (requested & ~full & ~self.stop)),  # `full` is low when one is kept
             axi.araddr.eq(self._address(base, chosen.address)),
             axi.arlen.eq(chosen.beats - 1),
             axi.arsize.eq(config.memory.bus_bytes.bit_length() - 1),
@@ -95,32 +101,35 @@ class MemoryPort(wiring.Component):
             self.read_accepted.eq(accept),
             self.read_burst.eq(chosen),
         ]
-        m.d.sync += [
-            kept.eq(axi.arvalid & ~axi.arready),
-            choosing.eq(~axi.arvalid | axi.arready),
-            kept_owner.eq(owner),
-            kept_burst.eq(chosen),
-        ]
-        m.submodules.owners = owners = fifo.SyncFIFO(width=len(owner), depth=limit)
+        m.d.sync += [kept.eq(axi.arvalid & ~axi.arready), choosing.eq(~axi.arvalid | axi.arready)]
+        # Whose bursts are outstanding: a ring, as full as `outstanding` says.
+        m.submodules.owners = owners = memory.Memory(shape=len(owner), depth=limit, init=[])
+        write, read = owners.write_port(), owners.read_port(domain="comb")
+        newest, oldest = Signal(range(limit)), Signal(range(limit))
         last = axi.rvalid & axi.rready & axi.rlast
         m.d.comb += [
-            owners.w_data.eq(owner),
-            owners.w_en.eq(accept),
+            write.addr.eq(newest),
+            write.data.eq(owner),
+            write.en.eq(accept),
+            read.addr.eq(oldest),
             axi.rready.eq(1),
-            owners.r_en.eq(last),
         ]
         for index, client in enumerate(clients):
             m.d.comb += client.request.ready.eq(accept & (owner == index))
             m.d.sync += [
-                client.beat_valid.eq(axi.rvalid & (owners.r_data == index)),
+                client.beat_valid.eq(axi.rvalid & (read.data == index)),
                 client.beat_last.eq(axi.rlast),
                 client.beat_data.eq(axi.rdata),
             ]
+        with m.If(accept):
+            m.d.sync += newest.eq(following(newest, limit))
+        with m.If(last):
+            m.d.sync += oldest.eq(following(oldest, limit))
         m.d.sync += [
             outstanding.eq(counted(outstanding, up=accept, down=last)),
             full.eq(will_be_full(outstanding, limit, up=accept, down=last)),
         ]
-        return outstanding, ~owners.r_rdy & ~kept
+        return outstanding, ~kept
 
     def _writes(self, m: Module, base: Value) -> None:
         """AXI allows a slave to wait for WVALID before AWREADY, so data is shown once its address has been."""

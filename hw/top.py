@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, ResetInserter
+from amaranth.hdl import Module, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from vdla.isa.config import Config
@@ -95,7 +95,7 @@ class Accelerator(wiring.Component):
             port.stop.eq(control.stop),
             port.base.eq(control.base),
             fetch.program.eq(control.program),
-            fetch.count.eq(Mux(control.running, control.count, 0)),
+            fetch.count.eq(control.count),
             counters.run.eq(control.running),
             counters.clear.eq(control.launch),
             counters.index.eq(control.counter_index),

@@ -44,7 +44,7 @@ ROOM_DELAY = 4
 FETCH_DELAY = 4
 """First cycle in which fetch may show a request."""
 
-FETCH_ROOM_DELAY = 2
+FETCH_ROOM_DELAY = 3
 """Cycles from the dispatch of an instruction to a request that its place in the fetch buffer allows."""
 
 STEP_DELAY = 4

@@ -71,7 +71,7 @@ FAULTS: Final = (
     _rtl(
         "read order",
         "memory_port.py",
-        "client.beat_valid.eq(axi.rvalid & (owners.r_data == index)),",
+        "client.beat_valid.eq(axi.rvalid & (read.data == index)),",
         "client.beat_valid.eq(axi.rvalid & (owner == index)),",
         "read data goes to the client whose request shows, not to the one that asked",
     ),

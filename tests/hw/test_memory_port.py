@@ -35,7 +35,9 @@ def test_reads(ready: float, limit: int):
 
     async def bench(ctx):
         ctx.set(dut.base, BASE)
+        ctx.set(dut.stop, 1)
         await ctx.tick()  # the launch cycle
+        ctx.set(dut.stop, 0)
         shown: dict[Client, tuple[int, int]] = {}
         waiting: tuple[int, int] | None = None  # an address shown to a slave that was not ready
         owner_waiting: Client | None = None
@@ -103,7 +105,9 @@ def test_writes_are_limited_and_errors_reported():
 
     async def bench(ctx):
         ctx.set(dut.base, BASE)
+        ctx.set(dut.stop, 1)
         await ctx.tick()  # the launch cycle
+        ctx.set(dut.stop, 0)
         burst = {"address": 0x1234, "beats": 3, "bytes": 20, "kind": Kind.OUT}
         ctx.set(dut.write.request.payload, burst)
         ctx.set(dut.write.request.valid, 1)

@@ -54,8 +54,8 @@ PROOF = Proof(
         Fault(
             property="the queue never overflows",
             module=MODULE,
-            before="self.full.eq(~pop & (self.full | (self.push & (level == depth - 1))))",
-            after="self.full.eq(~pop & (self.full | (self.push & (level == depth))))",
+            before="self.fills.eq(~pop & (self.full | (self.push & (level == depth - 1))))",
+            after="self.fills.eq(~pop & (self.full | (self.push & (level == depth))))",
         ),
         Fault(
             property="it says whether it is full, and shows an instruction if it has one",

@@ -55,6 +55,14 @@ def queue_of(instruction: Value) -> dict[Unit, Value]:
     return {Unit.LOAD: to_load, Unit.STORE: to_store, Unit.COMPUTE: ~(to_load | to_store | nowhere)}
 
 
+def route_of(instruction: Value) -> Value:
+    """What the fetch unit notes of an instruction: its unit, 3 if it belongs to none, and whether it is FINISH."""
+    queues = queue_of(instruction)
+    unit = Mux(queues[Unit.LOAD], Unit.LOAD, Mux(queues[Unit.STORE], Unit.STORE, 3))
+    is_finish = view(instruction_layout(NARROW, "FINISH"), instruction)["opcode"] == Opcode.FINISH
+    return Cat(Mux(queues[Unit.COMPUTE], Unit.COMPUTE, unit)[:2], is_finish)
+
+
 def _bench(config: Config, load: Load) -> Bench:
     bench = Bench()
     m = bench.m
@@ -145,7 +153,7 @@ def _bench(config: Config, load: Load) -> Bench:
         arriving = Cat(low, data[:KEPT_HIGH])
     else:
         arriving = _kept(data.word_select(lane, 8 * INSTRUCTION_BYTES))
-    whole = Cat(chosen[:KEPT_LOW], Const(0, 8 * INSTRUCTION_BYTES - KEPT_LOW))
+    whole = _widened(chosen[:KEPT_LOW])
     mine = queue_of(whole)
     with m.If(buffered), m.If(moves != 0):
         m.d.sync += [ahead.eq(ahead - 1), buffered.eq(ahead != 0)]
@@ -177,7 +185,8 @@ def _bench(config: Config, load: Load) -> Bench:
     m.d.comb += requested.eq(asked + Mux(shown, size, 0))
     place = Signal.like(loaded)
     m.d.comb += place.eq(loaded + ahead - there)
-    route = queue_of(head)
+    to = [bench.inside("dut", f"to_{unit.name.lower()}") for unit in Unit]
+    free, is_head = bench.inside("dut", "free"), buffered & there & (ahead == 0)
 
     def address(number: Value) -> Value:
         return ((page << PAGE_BITS) + (number << SIZE_BITS))[: len(dut.program)]
@@ -194,27 +203,30 @@ def _bench(config: Config, load: Load) -> Bench:
         *((value[0] == 0) | (value == count) for value in (asked, requested)),
         (requested <= count) & (arrived <= asked) & (dispatched <= arrived),
         owed == _beats(asked, arrived, per_beat, halves, half),
-        bench.inside("dut", "free") + requested == BUFFER + dispatched,
+        free + requested == BUFFER + dispatched,
+        implies(ready & bench.inside("dut", "fits"), number <= free),
         stored + there == here,
+        bench.inside("dut", "arrived@_receive") == (stored != 0),
         loaded == (dispatched + there)[: len(loaded)],
         bench.inside("dut", "received")[: len(loaded)] == arrived[: len(loaded)],
-        *(implies(there, bench.inside("dut", f"to_{unit.name.lower()}") == route[unit]) for unit in Unit),
-        implies(
-            there,
-            bench.inside("dut", "is_finish@_dispatch")
-            == (view(instruction_layout(config, "FINISH"), head)["opcode"] == Opcode.FINISH),
-        ),
+        # It goes to one queue at most, and only if it is there.
+        sum(to) <= there,
+        *(implies(is_head & to[unit], mine[unit]) for unit in Unit),
+        *(pushes[unit] == (to[unit] & ~full[unit]) for unit in Unit),
+        implies(is_head & is_finish, bench.inside("dut", "ended")),
+        implies(buffered & ~is_head, _route(bench, config, place) == route_of(whole)),
         implies(buffered, ahead < here),
         implies(
             buffered,
-            Mux(there & (ahead == 0), _kept(head), _kept(_buffer(bench, config, place))) == chosen,
+            Mux(is_head, _kept(head), _kept(_buffer(bench, config, place))) == chosen,
         ),
-        implies(finished, bench.inside("dut", "finished")),
+        implies(finished, bench.inside("dut", "ended") & (sum(to) == 0)),
     )
     if halves > 1:
         bench.invariant(
             bench.inside("dut", "first_half") == (half == 0),
             implies(half != 0, (_buffer(bench, config, arrived)[:KEPT_LOW] == low) & (arrived != asked)),
+            implies(half != 0, _route(bench, config, arrived) == route_of(_widened(low))),
         )
     else:
         bench.invariant((arrived[0] == 0) | (arrived == count))
@@ -227,6 +239,11 @@ def _kept(instruction: Value) -> Value:
     return Cat(instruction[:KEPT_LOW], instruction[half : half + KEPT_HIGH])
 
 
+def _widened(low: Value) -> Value:
+    """An instruction with the bits `low`, else zero."""
+    return Cat(low, Const(0, 8 * INSTRUCTION_BYTES - len(low)))
+
+
 def _beats(asked: Value, arrived: Value, per_beat: int, halves: int, half: Value) -> Value:
     """Beats in which the instructions that have been asked for and have not arrived will come."""
     missing = (asked - arrived)[:4]
@@ -235,9 +252,18 @@ def _beats(asked: Value, arrived: Value, per_beat: int, halves: int, half: Value
 
 def _buffer(bench: Bench, config: Config, number: Value) -> Value:
     """Where the fetch buffer keeps instruction `number` of the program."""
+    return _banked(bench, config, "buffer", number)
+
+
+def _route(bench: Bench, config: Config, number: Value) -> Value:
+    """What the fetch unit has noted of instruction `number` of the program."""
+    return _banked(bench, config, "routes", number)
+
+
+def _banked(bench: Bench, config: Config, name: str, number: Value) -> Value:
     banks = max(1, config.memory.bus_bytes // INSTRUCTION_BYTES)
     bits, place = banks.bit_length() - 1, number[: BUFFER.bit_length() - 1]
-    words = [bench.peek("dut", f"buffer_{bank}", place[bits:]) for bank in range(banks)]
+    words = [bench.peek("dut", f"{name}_{bank}", place[bits:]) for bank in range(banks)]
     return Array(words)[place[:bits]] if banks > 1 else words[0]
 
 
@@ -262,26 +288,26 @@ NARROW_PROOF = Proof(
         Fault(
             property="no more is asked for than the program has",
             module=MODULE,
-            before="number.eq(Mux(left < most, left, most))",
+            before="number.eq(Mux(few, left, most))",
             after="number.eq(most)",
         ),
         Fault(
             property="the fetch buffer never overflows",
             module=MODULE,
-            before="(number <= free)",
-            after="(free != 0)",
+            before="fits.eq((left <= free) | (most <= free))",
+            after="fits.eq(free != 0)",
         ),
         Fault(
             property="nothing is dispatched before it has arrived",
             module=MODULE,
-            before="there.eq(arrived)",
-            after="there.eq(1)",
+            before="arrived & ~ended & (route.unit == unit)",
+            after="~ended & (route.unit == unit)",
         ),
         Fault(
             property="a queue that is full gets no instruction",
             module=MODULE,
-            before="& ~finished & ~queue.full",
-            after="& ~finished",
+            before="Mux(takes, loaded[unit], to[unit]) & ~queue.fills",
+            after="Mux(takes, loaded[unit], to[unit])",
         ),
         Fault(
             property="every instruction goes to its unit's queue, in order and unchanged",
@@ -292,8 +318,8 @@ NARROW_PROOF = Proof(
         Fault(
             property="nothing is dispatched behind FINISH",
             module=MODULE,
-            before="& ~finished & ~queue.full",
-            after="& ~queue.full",
+            before="arrived & ~ended & (route.unit == unit)",
+            after="arrived & (route.unit == unit)",
         ),
     ),
 )

@@ -10,7 +10,7 @@ from vdla.hw.interfaces import ADDRESS_BITS, Client
 from vdla.isa.config import load_config
 from vdla.isa.timing import AXI_BOUNDARY, READ_BURST_BEATS
 
-from .bench import Bench, implies, strobed, tag
+from .bench import Bench, around, implies, strobed, tag
 from .faults import Fault, Load
 from .proof import Proof
 
@@ -64,9 +64,10 @@ def _bench(load: Load) -> Bench:
         dut.base[:PAGE_BITS] == 0,
     )
 
-    # Software may write the base address at any time; it counts from the launch on, when nothing was outstanding.
-    base = Signal.like(dut.base)
-    with m.If(dut.quiet & ~axi.arvalid & ~axi.awvalid):
+    # Software may write the base address at any time; it counts from the launch on: until then nothing was
+    # outstanding, and nothing was shown.
+    base = Signal.like(dut.base, reset_less=True)
+    with m.If(dut.quiet & dut.stop):
         m.d.sync += base.eq(dut.base)
     bench.invariant(bench.inside("dut", "base@elaborate") == base, base[:PAGE_BITS] == 0)
 
@@ -170,9 +171,9 @@ def _bench(load: Load) -> Bench:
         cover=dut.stop & axi.arvalid & dut.fetch.request.valid,
     )
 
-    owners = bench.fifo("dut", "owners", depth=LIMIT)
+    newest, oldest = (bench.inside("dut", name) for name in ("newest", "oldest"))
     bench.invariant(
-        owners.level == reads,
+        (oldest < LIMIT) & (newest == around(oldest + reads, LIMIT)),
         bench.inside("dut", "outstanding@_reads") == reads,
         bench.inside("dut", "outstanding@_writes") == writes,
         bench.inside("dut", "announced") == unmoved,
@@ -183,7 +184,9 @@ def _bench(load: Load) -> Bench:
         # Each burst whose address has been shown is accepted or waits; its data has moved or has not.
         writes + waits_aw == unmoved + unanswered,
         implies(waits_ar, reads < LIMIT) & implies(waits_aw, writes < LIMIT),
-        implies(item.inside, item.data == 1 << owners.entry(item.ahead)),
+        implies(
+            item.inside, item.data == 1 << bench.peek("dut", "owners", around(oldest + item.ahead, LIMIT))
+        ),
     )
     return bench
 
@@ -197,13 +200,13 @@ PROOF = Proof(
         Fault(
             property="a read address stays until it is accepted",
             module=MODULE,
-            before="valid & ~full & ~(choosing & self.stop)",
-            after="valid & ~full & ~self.stop",
+            before="~choosing | (requested & ~full & ~self.stop)",
+            after="(~choosing | requested) & ~full & ~self.stop",
         ),
         Fault(
             property="a read address stays until it is accepted",
             module=MODULE,
-            before="with m.If(self.quiet & ~axi.arvalid & ~axi.awvalid):",
+            before="with m.If(self.quiet & self.stop):",
             after="with m.If(self.quiet):",
         ),
         Fault(
@@ -251,20 +254,20 @@ PROOF = Proof(
         Fault(
             property="a beat goes to the client that asked for it",
             module=MODULE,
-            before="owners.w_data.eq(owner)",
-            after="owners.w_data.eq(kept_owner)",
+            before="write.data.eq(owner)",
+            after="write.data.eq(kept_owner)",
         ),
         Fault(
             property="quiet means that nothing is outstanding",
             module=MODULE,
-            before="self.quiet.eq((reads == 0) & owners_empty & self.written)",
-            after="self.quiet.eq((reads == 0) & owners_empty)",
+            before="self.quiet.eq((reads == 0) & none_kept & self.written)",
+            after="self.quiet.eq((reads == 0) & none_kept)",
         ),
         Fault(
             property="when stopped, no new address is shown",
             module=MODULE,
-            before="~full & ~(choosing & self.stop)",
-            after="~full",
+            before="(requested & ~full & ~self.stop)",
+            after="(requested & ~full)",
         ),
     ),
 )
