@@ -7,7 +7,7 @@ few registers; what the step writes comes out two cycles behind it.
 from __future__ import annotations
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
@@ -41,95 +41,84 @@ def step_width(config: Config, element_bytes: int) -> int:
     return min(element_bytes, config.memory.bus_bytes)
 
 
-class Phase(enum.Enum, shape=2):
-    """Where the generator is: of a load's rows, or of a row's elements."""
-
-    BEFORE = 0
-    DATA = 1
-    BEHIND = 2
-
-
 class Walk(wiring.Component):
     """Counts through `before` pads, `size` data and `behind` pads, in this order, whichever are not zero.
 
-    Members: `start` takes the three numbers; `again` begins once more with them. `phase` (`is_data`: it is DATA),
-    `ends` (the last of all) and `phase_last` (the last of its phase) describe the present one; `next` moves on. The
-    numbers must not all be zero.
+    Members: while `start` is high the three numbers are taken. `is_data` (the present one is data), `ends` (the last of
+    all) and `phase_last` (the last of its phase) describe the present one; `next` moves on, and behind the last one to
+    the first again. `next_is_data`, `first_is_data`: of the one that `next` and `start` lead to. The numbers must not
+    all be zero.
     """
 
     def __init__(self) -> None:
         super().__init__(
             {
                 "start": In(1),
-                "again": In(1),
                 "before": In(4),
                 "size": In(16),
                 "behind": In(4),
                 "next": In(1),
-                "phase": Out(Phase),
                 "is_data": Out(1),
+                "next_is_data": Out(1),
+                "first_is_data": Out(1),
                 "phase_last": Out(1),
                 "ends": Out(1),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
-        """A down counter; all that is known beforehand, of this phase and of the next, is in registers."""
+        """A down counter; all that is known beforehand is in registers: this phase, those to come, the first one."""
         m = Module()
-        count, before, size, behind = (
-            Signal(len(shape), name=name)
-            for name, shape in (
-                ("count", self.size),
-                ("before", self.before),
-                ("size", self.size),
-                ("behind", self.behind),
-            )
+        state = data.StructLayout(
+            {"count": 16, "is_before": 1, "is_data": 1, "phase_last": 1, "final": 1, "ends": 1}
         )
-        parts = {"before": self.before, "size": self.size, "behind": self.behind}
-        zero = {name: Signal(name=f"{name}_is_zero") for name in parts}
-        one = {name: Signal(name=f"{name}_is_one") for name in parts}
-        final = Signal()  # this phase is the last one
+        present, entry, data_phase, behind_phase = (
+            Signal(state, name=name, reset_less=True)
+            for name in ("present", "entry", "data_phase", "behind_phase")
+        )
+        has_data = Signal(reset_less=True)
 
-        def enter(phase: Phase, number: Value, is_one: Value, is_final: Value) -> None:
-            m.d.sync += [
-                self.phase.eq(phase),
-                self.is_data.eq(phase is Phase.DATA),
-                count.eq(number),
-                self.phase_last.eq(is_one),
-                final.eq(is_final),
-                self.ends.eq(is_one & is_final),
+        def phase(name: str, number: Value, final: Value) -> data.View:
+            found = Signal(state, name=f"given_{name}")
+            m.d.comb += [
+                found.count.eq(number),
+                found.is_before.eq(name == "before"),
+                found.is_data.eq(name == "data"),
+                found.phase_last.eq(number == 1),
+                found.final.eq(final),
+                found.ends.eq((number == 1) & final),
             ]
+            return found
 
-        # A later statement overrides an earlier one: `start` goes before `again`, `again` before `next`.
-        with m.If(self.next):
-            m.d.sync += [
-                count.eq(count - 1),
-                self.phase_last.eq(count == 2),
-                self.ends.eq((count == 2) & final),
-            ]
-            with m.If(self.phase_last):
-                with m.If((self.phase == Phase.BEFORE) & ~zero["size"]):
-                    enter(Phase.DATA, size, one["size"], zero["behind"])
-                with m.Else():
-                    enter(Phase.BEHIND, behind, one["behind"], Const(1))
-        with m.If(self.again):
-            with m.If(~zero["before"]):
-                enter(Phase.BEFORE, before, one["before"], zero["size"] & zero["behind"])
-            with m.Elif(~zero["size"]):
-                enter(Phase.DATA, size, one["size"], zero["behind"])
-            with m.Else():
-                enter(Phase.BEHIND, behind, one["behind"], Const(1))
+        no_data, no_behind = self.size == 0, self.behind == 0
+        before = phase("before", self.before, no_data & no_behind)
+        size, behind = phase("data", self.size, no_behind), phase("behind", self.behind, Const(1))
+        first, successor = Signal(state), Signal(state)
+        m.d.comb += [
+            first.eq(Mux(self.before != 0, before, Mux(no_data, behind, size))),
+            successor.eq(
+                Mux(present.ends, entry, Mux(present.is_before & has_data, data_phase, behind_phase))
+            ),
+            self.first_is_data.eq(first.is_data),
+            self.next_is_data.eq(Mux(present.phase_last, successor.is_data, present.is_data)),
+        ]
         with m.If(self.start):
-            m.d.sync += [before.eq(self.before), size.eq(self.size), behind.eq(self.behind)]
-            for name, value in parts.items():
-                m.d.sync += [zero[name].eq(value == 0), one[name].eq(value == 1)]
-            with m.If(self.before != 0):
-                nothing = (self.size == 0) & (self.behind == 0)
-                enter(Phase.BEFORE, self.before, self.before == 1, nothing)
-            with m.Elif(self.size != 0):
-                enter(Phase.DATA, self.size, self.size == 1, self.behind == 0)
-            with m.Else():
-                enter(Phase.BEHIND, self.behind, self.behind == 1, Const(1))
+            m.d.sync += [
+                present.eq(first),
+                entry.eq(first),
+                data_phase.eq(size),
+                behind_phase.eq(behind),
+                has_data.eq(~no_data),
+            ]
+        with m.Elif(self.next):
+            m.d.sync += [
+                present.count.eq(present.count - 1),
+                present.phase_last.eq(present.count == 2),
+                present.ends.eq((present.count == 2) & present.final),
+            ]
+            with m.If(present.phase_last):
+                m.d.sync += present.eq(successor)
+        m.d.comb += [getattr(self, name).eq(present[name]) for name in ("is_data", "phase_last", "ends")]
         return m
 
 
@@ -249,11 +238,11 @@ class ElementWriter(wiring.Component):
         part, address, part_is_last = Signal.like(self.part), Signal(16), Signal()
         row_offset, offset = Signal(range(bus)), Signal(range(bus))
 
-        pad, last_part, run_ends, last = Signal(), Signal(), Signal(), Signal()
+        pad = Signal()  # the present element is one: registered, most else waits for it
+        last_part, run_ends, last = Signal(), Signal(), Signal()
         next_offset = Signal(range(bus + 1))
         widths = tuple(step_width(self._config, size) for size in self._sizes)
         m.d.comb += [
-            pad.eq(~(rows.is_data & columns.is_data)),
             last_part.eq(pad | part_is_last),
             run_ends.eq(last_part & columns.phase_last & (rows.phase_last | ~job.one_run)),
             last.eq(empty | (last_part & rows.ends & columns.ends)),
@@ -279,7 +268,8 @@ class ElementWriter(wiring.Component):
                 part_is_last.eq(Mux(last_part, 0, part + 1) == self._by_kind(last_of, job.kind)),
             ]
             with m.If(last_part):
-                m.d.sync += address.eq(address + 1)
+                row_is_data = Mux(columns.ends, rows.next_is_data, rows.is_data)
+                m.d.sync += [address.eq(address + 1), pad.eq(~(row_is_data & columns.next_is_data))]
             with m.If(~pad):
                 m.d.sync += offset.eq(next_offset)
                 with m.If(run_ends):
@@ -292,7 +282,6 @@ class ElementWriter(wiring.Component):
             rows.size.eq(waiting.y_size),
             rows.behind.eq(waiting.y_pad_1),
             columns.start.eq(~busy),
-            columns.again.eq(goes & last_part & columns.ends),
             columns.before.eq(waiting.x_pad_0),
             columns.size.eq(waiting.x_size),
             columns.behind.eq(waiting.x_pad_1),
@@ -307,6 +296,7 @@ class ElementWriter(wiring.Component):
                 job.eq(waiting),
                 tag.eq(waiting_tag),
                 empty.eq((waiting.x_size == 0) | no_rows),
+                pad.eq(~(rows.first_is_data & columns.first_is_data)),
                 part.eq(0),
                 part_is_last.eq(self._by_kind(last_of, waiting.kind) == 0),
                 address.eq(waiting.sram_base),

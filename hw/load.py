@@ -135,10 +135,12 @@ class LoadUnit(wiring.Component):
             m.d.comb += job.patch[name].eq(setting[name])
         m.submodules.product = product = Product(bits=10)
         busy, nothing = Signal(), Signal()
+        unused = Signal(init=1)  # not busy: a register of its own, which enables many others
         late_job, late_runs = Signal.like(job, reset_less=True), Signal.like(runs, reset_less=True)
         reach = Signal(signed(26))
         m.d.comb += [
-            product.start.eq(begin & is_patch),
+            product.start.eq(begin & is_patch & unused),
+            product.take.eq(unused),
             product.left.eq(setting["step"]),
             product.right.eq(head["x_size"]),
             product.addend.eq(setting["run"] - setting["step"] - setting["pad_left"]),
@@ -146,7 +148,6 @@ class LoadUnit(wiring.Component):
             job.is_patch.eq(is_patch),
         ]
         # Begin comes late: the copies are taken all the time while no patch load waits.
-        unused = Signal(init=1)  # not busy: a register of its own, which enables many others
         with m.If(unused):
             m.d.sync += [
                 busy.eq(begin & is_patch),
@@ -249,14 +250,9 @@ class LoadUnit(wiring.Component):
         """
         kinds = memory.Memory(shape=1, depth=LOADS_IN_FLIGHT, init=[])
         m.submodules.kinds = kinds
-        write, read, read_next = (
-            kinds.write_port(),
-            kinds.read_port(domain="comb"),
-            kinds.read_port(domain="comb"),
-        )
-        newest, oldest, next_oldest = (
-            Signal(range(LOADS_IN_FLIGHT), name=name, init=init)
-            for name, init in (("newest_kind", 0), ("oldest_kind", 0), ("next_oldest_kind", 1))
+        write, read = kinds.write_port(), kinds.read_port(domain="comb")
+        newest, oldest = (
+            Signal(range(LOADS_IN_FLIGHT), name=name) for name in ("newest_kind", "oldest_kind")
         )
         patch_may = Signal()
         m.d.comb += [
@@ -264,14 +260,13 @@ class LoadUnit(wiring.Component):
             write.addr.eq(newest),
             write.data.eq(is_patch),
             read.addr.eq(oldest),
-            read_next.addr.eq(next_oldest),
         ]
+        # No load steps in the cycle after a last step: the next one's kind need not be known before its end.
         m.d.sync += [
             newest.eq(newest + begins),
-            patch_may.eq(Mux(steps_last, read_next.data, read.data)),
+            oldest.eq(oldest + steps_last),
+            patch_may.eq(read.data),
         ]
-        with m.If(steps_last):
-            m.d.sync += [oldest.eq(next_oldest), next_oldest.eq(next_oldest + 1)]
         return patch_may
 
     def _write_inp(self, m: Module, elements: ElementWriter, patches: PatchWriter | None) -> None:

@@ -22,7 +22,7 @@ POSITION = signed(28)
 """A byte position in a row of patches: up to 65535 x 255 + 255, or as far below zero as the left pad."""
 
 _AHEAD = 8
-"""Vectors under way between generator and step; the four stages and the step take five."""
+"""Vectors under way between generator and step; the four stages, the one that follows, and the step take six."""
 
 WORDS_BITS = 17
 """Width of a number of bus words of a row: a row has up to 65535 bytes."""
@@ -38,7 +38,7 @@ def patch_layout() -> data.StructLayout:
 class PatchWriter(wiring.Component):
     """Steps of one patch load after the other.
 
-    Members: a `job` taken in cycle j has its first step in j + 7 or later; `sizes` are the instruction's (x_size
+    Members: a `job` taken in cycle j has its first step in j + 8 or later; `sizes` are the instruction's (x_size
     patches, the rows' `offset` and `pitch` in a bus word), `patch` the register's. `words`, `may`,
     `steps_last`, `tag` as in ElementWriter. What a step in cycle s writes shows in s + 2: `write` unless the load is
     empty; lane i of vector `address` gets byte i of `data` where `lanes` says so, from DRAM where `from_dram` does,
@@ -92,39 +92,44 @@ class PatchWriter(wiring.Component):
         known, written = (Signal(layout, name=name, reset_less=True) for name in ("known", "written"))
         may_generate, generates = Signal(), Signal()
         self._stages(m, may_generate, generates, staged)
-        # Words of the row in the window, and one and two more than that.
-        taken, taken_1, taken_2 = (Signal(WORDS_BITS, name=f"taken_{more}", init=more) for more in range(3))
-        short, one_short = Signal(), Signal()  # words the step still needs: any, exactly one
+        taken = Signal(WORDS_BITS)  # words of the row in the window
         take, happens, goes = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.words.ready.eq(there.step.valid & self.may & short),
+            self.words.ready.eq(there.step.valid & self.may & there.short),
             take.eq(self.words.valid & self.words.ready),
-            happens.eq(there.step.valid & self.may & (~short | (one_short & self.words.valid))),
+            happens.eq(there.step.valid & self.may & (~there.short | (there.one_short & self.words.valid))),
             goes.eq(happens | ~there.step.valid),
             self.steps_last.eq(happens & there.step.last),
         ]
-        following = self._ring(m, staged, goes, may_generate, generates)
-        new_row = following.step.valid & following.step.new_row
-        wanted = following.wanted
-        with m.If(goes & new_row):
-            m.d.sync += [taken.eq(0), taken_1.eq(1), taken_2.eq(2)]
+        # Whether the step happens is known late in the cycle: so behind it is a spare place, and the ring gives the
+        # next vector whenever that was free.
+        spare, following = Signal(layout), Signal(layout)
+        spare_free = Signal(init=1)  # no valid one in it: a register of its own, which enables many others
+        queued = self._ring(m, staged, spare_free, may_generate, generates)
+        m.d.comb += following.eq(Mux(spare.step.valid, spare, queued))
+        with m.If(goes & following.step.valid & following.step.new_row):
+            m.d.sync += taken.eq(0)
         with m.Elif(take):
-            m.d.sync += [taken.eq(taken_1), taken_1.eq(taken_2), taken_2.eq(taken_2 + 1)]
+            m.d.sync += taken.eq(taken + 1)
         with m.If(goes):
-            m.d.sync += [
-                there.eq(following),
-                short.eq(Mux(new_row, wanted != 0, Mux(take, wanted > taken_1, wanted > taken))),
-                one_short.eq(Mux(new_row, wanted == 1, Mux(take, wanted == taken_2, wanted == taken_1))),
-            ]
+            m.d.sync += there.eq(following)
         with m.Elif(take):
-            m.d.sync += [short.eq(~one_short), one_short.eq(there.wanted == taken_2)]
+            m.d.sync += [
+                there.missing.eq(there.missing - 1),
+                there.short.eq(~there.one_short),
+                there.one_short.eq(there.missing == 2),
+            ]
 
-        stepped, took, place = Signal(), Signal(), Signal(WORDS_BITS)
+        with m.If(spare_free):
+            m.d.sync += [spare.eq(queued), spare_free.eq(~queued.step.valid)]
+        with m.If(goes):
+            m.d.sync += [spare.step.valid.eq(0), spare_free.eq(1)]
+
+        stepped, took = Signal(), Signal()
         word = Signal(8 * bus, reset_less=True)
         m.d.sync += [
             stepped.eq(happens),
             took.eq(take),
-            place.eq(taken),
             word.eq(self.words.payload.data),
             known.eq(there),
             self.write.eq(stepped & ~known.step.empty),
@@ -136,12 +141,12 @@ class PatchWriter(wiring.Component):
             self.lanes.eq(written.lanes),
             self.from_dram.eq(written.from_dram),
         ]
-        m.d.comb += self.data.eq(self._window(m, place, took, word, known.begin))
+        m.d.comb += self.data.eq(self._window(m, taken, there.begin, took, word))
         return m
 
     def _vector_layout(self) -> data.StructLayout:
-        """A step, its lanes, which of them come from DRAM, the byte of the row at lane 0, the words of the row that it
-        needs.
+        """A step, its lanes, which of them come from DRAM, the byte of the row at lane 0, the words of the row that are
+        missing for it: how many, whether any (`short`), whether one.
         """
         block = self._config.block_in
         return data.StructLayout(
@@ -150,14 +155,16 @@ class PatchWriter(wiring.Component):
                 "lanes": block,
                 "from_dram": block,
                 "begin": POSITION,
-                "wanted": WORDS_BITS,
+                "missing": WORDS_BITS,
+                "short": 1,
+                "one_short": 1,
             }
         )
 
     def _ring(
         self, m: Module, staged: data.View, goes: Value, may_generate: Signal, generates: Value
     ) -> data.View:
-        """What `goes` takes: the oldest vector in the ring, or the one out of the stages if there is none."""
+        """What `goes` takes, a register: the oldest vector in the ring, or, if it is empty, the one from the stages."""
         layout = self._vector_layout()
         m.submodules.ring = ring = memory.Memory(shape=layout.size, depth=_AHEAD, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")
@@ -165,17 +172,19 @@ class PatchWriter(wiring.Component):
         kept, waiting = Signal(range(_AHEAD + 1)), Signal()  # vectors in the ring; any
         ahead = Signal(range(_AHEAD + 1))  # vectors that the generator has given and `goes` has not taken
         following = Signal(layout)
-        stores, takes = Signal(), Signal()
+        stores, takes, loads = Signal(), Signal(), Signal()
         m.d.comb += [
-            stores.eq(staged.step.valid & ~(goes & ~waiting)),
-            takes.eq(goes & waiting),
+            loads.eq(goes | ~following.step.valid),
+            stores.eq(staged.step.valid & ~(loads & ~waiting)),
+            takes.eq(loads & waiting),
             write.en.eq(staged.step.valid),  # and again in the same place, if it was taken from the stages
             write.addr.eq(newest),
             write.data.eq(staged),
             read.addr.eq(oldest),
-            following.eq(Mux(waiting, read.data, staged)),
         ]
-        leaves = goes & (waiting | staged.step.valid)
+        with m.If(loads):
+            m.d.sync += following.eq(Mux(waiting, read.data, staged))
+        leaves = goes & following.step.valid
         m.d.sync += [
             newest.eq(newest + stores),
             oldest.eq(oldest + takes),
@@ -193,7 +202,11 @@ class PatchWriter(wiring.Component):
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1
         steps = [Signal(self._step_layout(), name=f"step_{k}") for k in range(1, 4)]
-        stage_4 = Signal(self._vector_layout())  # the words needed
+        stage_4 = Signal(self._vector_layout())
+        # Words of the row that are needed, and one less.
+        wanted_4, wanted_4_less_1 = (
+            Signal(WORDS_BITS, name=name, reset_less=True) for name in ("wanted_4", "wanted_4_less_1")
+        )
         now = self._generate(m, may_generate)
         m.d.comb += generates.eq(may_generate & now["step"].valid)
         lane_bits = range(block + 1)
@@ -246,14 +259,26 @@ class PatchWriter(wiring.Component):
             low_3.eq(before),
             high_3.eq(Mux(rows[1].data, behind, 0)),
         ]
+        last_word = (need_3 + rows[2].offset) >> shift
         m.d.sync += [
             stage_4.step.eq(steps[2]),
-            stage_4.wanted.eq(Mux(none_3, 0, ((need_3 + rows[2].offset) >> shift) + 1)),
+            wanted_4.eq(Mux(none_3, 0, last_word + 1)),
+            wanted_4_less_1.eq(Mux(none_3, -1, last_word)),
             stage_4.begin.eq(begin_3),
             stage_4.lanes.eq(lanes_3),
             stage_4.from_dram.eq(Cat(*((low_3 <= lane) & (lane < high_3) for lane in range(block)))),
         ]
-        m.d.comb += vector.eq(stage_4)
+        # Steps take words only as they need them: when all before have happened, the row's most wanted are taken.
+        most, there = Signal(WORDS_BITS), Signal(WORDS_BITS)
+        m.d.comb += [
+            vector.eq(stage_4),
+            there.eq(Mux(stage_4.step.new_row, 0, most)),
+            vector.missing.eq(wanted_4 - there),
+            vector.short.eq(wanted_4 > there),
+            vector.one_short.eq(wanted_4_less_1 == there),
+        ]
+        with m.If(stage_4.step.valid):
+            m.d.sync += most.eq(Mux(wanted_4 > there, wanted_4, there))
 
     def _generate(self, m: Module, goes: Value) -> dict[str, Value]:
         """Walk over rows, patches and the vectors of each; with `goes` on to the next vector."""
@@ -386,15 +411,18 @@ class PatchWriter(wiring.Component):
             "patch": patch_start,
         }
 
-    def _window(self, m: Module, taken: Value, take: Value, word_taken: Value, begin: Value) -> Value:
-        """Store `word_taken` as word `taken` of the row; a cycle later: block_in bytes from byte `begin` of the row."""
+    def _window(self, m: Module, taken: Value, begin: Value, take: Value, word_taken: Value) -> Value:
+        """Block_in bytes from byte `begin` of the row, two cycles later; in between, with `take`, `word_taken` is
+        stored as word `taken`. Both places are known a cycle before the word: the banks' addresses are registers.
+        """
         bus, block = self._config.memory.bus_bytes, self._config.block_in
         shift = bus.bit_length() - 1
         spanned = (block + bus - 2) // bus + 1
         bank_bits = (spanned - 1).bit_length()
         ring_bits = max(bank_bits + 1, (2 * PATCH_WINDOW_BYTES // bus).bit_length() - 1)
-        word = Signal(ring_bits)
+        word, newest, turn = Signal(ring_bits), Signal(ring_bits), Signal(bank_bits)
         m.d.comb += word.eq(begin >> shift)
+        m.d.sync += [newest.eq(taken), turn.eq(word)]
         words = []
         for bank in range(1 << bank_bits):
             rows = memory.Memory(shape=8 * bus, depth=1 << (ring_bits - bank_bits), init=[])
@@ -402,20 +430,22 @@ class PatchWriter(wiring.Component):
             write, read = rows.write_port(), rows.read_port(domain="comb")
             place = Signal(ring_bits, name=f"place_{bank}")
             distance = Signal(bank_bits, name=f"distance_{bank}")
+            address = Signal(ring_bits - bank_bits, name=f"address_{bank}")
+            is_newest = Signal(name=f"is_newest_{bank}")
             shown = Signal(8 * bus, name=f"shown_{bank}")
             m.d.comb += [
                 distance.eq(bank - word[:bank_bits]),
                 place.eq(word + distance),
-                write.addr.eq(taken[bank_bits:ring_bits]),
+                write.addr.eq(newest[bank_bits:]),
                 write.data.eq(word_taken),
-                write.en.eq(take & (taken[:bank_bits] == bank)),
-                read.addr.eq(place[bank_bits:]),
-                shown.eq(Mux(take & (place == taken[:ring_bits]), word_taken, read.data)),
+                write.en.eq(take & (newest[:bank_bits] == bank)),
+                read.addr.eq(address),
+                shown.eq(Mux(take & is_newest, word_taken, read.data)),
             ]
+            m.d.sync += [address.eq(place[bank_bits:]), is_newest.eq(place == taken[:ring_bits])]
             words.append(shown)
-        in_order = [
-            Cat(*words).word_select((word[:bank_bits] + k)[:bank_bits], 8 * bus) for k in range(len(words))
-        ]
-        span, offset = Signal(8 * bus * len(words), reset_less=True), Signal(shift, reset_less=True)
-        m.d.sync += [span.eq(Cat(*in_order)), offset.eq(begin)]
+        in_order = [Cat(*words).word_select((turn + k)[:bank_bits], 8 * bus) for k in range(len(words))]
+        span = Signal(8 * bus * len(words), reset_less=True)
+        within, offset = (Signal(shift, name=name, reset_less=True) for name in ("within", "offset"))
+        m.d.sync += [within.eq(begin), offset.eq(within), span.eq(Cat(*in_order))]
         return (span >> (offset << 3))[: 8 * block]

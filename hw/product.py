@@ -17,9 +17,10 @@ FACTOR_BITS = 16
 class Product(wiring.Component):
     """`result` = left x right + addend, of `start` in cycle b, there in b + PRODUCT_CYCLES.
 
-    Members: `start` takes `left` (unsigned, `bits` wide), `right` (16 bits unsigned) and `addend` (modulo 2**(bits +
-    16)). `done` is high in b + PRODUCT_CYCLES alone, `result` from then until the next start. Starts while a product is
-    formed are not heard.
+    Members: while `take` is high, `left` (unsigned, `bits` wide), `right` (16 bits unsigned) and `addend` (modulo
+    2**(bits + 16)) are taken and a product under way is forgotten; those of cycle b, which has `take` and `start`, are
+    multiplied. From b + 1 on `take` is low; `done` is high in b + PRODUCT_CYCLES alone, `result` from then until
+    `take`.
     """
 
     def __init__(self, *, bits: int) -> None:
@@ -29,6 +30,7 @@ class Product(wiring.Component):
         super().__init__(
             {
                 "start": In(1),
+                "take": In(1),
                 "left": In(bits),
                 "right": In(FACTOR_BITS),
                 "addend": In(wide),
@@ -38,31 +40,24 @@ class Product(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Digit by digit from the low end: one cycle for left x digit, the next adds it."""
+        """Digit by digit from the low end: two cycles for left x digit, the next adds it."""
         m = Module()
         wide = self._bits + FACTOR_BITS
         left, right = Signal(wide, reset_less=True), Signal(FACTOR_BITS, reset_less=True)
         addend, partial = Signal(wide, reset_less=True), Signal(wide, reset_less=True)
         past = Signal(PRODUCT_CYCLES)  # bit k: it started k + 1 cycles ago
-        pairs = [
-            Mux(right[low], left << low, 0) + Mux(right[low + 1], left << (low + 1), 0)
-            for low in range(0, DIGIT_BITS, 2)
-        ]
-        # `start` comes late: the factors are taken all the time while no product is formed, and `start` only says so.
-        running = Signal()
+        pairs = [Signal(wide, name=f"pair_{low}", reset_less=True) for low in range(0, DIGIT_BITS, 2)]
+        for pair, low in zip(pairs, range(0, DIGIT_BITS, 2), strict=True):
+            m.d.sync += pair.eq(Mux(right[low], left << low, 0) + Mux(right[low + 1], left << (low + 1), 0))
         m.d.sync += [
             partial.eq(sum(pairs[1:], pairs[0])),
-            past.eq(Cat(self.start & ~running, past)),
-            running.eq(self.start | (running & ~past[-2])),
+            past.eq(Cat(self.start, Mux(self.take, 0, past))),
+            # In the first cycles `partial` is still that of other factors.
+            self.result.eq(Mux(past[0] | past[1], addend, self.result + partial)),
         ]
-        with m.If(running):
-            m.d.sync += [
-                left.eq(left << DIGIT_BITS),
-                right.eq(right >> DIGIT_BITS),
-                # In the first cycle `partial` is still that of other factors.
-                self.result.eq(Mux(past[0], addend, self.result + partial)),
-            ]
-        with m.Else():
+        with m.If(self.take):
             m.d.sync += [left.eq(self.left), right.eq(self.right), addend.eq(self.addend)]
+        with m.Else():
+            m.d.sync += [left.eq(left << DIGIT_BITS), right.eq(right >> DIGIT_BITS)]
         m.d.comb += self.done.eq(past[-1])
         return m

@@ -7,6 +7,8 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
+from .counting import counted
+
 
 def word_layout(config: Config) -> data.StructLayout:
     """A bus word; `last` marks the last of its burst."""
@@ -42,6 +44,7 @@ class ReadFifo(wiring.Component):
         m.submodules.memory = store = memory.Memory(shape=layout, depth=self._words, init=[])
         write, read = store.write_port(), store.read_port()
         head, tail = Signal(range(self._words)), Signal(range(self._words))
+        following = Signal.like(head, init=1)  # head + 1
         level = Signal(range(self._words + 1))
         arrived, valid, pop = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -51,17 +54,18 @@ class ReadFifo(wiring.Component):
             write.data.last.eq(self.beat_last),
             pop.eq(valid & self.words.ready),
             read.en.eq(1),
-            read.addr.eq(head + pop),
+            read.addr.eq(Mux(pop, following, head)),
             self.words.valid.eq(valid),
             self.words.payload.eq(read.data),
         ]
         m.d.sync += [
             tail.eq(tail + self.beat_valid),
-            head.eq(head + pop),
             arrived.eq(self.beat_valid),
-            level.eq(level + arrived - pop),
+            level.eq(counted(level, up=arrived, down=pop)),
             valid.eq(arrived | Mux(pop, level > 1, valid)),
         ]
+        with m.If(pop):
+            m.d.sync += [head.eq(following), following.eq(following + 1)]
         popped, ends = Signal(), Signal()
         count = Signal(range(self._words + 1))
         m.d.sync += [popped.eq(pop), ends.eq(read.data.last)]

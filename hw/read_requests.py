@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -64,105 +64,116 @@ class BurstCutter(wiring.Component):
         length_bits = LENGTH_BITS + 16
         word_bits = length_bits - shift + 1
 
-        active, empty, multiplying, first = Signal(), Signal(), Signal(), Signal()
+        active, starting, multiplying, first = Signal(), Signal(), Signal(), Signal()
         idle = Signal(init=1)  # not active: a register of its own, which enables many others
         row_start, pitch = (
             Signal(ADDRESS_BITS, name=name, reset_less=True) for name in ("row_start", "pitch")
         )
         length, rows = Signal(length_bits, reset_less=True), Signal(16, reset_less=True)
-        kind = Signal(Kind, reset_less=True)
-        # `start` comes late: while nothing is under way the runs are taken all the time, and `start` only says so.
-        something = (self.runs.rows != 0) & (self.runs.length != 0)
-        several = self.runs.joined & (self.runs.rows > 1) & something
+        joined, kind = Signal(reset_less=True), Signal(Kind, reset_less=True)
+        # `start` and `runs` come late: while nothing is under way the runs are taken all the time, and what they ask
+        # for is found out in the cycle after the start.
+        takes, multiplied = self.start & idle, multiplying & product.done
+        m.d.sync += [starting.eq(takes), first.eq(multiplied)]
         with m.If(idle):
             m.d.sync += [
                 active.eq(self.start),
                 idle.eq(~self.start),
-                empty.eq(~something),
-                multiplying.eq(several & self.start),
-                first.eq(~several & self.start),
                 length.eq(self.runs.length),
-                rows.eq(Mux(several, 1, self.runs.rows)),
+                rows.eq(self.runs.rows),
+                row_start.eq(self.runs.address),
                 pitch.eq(self.runs.pitch),
+                joined.eq(self.runs.joined),
                 kind.eq(self.runs.kind),
             ]
         m.d.comb += [
-            product.start.eq(self.start & several),
+            product.take.eq(idle),
+            product.start.eq(takes),
             product.left.eq(self.runs.length),
             product.right.eq(self.runs.rows),
         ]
-        with m.If(multiplying & product.done):
-            m.d.sync += [multiplying.eq(0), first.eq(1), length.eq(product.result)]
+        something, several = Signal(), Signal()
+        m.d.comb += [
+            something.eq((rows != 0) & (length != 0)),
+            several.eq(joined & (rows > 1)),
+        ]
+        with m.If(starting):
+            m.d.sync += multiplying.eq(something & several)
+        with m.If(multiplied):
+            m.d.sync += [multiplying.eq(0), length.eq(product.result)]
 
-        # The next run: words it touches, and the bytes of its last word that it leaves out. One cycle behind row_start.
+        # The next run: words it touches but one, and the bytes of its last word that it leaves out. One cycle behind
+        # row_start.
         reach = Signal(length_bits + 1)
-        m.d.comb += reach.eq(row_start[:shift] + length + (bus - 1))
-        next_words, next_tail = Signal(word_bits, reset_less=True), Signal(shift, reset_less=True)
-        m.d.sync += [next_words.eq(reach >> shift), next_tail.eq(~reach[:shift])]
+        m.d.comb += reach.eq(row_start[:shift] + length - 1)
+        next_over, next_tail = Signal(word_bits, reset_less=True), Signal(shift, reset_less=True)
+        m.d.sync += [next_over.eq(reach >> shift), next_tail.eq(~reach[:shift])]
 
-        # What is left of this run.
-        word, words = Signal(ADDRESS_BITS - shift, reset_less=True), Signal(word_bits, reset_less=True)
+        # What is left of this run (words but one), from the cycle after its burst was cut on without that. If the
+        # first run has to wait for its product, what is taken before is not used.
+        word, over = Signal(ADDRESS_BITS - shift, reset_less=True), Signal(word_bits, reset_less=True)
         offset, tail = Signal(shift, reset_less=True), Signal(shift, reset_less=True)
-        cut = Signal()
-        beats, last, valid = Signal(range(64 + 1)), Signal(), Signal()
-        moves = Signal()
-        m.d.comb += moves.eq(valid & self.burst.ready)
-        m.d.sync += cut.eq(0)
-        with m.If(idle):
-            m.d.sync += row_start.eq(self.runs.address)
-        with m.If(active & empty):
-            m.d.sync += [active.eq(0), idle.eq(1), first.eq(0), multiplying.eq(0)]
-        with m.Elif(first):
-            m.d.sync += [words.eq(reach >> shift), tail.eq(~reach[:shift]), first.eq(0)]
-        with m.Elif(moves):
+        # In this cycle: a run becomes the present one; that is the first run; the present one goes on behind its burst.
+        turns, fresh, goes_on = Signal(), Signal(), Signal()
+        beats, last, valid, cut = Signal(range(64 + 1)), Signal(), Signal(), Signal()
+        with m.If(fresh):
+            m.d.sync += [over.eq(reach >> shift), tail.eq(~reach[:shift])]
+        with m.Elif(turns):
+            m.d.sync += [over.eq(next_over), tail.eq(next_tail)]
+        with m.Elif(goes_on):
+            m.d.sync += over.eq(over - beats)
+        with m.If(turns):
+            m.d.sync += [word.eq(row_start[shift:]), offset.eq(row_start[:shift])]
+        with m.Elif(goes_on):
             m.d.sync += [
                 word.eq(word + beats),
-                words.eq(words - beats),
                 offset.eq(0),
-                cut.eq(~last),
             ]
-            with m.If(last):
-                m.d.sync += [words.eq(next_words), tail.eq(next_tail)]
-                with m.If(rows == 0):
-                    m.d.sync += [active.eq(0), idle.eq(1)]
-        with m.If((first & ~empty) | (moves & last)):
-            m.d.sync += [
-                word.eq(row_start[shift:]),
-                offset.eq(row_start[:shift]),
-                row_start.eq(row_start + pitch),
-                rows.eq(rows - 1),
-                cut.eq(first | (rows != 0)),
-            ]
+        with m.If(turns & ~joined):
+            m.d.sync += [row_start.eq(row_start + pitch), rows.eq(rows - 1)]
 
-        # Its next burst: up to the page's end, `most` beats or the run's end.
-        room = self._room(m, word)
-        ends = Signal()
-        m.d.comb += ends.eq((words[7:] == 0) & (words[:7] <= room))
+        # Its next burst: up to the page's end, `most` beats or the run's end. Both bounds are compared at once.
+        page = AXI_BOUNDARY // bus
+        most = min(self._most, page)
+        most_bits, page_bits = most.bit_length() - 1, page.bit_length() - 1
+        # The burst lies within the page's last `most` words: then it may have so many less as lie before it.
+        at_the_end = word[most_bits:page_bits].all() if most < page else Const(1)
+        before = word[:most_bits]
+        ends, moves = Signal(), Signal()
+        more = Signal()  # rows are left behind this run
+        address, left_out = Signal(ADDRESS_BITS, reset_less=True), Signal(shift, reset_less=True)
+        m.d.comb += [
+            ends.eq((over[most_bits:] == 0) & (~at_the_end | (over[:most_bits] + before < most))),
+            moves.eq(valid & self.burst.ready),
+        ]
+        m.d.sync += [
+            cut.eq((starting & something & ~several) | first | (moves & (~last | more))),
+            fresh.eq(takes | multiplied),
+            turns.eq(takes | multiplied | (cut & ends)),
+            goes_on.eq(cut & ~ends),
+        ]
         with m.If(cut):
-            m.d.sync += [beats.eq(Mux(ends, words, room)), last.eq(ends)]
-        with m.If(cut):
-            m.d.sync += valid.eq(1)
+            m.d.sync += [
+                valid.eq(1),
+                beats.eq(Mux(ends, over[:most_bits] + 1, most - Mux(at_the_end, before, 0))),
+                last.eq(ends),
+                more.eq(~joined & (rows != 0)),
+                address.eq(Cat(offset, word)),
+                left_out.eq(Mux(ends, tail, 0)),
+            ]
         with m.Elif(moves):
             m.d.sync += valid.eq(0)
+        with m.If((starting & ~something) | (moves & last & ~more)):
+            m.d.sync += [active.eq(0), idle.eq(1)]
         m.d.comb += [
             self.burst.valid.eq(valid),
-            self.burst.payload.address.eq(Cat(offset, word)),
+            self.burst.payload.address.eq(address),
             self.burst.payload.beats.eq(beats),
-            self.burst.payload.bytes.eq((beats << shift) - (offset + Mux(last, tail, 0))),
+            self.burst.payload.bytes.eq((beats << shift) - (address[:shift] + left_out)),
             self.burst.payload.kind.eq(kind),
             self.active.eq(active),
         ]
         return m
-
-    def _room(self, m: Module, word: Value) -> Signal:
-        """Most beats from bus word `word` on."""
-        page = AXI_BOUNDARY // self._config.memory.bus_bytes
-        most = min(self._most, page)
-        most_bits, page_bits = most.bit_length() - 1, page.bit_length() - 1
-        room = Signal(range(most + 1))
-        at_the_end = word[most_bits:page_bits].all() if most < page else 1
-        m.d.comb += room.eq(most - Mux(at_the_end, word[:most_bits], 0))
-        return room
 
 
 class ReadRequests(wiring.Component):
@@ -199,28 +210,36 @@ class ReadRequests(wiring.Component):
             config=self._config, most_beats=read_burst_beats(self._config, self._fifo)
         )
         free = Signal(range(self._words + 1), init=self._words)
+        # What of it is left with the following burst: whether it fits is its sign.
+        left = Signal(signed(len(free) + 1))
         released = Signal.like(self.release)
         following, burst = (
             Signal(burst_layout(self._config), name=name, reset_less=True) for name in ("following", "burst")
         )
         pending, shown, moves = Signal(), Signal(), Signal()
+        vacant = Signal(init=1)  # not pending: a register of its own, which the cutter's next steps wait for
         m.d.comb += [
             cutter.start.eq(self.start),
             cutter.runs.eq(self.runs),
-            cutter.burst.ready.eq(~pending),
-            moves.eq(pending & ~shown & (following.beats <= free)),
+            cutter.burst.ready.eq(vacant),
+            moves.eq(pending & ~shown & (left >= 0)),
             self.active.eq(cutter.active | pending | shown),
             self.request.valid.eq(shown),
             self.request.payload.eq(burst),
         ]
         m.d.sync += [
             released.eq(self.release),
-            free.eq(free + released - Mux(moves, following.beats, 0)),
+            free.eq(Mux(moves, left, free) + released),
+            left.eq(Mux(pending, left, free - cutter.burst.payload.beats) + released),
         ]
         with m.If(~pending):
-            m.d.sync += [pending.eq(cutter.burst.valid), following.eq(cutter.burst.payload)]
+            m.d.sync += [
+                pending.eq(cutter.burst.valid),
+                vacant.eq(~cutter.burst.valid),
+                following.eq(cutter.burst.payload),
+            ]
         with m.Elif(moves):
-            m.d.sync += pending.eq(0)
+            m.d.sync += [pending.eq(0), vacant.eq(1)]
         with m.If(~shown):
             m.d.sync += [shown.eq(moves), burst.eq(following)]
         with m.Elif(self.request.ready):

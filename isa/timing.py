@@ -35,7 +35,7 @@ WRITE_DELAY = 5
 REQUEST_GAP = 2
 """Cycles from the acceptance of a client's request to its next one at the earliest: cut, room."""
 
-PRODUCT_CYCLES = 6
+PRODUCT_CYCLES = 7
 """Cycles more before the requests of an instruction whose run lengths are a product (4 bits of a factor a cycle)."""
 
 ROOM_DELAY = 4
@@ -50,7 +50,7 @@ FETCH_ROOM_DELAY = 3
 STEP_DELAY = 4
 """Cycles from the begin of a load to its first step at the earliest."""
 
-PATCH_STEP_DELAY = 14
+PATCH_STEP_DELAY = 16
 """The same for LOAD.PATCH: PRODUCT_CYCLES, and the stages that find out which words a step needs."""
 
 STEP_GAP = 2

@@ -57,24 +57,26 @@ class Reader(wiring.Component):
         m = Module()
         bits = self._config.acc_index_bits
         windows = Signal(windows_layout(), reset_less=True)
-        first = Signal()
+        # A vector's first read waits for its turn, the others do not.
+        begins, goes_on = Signal(), Signal()
         of_row, corner, of_window_row, here = (
             Signal(bits, name=name, reset_less=True) for name in ("of_row", "corner", "of_window_row", "here")
         )
         given = self.windows
-        last_column = self._loop(m, given.columns_minus_1, windows.columns_minus_1, 0, self.read, "column")
-        row_done = self.read & last_column
-        last_window_row = self._loop(m, given.rows_minus_1, windows.rows_minus_1, 0, row_done, "window_row")
-        window_done = row_done & last_window_row
-        row_ends = self._loop(m, given.x_size, windows.x_size, 1, window_done, "x")
-        last_row = self._loop(m, given.y_size, windows.y_size, 1, window_done & row_ends, "y")
+        always = Const(1)
+        last_column = self._loop(m, given.columns_minus_1, windows.columns_minus_1, 0, always, "column")
+        last_window_row = self._loop(
+            m, given.rows_minus_1, windows.rows_minus_1, 0, last_column, "window_row"
+        )
+        row_ends = self._loop(m, given.x_size, windows.x_size, 1, self.last, "x")
+        last_row = self._loop(m, given.y_size, windows.y_size, 1, self.last & row_ends, "y")
         rested = self._rest(m, given.paced, windows.paced)
         m.d.comb += [
-            self.first.eq(first),
+            self.first.eq(begins),
             self.last.eq(last_column & last_window_row),
             self.row_ends.eq(row_ends),
             self.last_row.eq(last_row),
-            self.request.eq(self.active & ((self.ready & rested) | ~first)),
+            self.request.eq((begins & self.ready & rested) | goes_on),
             self.address.eq(here),
             self.read.eq(self.request & self.grant),
         ]
@@ -82,12 +84,14 @@ class Reader(wiring.Component):
         with m.If(~self.active):
             m.d.sync += [
                 windows.eq(given),
-                first.eq(1),
-                self.active.eq(self.start & (given.y_size != 0) & (given.x_size != 0)),
+                *(
+                    now.eq(self.start & (given.y_size != 0) & (given.x_size != 0))
+                    for now in (self.active, begins)
+                ),
                 *(place.eq(given.sram_base) for place in (of_row, corner, of_window_row, here)),
             ]
         with m.Elif(self.read):
-            m.d.sync += [first.eq(self.last), here.eq(here + windows.column_stride)]
+            m.d.sync += [begins.eq(self.last), goes_on.eq(~self.last), here.eq(here + windows.column_stride)]
             with m.If(last_column):
                 place = of_window_row + windows.row_stride
                 m.d.sync += [here.eq(place), of_window_row.eq(place)]
@@ -97,7 +101,7 @@ class Reader(wiring.Component):
                 with m.If(row_ends):
                     place = of_row + windows.y_stride
                     m.d.sync += [p.eq(place) for p in (of_row, corner, of_window_row, here)]
-                    m.d.sync += self.active.eq(~last_row)
+                    m.d.sync += [self.active.eq(~last_row), begins.eq(~last_row)]
         return m
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
@@ -126,12 +130,14 @@ class Reader(wiring.Component):
                 m.d.sync += [owed.eq(owed - 1), nothing_owed.eq(owed == 1)]
         return rested
 
-    def _loop(self, m: Module, given: Value, size: Value, last: int, advance: Value, name: str) -> Signal:
-        """A counter from `given` (at the start; later `size`) down to `last`; whether it is there."""
+    def _loop(self, m: Module, given: Value, size: Value, last: int, inner_ends: Value, name: str) -> Signal:
+        """A counter from `given` (at the start; later `size`) down to `last`; whether it is there. It moves with the
+        read that ends the loop within it.
+        """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
         only = Signal(name=f"{name}_only")
         with m.If(~self.active):
             m.d.sync += [left.eq(given), ends.eq(given == last), only.eq(given == last)]
-        with m.Elif(advance):
+        with m.Elif(self.read & inner_ends):
             m.d.sync += [left.eq(Mux(ends, size, left - 1)), ends.eq(Mux(ends, only, left == last + 1))]
         return ends

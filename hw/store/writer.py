@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import write_burst_beats
 
+from ..counting import will_be_full
 from ..interfaces import burst_layout, write_client
 from ..read_requests import BurstCutter, run_layout
 
@@ -56,37 +57,16 @@ class Writer(wiring.Component):
         # Two registers behind the cutter: the next burst with its count of vectors, and the one that is shown.
         burst, shown_burst = (Signal(burst_layout(config), name=name) for name in ("next", "shown_burst"))
         pending, shown, moves = Signal(), Signal(), Signal()
+        vacant = Signal(init=1)  # not pending: a register of its own, which the cutter's next steps wait for
         claimed, shown_vectors = (
             Signal(range(capacity + 1), name=name) for name in ("claimed", "shown_vectors")
         )
-        there, taken, freed = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "freed"))
-        accepted, offered = Signal(), Signal()
-        m.d.comb += [
-            cutter.start.eq(self.start),
-            cutter.runs.eq(self.runs),
-            cutter.burst.ready.eq(~pending),
-            moves.eq(pending & ~shown & (claimed <= there)),
-            self.write.request.valid.eq(shown),
-            self.write.request.payload.eq(shown_burst),
-            accepted.eq(shown & self.write.request.ready),
-            self.room.eq(taken != capacity),
-        ]
-        m.d.sync += [
-            there.eq(there + self.put - Mux(moves, claimed, 0)),
-            taken.eq(taken + self.reserve - freed),
-        ]
-        with m.If(moves):
-            m.d.sync += pending.eq(0)
-        with m.Elif(~pending):
-            m.d.sync += [
-                pending.eq(cutter.burst.valid),
-                burst.eq(cutter.burst.payload),
-                claimed.eq(cutter.burst.payload.bytes >> vector_shift),
-            ]
-        with m.If(~shown):
-            m.d.sync += [shown.eq(moves), shown_burst.eq(burst), shown_vectors.eq(claimed)]
-        with m.Elif(self.write.request.ready):
-            m.d.sync += shown.eq(0)
+        # Vectors that are there without those of the next burst: whether all of its are, is its sign.
+        left = Signal(signed(capacity.bit_length() + 1))
+        there, taken = (Signal(range(capacity + 1), name=name) for name in ("there", "taken"))
+        more = taken + 1
+        full, accepted, offered = Signal(), Signal(), Signal()
+        claims = Signal(range(capacity + 1))
         layout = data.StructLayout(
             {
                 "offset": range(config.memory.bus_bytes),
@@ -96,6 +76,44 @@ class Writer(wiring.Component):
         )
         bursts = fifo.SyncFIFO(width=layout.size, depth=min(capacity, config.memory.outstanding_writes + 1))
         m.submodules.bursts = bursts
+        head = data.View(layout, bursts.r_data)
+        m.d.comb += [
+            cutter.start.eq(self.start),
+            cutter.runs.eq(self.runs),
+            cutter.burst.ready.eq(vacant),
+            moves.eq(pending & ~shown & (left >= 0)),
+            claims.eq(cutter.burst.payload.bytes >> vector_shift),
+            self.write.request.valid.eq(shown),
+            self.write.request.payload.eq(shown_burst),
+            accepted.eq(shown & self.write.request.ready),
+            self.room.eq(~full),
+        ]
+        m.d.sync += [
+            there.eq(Mux(moves, left, there) + self.put),
+            left.eq(Mux(pending, left, there - claims) + self.put),
+            # What a burst frees is known early, that it does and whether a place is reserved come late.
+            taken.eq(
+                Mux(
+                    bursts.r_en,
+                    Mux(self.reserve, more - head.vectors, taken - head.vectors),
+                    Mux(self.reserve, more, taken),
+                )
+            ),
+            full.eq(will_be_full(taken, capacity, up=self.reserve, down=bursts.r_en)),
+        ]
+        with m.If(~pending):
+            m.d.sync += [
+                pending.eq(cutter.burst.valid),
+                vacant.eq(~cutter.burst.valid),
+                burst.eq(cutter.burst.payload),
+                claimed.eq(claims),
+            ]
+        with m.Elif(moves):
+            m.d.sync += [pending.eq(0), vacant.eq(1)]
+        with m.If(~shown):
+            m.d.sync += [shown.eq(moves), shown_burst.eq(burst), shown_vectors.eq(claimed)]
+        with m.Elif(self.write.request.ready):
+            m.d.sync += shown.eq(0)
         entry = Signal(layout)
         m.d.comb += [
             entry.offset.eq(shown_burst.address),
@@ -107,16 +125,18 @@ class Writer(wiring.Component):
         m.d.sync += offered.eq(shown & ~accepted)
         beat = self.write.beat
         moved, beats = Signal(), Signal(burst.beats.shape())
-        head = data.View(layout, bursts.r_data)
+        next_beats = Signal.like(beats, init=1)  # beats + 1
         m.d.comb += [
             beat.valid.eq(bursts.r_rdy),
             moved.eq(beat.valid & beat.ready),
-            beat.payload.last.eq(beats + 1 == head.beats),
+            beat.payload.last.eq(next_beats == head.beats),
             bursts.r_en.eq(moved & beat.payload.last),
-            freed.eq(Mux(bursts.r_en, head.vectors, 0)),
         ]
         with m.If(moved):
-            m.d.sync += beats.eq(Mux(beat.payload.last, 0, beats + 1))
+            m.d.sync += [
+                beats.eq(Mux(beat.payload.last, 0, next_beats)),
+                next_beats.eq(Mux(beat.payload.last, 1, next_beats + 1)),
+            ]
         if config.out_bytes >= config.memory.bus_bytes:
             self._wide_vectors(m, capacity, moved)
         else:

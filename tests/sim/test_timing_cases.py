@@ -152,22 +152,22 @@ def test_store_yields_the_port_to_the_array():
 
 
 def test_patch_takes_one_word_a_cycle():
-    # CONFIG begins in 39 and frees the address side in 40; the load begins in 41, shows its request in 52, and its
-    # beats move in 82, 83 and 84.
+    # CONFIG begins in 39 and frees the address side in 40; the load begins in 41, shows its request in 53, and its
+    # beats move in 83, 84 and 85.
     patch = register_value("PATCH", run=3, step=3, pitch=1, row_bytes=24)
     result = run(
         ("CONFIG", {"unit": 0, "register": 1, "value": patch}),
         ("LOAD.PATCH", {"y_size": 1, "x_size": 8, "x_stride": 24}),
     )
-    # Patches 0 1 | 2 3 4 | 5 6 7 need words 0 | 1 | 2: eight steps without a gap from 85 on.
-    assert result.end[1] == 85 + 7 + 3
+    # Patches 0 1 | 2 3 4 | 5 6 7 need words 0 | 1 | 2: eight steps without a gap from 86 on.
+    assert result.end[1] == 86 + 7 + 3
     far = register_value("PATCH", run=1, step=16, pitch=1, row_bytes=24)
     result = run(
         ("CONFIG", {"unit": 0, "register": 1, "value": far}),
         ("LOAD.PATCH", {"y_size": 1, "x_size": 2, "x_stride": 24}),
     )
-    # Patch 1 needs word 2: words 1 and 2 are taken in 86 and 87.
-    assert result.end[1] == 87 + 3
+    # Patch 1 needs word 2: words 1 and 2 are taken in 87 and 88.
+    assert result.end[1] == 88 + 3
 
 
 @pytest.mark.parametrize("latency", [1, 60, 240])

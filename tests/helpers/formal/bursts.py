@@ -105,29 +105,53 @@ def _bench(load: Load) -> Bench:
     )
 
     # The cutter's registers: the next run, the rest of this one, its burst; which of its states it is in.
-    first, cut, valid, multiplying, empty = (
-        bench.inside("dut", name) for name in ("first", "cut", "valid", "multiplying", "empty")
+    first, cut, valid, multiplying, starting = (
+        bench.inside("dut", name) for name in ("first", "cut", "valid", "multiplying", "starting")
     )
-    states = Cat(first, cut, valid, multiplying)
-    rounding = (1 << SHIFT) - 1
+    states = Cat(first, cut, valid, multiplying, starting)
 
     def words_and_tail(start: Value, of: Value) -> Value:
-        """Bus words that `of` bytes from `start` on touch, behind the bytes of the last that they leave out."""
-        reach = start[:SHIFT] + of + rounding
+        """Bus words but one that `of` bytes from `start` on touch, behind the bytes of the last that they leave out."""
+        reach = start[:SHIFT] + of - 1
         return Cat((~reach[:SHIFT])[:SHIFT], reach[SHIFT:])
 
-    now = Cat(bench.inside("dut", "tail"), bench.inside("dut", "words"))
-    following = Cat(bench.inside("dut", "next_tail"), bench.inside("dut", "next_words"))
-    started = unfinished & ~first & ~multiplying
+    now = Cat(bench.inside("dut", "tail"), bench.inside("dut", "over"))
+    following = Cat(bench.inside("dut", "next_tail"), bench.inside("dut", "next_over"))
+    joined, last, turns, goes_on = (
+        bench.inside("dut", name) for name in ("joined", "last", "turns", "goes_on")
+    )
+    started = unfinished & (cut | valid)
+    # In the second cycle of a burst the cutter stands behind it.
+    behind = valid & ~turns & ~goes_on
+    there = {
+        name: Mux(behind, Mux(last, turned, stays), now)
+        for name, now, stays, turned in (
+            ("here", here, (here + burst.bytes)[: len(here)], (row + pitch)[: len(row)]),
+            ("left", left, (left - burst.bytes)[: len(left)], length),
+            ("rows", rows, rows, (rows - 1)[: len(rows)]),
+            ("row", row, row, (row + pitch)[: len(row)]),
+        )
+    }
+    over = behind & last & (rows == 0)
     bench.invariant(
-        dut.active == (unfinished | empty & dut.active),
+        dut.active == (unfinished | starting),
         bench.inside("dut", "idle") == ~dut.active,
-        implies(dut.active, empty == ~unfinished),
         implies(~dut.active, states == 0),
-        implies(unfinished, Cat(*(states == 1 << index for index in range(4))).any()),
-        implies(empty & dut.active, ~cut & ~valid & ~(first & multiplying)),
-        implies(unfinished, multiplies == multiplying),
-        implies(~unfinished, ~multiplies),
+        implies(dut.active, Cat(*(states == 1 << index for index in range(5))).any()),
+        implies(~unfinished, ~multiplies & ~cut & ~valid & ~first & ~multiplying),
+        implies(unfinished & ~starting, multiplies == multiplying),
+        bench.inside("dut", "fresh") == (starting | first),
+        ~(turns & goes_on),
+        implies(turns, starting | first | valid & last) & implies(starting | first, turns),
+        implies(goes_on, valid & ~last),
+        implies(unfinished & joined, rows == 0),
+        implies(starting, bench.inside("dut", "product.past") == 1),
+        implies(
+            starting,
+            (unfinished == (bench.inside("dut", "rows") != 0) & (bench.inside("dut", "length") != 0))
+            & (multiplies == (unfinished & joined & (bench.inside("dut", "rows") > 1))),
+        ),
+        implies(valid, bench.inside("dut", "more") == (rows != 0)),
         implies(unfinished & ~multiplying, (left != 0) & (left <= length)),
         implies(
             unfinished & ~multiplying,
@@ -135,23 +159,28 @@ def _bench(load: Load) -> Bench:
         ),
         implies(unfinished, bench.inside("dut", "pitch") == pitch),
         implies(
-            unfinished & (first | multiplying),
+            unfinished & (starting | first | multiplying),
             (bench.inside("dut", "row_start") == row)
             & (here == row)
             & (left == length)
-            & (bench.inside("dut", "rows") == (rows + 1)[:16]),
+            & (joined | (bench.inside("dut", "rows") == (rows + 1)[:16])),
         ),
         implies(
-            started,
-            (bench.inside("dut", "row_start") == (row + pitch)[: len(row)])
-            & (Cat(bench.inside("dut", "offset"), bench.inside("dut", "word")) == here)
-            & (bench.inside("dut", "rows") == rows)
-            & (now == words_and_tail(here, left)[: len(now)]),
+            started & ~over,
+            (Cat(bench.inside("dut", "offset"), bench.inside("dut", "word")) == there["here"])
+            & (now == words_and_tail(there["here"], there["left"])[: len(now)]),
         ),
         implies(
-            valid, following == words_and_tail(bench.inside("dut", "row_start"), length)[: len(following)]
+            started & ~joined & ~over,
+            (bench.inside("dut", "row_start") == (there["row"] + pitch)[: len(row)])
+            & (bench.inside("dut", "rows") == there["rows"]),
         ),
-        implies(valid, bench.inside("dut", "last") == (burst.bytes == left)),
+        implies(
+            valid & ~behind & ~joined,
+            following == words_and_tail(bench.inside("dut", "row_start"), length)[: len(following)],
+        ),
+        implies(valid, last == (burst.bytes == left)),
+        implies(valid & ~last, bench.inside("dut", "left_out") == 0),
     )
     return bench
 
@@ -171,14 +200,14 @@ PROOF = Proof(
         Fault(
             property="no burst crosses 4 KiB or has more beats than allowed",
             module=MODULE,
-            before="most - Mux(at_the_end, word[:most_bits], 0)",
-            after="most",
+            before="(~at_the_end | (over[:most_bits] + before < most))",
+            after="1",
         ),
         Fault(
             property="its beats are the bus words that hold its bytes",
             module=MODULE,
-            before="(offset + Mux(last, tail, 0))",
-            after="Mux(last, tail, 0)",
+            before="(address[:shift] + left_out)",
+            after="left_out",
         ),
         Fault(
             property="the bursts are the runs, in order and complete",
@@ -189,8 +218,8 @@ PROOF = Proof(
         Fault(
             property="a burst ends with its run, at 4 KiB or at the most beats",
             module=MODULE,
-            before="ends.eq((words[7:] == 0) & (words[:7] <= room))",
-            after="ends.eq((words[7:] == 0) & (words[:7] < room))",
+            before="over[:most_bits] + before < most)",
+            after="over[:most_bits] + before < most - 1)",
         ),
         Fault(
             property="bursts of runs of whole vectors hold whole vectors",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from amaranth.hdl import Array, Signal, Value
+from amaranth.lib.data import View
+from vdla.hw.interfaces import burst_layout
 from vdla.isa.config import Config, load_config
 
 from .bench import Bench, implies, tag
@@ -61,6 +63,7 @@ def _bench(config: Config, load: Load) -> Bench:
         Signal(8, name=name) for name in ("owed", "inside", "held", "arrived", "left")
     )
     last_leaves = Signal()
+    cutter = bench.submodule("requests", "cutter")
     m.d.sync += [
         owed.eq(owed + shown.valid * shown.ready * shown.payload.beats - dut.beat_valid),
         inside.eq(inside + dut.beat_valid - leaves),
@@ -73,6 +76,8 @@ def _bench(config: Config, load: Load) -> Bench:
     bench.assume(
         implies(requests.start, ~requests.active),
         implies(dut.beat_valid, owed != 0),
+        # The cutter gives bursts of at most half the FIFO, as it is proven to do.
+        implies(cutter.burst.valid, cutter.burst.payload.beats <= WORDS // 2),
         # Words or vectors; vectors are whole, and bursts end with one.
         ~(dut.take & words.ready),
         implies(dut.take, dut.vector_valid & (left[: banks.bit_length() - 1] == 0)),
@@ -120,7 +125,14 @@ def _bench(config: Config, load: Load) -> Bench:
     first = bench.inside("dut", "first_used")
     index = Signal(range(WORDS))
     m.d.comb += index.eq(first + item.ahead)
+    waiting = bench.inside("requests", "pending")
+    following = View(burst_layout(config), bench.inside("requests", "following"))
     bench.invariant(
+        bench.inside("requests", "vacant") == ~waiting,
+        implies(waiting, following.beats <= WORDS // 2),
+        implies(
+            waiting, bench.inside("requests", "left") + following.beats == bench.inside("requests", "free")
+        ),
         bench.inside("dut", "level") == inside,
         bench.inside("dut", "complete") == (inside >= banks),
         bench.inside("dut", "popped") == held,
@@ -156,7 +168,7 @@ NARROW_PROOF = Proof(
         Fault(
             property="the FIFO never overflows",
             module=REQUESTS,
-            before="(following.beats <= free)",
+            before="(left >= 0)",
             after="(free != 0)",
         ),
         Fault(

@@ -211,6 +211,13 @@ def _bench(config: Config, load: Load) -> Bench:
         implies(new, vectors <= unclaimed),
         queue.level == shown,
         bench.inside("dut", "beats") == sent,
+        bench.inside("dut", "next_beats") == (sent + 1)[:7],
+        bench.inside("dut", "vacant") == ~pending,
+        bench.inside("dut", "full") == (bench.inside("dut", "taken") == capacity),
+        implies(
+            pending,
+            bench.inside("dut", "left") + bench.inside("dut", "claimed") == bench.inside("dut", "there"),
+        ),
         Mux(shown == 0, sent == 0, sent < first["beats"]),
         bench.inside("dut", "offered") == waits,
         bench.inside("dut", "there") + Mux(new, vectors, 0) == unclaimed,
@@ -255,14 +262,14 @@ NARROW_PROOF = Proof(
         Fault(
             property="the FIFO never overflows",
             module=MODULE,
-            before="freed.eq(Mux(bursts.r_en, head.vectors, 0))",
-            after="freed.eq(Mux(moves, claimed, 0))",
+            before="will_be_full(taken, capacity, up=self.reserve, down=bursts.r_en)",
+            after="will_be_full(taken, capacity, up=self.put, down=bursts.r_en)",
         ),
         Fault(
             property="an address is shown once all its vectors have been put",
             module=MODULE,
-            before="there.eq(there + self.put - Mux(moves, claimed, 0))",
-            after="there.eq(there + self.reserve - Mux(moves, claimed, 0))",
+            before="left.eq(Mux(pending, left, there - claims) + self.put)",
+            after="left.eq(Mux(pending, left, there - claims) + self.reserve)",
         ),
         Fault(
             property="an address stays until it is accepted",
@@ -285,8 +292,8 @@ NARROW_PROOF = Proof(
         Fault(
             property="last marks exactly the last beat of the burst",
             module=MODULE,
-            before="m.d.sync += beats.eq(Mux(beat.payload.last, 0, beats + 1))",
-            after="m.d.sync += beats.eq(beats + 1)",
+            before="next_beats.eq(Mux(beat.payload.last, 1, next_beats + 1)),",
+            after="next_beats.eq(next_beats + 1),",
         ),
         Fault(
             property="the queue of bursts never overflows",
