@@ -5,6 +5,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..copies import copy
 from . import floats
 from .constants import (
     DISTANCE_BITS,
@@ -52,6 +53,11 @@ class Combine(wiring.Component):
     constants: In(constants_layout())
     result: Out(signed(8))
 
+    def __init__(self, *, number: int = 0) -> None:
+        """`number` of the lane: the lanes have different copies of what selects in all of them."""
+        self._number = number
+        super().__init__()
+
     def elaborate(self, platform: object) -> Module:
         """Names of registers end in the stage (1 to COMBINE_STAGES) in which combine_add writes them.
 
@@ -60,14 +66,16 @@ class Combine(wiring.Component):
         """
         m = Module()
         k = self.constants
+        multiply = copy(m, self.multiply, self._number, "multiply")
+        second_distance = copy(m, k.distance, self._number, "second_distance")
         integer_3, integer_sign_3 = self._integer_product(m)
         first_2, first_sign_2 = self._input(m, Mux(self.swap, self.operand, self.value), "first")
         second_2, second_sign_2 = self._input(m, Mux(self.swap, self.value, self.operand), "second")
         mantissa_12 = Signal(floats.MANTISSA_BITS)  # as it goes into stage 13
         left_13 = register(
-            m, Mux(self.multiply, mantissa_12[_HALF:], delay(m, first_2, 10, "first_12")), "left_13"
+            m, Mux(multiply, mantissa_12[_HALF:], delay(m, first_2, 10, "first_12")), "left_13"
         )
-        left_3 = register(m, Mux(self.multiply, mantissa_12[:_HALF], second_2), "left_3")
+        left_3 = register(m, Mux(multiply, mantissa_12[:_HALF], second_2), "left_3")
         product_16 = multiply_narrow(m, left_13, k.mantissa_a, "product_a")
         product_6 = multiply_narrow(m, left_3, k.mantissa_b, "product_b")
 
@@ -78,8 +86,8 @@ class Combine(wiring.Component):
         inner_7 = register(m, inner[: INNER_BITS + 1].as_signed(), "inner_7")
         sign_7 = register(m, sign_6, "sign_7") ^ inner_7[-1]
         magnitude = floats.absolute(m, inner_7, INNER_BITS, "inner_magnitude")
-        normal_8 = register(m, Mux(self.multiply, integer_3, magnitude), "normal_8")
-        sign_8 = register(m, Mux(self.multiply, integer_sign_3, sign_7), "sign_8")
+        normal_8 = register(m, Mux(multiply, integer_3, magnitude), "normal_8")
+        sign_8 = register(m, Mux(multiply, integer_sign_3, sign_7), "sign_8")
 
         mantissa, exponent_14 = self._normalize(m, normal_8)
         m.d.comb += mantissa_12.eq(mantissa)
@@ -88,20 +96,20 @@ class Combine(wiring.Component):
         # A product of zero leaves the offset as it is; its bits may have been shifted out of the sum.
         plain_14 = delay(m, (second_2 == 0) | (k.mantissa_b == 0), 12, "plain_14")
         scaled, scaled_exponent = self._scaled(m, product_16, product_6, exponent_14)
-        unchanged = plain_14 & ~self.multiply
+        unchanged = plain_14 & ~multiply
         mantissa_15 = register(
-            m, Mux(self.multiply, scaled, Mux(unchanged, k.offset.mantissa, mantissa_14)), "mantissa_15"
+            m, Mux(multiply, scaled, Mux(unchanged, k.offset.mantissa, mantissa_14)), "mantissa_15"
         )
         exponent_15 = register(
             m,
-            Mux(self.multiply, scaled_exponent, Mux(unchanged, k.offset.exponent, exponent_14)),
+            Mux(multiply, scaled_exponent, Mux(unchanged, k.offset.exponent, exponent_14)),
             "exponent_15",
         )
         # Of the other modes' pair, the sign has come four stages before; the product by the ratio takes five.
         sign_15 = register(
             m,
             Mux(
-                self.multiply,
+                multiply,
                 delay(m, sign_14, 4, "sign_scaled") ^ k.sign_a,
                 Mux(unchanged, k.offset.sign, sign_14),
             ),
@@ -111,12 +119,12 @@ class Combine(wiring.Component):
         distance = floats.limit(m, FLOAT_EXPONENT - exponent_15, DISTANCE_BITS, "first_distance")
         distance_16 = register(m, distance, "distance_16")
         first = Cat(Const(0, FIXED_BITS - floats.MANTISSA_BITS), register(m, mantissa_15, "mantissa_16"))
-        second = Mux(self.multiply, k.zero_magnitude << ZERO_SHIFT, product_16[:PRODUCT_BITS])
+        second = Mux(multiply, k.zero_magnitude << ZERO_SHIFT, product_16[:PRODUCT_BITS])
         first_19 = self._place(m, first, distance_16, "first")
-        second_19 = self._place(m, Cat(Const(0, FIXED_BITS - PRODUCT_BITS), second), k.distance, "second")
-        second_sign_18 = Mux(
-            self.multiply, k.zero_sign, delay(m, first_sign_2 ^ k.sign_a, 16, "second_sign_18")
+        second_19 = self._place(
+            m, Cat(Const(0, FIXED_BITS - PRODUCT_BITS), second), second_distance, "second"
         )
+        second_sign_18 = Mux(multiply, k.zero_sign, delay(m, first_sign_2 ^ k.sign_a, 16, "second_sign_18"))
         first_sign_18 = delay(m, sign_15, 3, "first_sign_18")
         negate_19 = register(m, first_sign_18 ^ second_sign_18, "negate_19")
         total_20 = register(m, floats.add_signed(first_19, second_19, negate_19), "total_20")

@@ -133,6 +133,8 @@ def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: st
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
     """min(max(value, low), high), 8 bits signed; the bounds are taken a cycle late, as they hold still."""
     lower = register(m, Mux(low > high, high, low), f"{name}_lower")
+    # Signs of differences are carry chains, unlike `<`.
+    above, below = high - value, value - lower
     result = Signal(signed(8), name=name)
-    m.d.comb += result.eq(Mux(value > high, high, Mux(value < lower, lower, value)))
+    m.d.comb += result.eq(Mux(above[-1], high, Mux(below[-1], lower, value)))
     return result

@@ -112,7 +112,7 @@ class PostPipeline(wiring.Component):
 
         results = []
         for lane in range(self._lanes):
-            stage_a, stage_b = Requantize(), Combine()
+            stage_a, stage_b = Requantize(), Combine(number=lane)
             m.submodules[f"requantize_{lane}"] = stage_a
             m.submodules[f"combine_{lane}"] = stage_b
             m.d.comb += [
@@ -169,10 +169,13 @@ class PostPipeline(wiring.Component):
         m.submodules.operands = ring = memory.Memory(shape=8 * self._config.out_bytes, depth=depth, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")
         newest, oldest = (Signal(range(depth), name=name) for name in ("newest", "oldest"))
-        taken = self.read & self.first & self.flags.operand
+        # Whether there is a read is known late.
+        late = register(m, self.operand, "operand_late")
+        taken = Signal()
+        m.d.sync += taken.eq(self.read & self.first & self.flags.operand)
         m.d.comb += [
             write.addr.eq(newest),
-            write.data.eq(self.operand),
+            write.data.eq(late),
             write.en.eq(taken),
             read.addr.eq(oldest),
         ]
