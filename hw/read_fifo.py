@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
 from .counting import counted
+from .memories import ANY_ON_COLLISION
 
 
 def word_layout(config: Config) -> data.StructLayout:
@@ -41,7 +42,10 @@ class ReadFifo(wiring.Component):
         """A block memory that always reads the word that will be the head in the next cycle."""
         m = Module()
         layout = word_layout(self._config)
-        m.submodules.memory = store = memory.Memory(shape=layout, depth=self._words, init=[])
+        # The word that is just being written is read once more before it is valid.
+        m.submodules.memory = store = memory.Memory(
+            shape=layout, depth=self._words, init=[], attrs=ANY_ON_COLLISION
+        )
         write, read = store.write_port(), store.read_port()
         head, tail = Signal(range(self._words)), Signal(range(self._words))
         following = Signal.like(head, init=1)  # head + 1

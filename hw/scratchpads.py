@@ -7,13 +7,14 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 
 from .interfaces import scratchpad_read, scratchpad_write
+from .memories import ANY_ON_COLLISION
 
 
 class Scratchpad(wiring.Component):
     """`depth` words of `width` bits, one write port of `lanes` lanes and one read port.
 
-    What is written in cycle t can be read in t + 1. A read in the cycle of a write to the same word gives the old
-    word (programs never do that).
+    What is written in cycle t can be read in t + 1. A read in the cycle of a write to the same word gives anything
+    (programs never do that).
     """
 
     def __init__(self, *, depth: int, width: int, lanes: int) -> None:
@@ -31,7 +32,9 @@ class Scratchpad(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """One memory, zero at power-up."""
         m = Module()
-        m.submodules.words = words = memory.Memory(shape=self._width, depth=self._depth, init=[])
+        m.submodules.words = words = memory.Memory(
+            shape=self._width, depth=self._depth, init=[], attrs=ANY_ON_COLLISION
+        )
         write = words.write_port(granularity=self._width // self._lanes)
         read = words.read_port()
         m.d.comb += [

@@ -99,11 +99,11 @@ def post_latency(config: Config) -> int:
     """Cycles from a vector's last accumulator read to its bytes entering the store FIFO, STORE.POST.
 
     Accumulators 2, window reduction 1, bias 1; int32 to float32 5, multiply 4, round 2, place 2, round to an integer
-    and clamp 3; combine: differences 2, product 4, first sum 2, normalize 3, round 2, place 4, second sum 1, round to
-    float32 and to an integer 4, clamp 2, write 1, and 1 to spare for the product of combine_multiply, which takes
+    and clamp 3; combine: differences 2, product 4, first sum 2, normalize 4, round 2, place 4, second sum 1, round to
+    float32 and to an integer 5, clamp 2, write 1, and 1 to spare for the product of combine_multiply, which takes
     other ways; and the passes behind the first.
     """
-    return 45 + config.post_passes
+    return 47 + config.post_passes
 
 
 STORE_LATENCY = 3

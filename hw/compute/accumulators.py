@@ -8,13 +8,15 @@ from amaranth.lib.wiring import In
 from vdla.isa.config import Config
 
 from ..interfaces import accumulator_read, scratchpad_read, scratchpad_write
+from ..memories import ANY_ON_COLLISION
 from .vector_alu import accumulator_layout, lanes
 
 
 class Accumulators(wiring.Component):
     """`acc_banks` memories of `acc_bank_depth` vectors; bank(i) = i // acc_bank_depth.
 
-    A read returns what was written in earlier cycles, not in the same one.
+    A read returns what was written in earlier cycles. Of a word that is written in the same cycle it returns anything:
+    what the pipeline reads then is replaced by what it writes, and the store unit waits for a token.
 
     Members
     -------
@@ -56,7 +58,12 @@ class Accumulators(wiring.Component):
             m.d.sync += read_bank.eq(bank_of(self.read.address))
         outputs = []
         for number in range(config.acc_banks):
-            bank = memory.Memory(shape=accumulator_layout(config), depth=config.acc_bank_depth, init=[])
+            bank = memory.Memory(
+                shape=accumulator_layout(config),
+                depth=config.acc_bank_depth,
+                init=[],
+                attrs=ANY_ON_COLLISION,
+            )
             m.submodules[f"bank_{number}"] = bank
             read, write = bank.read_port(), bank.write_port(granularity=1)
             mine = Signal(name=f"compute_reads_{number}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
+
+from ..copies import copies
 
 PRODUCT_BITS = 16
 
@@ -76,10 +78,12 @@ class MultiplyArray(wiring.Component):
             vector.eq(read_vector),
             tile.eq(read_tile),
         ]
-        alone = Signal(3)  # DEPTHWISE, as it passes the operand and product registers
+        alone = Signal(2)  # DEPTHWISE, as it passes the operand registers
+        masks = [Const(0)] * config.block_out  # and the product registers, for every column
         if self.diagonal:
             row = Signal.like(self.row)
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
+            masks = copies(m, alone[1], config.block_out, "alone")
             chosen = Signal(data.ArrayLayout(signed(8), config.block_in))
             m.d.comb += chosen.eq(read_tile[row])
             for j in range(config.block_in):
@@ -91,7 +95,7 @@ class MultiplyArray(wiring.Component):
                     product = Signal(signed(PRODUCT_BITS), name=f"product_{b}_{o}_{i}", reset_less=True)
                     m.d.sync += product.eq(vector[b][i] * tile[o][i])
                     masked = self.diagonal and i != o
-                    terms.append(Mux(alone[2], 0, product) if masked else product)
+                    terms.append(Mux(masks[o], 0, product) if masked else product)
                 for level in range(tree_levels(config)):
                     sums: list[Value] = []
                     for left, right in zip(terms[::2], terms[1::2], strict=True):

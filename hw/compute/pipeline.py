@@ -11,6 +11,7 @@ from vdla.isa.config import Config
 from vdla.isa.layout import AluOpcode, uop_fields
 from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
 
+from ..copies import copies
 from ..interfaces import inp_read, scratchpad_read, scratchpad_write, wgt_read
 from .array import MultiplyArray, array_latency
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
@@ -218,12 +219,13 @@ class Pipeline(wiring.Component):
         m.d.sync += fetched.eq(self.acc_read.data)
 
         # What finishes in this cycle, and which results replace an operand: known a cycle before they are needed.
-        slow = Signal()  # a shift or a multiplication
+        slow, start = Signal(), Signal()  # a shift or a multiplication; one begins to execute
         extra = Signal(4)  # bit k: such an operation executed in the cycle k + 1 ago
         slow_address = Signal(config.acc_index_bits)
         m.d.sync += [
             slow.eq(self.mode.alu & (alu_extra(self.mode.alu_opcode) != 0)),
-            extra.eq((extra << 1) | (executing.writes & slow)),
+            extra.eq((extra << 1) | start),
+            start.eq(choosing.writes & slow),
         ]
         with m.If(executing.writes):
             m.d.sync += slow_address.eq(executing.address)
@@ -246,53 +248,53 @@ class Pipeline(wiring.Component):
             for number, result in enumerate(results, 1):
                 with m.Case(number):
                     m.d.sync += operand.eq(result)
-        just_before = Signal()
-        m.d.sync += just_before.eq(finish & (finish_address == choosing.address))
+        count = lanes(config)
+        matches = finish & choosing.read & (finish_address == choosing.address)
+        just_before = copies(m, matches, count, "just_before")
 
         # Execute.
         m.submodules.alu = vector_alu = VectorAlu(config=config)
         right = Signal(layout, reset_less=True)
-        keeps, adds_sum, adds_right = Signal(), Signal(), Signal()
-        m.d.sync += [
-            keeps.eq(choosing.read),
-            adds_sum.eq(choosing.sum & ~choosing.alu),
-            adds_right.eq(choosing.alu),
-        ]
-        chooses, shifts, multiplies = Signal(), Signal(), Signal()
+        keeps = copies(m, choosing.read, count, "keeps")
+        adds_sum = copies(m, choosing.sum & ~choosing.alu, count, "adds_sum")
+        adds_right = copies(m, choosing.alu, count, "adds_right")
         opcode = self.mode.alu_opcode
-        m.d.sync += [
-            chooses.eq(self.mode.alu & ((opcode == AluOpcode.MIN) | (opcode == AluOpcode.MAX))),
-            shifts.eq(self.mode.alu & (opcode == AluOpcode.SHR)),
-            multiplies.eq(self.mode.alu & (opcode == AluOpcode.MUL)),
-        ]
+        adds = copies(m, ~self.mode.alu | (opcode == AluOpcode.ADD), count, "adds")
+        chooses = copies(m, (opcode == AluOpcode.MIN) | (opcode == AluOpcode.MAX), count, "chooses")
+        shifts = copies(m, opcode == AluOpcode.SHR, count, "shifts")
         m.d.comb += [
             vector_alu.opcode.eq(opcode),
-            vector_alu.start.eq(executing.writes & slow),
+            vector_alu.start.eq(start),
             vector_alu.left_now.eq(operand),
             vector_alu.right.eq(right),
         ]
         writing, result = written[0], results[0]
-        for lane in range(lanes(config)):
+        for lane in range(count):
             now = Signal(LANE, name=f"now_{lane}")
             m.d.comb += [
-                now.eq(Mux(just_before, result[lane], operand[lane])),
+                now.eq(Mux(just_before[lane], result[lane], operand[lane])),
                 vector_alu.left[lane].eq(now),
             ]
             with m.If(executing.source):
                 m.d.sync += right[lane].eq(now)
             with m.Elif(self.mode.use_imm):
                 m.d.sync += right[lane].eq(self.mode.imm)
-            addend = Mux(adds_right, right[lane], Mux(adds_sum, array.sums[lane], 0))
-            total = Signal(LANE, name=f"total_{lane}")
-            m.d.comb += total.eq(Mux(keeps, now, 0) + addend)
-            with m.If(chooses):
-                m.d.sync += result[lane].eq(vector_alu.chosen[lane])
-            with m.Elif(shifts):
-                m.d.sync += result[lane].eq(vector_alu.shifted[lane])
-            with m.Elif(multiplies):
-                m.d.sync += result[lane].eq(vector_alu.product[lane])
-            with m.Else():
-                m.d.sync += result[lane].eq(total)
+            # Two adders: no multiplexer lies between a result and the next one.
+            addend = Signal(LANE, name=f"addend_{lane}")
+            total, following = Signal(LANE, name=f"total_{lane}"), Signal(LANE, name=f"following_{lane}")
+            other = Mux(shifts[lane], vector_alu.shifted[lane], vector_alu.product[lane])
+            m.d.comb += [
+                addend.eq(Mux(adds_right[lane], right[lane], Mux(adds_sum[lane], array.sums[lane], 0))),
+                total.eq(Mux(keeps[lane], operand[lane], 0) + addend),
+                following.eq(result[lane] + addend),
+            ]
+            m.d.sync += result[lane].eq(
+                Mux(
+                    adds[lane],
+                    Mux(just_before[lane], following, total),
+                    Mux(chooses[lane], vector_alu.chosen[lane], other),
+                )
+            )
 
         # Write.
         m.d.sync += [

@@ -12,6 +12,7 @@ from ..config_registers import config_registers
 from ..interfaces import Activity, compute_members
 from ..issue import Issue
 from ..layouts import instruction_layout, register_layout, view
+from ..memories import ANY_ON_COLLISION
 from .accumulators import Accumulators
 from .ends import Ends
 from .loader import Loader
@@ -175,7 +176,9 @@ class ComputeUnit(wiring.Component):
     def _memories(self, m: Module, pipeline: Pipeline, loader: Loader) -> None:
         """Micro-op memory and accumulators between pipeline, loader and the store unit's port."""
         config = self.config
-        m.submodules.uops = uops = memory.Memory(shape=32, depth=config.uop_depth, init=[])
+        m.submodules.uops = uops = memory.Memory(
+            shape=32, depth=config.uop_depth, init=[], attrs=ANY_ON_COLLISION
+        )
         uop_read, uop_write = uops.read_port(), uops.write_port()
         m.submodules.accumulators = accumulators = Accumulators(config=config)
         connect(m, flipped(self.inp), pipeline.inp)

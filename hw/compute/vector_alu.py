@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.layout import AluOpcode
+
+from ..copies import copies
 
 LANE = signed(32)
 
@@ -63,21 +65,22 @@ class VectorAlu(wiring.Component):
         m = Module()
         cycle = Signal(4)  # bit k: x + 1 + k
         m.d.sync += cycle.eq((cycle << 1) | self.start)
-        shifts, is_max = Signal(), Signal()
-        m.d.sync += [shifts.eq(self.opcode == AluOpcode.SHR), is_max.eq(self.opcode == AluOpcode.MAX)]
-        for lane in range(lanes(self.config)):
+        count = lanes(self.config)
+        shifts = copies(m, self.opcode == AluOpcode.SHR, count, "shifts")
+        is_max = copies(m, self.opcode == AluOpcode.MAX, count, "is_max")
+        for lane in range(count):
             left_now, right = self.left_now[lane], self.right[lane]
             # The sign of the difference is one carry chain, unlike `<`.
             difference = Signal(signed(33), name=f"difference_{lane}")
             m.d.comb += [
                 difference.eq(left_now - right),
-                self.chosen[lane].eq(Mux(difference[32] ^ is_max, left_now, right)),
+                self.chosen[lane].eq(Mux(difference[32] ^ is_max[lane], left_now, right)),
             ]
             left = Signal(32, name=f"left_{lane}", reset_less=True)
             leftward = right[31]
             bits = self.left[lane].as_unsigned()
             with m.If(self.start):
-                m.d.sync += left.eq(Mux(shifts & leftward, bits[::-1], bits))
+                m.d.sync += left.eq(Mux(shifts[lane] & leftward, bits[::-1], bits))
             m.d.comb += [
                 self.shifted[lane].eq(self._shift(m, lane, left, right)),
                 self.product[lane].eq(self._multiply(m, lane, bits, left, right.as_unsigned(), cycle)),
@@ -89,24 +92,29 @@ class VectorAlu(wiring.Component):
         """One right shifter: a left shift has reversed the bits before it and does so again after it."""
         leftward = Signal(name=f"leftward_{lane}", reset_less=True)
         distance = Signal(5, name=f"distance_{lane}", reset_less=True)
-        far, magnitude = Signal(name=f"far_{lane}", reset_less=True), Signal(32, name=f"magnitude_{lane}")
-        m.d.comb += magnitude.eq(Mux(amount < 0, -amount, amount))
+        far = Signal(name=f"far_{lane}", reset_less=True)
+        negative, low = amount[31], amount[:5]
         m.d.sync += [
-            leftward.eq(amount < 0),
-            far.eq(magnitude[5:] != 0),
-            distance.eq(magnitude[:5]),
+            leftward.eq(negative),
+            # Beyond -32 .. 31, or -32.
+            far.eq((amount[5:31] ^ negative.replicate(26)).any() | (negative & (low == 0))),
+            distance.eq(Mux(negative, -low, low)),
         ]
-        fill = Signal(name=f"fill_{lane}")
+        # In x + 1 by multiples of four places, in x + 2 by the rest: these registers and `source` hold still as long.
+        fill, fill_2 = Signal(name=f"fill_{lane}"), Signal(name=f"fill_2_{lane}", reset_less=True)
+        coarse_2 = Signal(32, name=f"coarse_2_{lane}", reset_less=True)
         shifted = Signal(signed(33), name=f"shifted_{lane}")
         m.d.comb += [
             fill.eq(source[31] & ~leftward),
-            shifted.eq(_signed(source, fill) >> distance),
+            shifted.eq(_signed(coarse_2, fill_2) >> distance[:2]),
+        ]
+        m.d.sync += [
+            fill_2.eq(fill),
+            coarse_2.eq(_signed(source, fill) >> Cat(Const(0, 2), distance[2:])),
         ]
         # A left shift by 32 or more clears the lane; a right shift by as much leaves the sign.
-        result = Signal(32, name=f"shift_result_{lane}", reset_less=True)
         near = Mux(leftward, shifted[:32][::-1], shifted[:32])
-        m.d.sync += result.eq(Mux(far, fill.replicate(32), near))
-        return result
+        return Mux(far, fill_2.replicate(32), near)
 
     def _multiply(self, m: Module, lane: int, taken: Value, left: Value, right: Value, cycle: Value) -> Value:
         """low x low, low x high, high x low; the upper halves of the last two fall off.

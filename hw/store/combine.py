@@ -5,6 +5,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from ..copies import copy
 from . import floats
 from .constants import (
     DISTANCE_BITS,
@@ -20,7 +21,7 @@ from .pipeline import delay, register
 from .products import multiply_narrow
 from .round_twice import ROUND_CYCLES, round_twice
 
-COMBINE_STAGES = 21 + ROUND_CYCLES
+COMBINE_STAGES = 22 + ROUND_CYCLES
 """Cycles from `value` and `operand` to `result`."""
 
 _HALF = floats.MANTISSA_BITS // 2
@@ -52,77 +53,85 @@ class Combine(wiring.Component):
     constants: In(constants_layout())
     result: Out(signed(8))
 
+    def __init__(self, *, number: int = 0) -> None:
+        """`number` of the lane: the lanes have different copies of what selects in all of them."""
+        self._number = number
+        super().__init__()
+
     def elaborate(self, platform: object) -> Module:
         """Names of registers end in the stage (1 to COMBINE_STAGES) in which combine_add writes them.
 
         The other modes are ahead: their integer product takes 4 stages less to the normalizer than the inner sum. They
-        use that for the multiplication by the ratio, and both meet in stage 14.
+        use that for the multiplication by the ratio, and both meet in stage 15.
         """
         m = Module()
         k = self.constants
+        multiply = copy(m, self.multiply, self._number, "multiply")
+        second_distance = copy(m, k.distance, self._number, "second_distance")
         integer_3, integer_sign_3 = self._integer_product(m)
         first_2, first_sign_2 = self._input(m, Mux(self.swap, self.operand, self.value), "first")
         second_2, second_sign_2 = self._input(m, Mux(self.swap, self.value, self.operand), "second")
-        mantissa_11 = Signal(floats.MANTISSA_BITS)  # as it goes into stage 12
-        left_12 = register(
-            m, Mux(self.multiply, mantissa_11[_HALF:], delay(m, first_2, 9, "first_11")), "left_12"
+        mantissa_12 = Signal(floats.MANTISSA_BITS)  # as it goes into stage 13
+        left_13 = register(
+            m, Mux(multiply, mantissa_12[_HALF:], delay(m, first_2, 10, "first_12")), "left_13"
         )
-        left_3 = register(m, Mux(self.multiply, mantissa_11[:_HALF], second_2), "left_3")
-        product_15 = multiply_narrow(m, left_12, k.mantissa_a, "product_a")
+        left_3 = register(m, Mux(multiply, mantissa_12[:_HALF], second_2), "left_3")
+        product_16 = multiply_narrow(m, left_13, k.mantissa_a, "product_a")
         product_6 = multiply_narrow(m, left_3, k.mantissa_b, "product_b")
 
-        sign_6 = delay(m, second_sign_2 ^ k.sign_b, 4, "sign_6")
-        negate = sign_6 ^ k.offset.sign
-        inner = floats.add_signed(Cat(Const(0, GUARD), product_6[:PRODUCT_BITS]), k.addend, negate)
+        sign_5 = delay(m, second_sign_2 ^ k.sign_b, 3, "sign_5")
+        sign_6 = register(m, sign_5, "sign_6")
+        negate_6 = register(m, sign_5 ^ k.offset.sign, "negate_6")
+        inner = floats.add_signed(Cat(Const(0, GUARD), product_6[:PRODUCT_BITS]), k.addend, negate_6)
         inner_7 = register(m, inner[: INNER_BITS + 1].as_signed(), "inner_7")
         sign_7 = register(m, sign_6, "sign_7") ^ inner_7[-1]
         magnitude = floats.absolute(m, inner_7, INNER_BITS, "inner_magnitude")
-        normal_8 = register(m, Mux(self.multiply, integer_3, magnitude), "normal_8")
-        sign_8 = register(m, Mux(self.multiply, integer_sign_3, sign_7), "sign_8")
+        normal_8 = register(m, Mux(multiply, integer_3, magnitude), "normal_8")
+        sign_8 = register(m, Mux(multiply, integer_sign_3, sign_7), "sign_8")
 
-        mantissa, exponent_13 = self._normalize(m, normal_8)
-        m.d.comb += mantissa_11.eq(mantissa)
-        mantissa_13 = delay(m, mantissa, 2, "mantissa_13")
-        sign_13 = delay(m, sign_8, 5, "sign_13")
+        mantissa, exponent_14 = self._normalize(m, normal_8)
+        m.d.comb += mantissa_12.eq(mantissa)
+        mantissa_14 = delay(m, mantissa, 2, "mantissa_14")
+        sign_14 = delay(m, sign_8, 6, "sign_14")
         # A product of zero leaves the offset as it is; its bits may have been shifted out of the sum.
-        plain_13 = delay(m, (second_2 == 0) | (k.mantissa_b == 0), 11, "plain_13")
-        scaled, scaled_exponent = self._scaled(m, product_15, product_6, exponent_13)
-        unchanged = plain_13 & ~self.multiply
-        mantissa_14 = register(
-            m, Mux(self.multiply, scaled, Mux(unchanged, k.offset.mantissa, mantissa_13)), "mantissa_14"
+        plain_14 = delay(m, (second_2 == 0) | (k.mantissa_b == 0), 12, "plain_14")
+        scaled, scaled_exponent = self._scaled(m, product_16, product_6, exponent_14)
+        unchanged = plain_14 & ~multiply
+        mantissa_15 = register(
+            m, Mux(multiply, scaled, Mux(unchanged, k.offset.mantissa, mantissa_14)), "mantissa_15"
         )
-        exponent_14 = register(
+        exponent_15 = register(
             m,
-            Mux(self.multiply, scaled_exponent, Mux(unchanged, k.offset.exponent, exponent_13)),
-            "exponent_14",
+            Mux(multiply, scaled_exponent, Mux(unchanged, k.offset.exponent, exponent_14)),
+            "exponent_15",
         )
         # Of the other modes' pair, the sign has come four stages before; the product by the ratio takes five.
-        sign_14 = register(
+        sign_15 = register(
             m,
             Mux(
-                self.multiply,
-                delay(m, sign_13, 4, "sign_scaled") ^ k.sign_a,
-                Mux(unchanged, k.offset.sign, sign_13),
+                multiply,
+                delay(m, sign_14, 4, "sign_scaled") ^ k.sign_a,
+                Mux(unchanged, k.offset.sign, sign_14),
             ),
-            "sign_14",
+            "sign_15",
         )
 
-        distance = floats.limit(m, FLOAT_EXPONENT - exponent_14, DISTANCE_BITS, "first_distance")
-        distance_15 = register(m, distance, "distance_15")
-        first = Cat(Const(0, FIXED_BITS - floats.MANTISSA_BITS), register(m, mantissa_14, "mantissa_15"))
-        second = Mux(self.multiply, k.zero_magnitude << ZERO_SHIFT, product_15[:PRODUCT_BITS])
-        first_18 = self._place(m, first, distance_15, "first")
-        second_18 = self._place(m, Cat(Const(0, FIXED_BITS - PRODUCT_BITS), second), k.distance, "second")
-        second_sign_17 = Mux(
-            self.multiply, k.zero_sign, delay(m, first_sign_2 ^ k.sign_a, 15, "second_sign_17")
+        distance = floats.limit(m, FLOAT_EXPONENT - exponent_15, DISTANCE_BITS, "first_distance")
+        distance_16 = register(m, distance, "distance_16")
+        first = Cat(Const(0, FIXED_BITS - floats.MANTISSA_BITS), register(m, mantissa_15, "mantissa_16"))
+        second = Mux(multiply, k.zero_magnitude << ZERO_SHIFT, product_16[:PRODUCT_BITS])
+        first_19 = self._place(m, first, distance_16, "first")
+        second_19 = self._place(
+            m, Cat(Const(0, FIXED_BITS - PRODUCT_BITS), second), second_distance, "second"
         )
-        first_sign_17 = delay(m, sign_14, 3, "first_sign_17")
-        negate_18 = register(m, first_sign_17 ^ second_sign_17, "negate_18")
-        total_19 = register(m, floats.add_signed(first_18, second_18, negate_18), "total_19")
-        rounded_23 = round_twice(m, total_19)
-        sign_23 = delay(m, first_sign_17, 2 + ROUND_CYCLES, "sign_23")
-        final_24 = register(m, floats.add_signed(k.last_addend, rounded_23, sign_23), "final_24")
-        m.d.sync += self.result.eq(floats.clamp(m, final_24, self.low, self.high, "clamped"))
+        second_sign_18 = Mux(multiply, k.zero_sign, delay(m, first_sign_2 ^ k.sign_a, 16, "second_sign_18"))
+        first_sign_18 = delay(m, sign_15, 3, "first_sign_18")
+        negate_19 = register(m, first_sign_18 ^ second_sign_18, "negate_19")
+        total_20 = register(m, floats.add_signed(first_19, second_19, negate_19), "total_20")
+        rounded_25 = round_twice(m, total_20)
+        sign_25 = delay(m, first_sign_18, 2 + ROUND_CYCLES, "sign_25")
+        final_26 = register(m, floats.add_signed(k.last_addend, rounded_25, sign_25), "final_26")
+        m.d.sync += self.result.eq(floats.clamp(m, final_26, self.low, self.high, "clamped"))
         return m
 
     def _input(self, m: Module, number: Value, name: str) -> tuple[Value, Value]:
@@ -150,12 +159,17 @@ class Combine(wiring.Component):
         )
 
     def _normalize(self, m: Module, normal_8: Value) -> tuple[Value, Value]:
-        """Rounded to float32: the mantissa, not yet registered, in stage 12; the exponent, plus the ratio's, in 13."""
-        normal, sticky, zeros = normal_8, Const(0, 1), []
-        for stage, step in ((9, 16), (10, 4), (11, 1)):
-            shifted, count = floats.normalize_step(m, normal, step, f"normal_by_{step}")
+        """Rounded to float32: the mantissa, not yet registered, in stage 13; the exponent, plus the ratio's, in 14."""
+        # How far a step shifts drives many multiplexers: it is a register, known beside the number.
+        count = register(m, floats.leading_zeros(m, normal_8, 16, "zeros_by_16"), "count_9")
+        normal, sticky, zeros = register(m, normal_8, "normal_9"), Const(0, 1), []
+        for stage, step in ((10, 16), (11, 4), (12, 1)):
+            shifted = floats.shift_left(m, normal, count, step, f"normal_by_{step}")
             normal = register(m, shifted, f"normal_{stage}")
-            zeros.insert(0, delay(m, count, 12 - stage, f"zeros_by_{step}"))
+            zeros.insert(0, delay(m, count, 13 - stage, f"zeros_by_{step}_12"))
+            if step > 1:
+                following = floats.leading_zeros(m, shifted, step // 4, f"zeros_by_{step // 4}")
+                count = register(m, following, f"count_{stage}")
             if step > 1:
                 # No later step brings what is below these places into the mantissa or the guard bit.
                 places = floats.MANTISSA_BITS + step
@@ -164,10 +178,10 @@ class Combine(wiring.Component):
                 normal = normal[low:]
         kept, guard, below = self._split(normal)
         mantissa, carry = floats.round_mantissa(m, kept, guard, Cat(sticky, below), "inner_rounded")
-        exponent_12 = register(m, self.constants.inner_exponent - Cat(*zeros), "exponent_12")
-        carry_12 = register(m, carry, "carry_12")
-        exponent = floats.add_with_carry(exponent_12, self.constants.scaled_exponent, carry_12)
-        return mantissa, register(m, exponent, "exponent_13")
+        exponent_13 = register(m, self.constants.inner_exponent - Cat(*zeros), "exponent_13")
+        carry_13 = register(m, carry, "carry_13")
+        exponent = floats.add_with_carry(exponent_13, self.constants.scaled_exponent, carry_13)
+        return mantissa, register(m, exponent, "exponent_14")
 
     def _split(self, normal: Value) -> tuple[Value, Value, Value]:
         """What a normalized number keeps as mantissa, its guard bit and all below."""
@@ -188,9 +202,9 @@ class Combine(wiring.Component):
         return kept + floats.round_up(kept, guard, sticky), exponent
 
     def _place(self, m: Module, bits: Value, distance: Value, name: str) -> Value:
-        """`bits` >> `distance` in three stages, the last of them 18."""
+        """`bits` >> `distance` in three stages, the last of them 19."""
         at = 0
-        for stage, levels in ((16, 2), (17, 2), (18, DISTANCE_BITS - 4)):
+        for stage, levels in ((17, 2), (18, 2), (19, DISTANCE_BITS - 4)):
             shifted = floats.shift_right(m, bits, distance[at : at + levels], 1 << at, f"{name}_by_{1 << at}")
             bits = register(m, shifted, f"{name}_{stage}")
             distance = register(m, distance, f"{name}_distance_{stage}")

@@ -8,7 +8,7 @@ from vdla.isa.arithmetic import CONSTANT_BITS
 from . import floats
 from .pipeline import register
 
-CONSTANTS_CYCLES = 4
+CONSTANTS_CYCLES = 5
 """Cycles from a change of the members to the constants that follow from it."""
 
 PRODUCT_BITS = 32
@@ -105,6 +105,8 @@ class Constants(wiring.Component):
         distance_3 = register(m, floats.limit(m, exponent_2 - above_2, 6, "limited"), "distance_3")
         inner = register(m, Mux(self.multiply, 0, exponent_2) + _INNER_DROP, "inner_exponent_3")
         top = Cat(Const(0, _ABOVE), offset.mantissa)
+        partly_4 = register(m, floats.shift_right(m, top, distance_3[:3], 1, "addend_fine"), "partly_4")
+        rest_4 = register(m, distance_3[3:], "rest_4")
 
         shift = register(m, Mux(self.unsigned, 128, 0), "shift_1")
         product = self.multiply & self.operand_used
@@ -122,7 +124,7 @@ class Constants(wiring.Component):
             result.mantissa_b.eq(b.mantissa),
             result.sign_b.eq(b.sign),
             result.offset.eq(offset),
-            result.addend.eq(floats.shift_right(m, top, distance_3, 1, "addend")),
+            result.addend.eq(floats.shift_right(m, partly_4, rest_4, 8, "addend_coarse")),
             result.inner_exponent.eq(inner),
             result.scaled_exponent.eq(Mux(self.multiply, a.exponent, 0)),
             result.distance.eq(distance),

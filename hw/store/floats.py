@@ -61,24 +61,33 @@ def add_signed(x: Value, y: Value, subtract: Value) -> Value:
     return add_with_carry(x, (number[:] ^ subtract.replicate(len(number))).as_signed(), subtract)
 
 
-def normalize_step(m: Module, bits: Value, step: int, name: str) -> tuple[Value, Value]:
-    """`bits` shifted left by 0 to 3 times `step` places as long as only zeros go, and how many times (2 bits)."""
+def leading_zeros(m: Module, bits: Value, step: int, name: str) -> Value:
+    """How many times `bits` can be shifted left by `step` places until more than zeros would go, at most 3 (2 bits)."""
     width = len(bits)
     twice, once = Signal(name=f"{name}_twice"), Signal(name=f"{name}_once")
-    result = Signal(width, name=name)
     high, low = bits[width - step :].any(), bits[width - 3 * step : width - 2 * step].any()
-    m.d.comb += [
-        twice.eq(~bits[width - 2 * step :].any()),
-        once.eq(~Mux(twice, low, high)),
-        result.eq(
-            Mux(
-                twice,
-                Mux(once, bits << 3 * step, bits << 2 * step),
-                Mux(once, bits << step, bits),
-            )
-        ),
-    ]
-    return result, Cat(once, twice)
+    m.d.comb += [twice.eq(~bits[width - 2 * step :].any()), once.eq(~Mux(twice, low, high))]
+    return Cat(once, twice)
+
+
+def shift_left(m: Module, bits: Value, count: Value, step: int, name: str) -> Value:
+    """`bits` << (`count` x `step`), of the same width; `count` has 2 bits."""
+    result = Signal(len(bits), name=name)
+    once, twice = count
+    m.d.comb += result.eq(
+        Mux(
+            twice,
+            Mux(once, bits << 3 * step, bits << 2 * step),
+            Mux(once, bits << step, bits),
+        )
+    )
+    return result
+
+
+def normalize_step(m: Module, bits: Value, step: int, name: str) -> tuple[Value, Value]:
+    """`bits` shifted left by 0 to 3 times `step` places as long as only zeros go, and how many times (2 bits)."""
+    count = leading_zeros(m, bits, step, f"{name}_zeros")
+    return shift_left(m, bits, count, step, name), count
 
 
 def shift_right(m: Module, bits: Value, amount: Value, step: int, name: str) -> Value:
@@ -124,6 +133,8 @@ def round_mantissa(m: Module, kept: Value, guard: Value, sticky: Value, name: st
 def clamp(m: Module, value: Value, low: Value, high: Value, name: str) -> Signal:
     """min(max(value, low), high), 8 bits signed; the bounds are taken a cycle late, as they hold still."""
     lower = register(m, Mux(low > high, high, low), f"{name}_lower")
+    # Signs of differences are carry chains, unlike `<`.
+    above, below = high - value, value - lower
     result = Signal(signed(8), name=name)
-    m.d.comb += result.eq(Mux(value > high, high, Mux(value < lower, lower, value)))
+    m.d.comb += result.eq(Mux(above[-1], high, Mux(below[-1], lower, value)))
     return result

@@ -66,10 +66,12 @@ class PostPipeline(wiring.Component):
         """Lanes side by side; the operand waits for stage B in a ring."""
         m = Module()
         config, flags = self._config, self.flags
-        valid = Signal(_LATENCY + self._passes - 1)  # bit k: a window's last read was k + 1 cycles ago
-        read_2, first_2 = Signal(2), Signal(2)
+        # Whether there is a read is known late: nothing else is done in its cycle.
+        read_2, first_2, last_1, later = Signal(2), Signal(2), Signal(), Signal(_LATENCY + self._passes - 2)
+        valid = Cat(read_2[0] & last_1, later)  # bit k: a window's last read was k + 1 cycles ago
         m.d.sync += [
-            valid.eq(Cat(self.read & self.last, valid)),
+            later.eq(valid),
+            last_1.eq(self.last),
             read_2.eq(Cat(self.read, read_2)),
             first_2.eq(Cat(self.first, first_2)),
         ]
@@ -94,7 +96,7 @@ class PostPipeline(wiring.Component):
             constants.swap.eq(flags.swap),
             constants.unsigned.eq(flags.unsigned),
         ]
-        operand = self._operands(m, valid[_STAGE_B - 2])
+        operand = self._operands(m, read_2[0] & first_2[0], valid[_STAGE_B - 2])
         operands = [operand.word_select(lane, 8) for lane in range(config.out_bytes)]
         operands = self._in_passes(m, operands, valid[_STAGE_B - 2], "operand")
         scales = self._scales(m, parameters[len(parameters) // 2 :], valid[_STAGE_A + SCALE_STAGE - 3])
@@ -104,7 +106,8 @@ class PostPipeline(wiring.Component):
             column = lane % config.block_out
             value = data_2.word_select(lane, 32).as_signed()
             reduced = Signal(signed(32), name=f"reduced_{lane}", reset_less=True)
-            larger = Mux(value > reduced, value, reduced)
+            smaller = value - reduced  # by its sign: one carry chain, unlike `<`
+            larger = Mux(smaller[-1], reduced, value)
             with m.If(read_2[-1]):
                 m.d.sync += reduced.eq(Mux(first_2[-1], value, Mux(flags.sum, reduced + value, larger)))
             totals.append((reduced + parameters.word_select(column, 32))[:32].as_signed())
@@ -112,7 +115,7 @@ class PostPipeline(wiring.Component):
 
         results = []
         for lane in range(self._lanes):
-            stage_a, stage_b = Requantize(), Combine()
+            stage_a, stage_b = Requantize(), Combine(number=lane)
             m.submodules[f"requantize_{lane}"] = stage_a
             m.submodules[f"combine_{lane}"] = stage_b
             m.d.comb += [
@@ -162,17 +165,18 @@ class PostPipeline(wiring.Component):
         m.d.sync += part.eq(Mux(load, 0, part + 1))
         return register(m, scales.word_select(part, 32 * self._lanes), "scales")
 
-    def _operands(self, m: Module, used: Signal) -> Signal:
-        """Operands between the first read of their window and stage B; the oldest."""
+    def _operands(self, m: Module, first_read: Value, used: Value) -> Signal:
+        """Operands between the first read of their window, a cycle after it, and stage B; the oldest."""
         # One is between its first and last read; from that on, others come no faster than vectors pass.
         depth = 1 << (_STAGE_B // self._passes + 1).bit_length()
         m.submodules.operands = ring = memory.Memory(shape=8 * self._config.out_bytes, depth=depth, init=[])
         write, read = ring.write_port(), ring.read_port(domain="comb")
         newest, oldest = (Signal(range(depth), name=name) for name in ("newest", "oldest"))
-        taken = self.read & self.first & self.flags.operand
+        late = register(m, self.operand, "operand_late")
+        taken = first_read & self.flags.operand
         m.d.comb += [
             write.addr.eq(newest),
-            write.data.eq(self.operand),
+            write.data.eq(late),
             write.en.eq(taken),
             read.addr.eq(oldest),
         ]

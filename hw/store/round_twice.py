@@ -8,8 +8,10 @@ from .constants import POINT
 from .floats import FRACTION_BITS, INTEGER_BITS
 from .pipeline import delay, register
 
-ROUND_CYCLES = 4
+ROUND_CYCLES = 5
 """Cycles from a sum to its rounded value."""
+
+_GROUP = 4
 
 
 def round_twice(m: Module, total: Value) -> Value:
@@ -32,23 +34,38 @@ def round_twice(m: Module, total: Value) -> Value:
         (integer ^ total[-1].replicate(INTEGER_BITS)) | outside.replicate(INTEGER_BITS),
         "digits_1",
     )
-    fraction_2 = delay(m, total[POINT - FRACTION_BITS : POINT], 2, "fraction_2")
-    sticky_2 = delay(m, total[: POINT - FRACTION_BITS].any(), 2, "sticky_2")
+    fraction_3 = delay(m, total[POINT - FRACTION_BITS : POINT], 3, "fraction_3")
+    sticky_3 = delay(m, total[: POINT - FRACTION_BITS].any(), 3, "sticky_3")
 
-    integer_3 = delay(m, digits ^ negative_1.replicate(INTEGER_BITS), 2, "integer_3")
-    negative_3 = delay(m, negative_1, 2, "negative_3")
-    # In places of the fraction, whose last is 2^-25: u/2 is place k + 1, and reached[p] says that k >= p.
-    reached = register(m, Cat(*(digits[place:].any() for place in range(INTEGER_BITS))), "reached_2")
-    below_half = fraction_2[: FRACTION_BITS - 1]
+    integer_4 = delay(m, digits ^ negative_1.replicate(INTEGER_BITS), 3, "integer_4")
+    negative_4 = delay(m, negative_1, 3, "negative_4")
+    # In places of the fraction, whose last is 2^-25: u/2 is place k + 1, and reached[p] says that k >= p. Found in two
+    # cycles: within groups of places, then beyond them.
+    groups = [digits[low : low + _GROUP] for low in range(0, INTEGER_BITS, _GROUP)]
+    inside_2 = [
+        register(m, Cat(*(group[place:].any() for place in range(len(group)))), f"inside_2_{number}")
+        for number, group in enumerate(groups)
+    ]
+    reached = register(
+        m,
+        Cat(
+            *(
+                inside | Cat(*(above[0] for above in inside_2[number:])).any().replicate(len(inside))
+                for number, inside in enumerate(inside_2, 1)
+            )
+        ),
+        "reached_3",
+    )
+    below_half = fraction_3[: FRACTION_BITS - 1]
     places = len(below_half)
     wide = Cat(reached, *([0] * (places - INTEGER_BITS)))
     before = Cat(1, wide[: places - 1])
-    beyond = register(m, (below_half & ~before).any(), "beyond_3")
-    same = register(m, (below_half & before & ~wide).any(), "same_3")
-    more = register(m, (below_half & wide).any() | sticky_2, "more_3")
-    close = register(m, (below_half | wide).all(), "close_3")
-    half = register(m, fraction_2[-1], "half_3")
+    beyond = register(m, (below_half & ~before).any(), "beyond_4")
+    same = register(m, (below_half & before & ~wide).any(), "same_4")
+    more = register(m, (below_half & wide).any() | sticky_3, "more_4")
+    close = register(m, (below_half | wide).all(), "close_4")
+    half = register(m, fraction_3[-1], "half_4")
 
     up = Signal(name="rounded_up")
-    m.d.comb += up.eq(Mux(integer_3[0], half | close, half & (beyond | (same & more))))
-    return register(m, Cat(integer_3, negative_3).as_signed() + up, "rounded_4")
+    m.d.comb += up.eq(Mux(integer_4[0], half | close, half & (beyond | (same & more))))
+    return register(m, Cat(integer_4, negative_4).as_signed() + up, "rounded_5")

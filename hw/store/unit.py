@@ -13,6 +13,7 @@ from ..element_writer import ElementWriter, job_layout, step_width
 from ..interfaces import Activity, Kind, store_members
 from ..issue import Issue
 from ..layouts import instruction_layout, register_layout, view
+from ..memories import ANY_ON_COLLISION
 from ..read_requests import ReadRequests
 from .operand_fifo import OperandFifo
 from .pipeline import delay
@@ -246,7 +247,7 @@ class StoreUnit(wiring.Component):
         parts = config.par_bytes // width
         m.submodules.loader = loader = ElementWriter(config=config, element_bytes=(config.par_bytes,))
         m.submodules.table = table = memory.Memory(
-            shape=8 * config.par_bytes, depth=config.par_depth, init=[]
+            shape=8 * config.par_bytes, depth=config.par_depth, init=[], attrs=ANY_ON_COLLISION
         )
         write, read = table.write_port(granularity=8 * width), table.read_port()
         head = view(instruction_layout(config, "LOAD.PAR"), self.commands.payload)

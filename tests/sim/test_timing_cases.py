@@ -108,7 +108,7 @@ def test_store_of_one_vector():
 
 def test_post_store_takes_its_pipeline():
     result = run(("STORE.POST", {"y_size": 1, "x_size": 1, "x_stride": 1}))
-    assert result.end[0] == 40 + 46 + 1 + 1 + 1 + 10
+    assert result.end[0] == 40 + 48 + 1 + 1 + 1 + 10
 
 
 def test_operand_is_waited_for():
@@ -118,7 +118,7 @@ def test_operand_is_waited_for():
     result = run(delta, store)
     begin = int(result.begin[1])
     assert begin == 41
-    assert result.end[1] == (begin + 5 + 30 + 1 + 3) + 46 + 1 + 1 + 1 + 10
+    assert result.end[1] == (begin + 5 + 30 + 1 + 3) + 48 + 1 + 1 + 1 + 10
     assert result.traffic["operand"].bytes == 16
 
 

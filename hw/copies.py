@@ -1,0 +1,26 @@
+"""Copies of a register that drives many pins, one for each group of them."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, Value
+
+_KINDS = 4
+
+
+def copy(m: Module, value: Value, number: int, name: str) -> Value:
+    """`value` of the cycle before; the same register only for every fourth `number`.
+
+    Synthesis merges registers that are alike, attributes or not. These differ: every second one holds the complement,
+    and two of four show ones at power-up, which means nothing, as they have no reset.
+    """
+    kind = number % _KINDS
+    ones = (1 << len(value)) - 1
+    held = Signal(len(value), name=f"{name}_copy_{kind}", init=ones if kind & 2 else 0, reset_less=True)
+    m.d.sync += held.eq(~value if kind & 1 else value)
+    return ~held if kind & 1 else held[:]
+
+
+def copies(m: Module, value: Value, count: int, name: str) -> list[Value]:
+    """`copy` for the numbers 0 .. `count` - 1."""
+    kinds = [copy(m, value, number, name) for number in range(min(count, _KINDS))]
+    return [kinds[number % _KINDS] for number in range(count)]
