@@ -63,8 +63,7 @@ class Writer(wiring.Component):
         )
         # Vectors that are there without those of the next burst: whether all of its are, is its sign.
         left = Signal(signed(capacity.bit_length() + 1))
-        there, taken = (Signal(range(capacity + 1), name=name) for name in ("there", "taken"))
-        more = taken + 1
+        there, taken, kept = (Signal(range(capacity + 1), name=name) for name in ("there", "taken", "kept"))
         full, accepted, offered = Signal(), Signal(), Signal()
         claims = Signal(range(capacity + 1))
         layout = data.StructLayout(
@@ -87,18 +86,12 @@ class Writer(wiring.Component):
             self.write.request.payload.eq(shown_burst),
             accepted.eq(shown & self.write.request.ready),
             self.room.eq(~full),
+            kept.eq(taken + self.reserve),
         ]
         m.d.sync += [
             there.eq(Mux(moves, left, there) + self.put),
             left.eq(Mux(pending, left, there - claims) + self.put),
-            # What a burst frees is known early, that it does and whether a place is reserved come late.
-            taken.eq(
-                Mux(
-                    bursts.r_en,
-                    Mux(self.reserve, more - head.vectors, taken - head.vectors),
-                    Mux(self.reserve, more, taken),
-                )
-            ),
+            taken.eq(Mux(bursts.r_en, kept - head.vectors, kept)),
             full.eq(will_be_full(taken, capacity, up=self.reserve, down=bursts.r_en)),
         ]
         with m.If(~pending):

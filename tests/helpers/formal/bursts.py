@@ -218,8 +218,8 @@ PROOF = Proof(
         Fault(
             property="a burst ends with its run, at 4 KiB or at the most beats",
             module=MODULE,
-            before="over[:most_bits] + before < most)",
-            after="over[:most_bits] + before < most - 1)",
+            before="most - Mux(at_the_end, before, 0)",
+            after="most - before",
         ),
         Fault(
             property="bursts of runs of whole vectors hold whole vectors",
