@@ -109,6 +109,8 @@ class FetchUnit(wiring.Component):
         banks = min(lanes, depth)
         loads = Signal()
         received, loaded = Signal(range(max(depth, lanes))), Signal(range(depth))
+        # The complement of `loaded`: routes are decided on at once, and the other one reaches every bit of the buffer.
+        loaded_below = Signal.like(loaded, init=depth - 1)
         left, stored, arrived = Signal(COUNT_BITS, reset_less=True), Signal(range(depth + 1)), Signal()
         # Instructions that a beat carries: a burst starts at a multiple of `most`, so a beat never holds parts of two.
         per_beat = min(lanes, most)
@@ -136,8 +138,8 @@ class FetchUnit(wiring.Component):
                 place.eq(received + distance),
                 write.addr.eq(place[bank_bits : depth.bit_length() - 1]),
                 read.addr.eq(loaded[bank_bits:]),
-                write_route.addr.eq(write.addr),
-                read_route.addr.eq(read.addr),
+                write_route.addr.eq(~place[bank_bits : depth.bit_length() - 1]),
+                read_route.addr.eq(loaded_below[bank_bits:]),
             ]
             here = (distance < per_beat) & (distance < left)
             if bus < INSTRUCTION_BYTES:
@@ -167,13 +169,14 @@ class FetchUnit(wiring.Component):
         m.d.sync += [
             received.eq(received + got),
             loaded.eq(loaded + loads),
+            loaded_below.eq(loaded_below - loads),
             arrived.eq(will_be_some(stored, up=got != 0, down=loads)),
             left.eq(Mux(fresh, self.count, left - got)),
         ]
         oldest, route = Signal(INSTRUCTION_BITS), Signal(_ROUTE)
         m.d.comb += [
             oldest.eq(Cat(*heads).word_select(loaded[:bank_bits], INSTRUCTION_BITS)),
-            route.eq(Array(routes)[loaded[:bank_bits]]),
+            route.eq(Array(routes)[~loaded_below[:bank_bits]]),
         ]
         return oldest, route, arrived, loads
 
@@ -184,13 +187,12 @@ class FetchUnit(wiring.Component):
 
         `goes` says that its queue has a place, too: registers, known a cycle ahead, so that what leaves comes early.
         """
-        there, ended, takes = Signal(), Signal(), Signal()
+        there, ended, takes = Signal(), Signal(), Signal(init=1)  # `takes`: not `there`, or it leaves
         head = Signal(INSTRUCTION_BITS, reset_less=True)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}
         goes = {unit: Signal(name=f"goes_{unit.name.lower()}") for unit in Unit}
         m.d.comb += [
             moved.eq(Cat(*goes.values()).any()),
-            takes.eq(~there | moved),
             loads.eq(takes & arrived),
         ]
         loaded = {unit: arrived & ~ended & (route.unit == unit) for unit in Unit}
@@ -201,13 +203,16 @@ class FetchUnit(wiring.Component):
                 ended.eq(ended | (arrived & route.is_finish)),
                 *(to[unit].eq(loaded[unit]) for unit in Unit),
             ]
+        leaves = []
         for unit in Unit:
             name = unit.name.lower()
             queue = CommandQueue(depth=self._config.command_queue_depth)
             m.submodules[f"{name}_queue"] = queue
             connect(m, flipped(getattr(self, name)), queue.head)
             m.d.comb += [queue.instruction.eq(head), queue.push.eq(goes[unit])]
-            m.d.sync += goes[unit].eq(Mux(takes, loaded[unit], to[unit]) & ~queue.fills)
+            leaves.append(Mux(takes, loaded[unit], to[unit]) & ~queue.fills)
+            m.d.sync += goes[unit].eq(leaves[-1])
+        m.d.sync += takes.eq(~Mux(takes, arrived, there) | Cat(*leaves).any())
 
     def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
         """Where `instruction` goes, as it arrives: all that says so is in its first half."""

@@ -208,6 +208,8 @@ def _bench(config: Config, load: Load) -> Bench:
         stored + there == here,
         bench.inside("dut", "arrived@_receive") == (stored != 0),
         loaded == (dispatched + there)[: len(loaded)],
+        bench.inside("dut", "loaded_below") == ~loaded,
+        bench.inside("dut", "takes") == (~there | (moves != 0)),
         bench.inside("dut", "received")[: len(loaded)] == arrived[: len(loaded)],
         # It goes to one queue at most, and only if it is there.
         sum(to) <= there,
@@ -252,19 +254,29 @@ def _beats(asked: Value, arrived: Value, per_beat: int, halves: int, half: Value
 
 def _buffer(bench: Bench, config: Config, number: Value) -> Value:
     """Where the fetch buffer keeps instruction `number` of the program."""
-    return _banked(bench, config, "buffer", number)
+    bank, place = _place(config, number)
+    return _chosen([bench.peek("dut", f"buffer_{k}", place) for k in range(_banks(config))], bank)
 
 
 def _route(bench: Bench, config: Config, number: Value) -> Value:
     """What the fetch unit has noted of instruction `number` of the program."""
-    return _banked(bench, config, "routes", number)
+    bank, place = _place(config, number)
+    return _chosen([bench.peek("dut", f"routes_{k}", ~place) for k in range(_banks(config))], bank)
 
 
-def _banked(bench: Bench, config: Config, name: str, number: Value) -> Value:
-    banks = max(1, config.memory.bus_bytes // INSTRUCTION_BYTES)
-    bits, place = banks.bit_length() - 1, number[: BUFFER.bit_length() - 1]
-    words = [bench.peek("dut", f"{name}_{bank}", place[bits:]) for bank in range(banks)]
-    return Array(words)[place[:bits]] if banks > 1 else words[0]
+def _banks(config: Config) -> int:
+    return max(1, config.memory.bus_bytes // INSTRUCTION_BYTES)
+
+
+def _place(config: Config, number: Value) -> tuple[Value, Value]:
+    """Bank of instruction `number`, and its place there."""
+    bits = _banks(config).bit_length() - 1
+    place = number[: BUFFER.bit_length() - 1]
+    return place[:bits], place[bits:]
+
+
+def _chosen(words: list[Signal], bank: Value) -> Value:
+    return Array(words)[bank] if len(words) > 1 else words[0]
 
 
 NARROW_PROOF = Proof(
