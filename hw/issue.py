@@ -1,4 +1,4 @@
-"""Beginning an instruction: pops, room for pushes, the decision, and why the head instruction waits (hw/README.md section 5)."""
+"""Beginning an instruction: pops, room for pushes, the decision, and why the head waits (hw/README.md section 5)."""
 
 from __future__ import annotations
 

@@ -76,7 +76,9 @@ class LoadUnit(wiring.Component):
         bus_bits = config.memory.bus_bytes.bit_length() - 1
         head = view(instruction_layout(config, "LOAD.INP"), self.commands.payload)
         setting = view(instruction_layout(config, "CONFIG"), self.commands.payload)
-        is_config = head["opcode"] == Opcode.CONFIG
+        # The head has been there for a cycle when it begins: what it is, is known then.
+        is_config = Signal()
+        m.d.sync += is_config.eq(head["opcode"] == Opcode.CONFIG)
         configured = Signal()
         m.d.sync += configured.eq(begin & is_config)
         registers = config_registers(m, ("LOAD_PAD", "PATCH"), configured, setting)
@@ -130,7 +132,8 @@ class LoadUnit(wiring.Component):
         """A patch load waits for the product in its rows' length: then it starts, from copies of all that it needs."""
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs
-        is_patch = head["memory_type"] == MemoryType.PATCH
+        is_patch = Signal()
+        m.d.sync += is_patch.eq(head["memory_type"] == MemoryType.PATCH)
         for name in ("run", "step", "pitch", "pad_left", "row_bytes", "batch_row"):
             m.d.comb += job.patch[name].eq(setting[name])
         m.submodules.product = product = Product(bits=10)
@@ -147,7 +150,7 @@ class LoadUnit(wiring.Component):
             reach.eq(product.result),
             job.is_patch.eq(is_patch),
         ]
-        # Begin comes late: the copies are taken all the time while no patch load waits.
+        # Begin meets few registers: the copies are taken all the time while no patch load waits.
         with m.If(unused):
             m.d.sync += [
                 busy.eq(begin & is_patch),

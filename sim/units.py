@@ -330,7 +330,7 @@ def operations(row):  # type: ignore[no-untyped-def]
 
 @timing_code
 def _compute_condition(U, row, cycle):  # type: ignore[no-untyped-def]
-    """First cycle, `cycle` or later, in which the compute unit's condition for `row` holds; BLOCKED if not known yet."""
+    """First cycle from `cycle` on in which the compute unit's condition for `row` holds; BLOCKED if not known yet."""
     u = COMPUTE
     if U[u, U_ENDED] < U[u, U_BEGUN]:
         return np.int64(BLOCKED)

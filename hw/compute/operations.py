@@ -68,8 +68,8 @@ class Operations(wiring.Component):
     Members
     -------
     start, alu, loops, base, two, extra : In
-        The instruction, valid with `start`. `alu`: it is one of the ALU. `base` is the offset of the first operation.
-        `two`: each operation has two accumulator operands, read one after the other.
+        The instruction, valid with `start` and in the cycle before. `alu`: it is one of the ALU. `base` is the offset
+        of the first operation. `two`: each operation has two accumulator operands, read one after the other.
     busy, source, destination : Out
         The cycle belongs to an operation; in which its source (with `two`), or its destination is read.
     last, last_alu, last_matrix : Out
@@ -166,15 +166,22 @@ class Operations(wiring.Component):
             self.last_alu.eq(coming_last & alu),
             self.last_matrix.eq(coming_last & ~alu),
         ]
-        only = {
+        # Of the instruction that may start in the next cycle.
+        only = {name: Signal(name=f"only_{name}") for name in names}
+        only_one = Signal()
+        single = {
             "cycle": (self.extra == 0) & ~self.two,
             "uop": self.loops.uop_bgn + 1 == self.loops.uop_end,
             "column": self.loops.iter_in == 1,
             "row": self.loops.iter_out == 1,
         }
+        m.d.sync += [
+            *(only[name].eq(single[name]) for name in names),
+            only_one.eq(Cat(*single.values()).all()),
+        ]
         # `start` meets few registers: the loops are taken whenever an instruction could start, and it only says so.
         at_once = Signal()
-        m.d.comb += at_once.eq(self.start & Cat(only.values()).all())
+        m.d.comb += at_once.eq(self.start & only_one)
         with m.If(self.takes):
             m.d.sync += [
                 self.busy.eq(self.start),
@@ -189,7 +196,7 @@ class Operations(wiring.Component):
                 self.last.eq(at_once),
                 self.last_alu.eq(at_once & self.alu),
                 self.last_matrix.eq(at_once & ~self.alu),
-                self.takes.eq(~self.start | Cat(only.values()).all()),
+                self.takes.eq(~self.start | only_one),
                 self.uop.eq(self.loops.uop_bgn),
                 one_uop.eq(only["uop"]),
                 columns_left.eq(self.loops.iter_in - 1),

@@ -64,7 +64,9 @@ class ComputeUnit(wiring.Component):
         is_config = head.opcode == Opcode.CONFIG
         is_finish = head.opcode == Opcode.FINISH
         pushes = head.push_prev | head.push_next
-        empty = (head.iter_out == 0) | (head.iter_in == 0) | (head.uop_end <= head.uop_bgn)
+        # The head has been there for a cycle when it begins: what takes longer to see is a register.
+        empty = Signal()
+        m.d.sync += empty.eq((head.iter_out == 0) | (head.iter_in == 0) | (head.uop_end <= head.uop_bgn))
         begin = issue.begin
 
         # What is under way: `exclusive` an ALU, LOAD or FINISH (begin < now <= end), `configuring` a CONFIG.
@@ -104,8 +106,8 @@ class ComputeUnit(wiring.Component):
         mode = Signal(mode_layout())
         with m.If(operates):
             m.d.sync += mode.alu.eq(is_alu)
-        # Begin meets one register: the rest is taken whenever operations could start. A GEMM has used it when it issued; an ALU
-        # instruction, which needs it to its end, keeps others out.
+        # Begin meets one register: the rest is taken whenever operations could start. A GEMM has used it when it
+        # issued; an ALU instruction, which needs it to its end, keeps others out.
         with m.If(operations.takes & ~exclusive & ~configuring):
             m.d.sync += [
                 mode.reset.eq(head.reset),

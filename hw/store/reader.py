@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -17,6 +19,18 @@ def windows_layout() -> data.StructLayout:
     return data.StructLayout(
         dict.fromkeys(sixteen, 16) | {"rows_minus_1": 8, "columns_minus_1": 8, "paced": 1}
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loop:
+    """A loop of the reader: registers that say whether this round is its last, and so is that of every loop within it;
+    and what the second one will be at a start and after a read.
+    """
+
+    ends: Signal
+    all_end: Signal
+    at_start: Value
+    after_read: Value
 
 
 class Reader(wiring.Component):
@@ -52,7 +66,8 @@ class Reader(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """Four nested loops; each keeps the address at which its round began.
 
-        Whether a round is its loop's last is a register, so that a grant, which comes late, meets no comparison.
+        Whether a round is the last of its loop and of all within it is a register, so that a grant, which comes late,
+        meets no comparison and no chain of loops.
         """
         m = Module()
         bits = self._config.acc_index_bits
@@ -63,24 +78,21 @@ class Reader(wiring.Component):
             Signal(bits, name=name, reset_less=True) for name in ("of_row", "corner", "of_window_row", "here")
         )
         given = self.windows
-        always = Const(1)
-        last_column = self._loop(m, given.columns_minus_1, windows.columns_minus_1, 0, always, "column")
-        last_window_row = self._loop(
-            m, given.rows_minus_1, windows.rows_minus_1, 0, last_column, "window_row"
-        )
-        row_ends = self._loop(m, given.x_size, windows.x_size, 1, self.last, "x")
-        last_row = self._loop(m, given.y_size, windows.y_size, 1, self.last & row_ends, "y")
+        column = self._loop(m, given.columns_minus_1, windows.columns_minus_1, 0, None, "column")
+        window_row = self._loop(m, given.rows_minus_1, windows.rows_minus_1, 0, column, "window_row")
+        x = self._loop(m, given.x_size, windows.x_size, 1, window_row, "x")
+        y = self._loop(m, given.y_size, windows.y_size, 1, x, "y")
         rested = self._rest(m, given.paced, windows.paced)
         m.d.comb += [
             self.first.eq(begins),
-            self.last.eq(last_column & last_window_row),
-            self.row_ends.eq(row_ends),
-            self.last_row.eq(last_row),
+            self.last.eq(window_row.all_end),
+            self.row_ends.eq(x.ends),
+            self.last_row.eq(y.ends),
             self.request.eq((begins & self.ready & rested) | goes_on),
             self.address.eq(here),
             self.read.eq(self.request & self.grant),
         ]
-        # `start` comes late: while nothing is under way the windows are taken all the time.
+        # `start` meets few registers: while nothing is under way the windows are taken all the time.
         with m.If(~self.active):
             m.d.sync += [
                 windows.eq(given),
@@ -92,16 +104,16 @@ class Reader(wiring.Component):
             ]
         with m.Elif(self.read):
             m.d.sync += [begins.eq(self.last), goes_on.eq(~self.last), here.eq(here + windows.column_stride)]
-            with m.If(last_column):
+            with m.If(column.all_end):
                 place = of_window_row + windows.row_stride
                 m.d.sync += [here.eq(place), of_window_row.eq(place)]
             with m.If(self.last):
                 place = corner + windows.x_stride
                 m.d.sync += [p.eq(place) for p in (corner, of_window_row, here)]
-                with m.If(row_ends):
-                    place = of_row + windows.y_stride
-                    m.d.sync += [p.eq(place) for p in (of_row, corner, of_window_row, here)]
-                    m.d.sync += [self.active.eq(~last_row), begins.eq(~last_row)]
+            with m.If(x.all_end):
+                place = of_row + windows.y_stride
+                m.d.sync += [p.eq(place) for p in (of_row, corner, of_window_row, here)]
+                m.d.sync += [self.active.eq(~y.ends), begins.eq(~y.ends)]
         return m
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:
@@ -130,14 +142,25 @@ class Reader(wiring.Component):
                 m.d.sync += [owed.eq(owed - 1), nothing_owed.eq(owed == 1)]
         return rested
 
-    def _loop(self, m: Module, given: Value, size: Value, last: int, inner_ends: Value, name: str) -> Signal:
-        """A counter from `given` (at the start; later `size`) down to `last`; whether it is there. It moves with the
-        read that ends the loop within it.
+    def _loop(self, m: Module, given: Value, size: Value, last: int, inner: _Loop | None, name: str) -> _Loop:
+        """A counter from `given` (at the start; later `size`) down to `last`, within which `inner` runs. It moves with
+        the read that ends `inner`.
         """
         left, ends = Signal(given.shape(), name=f"{name}_left"), Signal(name=f"{name}_ends")
-        only = Signal(name=f"{name}_only")
+        only, all_end = Signal(name=f"{name}_only"), Signal(name=f"{name}_all_end")
+        inner_ends: Value = inner.all_end if inner else Const(1)
+        after_read = Mux(inner_ends, Mux(ends, only, left == last + 1), ends)
+        loop = _Loop(
+            ends=ends,
+            all_end=all_end,
+            at_start=(given == last) & (inner.at_start if inner else 1),
+            after_read=after_read & (inner.after_read if inner else 1),
+        )
         with m.If(~self.active):
             m.d.sync += [left.eq(given), ends.eq(given == last), only.eq(given == last)]
-        with m.Elif(self.read & inner_ends):
-            m.d.sync += [left.eq(Mux(ends, size, left - 1)), ends.eq(Mux(ends, only, left == last + 1))]
-        return ends
+            m.d.sync += all_end.eq(loop.at_start)
+        with m.Elif(self.read):
+            m.d.sync += [ends.eq(after_read), all_end.eq(loop.after_read)]
+            with m.If(inner_ends):
+                m.d.sync += left.eq(Mux(ends, size, left - 1))
+        return loop

@@ -61,9 +61,8 @@ class StoreUnit(wiring.Component):
         starting = self._decode(m, registers)
         self._start(m, issue.begin, starting, reader, writer, registers)
 
-        out_put = Signal(
-            2
-        )  # STORE.OUT: data come in the cycle after the read, late, and are taken in the next
+        # STORE.OUT: data come in the cycle after the read, late, and are taken in the next.
+        out_put = Signal(2)
         m.d.sync += out_put.eq(Cat(reader.read & ~running.post, out_put))
         words = (self.accumulators.data.word_select(lane, 32) for lane in range(config.out_bytes))
         truncated = delay(m, Cat(*(word[:8] for word in words)), 1, "truncated")

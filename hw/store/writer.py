@@ -70,6 +70,8 @@ class Writer(wiring.Component):
             {
                 "offset": range(config.memory.bus_bytes),
                 "beats": burst.beats.shape(),
+                "single": 1,
+                "double": 1,
                 "vectors": range(capacity + 1),
             }
         )
@@ -111,29 +113,33 @@ class Writer(wiring.Component):
         m.d.comb += [
             entry.offset.eq(shown_burst.address),
             entry.beats.eq(shown_burst.beats),
+            entry.single.eq(shown_burst.beats == 1),
+            entry.double.eq(shown_burst.beats == 2),
             entry.vectors.eq(shown_vectors),
             bursts.w_data.eq(entry),
             bursts.w_en.eq(shown & ~offered),
         ]
         m.d.sync += offered.eq(shown & ~accepted)
         beat = self.write.beat
-        moved, beats = Signal(), Signal(burst.beats.shape())
-        next_beats = Signal.like(beats, init=1)  # beats + 1
+        # Whether a beat is the last one meets no comparison: of the first one the queue says it, of others a register.
+        moved, is_first, is_last = Signal(), Signal(init=1), Signal()
+        beats_left = Signal(burst.beats.shape())  # the next one included, if it is not the first
         m.d.comb += [
             beat.valid.eq(bursts.r_rdy),
             moved.eq(beat.valid & beat.ready),
-            beat.payload.last.eq(next_beats == head.beats),
+            beat.payload.last.eq(Mux(is_first, head.single, is_last)),
             bursts.r_en.eq(moved & beat.payload.last),
         ]
         with m.If(moved):
             m.d.sync += [
-                beats.eq(Mux(beat.payload.last, 0, next_beats)),
-                next_beats.eq(Mux(beat.payload.last, 1, next_beats + 1)),
+                is_first.eq(beat.payload.last),
+                is_last.eq(Mux(is_first, head.double, beats_left == 2)),
+                beats_left.eq(Mux(is_first, head.beats, beats_left) - 1),
             ]
         if config.out_bytes >= config.memory.bus_bytes:
             self._wide_vectors(m, capacity, moved)
         else:
-            self._narrow_vectors(m, capacity, moved, beats == 0, head)
+            self._narrow_vectors(m, capacity, moved, is_first, head)
 
         waiting = Signal(range(config.memory.outstanding_writes + 1))
         m.d.sync += waiting.eq(waiting + accepted - self.write.response)

@@ -180,8 +180,13 @@ def _bench(config: Config, load: Load) -> Bench:
         Const(0),
     )
     for index, entry in enumerate(entries):
+        beats = entry["beats"][:7]
         packed = Cat(
-            entry["offset"][:SHIFT], entry["beats"][:7], (entry["bytes"] >> vector_shift)[: len(gone)]
+            entry["offset"][:SHIFT],
+            beats,
+            beats == 1,
+            beats == 2,
+            (entry["bytes"] >> vector_shift)[: len(gone)],
         )
         word = queue.entry(index)
         bench.invariant(
@@ -210,8 +215,9 @@ def _bench(config: Config, load: Load) -> Bench:
         implies(waits, showing),
         implies(new, vectors <= unclaimed),
         queue.level == shown,
-        bench.inside("dut", "beats") == sent,
-        bench.inside("dut", "next_beats") == (sent + 1)[:7],
+        bench.inside("dut", "is_first") == (sent == 0),
+        implies(sent != 0, bench.inside("dut", "beats_left") == (first["beats"] - sent)[:7]),
+        implies(sent != 0, bench.inside("dut", "is_last") == (bench.inside("dut", "beats_left") == 1)),
         bench.inside("dut", "vacant") == ~pending,
         bench.inside("dut", "full") == (bench.inside("dut", "taken") == capacity),
         implies(
@@ -292,8 +298,8 @@ NARROW_PROOF = Proof(
         Fault(
             property="last marks exactly the last beat of the burst",
             module=MODULE,
-            before="next_beats.eq(Mux(beat.payload.last, 1, next_beats + 1)),",
-            after="next_beats.eq(next_beats + 1),",
+            before="is_last.eq(Mux(is_first, head.double, beats_left == 2)),",
+            after="is_last.eq(Mux(is_first, head.single, beats_left == 2)),",
         ),
         Fault(
             property="the queue of bursts never overflows",
