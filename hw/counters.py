@@ -67,10 +67,10 @@ COUNTERS = (
 """Names of all counters, in the order of their registers (`control.counter_address`)."""
 
 
-READ_CYCLES = 3
+READ_CYCLES = 4
 """Cycles from `index` to `value`."""
 
-_GROUP = 8  # counters of which the second of these cycles gives the chosen one, or 0
+_GROUP = 8  # counters of which the third of these cycles gives the chosen one, or 0
 
 
 class Counters(wiring.Component):
@@ -134,8 +134,8 @@ class Counters(wiring.Component):
             count(Mux(counted, bursts[name].bytes, 0))
             count(Mux(counted, bursts[name].beats, 0))
         # A bit for each counter, not a code for all: no wire goes to all of them.
-        chosen = Signal(len(counts), reset_less=True)
-        m.d.sync += chosen.eq(1 << self.index)
+        index, chosen = Signal.like(self.index, reset_less=True), Signal(len(counts), reset_less=True)
+        m.d.sync += [index.eq(self.index), chosen.eq(1 << index)]
         masked = [Mux(bit, number, 0) for bit, number in zip(chosen, counts, strict=True)]
         groups = []
         for first in range(0, len(counts), _GROUP):

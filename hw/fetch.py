@@ -187,13 +187,14 @@ class FetchUnit(wiring.Component):
 
         `goes` says that its queue has a place, too: registers, known a cycle ahead, so that what leaves comes early.
         """
-        there, ended, takes = Signal(), Signal(), Signal(init=1)  # `takes`: not `there`, or it leaves
+        # `takes`: not `there`, or it leaves; `keeps`, its complement, is for decisions, away from the bits of the head.
+        there, ended, takes, keeps = Signal(), Signal(), Signal(init=1), Signal()
         head = Signal(INSTRUCTION_BITS, reset_less=True)
         to = {unit: Signal(name=f"to_{unit.name.lower()}") for unit in Unit}
         goes = {unit: Signal(name=f"goes_{unit.name.lower()}") for unit in Unit}
         m.d.comb += [
             moved.eq(Cat(*goes.values()).any()),
-            loads.eq(takes & arrived),
+            loads.eq(~keeps & arrived),
         ]
         loaded = {unit: arrived & ~ended & (route.unit == unit) for unit in Unit}
         with m.If(takes):
@@ -210,9 +211,11 @@ class FetchUnit(wiring.Component):
             m.submodules[f"{name}_queue"] = queue
             connect(m, flipped(getattr(self, name)), queue.head)
             m.d.comb += [queue.instruction.eq(head), queue.push.eq(goes[unit])]
-            leaves.append(Mux(takes, loaded[unit], to[unit]) & ~queue.fills)
+            leaves.append(Mux(keeps, to[unit], loaded[unit]) & ~queue.fills)
             m.d.sync += goes[unit].eq(leaves[-1])
-        m.d.sync += takes.eq(~Mux(takes, arrived, there) | Cat(*leaves).any())
+        will_take = Signal()
+        m.d.comb += will_take.eq(~Mux(keeps, there, arrived) | Cat(*leaves).any())
+        m.d.sync += [takes.eq(will_take), keeps.eq(~will_take)]
 
     def _decode(self, m: Module, instruction: Value, route: data.View) -> None:
         """Where `instruction` goes, as it arrives: all that says so is in its first half."""

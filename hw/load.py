@@ -113,9 +113,7 @@ class LoadUnit(wiring.Component):
                 runs.pitch.eq(head["x_stride"] << scale),
             ]
         if config.has("patch"):
-            starts, busy = self._decode_patch(
-                m, begin & ~is_config, begin & is_config, head, registers["PATCH"], job, requests
-            )
+            starts, busy = self._decode_patch(m, begin, head, registers["PATCH"], job, requests)
             return is_config, starts, job, busy
         return is_config, begin & ~is_config, job, Const(0)
 
@@ -123,7 +121,6 @@ class LoadUnit(wiring.Component):
         self,
         m: Module,
         begin: Value,
-        config_begins: Value,
         head: data.View,
         bits: Signal,
         job: data.View,
@@ -132,8 +129,10 @@ class LoadUnit(wiring.Component):
         """A patch load waits for the product in its rows' length: then it starts, from copies of all that it needs."""
         setting = view(register_layout("PATCH"), bits)
         runs = requests.runs
-        is_patch = Signal()
-        m.d.sync += is_patch.eq(head["memory_type"] == MemoryType.PATCH)
+        is_patch, is_other = Signal(), Signal()
+        of_patch = (head["opcode"] == Opcode.LOAD) & (head["memory_type"] == MemoryType.PATCH)
+        of_others = (head["opcode"] == Opcode.LOAD) & (head["memory_type"] != MemoryType.PATCH)
+        m.d.sync += [is_patch.eq(of_patch), is_other.eq(of_others)]
         for name in ("run", "step", "pitch", "pad_left", "row_bytes", "batch_row"):
             m.d.comb += job.patch[name].eq(setting[name])
         m.submodules.product = product = Product(bits=10)
@@ -186,9 +185,8 @@ class LoadUnit(wiring.Component):
             ]
         with m.If(late):
             m.d.sync += [busy.eq(0), unused.eq(1)]
-        starts = (begin & ~is_patch) | late
-        m.d.comb += requests.start.eq(starts | config_begins)
-        return starts, busy
+        m.d.comb += requests.start.eq((begin & ~is_patch) | late)
+        return (begin & is_other) | late, busy
 
     def _write(self, m: Module, begins: Value, job: data.View, words: ReadFifo) -> Value:
         """Jobs to the writers, what they write into the scratchpads; whether a load ends in the next cycle."""

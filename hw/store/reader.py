@@ -11,7 +11,7 @@ from vdla.isa.config import Config
 
 
 def windows_layout() -> data.StructLayout:
-    """Output vectors y_size x x_size (none, if either is 0), their corners' strides, and the window at each corner.
+    """Output vectors y_size x x_size (neither is 0), their corners' strides, and the window at each corner.
 
     `paced`: the vectors go through the passes of STORE.POST.
     """
@@ -96,14 +96,16 @@ class Reader(wiring.Component):
         with m.If(~self.active):
             m.d.sync += [
                 windows.eq(given),
-                *(
-                    now.eq(self.start & (given.y_size != 0) & (given.x_size != 0))
-                    for now in (self.active, begins)
-                ),
+                *(now.eq(self.start) for now in (self.active, begins)),
                 *(place.eq(given.sram_base) for place in (of_row, corner, of_window_row, here)),
             ]
         with m.Elif(self.read):
-            m.d.sync += [begins.eq(self.last), goes_on.eq(~self.last), here.eq(here + windows.column_stride)]
+            m.d.sync += [
+                self.active.eq(~y.all_end),
+                begins.eq(self.last & ~y.all_end),
+                goes_on.eq(~self.last),
+                here.eq(here + windows.column_stride),
+            ]
             with m.If(column.all_end):
                 place = of_window_row + windows.row_stride
                 m.d.sync += [here.eq(place), of_window_row.eq(place)]
@@ -113,7 +115,6 @@ class Reader(wiring.Component):
             with m.If(x.all_end):
                 place = of_row + windows.y_stride
                 m.d.sync += [p.eq(place) for p in (of_row, corner, of_window_row, here)]
-                m.d.sync += [self.active.eq(~y.ends), begins.eq(~y.ends)]
         return m
 
     def _rest(self, m: Module, given: Value, paced: Value) -> Value:

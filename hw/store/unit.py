@@ -101,7 +101,7 @@ class StoreUnit(wiring.Component):
         return m
 
     def _decode(self, m: Module, registers: dict[str, Signal]) -> data.View:
-        """The head instruction as it will be kept."""
+        """The head instruction as it will be kept, in registers: it has been there for a cycle when it begins."""
         words = self.commands.payload
         head = view(instruction_layout(self._config, "STORE.OUT"), words)
         post = view(instruction_layout(self._config, "STORE.POST"), words)
@@ -110,7 +110,7 @@ class StoreUnit(wiring.Component):
         # Members are not read back below: tools that take the structure as one signal would see a loop through it.
         is_config, is_post = head["opcode"] == Opcode.CONFIG, Signal()
         is_store = head["opcode"] == Opcode.STORE
-        m.d.comb += [
+        m.d.sync += [
             starting.is_config.eq(is_config),
             starting.is_load.eq(head["opcode"] == Opcode.LOAD),
             starting.short.eq(is_config | (is_store & ((head["y_size"] == 0) | (head["x_size"] == 0)))),
@@ -118,14 +118,14 @@ class StoreUnit(wiring.Component):
             starting.push_next.eq(head["push_next"]),
         ]
         if self._config.has("post"):
-            m.d.comb += [
-                is_post.eq(is_store & (head["memory_type"] == POST)),
+            m.d.comb += is_post.eq(is_store & (head["memory_type"] == POST))
+            m.d.sync += [
                 starting.post.eq(is_post),
                 starting.par_index.eq(post["par_index"]),
                 starting.flags.sum.eq(window["sum"]),
             ]
             for name in ("combine", "operand", "multiply", "swap", "unsigned"):
-                m.d.comb += starting.flags[name].eq(is_post & post[name])
+                m.d.sync += starting.flags[name].eq(is_post & post[name])
         return starting
 
     def _start(

@@ -209,6 +209,7 @@ def _bench(config: Config, load: Load) -> Bench:
         bench.inside("dut", "arrived@_receive") == (stored != 0),
         loaded == (dispatched + there)[: len(loaded)],
         bench.inside("dut", "loaded_below") == ~loaded,
+        bench.inside("dut", "takes") == ~bench.inside("dut", "keeps"),
         bench.inside("dut", "takes") == (~there | (moves != 0)),
         bench.inside("dut", "received")[: len(loaded)] == arrived[: len(loaded)],
         # It goes to one queue at most, and only if it is there.
@@ -318,8 +319,8 @@ NARROW_PROOF = Proof(
         Fault(
             property="a queue that is full gets no instruction",
             module=MODULE,
-            before="Mux(takes, loaded[unit], to[unit]) & ~queue.fills",
-            after="Mux(takes, loaded[unit], to[unit])",
+            before="Mux(keeps, to[unit], loaded[unit]) & ~queue.fills",
+            after="Mux(keeps, to[unit], loaded[unit])",
         ),
         Fault(
             property="every instruction goes to its unit's queue, in order and unchanged",
