@@ -229,7 +229,7 @@ def accumulator_read(config: Config) -> Signature:
 
     In cycle t store shows `address` with `request` (registered); compute answers in the same cycle with `grant`, low
     when it uses the read port of bank(address) in t. `data` ([batch][block_out] int32, first lane lowest) is there in
-    t + 1 and only then.
+    t + 2 and only then.
     """
     return Signature(
         {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Array, Cat, Module, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In
 from vdla.isa.config import Config
 
+from ..copies import copies
 from ..interfaces import accumulator_read, scratchpad_read, scratchpad_write
 from ..memories import ANY_ON_COLLISION
 from .vector_alu import accumulator_layout, lanes
@@ -21,7 +22,7 @@ class Accumulators(wiring.Component):
     Members
     -------
     read : In
-        Compute's read port: always served.
+        Compute's read port: always served. Its data are there two cycles after the address, and only then.
     store : In
         The store unit's: granted when compute does not read the same bank in the cycle.
     write : In
@@ -40,7 +41,9 @@ class Accumulators(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Per bank: an address multiplexer before the read port; behind the banks, a multiplexer for each reader."""
+        """Per bank: an address multiplexer before the read port, and a register behind it, as a block memory answers
+        late in its cycle; behind those, a multiplexer for each reader.
+        """
         m = Module()
         config = self.config
         inside = (config.acc_bank_depth - 1).bit_length()
@@ -51,11 +54,6 @@ class Accumulators(wiring.Component):
         m.d.comb += self.store.grant.eq(
             ~self.read.enable | (bank_of(self.read.address) != bank_of(self.store.address))
         )
-        read_bank = Signal(range(max(2, config.acc_banks)))
-        store_bank = Signal.like(read_bank)
-        m.d.sync += store_bank.eq(bank_of(self.store.address))
-        with m.If(self.read.enable):
-            m.d.sync += read_bank.eq(bank_of(self.read.address))
         outputs = []
         for number in range(config.acc_banks):
             bank = memory.Memory(
@@ -78,13 +76,15 @@ class Accumulators(wiring.Component):
                 m.d.comb += read.addr.eq(self.read.address[:inside])
             with m.If(bank_of(self.write.address) == number):
                 m.d.comb += write.en.eq(self.write.enable)
-            outputs.append(read.data.as_value())
-        with m.Switch(read_bank):
-            for number, output in enumerate(outputs):
-                with m.Case(number):
-                    m.d.comb += self.read.data.eq(output)
-        with m.Switch(store_bank):
-            for number, output in enumerate(outputs):
-                with m.Case(number):
-                    m.d.comb += self.store.data.eq(output)
+            output = Signal(accumulator_layout(config), name=f"output_{number}", reset_less=True)
+            m.d.sync += output.eq(read.data)
+            outputs.append(output)
+        for port, name in ((self.read, "read_bank"), (self.store, "store_bank")):
+            bank = Signal(range(max(2, config.acc_banks)), name=name, reset_less=True)
+            m.d.sync += bank.eq(bank_of(port.address))
+            chosen = copies(m, bank, lanes(config), name)
+            lane_data = (
+                Array(output[lane] for output in outputs)[chosen[lane]] for lane in range(lanes(config))
+            )
+            m.d.comb += port.data.eq(Cat(*lane_data))
         return m

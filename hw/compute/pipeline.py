@@ -70,7 +70,7 @@ class Pipeline(wiring.Component):
     mode : In
         The instruction of the operation; stays while an ALU instruction executes.
     uop_memory, inp, wgt, acc_read : Out
-        Read ports. The accumulators' data is registered here as it comes out of the memory.
+        Read ports; the accumulators' data come two cycles after their address.
     acc_write : Out
         Write port, all lanes of a vector at once.
     """
@@ -215,8 +215,7 @@ class Pipeline(wiring.Component):
         place = data.StructLayout({"valid": 1, "address": config.acc_index_bits})
         written = [Signal(place, name=name) for name in names]
         results = [Signal(layout, name=f"{name}_data", reset_less=True) for name in names]
-        fetched, operand = (Signal(layout, name=name, reset_less=True) for name in ("fetched", "operand"))
-        m.d.sync += fetched.eq(self.acc_read.data)
+        operand = Signal(layout, reset_less=True)
 
         # What finishes in this cycle, and which results replace an operand: known a cycle before they are needed.
         slow, start = Signal(), Signal()  # a shift or a multiplication; one begins to execute
@@ -244,7 +243,7 @@ class Pipeline(wiring.Component):
                 m.d.sync += replace.eq(number)
         with m.Switch(replace):
             with m.Case(0):
-                m.d.sync += operand.eq(fetched)
+                m.d.sync += operand.eq(self.acc_read.data)
             for number, result in enumerate(results, 1):
                 with m.Case(number):
                     m.d.sync += operand.eq(result)

@@ -34,7 +34,7 @@ def flags_layout() -> data.StructLayout:
 class PostPipeline(wiring.Component):
     """A window's read every cycle, a vector for each window; last reads lie `post_passes` cycles apart or more.
 
-    Members: `read` in cycle r, with `first` and `last` of its window; `data` the accumulators, in r + 1. `operand` is
+    Members: `read` in cycle r, with `first` and `last` of its window; `data` the accumulators, in r + 2. `operand` is
     the vector that belongs to the window, taken with its first read if the flag `operand` is set. `parameters` is the
     entry of the table; it, `flags` and the registers (by lower-case name) hold still until all vectors have left. `put`
     with `vector`: post_latency - 1 cycles after a window's last read (the writer takes one more).
@@ -75,8 +75,7 @@ class PostPipeline(wiring.Component):
             read_2.eq(Cat(self.read, read_2)),
             first_2.eq(Cat(self.first, first_2)),
         ]
-        # Memories answer late in the cycle.
-        data_2 = register(m, self.data, "data_2")
+        # The parameters' memory answers late in the cycle.
         parameters = register(m, self.parameters, "parameters_late")
         m.d.comb += self.put.eq(valid[-1])
 
@@ -104,7 +103,7 @@ class PostPipeline(wiring.Component):
         totals = []
         for lane in range(config.out_bytes):
             column = lane % config.block_out
-            value = data_2.word_select(lane, 32).as_signed()
+            value = self.data.word_select(lane, 32).as_signed()
             reduced = Signal(signed(32), name=f"reduced_{lane}", reset_less=True)
             smaller = value - reduced  # by its sign: one carry chain, unlike `<`
             larger = Mux(smaller[-1], reduced, value)

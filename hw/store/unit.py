@@ -16,7 +16,6 @@ from ..layouts import instruction_layout, register_layout, view
 from ..memories import ANY_ON_COLLISION
 from ..read_requests import ReadRequests
 from .operand_fifo import OperandFifo
-from .pipeline import delay
 from .post import SETTINGS, PostPipeline, flags_layout
 from .reader import Reader
 from .writer import Writer
@@ -61,11 +60,10 @@ class StoreUnit(wiring.Component):
         starting = self._decode(m, registers)
         self._start(m, issue.begin, starting, reader, writer, registers)
 
-        # STORE.OUT: data come in the cycle after the read, late, and are taken in the next.
-        out_put = Signal(2)
+        out_put = Signal(2)  # STORE.OUT: data come in the second cycle after the read
         m.d.sync += out_put.eq(Cat(reader.read & ~running.post, out_put))
         words = (self.accumulators.data.word_select(lane, 32) for lane in range(config.out_bytes))
-        truncated = delay(m, Cat(*(word[:8] for word in words)), 1, "truncated")
+        truncated = Cat(*(word[:8] for word in words))
         load_done = Signal()
         if config.has("post"):
             pipeline = self._post(m, issue.begin, starting, running, reader, registers, load_done)

@@ -256,7 +256,7 @@ class Bench:
         for address in range(self.config.acc_depth):
             ctx.set(unit.accumulators.address, address)
             assert ctx.get(unit.accumulators.grant)
-            await ctx.tick()
+            await ctx.tick().repeat(2)
             self.acc.append(ctx.get(unit.accumulators.data))
 
 

@@ -87,7 +87,7 @@ def run(case: Case) -> dict[int, bytes]:
         ctx.set(dut.parameters, bits(case.bias) | bits(case.scale) << 32 * case.config.block_out)
         ctx.set(dut.flags, {"sum": 1, "combine": case.combine, "operand": case.combine})
         await ctx.tick().repeat(CONSTANTS_CYCLES)
-        data = 0
+        data = next_data = 0
         for cycle in range(count * pace + post_latency(case.config)):
             if ctx.get(dut.put):
                 got[cycle] = ctx.get(dut.vector).to_bytes(case.config.out_bytes, "little")
@@ -97,8 +97,11 @@ def run(case: Case) -> dict[int, bytes]:
             ctx.set(dut.first, reading and step == 0)
             ctx.set(dut.last, reading and step == reads - 1)
             ctx.set(dut.operand, bits(case.operands[window]) if reading and step == 0 else 0)
-            ctx.set(dut.data, data)  # of the read a cycle before
-            data = bits(case.acc[window, step]) if reading else -1 % (1 << 8 * case.config.acc_bytes)
+            ctx.set(dut.data, data)  # of the read two cycles before
+            data, next_data = (
+                next_data,
+                bits(case.acc[window, step]) if reading else -1 % (1 << 8 * case.config.acc_bytes),
+            )
             await ctx.tick()
 
     simulator = Simulator(dut)

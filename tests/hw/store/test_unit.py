@@ -343,7 +343,7 @@ class Bench:
         reads: list[Burst] = []  # accepted, not all moved
         served: list[Burst] = []  # writes shown, with beats to move
         open_: list[Burst] = []  # writes accepted, not answered
-        data = 0
+        data = next_data = 0
         room, begins = dict.fromkeys(SIDES, False), False
         now = 0
         while self.begun < len(self.steps) or model.step is not None:
@@ -392,13 +392,13 @@ class Bench:
             address = model.request(now)
             assert bool(ctx.get(unit.accumulators.request)) == (address is not None), now
             ctx.set(unit.accumulators.data, data)
-            data = int(rng.integers(0, 2**31))
+            data, next_data = next_data, int(rng.integers(0, 2**31))
             ctx.set(unit.accumulators.grant, 0)
             if address is not None:
                 assert ctx.get(unit.accumulators.address) == address, now
                 if not self.no():
                     ctx.set(unit.accumulators.grant, 1)
-                    data = acc[address]
+                    next_data = acc[address]
                     model.read(now)
             model.load(now)
             if beat:
