@@ -128,13 +128,17 @@ def token() -> tuple[str, str]:
     result = run("LOAD.INP y_pad_0=1 x_size=0 x_pad_0=1 push_next\nGEMM pop_prev")
     pushed = duration(result, 0)
     begin = int(result.begin[1] - result.begin[0])
-    assert begin == pushed + 1
+    ready = pushed + 1
+    assert begin == ready + timing.BEGIN_DELAY
     rows: list[Row] = [
         ("load", {0: "b", pushed: "e"}),
-        ("load->compute token", {pushed + 1: "1"}),
-        ("compute", {begin: "b", begin + int(result.end[1] - result.begin[1]): "e"}),
+        ("load->compute token", {ready: "1"}),
+        ("compute", {ready: "r", begin: "b", begin + int(result.end[1] - result.begin[1]): "e"}),
     ]
-    return "**A token** from a load (of one pad vector) to a GEMM without operations (section 5):", draw(rows)
+    return (
+        "**A token** from a load (of one pad vector) to a GEMM without operations, which is ready in r (section 5):",
+        draw(rows),
+    )
 
 
 def diagrams() -> str:
