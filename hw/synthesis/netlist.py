@@ -174,11 +174,15 @@ def sum_units(modules: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
 
 
 def memory_kinds(log: str, top: str) -> dict[str, str]:
-    """What every memory of the design became, by path, from Yosys' log: block RAM, LUT RAM or flip-flops."""
+    """What every memory of the design became, by path, from Yosys' log: block RAM, LUT RAM or flip-flops.
+
+    Tables of constants, which Yosys makes of case statements and resolves into logic, are none.
+    """
     found = re.findall(rf"mapping memory {re.escape(top)}\.(\S+) via (\S+)", log)
     kinds = {plain_path(name): _memory_kind(cell) for name, cell in found}
     for name in re.findall(rf"using FF mapping for memory {re.escape(top)}\.(\S+)", log):
-        kinds[plain_path(name)] = "flip-flops"
+        if "$proc_rom" not in name:
+            kinds[plain_path(name)] = "flip-flops"
     return dict(sorted(kinds.items()))
 
 

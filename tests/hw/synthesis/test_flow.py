@@ -165,6 +165,7 @@ def test_memories_of_a_log():
         "mapping memory vdla.inp.words via $__DP16KD_\n"
         "mapping memory vdla.load$3.jobs.storage via $__TRELLIS_DPR16X4_\n"
         "using FF mapping for memory vdla.fetch.buffer_0\n"
+        "using FF mapping for memory vdla.$flatten\\control.$auto$proc_rom.cc:155:do_switch$12\n"
         "mapping memory other.inp.words via $__DP16KD_\n"
     )
     assert memory_kinds(log, "vdla") == {
