@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from ..ir.affine import LinearForm, linear_form
-from ..ir.bounds import Ranges, interval, loop_ranges
+from ..ir.bounds import Ranges, form_interval, interval, loop_ranges
 from ..ir.expr import Expr, Load, Var
 from ..ir.regions import operand_access
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, NamedStmt, Node, Reduce
@@ -112,18 +112,27 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
 
 
 def _injective(form: LinearForm, extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
-    """The varying loops of an index if it is a mixed-radix number of them: pieces of `extent` that never overlap."""
+    """The varying loops of an index if it is a mixed-radix number of them: pieces of `extent` that never overlap.
+
+    A digit must exceed what all smaller ones reach together: 7*o + 4*x.0 + x.1 is one for x.1 < min(4, 6 - 4*x.0),
+    since 4*x.0 + x.1 is at most 5.
+    """
     found: set[str] = set()
-    reach = extent - 1
+    smaller = LinearForm({}, 0)
     for atom, coefficient in sorted(form.terms.items(), key=lambda term: abs(term[1])):
         if not free_vars(atom) & varying:
             continue
         held = interval(atom, ranges)
         if not isinstance(atom, Var) or held.low is None or held.high is None:
             return set()
-        if held.low < held.high and abs(coefficient) <= reach:
+        reached = form_interval(smaller, ranges)
+        if held.low < held.high and (
+            reached.low is None
+            or reached.high is None
+            or abs(coefficient) < extent + reached.high - reached.low
+        ):
             return set()
-        reach += abs(coefficient) * (held.high - held.low)
+        smaller = smaller.plus(LinearForm({atom: coefficient}, 0))
         found.add(atom.name)
     return found
 

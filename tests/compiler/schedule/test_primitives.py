@@ -26,6 +26,7 @@ from vdla.compiler.ir.stmt import (
 )
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
+from vdla.compiler.ir.visit import loops
 from vdla.compiler.schedule import LegalityError, Schedule, Step, replay
 
 I32 = DType.INT32
@@ -239,6 +240,30 @@ def skewed():
     return Program(name="skewed", parameters=(A, C), body=body)
 
 
+def rows_in_one(pitch):
+    """Rows of seven values, one every `pitch` elements of a line."""
+    line = Buffer(name="L", shape=(48,), dtype=I32)
+    put = Assign(name="put", buffer=line, indices=(ROW * pitch + J,), value=A[ROW, J])
+    return Program(name="rows_in_one", parameters=(A, line), body=nest([(ROW, 4), (J, 7)], put))
+
+
+def by_pieces(s):
+    """Columns four at a time, the last piece shorter, around the rows."""
+    s.split("j", 4)
+    s.reorder("j.0", "j.1", "i")
+
+
+@pytest.mark.parametrize("pitch", [7, 8, 9])
+def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
+    """4*j.0 + j.1 never exceeds 6, though the loops' ends alone would make it 7."""
+    s = Schedule(rows_in_one(pitch))
+    by_pieces(s)
+    assert [loop.name for loop in loops(s.program)] == ["j.0", "j.1", "i"]
+    arrays = {"A": np.arange(80, dtype=np.int32).reshape(10, 8) + 1, "L": np.zeros(48, np.int32)}
+    expected = interpret(rows_in_one(pitch), arrays)["L"]
+    np.testing.assert_array_equal(interpret(s.program, arrays)["L"], expected)
+
+
 def running():
     """Each element needs the one before."""
     previous = select(Const(0) < ROW, C[ROW - 1], A[ROW, 0])
@@ -287,6 +312,11 @@ ERRORS = [
         skewed,
         lambda s: s.reorder("j", "i"),
         "put touches the same elements of C in different iterations of i",
+    ),
+    (
+        lambda: rows_in_one(6),
+        by_pieces,
+        "put touches the same elements of L in different iterations of i",
     ),
     (running, lambda s: (s.split("i", 5), s.reorder("i.1", "i.0")), "run touches the same elements of C"),
     (
