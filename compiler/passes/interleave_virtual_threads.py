@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from ..ir.bounds import interval, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Load, binary
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Region, Seq, Stmt
 from ..ir.visit import map_expr, map_expressions
@@ -25,7 +26,9 @@ def interleave_virtual_threads(program: Program, *, threads: int, capacity: Mapp
     """Every scratchpad buffer moved to the program's root with a leading dimension of its copies.
 
     At most `threads` copies, at most as many as there are iterations, and no more than fit `capacity` (elements of
-    each scratchpad by scope) together with nothing else. Buffers outside virtual-thread loops get one copy.
+    each scratchpad by scope) together with nothing else. Buffers outside virtual-thread loops get one copy. A loop
+    that is shorter in some iterations of the loops around it counts as its longest: the copies then take turns with
+    gaps.
     """
     hoisted: list[Buffer] = []
 
@@ -63,10 +66,11 @@ def elements(buffer: Buffer) -> int:
 def _copies(buffer: Buffer, loops: tuple[For, ...], threads: int, capacity: int) -> tuple[int, Expr]:
     instances = 1
     counter: Expr = Const(0)
+    ranges = loop_ranges(loops)
     for loop in loops:
-        if not isinstance(loop.extent, Const):
-            raise ValueError(f"loop {loop.name} around {buffer.name} must have a constant extent")
-        extent = int(loop.extent.value)
+        extent = interval(loop.extent, ranges).high
+        if extent is None:
+            raise ValueError(f"the extent of loop {loop.name} around {buffer.name} must have a bound")
         instances *= extent
         if extent > 1:
             counter = binary("+", binary("*", counter, Const(extent)), loop.var)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.expr import Buffer, Const, Expr, Var, all_of, cast, equal, minimum
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, cast, equal, maximum, minimum
 from ...ir.stmt import Alloc, Assign, Intrinsic, Program, Reduce, Stmt, nest, region, seq
 from ...ir.types import DType
 from ..blocks import Blocks, Window, ceil_div
@@ -112,8 +112,9 @@ def patch_conv2d_pool(
     columns = min(ow, ring.width - pool_left)
     row0 = ty * pool.strides[0]
     added: Expr = Const(pool.strides[0])
-    if oh != ph * pool.strides[0]:
-        added = minimum(pool.strides[0], oh - row0)
+    below = oh < ph * pool.strides[0]  # The last windows reach behind the last convolution row.
+    if below:
+        added = maximum(0, minimum(pool.strides[0], oh - row0))
     cy, o, x, b, j, kb, k = (Var(f"conv.{v}") for v in ("y", "o", "x", "b", "j", "kb", "k"))
     row = row0 + cy
     conv = Reduce(
@@ -147,7 +148,7 @@ def patch_conv2d_pool(
         for side, span in (("left", (0, pool_left)), ("right", (pool_left + columns, ring.width)))
     ]
     step: list[Stmt] = [convolve]
-    if oh != ph * pool.strides[0]:
+    if below:
         step.append(_fill_below(acc, ring, row0 + pool_top + added, added, pool.strides[0]))
     body = seq(*(fill for fill in fills if fill is not None), nest([(ty, ph)], seq(*step, finish)))
     groups = nest([(og, ceil_div(ob, ring.filters)), (n, nb)], Alloc(buffer=acc, body=body))

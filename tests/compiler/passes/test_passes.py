@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import stages
-from vdla.compiler.ir.expr import Buffer, Const, Var
+from vdla.compiler.ir.expr import Buffer, Const, Var, minimum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Copy, For, Program, region, seq
 from vdla.compiler.ir.types import DType
+from vdla.compiler.ir.verify import verify
 from vdla.compiler.passes.interleave_virtual_threads import interleave_virtual_threads
 from vdla.compiler.passes.pipeline import Pass, dump_to, run_pipeline
 from vdla.compiler.passes.split_copies import split_copies
@@ -108,6 +109,31 @@ def test_as_many_copies_as_threads_iterations_and_memory_allow(threads, capacity
     assert isinstance(program.body, Alloc)
     assert program.body.buffer.shape[0] == copies
     x = np.arange(4 * extent).reshape(extent, 1, 4).astype(np.int8)
+    result = interpret(program, {"X": x, "Y": np.zeros_like(x)}, poison=True)["Y"]
+    assert np.array_equal(result, x)
+
+
+def test_a_loop_of_varying_length_counts_as_its_longest():
+    """Five rows, two at a time: the second loop has one iteration in the last round."""
+    source = Buffer(name="X", shape=(5, 1, 4), dtype=DType.INT8)
+    local = Buffer(name="L", shape=(1, 1, 4), dtype=DType.INT8, scope="inp")
+    out = Buffer(name="Y", shape=source.shape, dtype=DType.INT8)
+    i, j = Var("i"), Var("j")
+    lanes = [(0, 1), (0, 4)]
+    inside, outside = region(local, (0, 1), *lanes), (i * 2 + j, 1)
+    body = seq(
+        Copy(name="in", destination=inside, source=region(source, outside, *lanes)),
+        Copy(name="out", destination=region(out, outside, *lanes), source=inside),
+    )
+    rounds = For(
+        var=j, extent=minimum(2, 5 - i * 2), body=Alloc(buffer=local, body=body), kind="virtual_thread"
+    )
+    whole = Program(name="rounds", parameters=(source, out), body=For(var=i, extent=Const(3), body=rounds))
+    program = interleave_virtual_threads(whole, threads=8, capacity={"inp": 8})
+    verify(program)
+    assert isinstance(program.body, Alloc)
+    assert program.body.buffer.shape[0] == 6
+    x = np.arange(20).reshape(5, 1, 4).astype(np.int8)
     result = interpret(program, {"X": x, "Y": np.zeros_like(x)}, poison=True)["Y"]
     assert np.array_equal(result, x)
 
