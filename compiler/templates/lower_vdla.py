@@ -38,7 +38,7 @@ from ..te.ops.rolling_pool import ring_of
 from . import conv2d_vdla, depthwise_vdla, patch_conv2d_vdla, rolling_pool_vdla
 from .lower_pools_vdla import Kernel, lower_average_pool, lower_elementwise, lower_max_pool
 from .stages import bound_tensors, post_of
-from .tiling import NoTileError
+from .tiling import MOST_WINDOW, NoTileError
 
 Dump = Callable[[str, str], None]
 
@@ -197,7 +197,7 @@ def _rolling(config: Config, graph: Graph, node: Convolution, virtual_threads: i
     filters = node.weight.shape[0]
     rows, columns = window.outputs(height, width)
     ring = ring_of(pool, rows, columns, -(-filters // config.block_out), config.par_depth, config.acc_depth)
-    if ring is None:
+    if ring is None or max(pool.kernel) > MOST_WINDOW:
         return None
     post = post_of(node.requantize, None)
     program = patch_conv2d_pool(

@@ -10,10 +10,17 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Pair
 from ..te.post import PoolOperator, Post
-from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits, store_reads
-
-_MOST_WINDOW = 256
-"""Rows and columns of a window at most: 8-bit fields of register WINDOW."""
+from .tiling import (
+    MOST_WINDOW,
+    Knobs,
+    balanced_sizes,
+    best,
+    candidates,
+    divide,
+    first_that_fits,
+    fits,
+    store_reads,
+)
 
 
 def choose_knobs(
@@ -46,7 +53,7 @@ def _cheapest(config: Config, program: Program, kernel: Pair, strides: Pair, vir
     acc, out = output * in_rows * in_columns, output * rows * columns
     runs = np.minimum(virtual_threads, groups * tiles)
     legal = {
-        "the windows of the store unit": np.full(len(rows), max(kernel) <= _MOST_WINDOW),
+        "the windows of the store unit": np.full(len(rows), max(kernel) <= MOST_WINDOW),
         "the accumulators": fits(config, "acc", acc, runs),
         "the parameter table": output <= config.par_depth,
     }

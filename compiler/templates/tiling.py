@@ -19,6 +19,9 @@ from ..target.vdla.machine import scratchpad_depths
 TRAFFIC_WEIGHT = 0.01
 """Cycles that a bus beat counts even where it is hidden: of two equally fast tiles, the one that moves less."""
 
+MOST_WINDOW = 256
+"""Rows and columns of a pool's window at most: 8-bit fields of register WINDOW."""
+
 
 class NoTileError(Exception):
     """No tile of an operator fits the accelerator; says which limit excluded the last candidates."""

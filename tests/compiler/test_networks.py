@@ -18,7 +18,7 @@ from vdla.codesign import models
 from vdla.codesign.models.build import Form
 from vdla.compiler.driver import CompileError, compile_graph, compile_model
 from vdla.compiler.graph.fuse import fuse
-from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.graph import Convolution, Graph, MaxPool, Pads, Pair
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.runtime.artifact import Compiled
@@ -247,6 +247,90 @@ def test_a_pool_that_nothing_can_cut_is_refused():
         CompileError, match=r"node maxpool0 \(MaxPool\): .* the accumulators of configuration starved"
     ):
         compiled(graph, MACHINES["starved"], 2)
+
+
+# --- a first convolution that takes its max-pool along ---------------------------------------------------
+
+SHORT_ROWS = {
+    f"block {block}, batch {batch}": Config(
+        name=f"block{block}batch{batch}",
+        batch=batch,
+        block_in=block,
+        block_out=block,
+        uop_buffer_bytes=512,
+        inp_buffer_bytes=batch * block * 32,
+        wgt_buffer_bytes=block * block * 64,
+        acc_buffer_bytes=4 * batch * block * 256,
+        par_buffer_bytes=8 * block * 4,
+        post_lanes=batch * block // 2,
+    )
+    for block in (4, 8, 16, 32)
+    for batch in (1, 2)
+}
+"""Machines whose inputs hold a part of a row of patches, and whose accumulators several blocks of filters."""
+
+
+def pool_behind(
+    b: NetworkBuilder, filters: int, plane: Pair, kernel: Pair, strides: Pair, pads: Pads
+) -> Graph:
+    """A 3x3 convolution of two images, `plane` its output, and a max-pool."""
+    image = b.input(2, 3, *plane)
+    return b.graph(
+        b.max_pool(b.convolution(image, filters, (3, 3), pads=(1, 1, 1, 1)), kernel, strides, pads)
+    )
+
+
+def took_the_pool(result: Compiled) -> bool:
+    return [isinstance(node, Convolution) and node.pool is not None for node in result.graph.nodes] == [True]
+
+
+@pytest.mark.parametrize("virtual_threads", [1, 2])
+@pytest.mark.parametrize("machine_name", SHORT_ROWS)
+def test_a_pool_over_rows_in_uneven_pieces(machine_name, virtual_threads):
+    """Filled up, the last piece of a row would reach into the next block of filters."""
+    config = SHORT_ROWS[machine_name]
+    graph = pool_behind(builder(4), 2 * config.block_out, (6, 31), (3, 3), (2, 1), (1, 0, 0, 0))
+    assert took_the_pool(assert_right(graph, config, virtual_threads))
+
+
+@pytest.mark.parametrize("machine_name", ["block 4, batch 1", "block 8, batch 2", "block 32, batch 1"])
+@pytest.mark.parametrize(
+    ("rows", "kernel", "strides", "pads"),
+    [
+        pytest.param(7, (3, 3), (2, 2), (1, 1, 1, 1), id="the last window has a row fewer"),
+        pytest.param(7, (2, 2), (2, 2), (0, 0, 0, 0), id="a row that no window reads"),
+        pytest.param(9, (5, 3), (2, 1), (3, 0, 4, 2), id="windows behind the last row"),
+        pytest.param(3, (4, 2), (1, 3), (3, 1, 3, 0), id="several windows behind the last row"),
+    ],
+)
+def test_a_pool_whose_steps_do_not_divide_the_rows(machine_name, rows, kernel, strides, pads):
+    config = SHORT_ROWS[machine_name]
+    graph = pool_behind(builder(rows), config.block_out + 1, (rows, 13), kernel, strides, pads)
+    assert took_the_pool(assert_right(graph, config))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "strides", "pads"),
+    [
+        pytest.param((3, 3), (2, 2), (0, 0, 1, 1), id="no top pads for the rows that windows share"),
+        pytest.param((3, 40), (2, 1), (1, 0, 0, 0), id="rows longer than the ring's"),
+    ],
+)
+def test_a_pool_that_the_convolution_cannot_take_runs_by_itself(kernel, strides, pads):
+    graph = pool_behind(builder(6), 17, (6, 80), kernel, strides, pads)
+    result = assert_right(graph, SHORT_ROWS["block 8, batch 1"])
+    convolution, *pools = result.graph.nodes
+    assert isinstance(convolution, Convolution)
+    assert convolution.pool is None
+    assert pools
+    assert all(isinstance(node, MaxPool) for node in pools)
+
+
+def test_a_pool_too_wide_for_the_store_unit_is_refused_by_name():
+    b = builder(8)
+    graph = b.graph(b.max_pool(b.convolution(b.input(1, 3, 2, 310), 4, (1, 1)), (1, 300), (1, 5)))
+    with pytest.raises(CompileError, match=r"node maxpool1 \(MaxPool\): .* the windows of the store unit"):
+        compiled(graph, VTA, 2)
 
 
 # --- shipped models -------------------------------------------------------------------------------------
