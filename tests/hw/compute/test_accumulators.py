@@ -22,6 +22,7 @@ def test_readers_and_writer(banks: int):
     async def bench(ctx):
         nonlocal refused
         words = [[0] * lanes for _ in range(depth)]
+        before = []  # what the reads of the cycle before give: they show two cycles after their address
         for _ in range(800):
             enable, address = random.getrandbits(lanes), random.randrange(depth)
             values = [random.randrange(-(1 << 31), 1 << 31) for _ in range(lanes)]
@@ -44,12 +45,10 @@ def test_readers_and_writer(banks: int):
                 if enable >> lane & 1:
                     words[address][lane] = values[lane]
             await ctx.tick()
-            for shown, word, happens in (
-                (dut.read.data, read_word, reads),
-                (dut.store.data, store_word, granted),
-            ):
+            for shown, word, happens in before:
                 expected = sum((value & 0xFFFF_FFFF) << 32 * lane for lane, value in enumerate(word))
                 assert not happens or ctx.get(shown) == expected
+            before = [(dut.read.data, read_word, reads), (dut.store.data, store_word, granted)]
 
     simulate(dut, bench)
     assert refused > 50

@@ -48,21 +48,23 @@ def test_cycles_of_four_instructions(two: int, extra: int) -> None:
     seen = []
 
     async def bench(ctx) -> None:
-        left = list(programs)
-        while True:
+        left, known = list(programs), False  # known: the next instruction has been there for a cycle
+        while left or ctx.get(unit.busy):
             if ctx.get(unit.busy):
                 row = [ctx.get(s) for s in (unit.source, unit.destination, unit.last, unit.uop)]
                 seen.append((*row, *(ctx.get(unit.offset[f]) for f in FACTORS)))
-            start = bool(left) and (not seen or bool(ctx.get(unit.last)))
+            assert len(seen) <= len(wanted)
+            start = known and bool(left) and (not ctx.get(unit.busy) or bool(ctx.get(unit.last)))
             ctx.set(unit.start, start)
-            if start:
-                values, base = left.pop(0)
+            if left:
+                values, base = left[0]
                 ctx.set(unit.loops, values)
                 ctx.set(unit.base, base)
                 ctx.set(unit.two, two)
                 ctx.set(unit.extra, extra)
-            elif not ctx.get(unit.busy):
-                return
+            if start:
+                left.pop(0)
+            known = not start
             await ctx.tick()
 
     simulator = Simulator(unit)
