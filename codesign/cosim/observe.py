@@ -22,7 +22,7 @@ from vdla.isa.layout import (
 )
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
-from vdla.isa.timing import AXI_BOUNDARY, LOADS_IN_FLIGHT, read_burst_beats, write_burst_beats
+from vdla.isa.timing import AXI_BOUNDARY, BEGIN_DELAY, LOADS_IN_FLIGHT, read_burst_beats, write_burst_beats
 from vdla.sim import BUSY_CATEGORIES, CATEGORIES, SimulationResult
 
 Bin = tuple[str, str]
@@ -170,7 +170,7 @@ def _overlaps(decoded: list[Instruction], result: SimulationResult) -> Iterator[
     group = "instructions in flight"
     loads = [i for i, item in enumerate(decoded) if unit_of(*item) is Unit.LOAD and item[0] != "CONFIG"]
     for before, index in zip(loads, loads[LOADS_IN_FLIGHT:], strict=False):
-        if result.begin[index] == result.end[before]:
+        if result.begin[index] == result.end[before] + BEGIN_DELAY:
             yield group, "a load waits for a place among those in flight"
             break
     previous: dict[Unit, int] = {}

@@ -107,8 +107,8 @@ FAULTS: Final = (
     _rtl(
         "last micro-op",
         "compute/operations.py",
-        'Mux(step, Mux(last["uop"], one_uop, self.uop + 2 == loops.uop_end), last["uop"])',
-        'Mux(step, Mux(last["uop"], one_uop, self.uop + 1 == loops.uop_end), last["uop"])',
+        "before_last_uop.eq(self.loops.uop_end - 2),",
+        "before_last_uop.eq(self.loops.uop_end - 1),",
         "a loop over several micro-ops takes one too many",
     ),
     _rtl(
@@ -208,8 +208,8 @@ FAULTS: Final = (
     _simulator(
         "stall cause",
         "timeline.py",
-        "used, at = _add(segments, used, at, begin - 1, _UNIT, i)",
-        "used, at = _add(segments, used, at, begin - 1, _INSTRUCTION, i)",
+        "used, at = _add(segments, used, at, begin - BEGIN_DELAY - 1, _UNIT, i)",
+        "used, at = _add(segments, used, at, begin - BEGIN_DELAY - 1, _INSTRUCTION, i)",
         "waiting for the unit is counted as waiting for an instruction",
     ),
     _simulator(
