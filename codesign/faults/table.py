@@ -42,7 +42,7 @@ FAULTS: Final = (
         "token queue",
         "tokens.py",
         "full.eq(will_be_full(taken, depth, up=self.push.reserve, down=self.pop.pop)),",
-        "full.eq(~self.pop.pop & (taken == depth)),",
+        "full.eq(will_be_full(taken, depth + 1, up=self.push.reserve, down=self.pop.pop)),",
         "a token queue takes one token more than it has places for",
         SHORT,
     ),
