@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.timing import BEGIN_DELAY, FIFO_LATENCY, REQUEST_DELAY, ROOM_DELAY, WRITE_DELAY
+from vdla.isa.timing import FIFO_LATENCY, REQUEST_DELAY, ROOM_DELAY, WRITE_DELAY
 
 from .cache import timing_code
 from .memory import beats_of, burst_bytes, start_transfer
@@ -179,8 +179,7 @@ def advance_store(
             break
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = max(U[u, U_READY], U[u, U_LAST_END] + 1) + BEGIN_DELAY
-        begin(U, T, X, push_queue, rows, u, i, cycle)
+        cycle = begin(U, T, X, push_queue, rows, u, i, max(U[u, U_READY], U[u, U_LAST_END] + 1))
         progress = True
         if row[KIND] == LOAD_PAR:
             start_load(C, c, row, sizes[LOAD_PAR], T_PAR, cycle)

@@ -223,8 +223,9 @@ def look_ahead(P, U, T, X, pushed, popped, pop_queue, push_queue, rows, order, u
 
 
 @timing_code
-def begin(U, T, X, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-def]
-    """Instruction `i` of unit `u` begins: reserve room for its pushes."""
+def begin(U, T, X, push_queue, rows, u, i, ready):  # type: ignore[no-untyped-def]
+    """Instruction `i` of unit `u`, which is ready in `ready`, begins: reserve room for its pushes. Returns when."""
+    cycle = ready + BEGIN_DELAY
     X[i, X_BEGIN] = cycle
     U[u, U_PREVIOUS_BEGIN] = cycle
     U[u, U_POPPED] = 0
@@ -233,6 +234,7 @@ def begin(U, T, X, push_queue, rows, u, i, cycle):  # type: ignore[no-untyped-de
     for side in range(2):
         if rows[i, PUSH_PREV + side]:
             T[push_queue[u, side], T_RESERVED] += 1
+    return cycle
 
 
 @timing_code
@@ -280,13 +282,12 @@ def advance_load(P, C, U, T, R, X, pushed, popped, pop_queue, push_queue, rows, 
     while U[u, U_READY] != BLOCKED and not requests_left(C, c):
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = max(U[u, U_READY], U[u, U_FREE] + 1, C[c, C_ACCEPTED] + 1)  # then it begins BEGIN_DELAY later
+        ready = max(U[u, U_READY], U[u, U_FREE] + 1, C[c, C_ACCEPTED] + 1)
         if row[LOAD_BEFORE] >= 0:
             if X[row[LOAD_BEFORE], X_END] < 0:
                 break
-            cycle = max(cycle, X[row[LOAD_BEFORE], X_END])
-        cycle += BEGIN_DELAY
-        begin(U, T, X, push_queue, rows, u, i, cycle)
+            ready = max(ready, X[row[LOAD_BEFORE], X_END])
+        cycle = begin(U, T, X, push_queue, rows, u, i, ready)
         progress = True
         reads = False
         if row[KIND] == LOAD_PATCH:
@@ -367,11 +368,10 @@ def advance_compute(P, M, C, U, T, R, X, pushed, popped, pop_queue, push_queue, 
             break
         i = order[u, U[u, U_BEGUN]]
         row = rows[i]
-        cycle = _compute_condition(U, row, U[u, U_READY])
-        if cycle == BLOCKED:
+        ready = _compute_condition(U, row, U[u, U_READY])
+        if ready == BLOCKED:
             break
-        cycle += BEGIN_DELAY
-        begin(U, T, X, push_queue, rows, u, i, cycle)
+        cycle = begin(U, T, X, push_queue, rows, u, i, ready)
         progress = True
         kind = row[KIND]
         if kind in (GEMM, DEPTHWISE):
