@@ -12,6 +12,7 @@ from math import ceil
 
 import numpy as np
 from vdla.isa.config import Config
+from vdla.isa.layout import register
 from vdla.isa.timing import post_latency
 
 from ..target.vdla.machine import scratchpad_depths
@@ -19,8 +20,8 @@ from ..target.vdla.machine import scratchpad_depths
 TRAFFIC_WEIGHT = 0.01
 """Cycles that a bus beat counts even where it is hidden: of two equally fast tiles, the one that moves less."""
 
-MOST_WINDOW = 256
-"""Rows and columns of a pool's window at most: 8-bit fields of register WINDOW."""
+MOST_WINDOW = 1 << min(item.width for item in register("WINDOW").fields if item.name.endswith("_minus_1"))
+"""Rows and columns of a pool's window at most: what the fields of register WINDOW hold."""
 
 
 class NoTileError(Exception):
