@@ -3,10 +3,11 @@
     python benchmarks/mutations.py [--count 200] [--seed 1] [--programs 300] [--jobs 2] [--json] [--write]
 
 The mutations are drawn from the design `tiny` and stand in one netlist; every one runs the same co-simulation
-programs, the shortest first, until one ends in another way than on the simulator, or not at all. Of what no program
-tells from the design, Yosys then tries to prove that it is the design (vdla.hw.synthesis.equivalence), for `--seconds`
-an attempt. What is neither caught nor proven is a survivor, listed with its line of Verilog. The first run builds the
-library (a minute). With `--write` the figures go to benchmarks/results/mutations.json.
+programs, the shortest first, until one ends in another way than on the simulator, or not at all. What no program
+tells from the design is compared with it in ever larger parts (vdla.hw.synthesis.equivalence), which may prove it
+equivalent. What is neither caught nor proven is a survivor, listed with its line of Verilog and with what the
+comparisons came to. The first run builds the library (a minute). With `--write` the figures go to
+benchmarks/results/mutations.json.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from vdla.codesign.faults.mutants import Verdict, expected_programs, run_mutants
-from vdla.hw.synthesis.equivalence import prove_equivalent
+from vdla.hw.synthesis.equivalence import Comparison, Outcome, prove_equivalent
 from vdla.hw.synthesis.mutants import Mutants, Mutation, make_mutants
 from vdla.hw.verilog import generate_verilog
 from vdla.isa.config import load_config
@@ -57,11 +58,13 @@ def measure(count: int, seed: int, programs: int, jobs: int, seconds: float) -> 
     verdicts = run_mutants(mutants, range(1, count + 1), expected, jobs=jobs, done=done)
     caught = [verdict for verdict in verdicts if verdict.caught]
     left = [item for item, verdict in zip(mutants.mutations, verdicts, strict=True) if not verdict.caught]
-    proofs = _prove(mutants, left, jobs, seconds)
-    equivalent = [
-        _row(item) | {"proof": proof} for item, proof in zip(left, proofs, strict=True) if proof is not None
-    ]
-    survivors = [_row(item) for item, proof in zip(left, proofs, strict=True) if proof is None]
+    compared = _compare(mutants, left, jobs, seconds)
+    equivalent, survivors = list[dict[str, Any]](), list[dict[str, Any]]()
+    for item, comparisons in zip(left, compared, strict=True):
+        if comparisons[-1].outcome is Outcome.PROVEN:
+            equivalent.append(_row(item) | {"proof": str(comparisons[-1])})
+        else:
+            survivors.append(_row(item) | {"compared": [str(comparison) for comparison in comparisons]})
     return {
         "config": config.name,
         "mutations": count,
@@ -80,16 +83,18 @@ def measure(count: int, seed: int, programs: int, jobs: int, seconds: float) -> 
     }
 
 
-def _prove(mutants: Mutants, left: Sequence[Mutation], jobs: int, seconds: float) -> list[str | None]:
-    """For each mutation of `left` its proof, or None."""
+def _compare(
+    mutants: Mutants, left: Sequence[Mutation], jobs: int, seconds: float
+) -> list[tuple[Comparison, ...]]:
+    """For each mutation of `left` its comparisons with the design; the last is a proof if there is one."""
 
-    def prove(mutation: Mutation) -> str | None:
-        proof = prove_equivalent(mutants, mutation, seconds=seconds)
-        print(f"mutation {mutation.number}: {proof or 'not proven'}", file=sys.stderr, flush=True)
-        return proof
+    def compare(mutation: Mutation) -> tuple[Comparison, ...]:
+        comparisons = prove_equivalent(mutants, mutation, seconds=seconds)
+        print(f"mutation {mutation.number}: {comparisons[-1]}", file=sys.stderr, flush=True)
+        return comparisons
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        return list(pool.map(prove, left))
+        return list(pool.map(compare, left))
 
 
 def _row(mutation: Mutation) -> dict[str, Any]:
@@ -106,7 +111,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--programs", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of an attempt to prove equivalence")
+    parser.add_argument(
+        "--seconds", type=float, default=20.0, help="of a comparison, and as many to prepare it"
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/mutations.json")
     options = parser.parse_args()

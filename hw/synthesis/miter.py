@@ -1,0 +1,187 @@
+"""Miters: a part of the design beside the same part with a mutation, whose one output tells them apart.
+
+A part is a module with what is in it. Not all of that needs to be looked into:
+
+- a large memory is opaque. What is read is any data, the same for both parts, and what goes into the memory must be
+  the same: clocks, enables, addresses and data, the latter two only where enabled;
+- so may be the instances that the mutation is not in: their outputs are any, their inputs must be the same.
+
+Memories and instances do the same in both parts as long as the same goes into them. So parts that are the same like
+this are the same with any memories and instances, those of the design among them; the reverse does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from .mutants import Mutants, Mutation
+
+MITER: Final = "miter.aig"
+"""The file that the script writes: an AIGER file with all registers 0 at first and one output, 1 where parts differ."""
+
+_SMALL: Final = 1024
+"""Bits of the largest memory that becomes registers."""
+
+
+def write_sources(directory: Path, mutants: Mutants) -> None:
+    """Writes what the scripts of `mutants` read."""
+    (directory / "vdla.il").write_text(mutants.netlist, encoding="utf-8")
+    (directory / "memory.v").write_text(_MEMORY, encoding="utf-8")
+    (directory / "register.v").write_text(_REGISTER, encoding="utf-8")
+
+
+def miter_script(mutation: Mutation, part: str, *, opaque: bool) -> str:
+    """The Yosys script that writes MITER for the module `part`, which `mutation` is in; instances are opaque or not.
+
+    The script fails where the file could not tell all differences: it has neither clocks nor the registers' edges.
+    """
+    plain = [
+        f"flatten \\{part}",
+        f"rename \\{part} part",
+        "opt_clean",
+        "expose -evert part/t:\\vdla.*",
+        "select -assert-none part/t:\\*",
+        "techmap -map memory.v part",
+        "setundef -undriven -expose part",
+        "expose part/w:*opaque_input_*",
+        "memory_map part",
+        "opt_clean part",
+        "dffunmap part",
+        "techmap part",
+        "opt_clean part",
+        "select -assert-any part/o:*",
+        "select -assert-none part/t:$_DFF_* part/i:clk %co1:+[C] %d",
+        "select -assert-none part/t:$_DFF_N_ part/t:$_FF_",
+    ]
+    commands = [
+        "read_rtlil vdla.il",
+        f"hierarchy -top \\{part}",
+        # The same value for both, before the mutation: it must not be another undefined value.
+        "setundef -zero",
+        *(_keep_all_but(_path(part, mutation.module)) if opaque else ()),
+        "design -save base",
+        *plain,
+        "rename part gold",
+        "design -stash gold",
+        "design -load base",
+        *_mutate(mutation),
+        *plain,
+        "rename part gate",
+        "design -stash gate",
+        "design -copy-from gold gold",
+        "design -copy-from gate gate",
+        "miter -equiv -flatten gold gate miter",
+        "hierarchy -top miter",
+        "techmap",
+        "opt_clean",
+        "aigmap",
+        "opt_clean",
+        f"write_aiger -zinit {MITER}",
+    ]
+    return "\n".join([*commands, ""])
+
+
+def _path(part: str, module: str) -> list[str]:
+    """The modules from `part` down to `module`: a module's name begins with that of the one that it is in."""
+    below = module.removeprefix(part).split(".")[1:]
+    return [".".join([part, *below[:depth]]) for depth in range(len(below) + 1)]
+
+
+def _keep_all_but(modules: Sequence[str]) -> list[str]:
+    selection = " ".join(f"\\{module}" for module in modules)
+    return ["setattr -mod -set keep_hierarchy 1 *", f"setattr -mod -unset keep_hierarchy {selection}"]
+
+
+def _mutate(mutation: Mutation) -> list[str]:
+    """Makes `mutation`; that of a register's output behind the register, which keeps its initial value.
+
+    Yosys would leave that value with the wire, and the register without one.
+    """
+    if mutation.port != "Q":
+        return [mutation.command]
+    register = f"\\{mutation.module}/c:{mutation.cell}"
+    return [
+        f"dffunmap {register}",
+        f"techmap -map register.v {register}",
+        mutation.command.replace(" -port Q ", " -port Y "),
+    ]
+
+
+_REGISTER: Final = r"""
+(* techmap_celltype = "$dff" *)
+module register (CLK, D, Q);
+  parameter WIDTH = 1;
+  parameter CLK_POLARITY = 1;
+  parameter [WIDTH-1:0] _TECHMAP_WIREINIT_Q_ = {WIDTH{1'bx}};
+  input CLK;
+  input [WIDTH-1:0] D;
+  output [WIDTH-1:0] Q;
+
+  wire _TECHMAP_FAIL_ = !CLK_POLARITY;
+  wire [WIDTH-1:0] _TECHMAP_REMOVEINIT_Q_ = {WIDTH{1'b1}};
+
+  (* init = _TECHMAP_WIREINIT_Q_ *)
+  wire [WIDTH-1:0] value;
+  genvar i;
+  generate
+    for (i = 0; i < WIDTH; i = i + 1)
+      \$_DFF_P_ bit (.C(CLK), .D(D[i]), .Q(value[i]));
+  endgenerate
+  \$pos #(.A_SIGNED(0), .A_WIDTH(WIDTH), .Y_WIDTH(WIDTH)) _TECHMAP_REPLACE_ (.A(value), .Y(Q));
+endmodule
+"""
+
+_MEMORY: Final = rf"""
+(* techmap_celltype = "$mem_v2" *)
+module memory (RD_CLK, RD_EN, RD_ARST, RD_SRST, RD_ADDR, RD_DATA, WR_CLK, WR_EN, WR_ADDR, WR_DATA);
+  parameter MEMID = "";
+  parameter SIZE = 1;
+  parameter OFFSET = 0;
+  parameter ABITS = 1;
+  parameter WIDTH = 1;
+  parameter INIT = 0;
+  parameter RD_PORTS = 1;
+  parameter RD_CLK_ENABLE = 0;
+  parameter RD_CLK_POLARITY = 0;
+  parameter RD_TRANSPARENCY_MASK = 0;
+  parameter RD_COLLISION_X_MASK = 0;
+  parameter RD_WIDE_CONTINUATION = 0;
+  parameter RD_CE_OVER_SRST = 0;
+  parameter RD_ARST_VALUE = 0;
+  parameter RD_SRST_VALUE = 0;
+  parameter RD_INIT_VALUE = 0;
+  parameter WR_PORTS = 1;
+  parameter WR_CLK_ENABLE = 0;
+  parameter WR_CLK_POLARITY = 0;
+  parameter WR_PRIORITY_MASK = 0;
+  parameter WR_WIDE_CONTINUATION = 0;
+  input [RD_PORTS-1:0] RD_CLK, RD_EN, RD_ARST, RD_SRST;
+  input [RD_PORTS*ABITS-1:0] RD_ADDR;
+  output [RD_PORTS*WIDTH-1:0] RD_DATA;
+  input [WR_PORTS-1:0] WR_CLK;
+  input [WR_PORTS*WIDTH-1:0] WR_EN;
+  input [WR_PORTS*ABITS-1:0] WR_ADDR;
+  input [WR_PORTS*WIDTH-1:0] WR_DATA;
+
+  wire _TECHMAP_FAIL_ = SIZE * WIDTH <= {_SMALL};
+
+  wire [RD_PORTS*WIDTH-1:0] any_data;
+  assign RD_DATA = any_data;
+
+  wire [4*RD_PORTS+WR_PORTS-1:0] opaque_input_control = {{RD_CLK, RD_EN, RD_ARST, RD_SRST, WR_CLK}};
+  wire [WR_PORTS*WIDTH-1:0] opaque_input_enable = WR_EN;
+  wire [WR_PORTS*WIDTH-1:0] opaque_input_data = WR_DATA & WR_EN;
+  wire [RD_PORTS*ABITS-1:0] opaque_input_read;
+  wire [WR_PORTS*ABITS-1:0] opaque_input_write;
+  genvar i;
+  generate
+    for (i = 0; i < RD_PORTS; i = i + 1)
+      assign opaque_input_read[i*ABITS +: ABITS] = RD_ADDR[i*ABITS +: ABITS] & {{ABITS{{RD_EN[i]}}}};
+    for (i = 0; i < WR_PORTS; i = i + 1)
+      assign opaque_input_write[i*ABITS +: ABITS] =
+        WR_ADDR[i*ABITS +: ABITS] & {{ABITS{{|WR_EN[i*WIDTH +: WIDTH]}}}};
+  endgenerate
+endmodule
+"""
