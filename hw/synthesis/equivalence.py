@@ -36,8 +36,8 @@ class Outcome(StrEnum):
 class Comparison:
     """What came of comparing `part` (an instance path) with and without a mutation.
 
-    `opaque`: the instances in it that the mutation is not in gave any outputs, and their inputs were compared. `how` tells
-    the method of a proof, or why nothing was decided. `cycle`, counted from 0, is one in which they differ.
+    `opaque`: the instances in it that the mutation is not in gave any outputs, and their inputs were compared. `how`
+    tells the method of a proof, or why nothing was decided. `cycle`, counted from 0, is one in which they differ.
     """
 
     part: str
