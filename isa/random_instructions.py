@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .access import Trace
 from .config import Config
 from .layout import EXTENSION_OF, REGISTERS, Register, encode_uops, pack_fields, uop_fields
 from .random_operands import TOTALS, combine_constants, log_uniform_int32, near_tie_totals
 from .scratchpads import random_parameters
+from .worst_roundings import worst_totals
 
 UOPS = 64
 """Micro-ops that lie ready in the image, and the part of micro-op memory that random programs use."""
@@ -24,8 +26,14 @@ CHAINED = 16
 TABLE = 3 * ENTRIES
 """Entries of the parameter table in the image."""
 
+WORST = TABLE - 1
+"""The one of them whose totals are the hardest to round."""
+
 NEAR = 4
 """The first accumulators and vectors, used more than others, are twice as many."""
+
+EVEN = 32
+"""Operands of stores whose bytes are equal, so that all lanes have the same pair."""
 
 _SHARED = 12
 MANY_LOADS = 40
@@ -47,11 +55,12 @@ class Regions:
     """Byte addresses of the parts of the image; micro-ops and parameters lie across a multiple of 4096.
 
     `totals`: for each of the parameters TOTALS accumulator vectors that they bring near ties, with the zero point that
-    `zero_points` has for it. Behind `end` there may be more memory.
+    `zero_points` has for it. `even`: EVEN output vectors of equal bytes. Behind `end` there may be more memory.
     """
 
     uops: int
     data: int
+    even: int
     totals: int
     parameters: int
     output: int
@@ -109,14 +118,18 @@ def random_image(
     uops = boundary - 2 * UOPS
     data = 2 * boundary
     size = 2 * boundary + _page(max(3 * config.load_fifo_bytes, 12 * config.wgt_bytes, 40 * config.acc_bytes))
-    totals = data + size
+    even = data + size
+    totals = _page(even + EVEN * config.out_bytes)
     half = TABLE // 3 * config.par_bytes
     parameters = _page(totals + TABLE * TOTALS * config.acc_bytes + half) - half
     output = _page(parameters + TABLE * config.par_bytes)
     end = output + boundary + _page(max(160 * config.out_bytes, 3 * config.store_fifo_bytes))
     image = rng.integers(0, 256, end, dtype=np.uint8)
-    for page in range(data, totals, 2 * boundary):
+    for page in range(data, even, 2 * boundary):
         image[page : page + boundary] = log_uniform_int32(rng, boundary // 4).view(np.uint8)
+    image[even : even + EVEN * config.out_bytes] = np.repeat(
+        rng.integers(0, 256, EVEN, np.uint8), config.out_bytes
+    )
     limits = (config.acc_depth // 2, config.inp_depth // 2, config.wgt_depth // 2)
     columns = [rng.integers(0, limit, UOPS) for limit in limits]
     for column in columns:
@@ -127,14 +140,17 @@ def random_image(
     assert all(column.max() <= item.maximum for item, column in zip(uop_fields(config), columns, strict=True))
     image[uops : uops + 4 * UOPS] = encode_uops(config, *columns).view(np.uint8)
     table = random_parameters(rng, TABLE, config.block_out)
-    image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
     rows = TOTALS * config.batch
     # A third of them far from zero, where bits count that else only saturate.
     zero_points = (log_uniform_int32(rng, TABLE) >> 16) * (rng.random(TABLE) < 0.35)
+    worst = _worst_entry(rng, table, zero_points)
+    image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
     near = [
         near_tie_totals(rng, entry[1].view(np.float32), entry[0].view(np.int32), rows, zero_point)
         for entry, zero_point in zip(table, zero_points.tolist(), strict=True)
     ]
+    biases = table[WORST, 0].view(np.int32)[: len(worst)]
+    near[WORST][rng.random(rows) < 0.5, : len(worst)] = (worst.astype(np.int64) - biases).astype(np.int32)
     image[totals : totals + TABLE * TOTALS * config.acc_bytes] = (
         np.concatenate(near).reshape(-1).view(np.uint8)
     )
@@ -143,12 +159,24 @@ def random_image(
     return image, Regions(
         uops=uops,
         data=data,
+        even=even,
         totals=totals,
         parameters=parameters,
         output=output,
         end=end,
         zero_points=tuple(zero_points.tolist()),
     )
+
+
+def _worst_entry(
+    rng: np.random.Generator, table: NDArray[np.uint32], zero_points: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Put the hardest scales, with their zero point, into entry WORST; their totals, one a lane."""
+    worst = worst_totals(rng, table.shape[2])
+    lanes = len(worst.totals)
+    table[WORST, 1, :lanes] = worst.scales.view(np.uint32)
+    zero_points[WORST] = worst.zero_point
+    return worst.totals
 
 
 # --- instructions ---------------------------------------------------------------------------------------

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from .layout import register
 from .random_instructions import (
     CHAINED,
     MANY_LOADS,
     NEAR,
-    TABLE,
     UOPS,
     Source,
     alu,
@@ -15,14 +13,12 @@ from .random_instructions import (
     kinds_of,
     matrix,
     random_instruction,
-    register_values,
-    register_write,
     store,
 )
-from .random_operands import TOTALS, combine_constants, far_rescale
+from .random_roundings import near_ties, setting
 
-_STORES = 3
-"""Most stores of one set of totals."""
+_ENDS = 10
+"""Instructions that end together; a pipeline of a GEMM has no room for more."""
 
 _ROWS = 1500
 """Most rows of a store of many."""
@@ -38,9 +34,11 @@ def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
     if source.chance(0.12):
         return _chain(source)
     if source.config.has("post") and source.chance(0.06):
-        return _near_ties(source)
+        return near_ties(source)
     if source.wider(0.02):
         return _many_rows(source)
+    if source.chance(0.015):
+        return _many_ends(source)
     return [random_instruction(source)]
 
 
@@ -79,37 +77,14 @@ def _chain(source: Source) -> list[tuple[str, dict[str, int]]]:
     return chain
 
 
-def _near_ties(source: Source) -> list[tuple[str, dict[str, int]]]:
-    """Stores of totals that their parameters bring near n + 1/2, with constants that bring stage B there."""
-    config, regions = source.config, source.regions
-    entry, index = source.number(TABLE - 1), source.number(config.par_depth - 1)
-    place = source.number(config.acc_depth - TOTALS)
-    whole = {"y_size": 1, "x_size": TOTALS, "x_stride": TOTALS}
-    first = register_values(source, "REQUANTIZE")
-    if regions.zero_points[entry]:
-        first["zero_point"] = regions.zero_points[entry]
-    chain = [
-        _setting("ADDRESS", {"y_stride": 0, "x_stride": 1}),
-        _setting("WINDOW", {}),
-        _setting("REQUANTIZE", first),
+def _many_ends(source: Source) -> list[tuple[str, dict[str, int]]]:
+    """A matrix instruction and, behind it, as many without operations as can end together with it."""
+    kinds = [name for name in ("GEMM", "DEPTHWISE", "ALU") if name in kinds_of(source.config)]
+    pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
+    empty = [
+        (kinds[source.number(len(kinds) - 1)], dict(pushes)) for _ in range(source.number(_ENDS, _ENDS // 2))
     ]
-    one = {"y_size": 1, "x_size": 1, "x_stride": 1, "sram_base": index}
-    chain.append(("LOAD.PAR", one | {"dram_base": regions.parameters // config.par_bytes + entry}))
-    totals = regions.totals // config.acc_bytes + TOTALS * entry
-    chain.append(("LOAD.ACC", whole | {"sram_base": place, "dram_base": totals}))
-    for _ in range(source.number(_STORES, 1)):
-        own, operand, offset = (int(value.view("uint32")) for value in combine_constants(source.rng))
-        last = register_values(source, "COMBINE") | {"offset": offset}
-        values = store(source, True) | {"y_size": 1, "x_size": TOTALS, "x_stride": TOTALS}
-        if source.chance(0.3):
-            # A rescale: the only mode whose rounded numbers leave int8 before its zero point brings them back.
-            ratio, last["zero_point"] = far_rescale(source.rng, regions.zero_points[entry])
-            own = int(ratio.view("uint32"))
-            values |= {"combine": 1, "operand": 0, "multiply": 0, "swap": 0}
-        chain.append(_setting("RATIO", {"ratio_self": own, "ratio_operand": operand}))
-        chain.append(_setting("COMBINE", last))
-        chain.append(("STORE.POST", values | {"par_index": index, "sram_base": place}))
-    return chain
+    return [("GEMM", matrix(source) | pushes), *empty]
 
 
 def _many_rows(source: Source) -> list[tuple[str, dict[str, int]]]:
@@ -124,12 +99,8 @@ def _many_rows(source: Source) -> list[tuple[str, dict[str, int]]]:
         "dram_base": regions.output // config.out_bytes,
     }
     return [
-        _setting("ADDRESS", {"y_stride": 0, "x_stride": source.number(1)}),
-        _setting("WINDOW", {}),
-        _setting("OPERAND", {"delta": 0}),
+        setting("ADDRESS", {"y_stride": 0, "x_stride": source.number(1)}),
+        setting("WINDOW", {}),
+        setting("OPERAND", {"delta": 0}),
         (kind, values),
     ]
-
-
-def _setting(name: str, values: dict[str, int]) -> tuple[str, dict[str, int]]:
-    return "CONFIG", register_write(register(name), values)
