@@ -82,7 +82,7 @@ def case(machine: Config, number: int, campaign: int) -> Case:
         campaign=campaign,
         seed=seed,
         timing=timing,
-        mutated=number // len(TIMINGS) % 3 == 2,
+        mutated=number // len(TIMINGS) % 3 == 0,
         random_state=int(words[1]) if number % 2 else None,
         place=int(words[2]) if number % 4 else None,
     )

@@ -42,7 +42,7 @@ def test_programs_are_spread_over_machines_timings_and_kinds():
     for timing in range(len(TIMINGS)):
         mine = [item for item in items if item.timing == timing]
         assert 330 <= len(mine) <= 340
-        assert abs(sum(item.mutated for item in mine) / len(mine) - 1 / 3) < 0.02
+        assert 1 / 3 <= sum(item.mutated for item in mine) / len(mine) < 0.37
     assert 490 <= sum(item.random_state is not None for item in items) <= 510
     assert len({item.seed for item in items}) == 1000
     memories = {item.config.memory for item in items}
