@@ -1,6 +1,6 @@
 """200 mutations of the RTL by Yosys against co-simulation: how many are caught, and which survive.
 
-    python benchmarks/mutations.py [--count 200] [--seed 1] [--programs 300] [--jobs 2] [--json] [--write]
+    python benchmarks/mutations.py [--count 200] [--seed 1] [--programs 500] [--jobs 2] [--json] [--write]
 
 The mutations are drawn from the design `tiny` and stand in one netlist; every one runs the same co-simulation
 programs, the shortest first, until one ends in another way than on the simulator, or not at all. What no program
@@ -109,7 +109,7 @@ def main() -> None:
     )
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--programs", type=int, default=300)
+    parser.add_argument("--programs", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="of a comparison, and as many to prepare it"
