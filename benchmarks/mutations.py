@@ -111,9 +111,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--programs", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument(
-        "--seconds", type=float, default=20.0, help="of a comparison, and as many to prepare it"
-    )
+    parser.add_argument("--seconds", type=float, default=40.0, help="of a comparison, once it is prepared")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/mutations.json")
     options = parser.parse_args()

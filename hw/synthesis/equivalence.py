@@ -16,6 +16,9 @@ from .mutants import Mutants, Mutation
 from .netlist import plain_path
 from .tools import find_tool
 
+_PREPARATION: Final = 180.0
+"""Seconds in which Yosys must have written MITER: several times what it takes for the largest part."""
+
 _SWEPT: Final = "swept.aig"
 _BOUNDED: Final = "bounded.txt"
 _REACHED: Final = "reached.txt"
@@ -62,8 +65,8 @@ def prove_equivalent(
 ) -> tuple[Comparison, ...]:
     """The comparisons up to the first proof that `mutation` changes nothing: if there is one it is the last.
 
-    First the module that it is in, then up to `levels` of those around it. Each comparison takes up to `seconds` to
-    prepare, and as many again. Raises ToolError when Yosys is missing.
+    First the module that it is in, then up to `levels` of those around it. Each comparison takes up to `seconds`,
+    after its preparation. Raises ToolError when Yosys is missing.
     """
     done = list[Comparison]()
     with tempfile.TemporaryDirectory(prefix="vdla-equivalence-") as directory:
@@ -93,7 +96,7 @@ def _compare(work: Path, mutation: Mutation, part: str, opaque: bool, seconds: f
 
     for name in (MITER, _SWEPT, _BOUNDED, _REACHED):
         (work / name).unlink(missing_ok=True)
-    problem = _yosys(work, miter_script(mutation, part, opaque=opaque), seconds)
+    problem = _yosys(work, miter_script(mutation, part, opaque=opaque), _PREPARATION)
     if problem is not None:
         return comparison(Outcome.UNDECIDED, problem)
     # ABC replaces the module that Yosys gave it, so Yosys ends with an error: only the files that ABC wrote count.
@@ -157,7 +160,7 @@ def _yosys(work: Path, script: str, seconds: float) -> str | None:
             check=True,
         )
     except subprocess.TimeoutExpired:
-        return f"not prepared within {seconds:g} s"
+        return f"not within {seconds:g} s"
     except subprocess.CalledProcessError as error:
         lines: list[str] = error.stderr.strip().splitlines()
         return next((line for line in lines if line.startswith("ERROR")), "Yosys failed")
