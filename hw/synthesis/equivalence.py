@@ -72,15 +72,17 @@ def prove_equivalent(
     with tempfile.TemporaryDirectory(prefix="vdla-equivalence-") as directory:
         work = Path(directory)
         write_sources(work, mutants)
-        for part, opaque in _parts(mutation.module, levels):
+        for part, opaque in _parts(mutants, mutation.module, levels):
             done.append(_compare(work, mutation, part, opaque, seconds))
             if done[-1].outcome is Outcome.PROVEN:
                 break
     return tuple(done)
 
 
-def _parts(module: str, levels: int) -> Iterator[tuple[str, bool]]:
-    """Each part to compare and whether it is opaque: `module` with all that is in it, then those that it is in."""
+def _parts(mutants: Mutants, module: str, levels: int) -> Iterator[tuple[str, bool]]:
+    """Each part to compare and whether it is opaque: `module` without what is in it, with that, those around it."""
+    if f"\nmodule \\{module}." in mutants.netlist:
+        yield module, True
     yield module, False
     for _ in range(levels):
         module = module.rpartition(".")[0]
