@@ -255,6 +255,12 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         rows = source.number(2, 1)
         values = {"y_size": rows, "x_size": -(-count // rows), "x_stride": -(-count // rows)}
         place = source.number(max(0, depth - count))
+    if kind not in ("uop", "par") and source.wider(0.02):
+        # Most of the scratchpad, in rows of one element between pads.
+        pads = {name: source.number(2) for name in ("y_pad_0", "y_pad_1")}
+        rows = source.number(depth - 4, depth // 2)
+        values = {"y_size": rows, "x_size": 1, "x_stride": int(source.chance(0.8)), **pads}
+        place = source.number(depth - rows - 4)
     if kind == "uop" and source.uops_at and source.chance(0.3):
         place = source.uops_at + source.number(UOPS - 1)
     base = dram_base(source, kind)

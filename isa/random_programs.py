@@ -40,6 +40,9 @@ _IDLE = 0.03
 _MOST_IDLE = 2200
 """Instructions that do nothing before the others, in few programs: more than ten bits count."""
 
+_SEQUENCE = 8
+"""A sequence counts as no more instructions than that, so that long ones leave room for others."""
+
 _MOST_TOKENS = 64
 """Queues up to this depth are filled now and then."""
 
@@ -174,10 +177,12 @@ def random_program(
         if 0 <= flood <= count:
             flood = -1
             _flood(build, source, TOKEN_QUEUES[source.number(len(TOKEN_QUEUES) - 1)])
+        found = 0
         for name, values in random_sequence(source):
             insist = _tokens(source, values)
             if steps(build, name, values) <= _MOST_STEPS.get(name, _MOST_STORES):
-                count += append(build, name, values, insist=insist, placed=placed)
+                found += append(build, name, values, insist=insist, placed=placed)
+        count += min(found, _SEQUENCE)
     last: dict[str, int] = {}
     insist = _tokens(source, last)
     if source.chance(0.1):
