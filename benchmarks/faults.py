@@ -1,6 +1,6 @@
 """25 one-line faults in RTL and simulator against co-simulation: each must be caught.
 
-    python benchmarks/faults.py [--programs 60] [--only NAME ...] [--json] [--write]
+    python benchmarks/faults.py [--programs 200] [--only NAME ...] [--json] [--write]
 
 Every fault is put into a copy of the sources (vdla.codesign.faults.table lists them). Each fault in the RTL costs a
 build. Exits 1 if one is not caught. With `--write` the verdicts on all go to benchmarks/results/faults.json.
@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--programs", type=int, default=60)
+    parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--only", nargs="*", metavar="NAME", help="names of faults")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="write benchmarks/results/faults.json")
