@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,10 @@ from .wide_integers import FUNCTIONS, wide_integers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectCode:
-    """A relocatable object (ELF, or a WebAssembly one to be linked), and the text of its C header `name`.h."""
+    """A relocatable object (ELF, or a WebAssembly one to be linked), and the text of its C header `name`.h.
+
+    `modules` are those whose functions it exports.
+    """
 
     name: str
     target: CpuTarget
@@ -30,9 +33,13 @@ class ObjectCode:
     header: str
 
 
-def emit_object(modules: Sequence[Module], target: CpuTarget, *, name: str) -> ObjectCode:
+def emit_object(
+    modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str] | None = None
+) -> ObjectCode:
     """The modules that `lower` made for `target`, each with a `function` of its own, as one freestanding object.
 
+    `exported` are the functions that others may call and the header declares (None: all); the rest serves them (see
+    `sequence`).
     It needs nothing from outside: no C library, no runtime; parallel loops call the function that they are handed.
     Equal modules give equal bytes. ValueError for names that C does not take or that appear twice; TargetError where
     the processor lacks instructions for what the modules compute, so that LLVM calls functions for it.
@@ -44,11 +51,14 @@ def emit_object(modules: Sequence[Module], target: CpuTarget, *, name: str) -> O
         raise ValueError(f"{bad!r} is no name of a C function or header")
     if twice := [n for n, count in Counter(f.upper() for f in functions).items() if count > 1]:
         raise ValueError(f"there are two kernels called {twice[0].lower()} (capitals or not)")
+    exported = functions if exported is None else exported
+    if unknown := sorted(set(exported) - set(functions)):
+        raise ValueError(f"{unknown[0]} cannot be exported: there are {', '.join(functions)}")
     machine = target_machine(target, jit=False)
-    data = machine.emit_object(optimise(modules, machine))
+    data = machine.emit_object(optimise(modules, machine, exported))
     needed = read_symbols(data).undefined - WASM_BY_LINKER
     if needed and needed <= FUNCTIONS:
-        data = machine.emit_object(optimise([*modules, wide_integers(needed)], machine))
+        data = machine.emit_object(optimise([*modules, wide_integers(needed)], machine, exported))
         needed = read_symbols(data).undefined - WASM_BY_LINKER
     if needed:
         raise TargetError(
@@ -58,9 +68,9 @@ def emit_object(modules: Sequence[Module], target: CpuTarget, *, name: str) -> O
     return ObjectCode(
         name=name,
         target=target,
-        modules=tuple(modules),
+        modules=(shown := tuple([m for m in modules if m.function in exported])),
         data=data,
-        header=header_text(name, modules, target),
+        header=header_text(name, shown, target),
     )
 
 

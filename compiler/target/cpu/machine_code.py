@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
@@ -41,11 +41,20 @@ def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
     )
 
 
-def optimise(modules: Sequence[Module], machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """Modules as one, through LLVM's -O3 without its loop vectorization and unrolling: schedules decide those."""
+def optimise(
+    modules: Sequence[Module], machine: llvm.TargetMachine, exported: Collection[str] | None = None
+) -> llvm.ModuleRef:
+    """Modules as one, through LLVM's -O3 without its loop vectorization and unrolling: schedules decide those.
+
+    Functions that are not `exported` (None: all are) can be called from within only.
+    """
     parsed = _parse(modules[0], machine)
     for module in modules[1:]:
         parsed.link_in(_parse(module, machine))
+    if exported is not None:
+        for module in modules:
+            if module.function and module.function not in exported:
+                parsed.get_function(module.function).linkage = "internal"
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = False
     options.slp_vectorization = False
