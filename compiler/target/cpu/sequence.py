@@ -159,7 +159,12 @@ class _Lists:
         match place:
             case Argument(name=name):
                 held = self.parameters.get(name)
-                if held is None or (held.dtype, held.shape) != (parameter.dtype, parameter.shape):
+                # A view in another shape is the same array.
+                if (
+                    held is None
+                    or held.dtype is not parameter.dtype
+                    or buffer_bytes(held) != buffer_bytes(parameter)
+                ):
                     raise ValueError(
                         f"{where} is {parameter.dtype}{list(parameter.shape)}, no such argument is {name}"
                     )

@@ -22,7 +22,8 @@ ROWS = 24
 FIRST = dense(rows=ROWS, depth=30, columns=40, epilogue=Epilogue(bias=True, activation="relu"))
 SECOND = dense(rows=ROWS, depth=40, columns=30)
 FINAL = Buffer(name="Y", shape=(ROWS, 30), dtype=DType.FLOAT32)
-INPUT = Buffer(name="X", shape=(ROWS, 30), dtype=DType.FLOAT32)
+# A view of the first kernel's X.
+INPUT = Buffer(name="X", shape=(2, ROWS // 2, 30), dtype=DType.FLOAT32)
 
 
 def network(text: str, weights: dict[str, np.ndarray]) -> tuple[list[Module], Module]:
@@ -126,7 +127,7 @@ def test_places_that_do_not_fit(changes, message):
     module = lower(s.program, target, function="kernel")
     shapes = {p.name: p.shape for p in module.parameters}
     constants = {name: np.zeros(shapes[name], np.float32) for name in ("W", "B", "Y")}
-    other = Buffer(name="Y", shape=(30, ROWS), dtype=DType.FLOAT32)
+    other = Buffer(name="Y", shape=(31, ROWS), dtype=DType.FLOAT32)
 
     def make(places: dict[str, Place]) -> Module:
         call = Call(module=module, places=places)
