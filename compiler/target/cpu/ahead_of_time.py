@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vdla.isa.program import write_whole
+
 from .c_header import header_text, is_c_name
 from .errors import TargetError
 from .machine import CpuTarget
@@ -75,10 +77,10 @@ def emit_object(
 
 
 def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
-    """Writes `name`.o and `name`.h into a folder that exists; their paths."""
+    """Writes `name`.o and `name`.h, each whole, into a folder that exists; their paths. ProgramError if it cannot."""
     paths = folder / f"{code.name}.o", folder / f"{code.name}.h"
-    paths[0].write_bytes(code.data)
-    paths[1].write_text(code.header, encoding="utf-8", newline="\n")
+    write_whole(paths[0], code.data)
+    write_whole(paths[1], code.header.encode())
     return paths
 
 

@@ -81,3 +81,18 @@ def compile_module(module: Module, target: CpuTarget) -> MachineCode:
     engine.finalize_object()
     address = engine.get_function_address(module.function)
     return MachineCode(address=address, engine=engine, optimised=optimised, machine=machine)
+
+
+def load_object(data: bytes, target: CpuTarget, functions: Sequence[str]) -> dict[str, MachineCode]:
+    """Functions of an object that `emit_object` made for `target`, in this process; their assembly is not kept."""
+    machine = target_machine(target, jit=True)
+    empty = llvm.parse_assembly(f'target triple = "{target.triple}"')
+    engine = llvm.create_mcjit_compiler(empty, machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return {
+        function: MachineCode(
+            address=engine.get_function_address(function), engine=engine, optimised=empty, machine=machine
+        )
+        for function in functions
+    }
