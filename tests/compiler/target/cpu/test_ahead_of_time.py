@@ -140,7 +140,8 @@ sys.path[:0] = [{os.path.dirname(__file__)!r}, {os.path.dirname(zig.__code__.co_
 from test_ahead_of_time import TARGETS, two_kernels
 from vdla.compiler.target.cpu.ahead_of_time import emit_object
 from vdla.compiler.target.cpu.options import parse_target
-for text in TARGETS.values():
+for name in ("host", "aarch64", "armv7", "wasm32"):
+    text = TARGETS[name]
     code = emit_object(two_kernels(text)[0], parse_target(text), name="two")
     print(hashlib.sha256(code.data + code.header.encode()).hexdigest())
 """
@@ -158,7 +159,7 @@ def test_equal_input_gives_equal_bytes():
         )
         found.append(result.stdout.split())
     assert found[0] == found[1]
-    assert len(set(found[0])) == len(TARGETS)
+    assert len(set(found[0])) == 4
 
 
 @pytest.mark.parametrize("language", [("-x", "c", "-std=c99"), ("-x", "c++", "-std=c++11")])
