@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...ir.expr import Buffer
-from ...ir.regions import write_regions
 from ...ir.stmt import Program
-from .errors import KernelArgumentError
-from .machine import CpuTarget, host_target
+from .errors import KernelArgumentError, TargetError
+from .machine import CpuTarget, host_target, runs_here
 from .machine_code import MachineCode, compile_module
 from .module import Module, lower
 from .pool import Pool
@@ -78,12 +77,19 @@ class BoundKernel:
 
 
 def build(program: Program, target: CpuTarget | None = None) -> Kernel:
-    """A scheduled program as a kernel for this machine (`target`: a lower level of it); see `module.lower`."""
+    """A scheduled program as a kernel for this machine (`target`: a lower level of it); see `module.lower`.
+
+    TargetError for a target that this machine cannot run.
+    """
     target = host_target() if target is None else target
+    if not runs_here(target):
+        raise TargetError(
+            f"this machine does not run code for {target.cpu} ({target.triple}), which may use instructions that "
+            "it lacks; take the target llvm, or write an object"
+        )
     module = lower(program, target)
-    outputs = frozenset(buffer.name for buffer in write_regions(program.body))
     code = compile_module(module, target)
-    return Kernel(program=program, target=target, module=module, code=code, outputs=outputs)
+    return Kernel(program=program, target=target, module=module, code=code, outputs=module.outputs)
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

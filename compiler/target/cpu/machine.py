@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import llvmlite.binding as llvm
 
 from ...ir.types import DType
+from .architectures import AVX512, vectors_of
 from .errors import TargetError
+from .llvm_query import includes
 
 GENERIC_LEVELS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2", "generic": "x86-64"}
 """Names of the x86-64 psABI's micro-architecture levels, in LLVM's spelling."""
@@ -20,7 +23,7 @@ class CpuTarget:
     `features` is LLVM's comma-separated list (may be empty); `vector_bits` the widest vector registers in use,
     `vector_registers` how many there are; `fused_multiply_add` and `dot_product` (u8 x s8 to s32, four at a time) say
     whether single instructions exist for them; `cache_bytes` are the first and second level data cache of a core, as
-    templates assume them.
+    templates assume them; `abi` names the calling convention where the triple leaves it open (RISC-V).
     """
 
     triple: str
@@ -31,6 +34,7 @@ class CpuTarget:
     fused_multiply_add: bool
     dot_product: bool
     cache_bytes: tuple[int, int] = (32 * 1024, 512 * 1024)
+    abi: str = ""
 
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector register."""
@@ -52,7 +56,7 @@ def host_target_at(level: str) -> CpuTarget:
     if level not in GENERIC_LEVELS:
         raise TargetError(f"unknown CPU level {level!r}; there are {', '.join(GENERIC_LEVELS)}")
     host = dict(llvm.get_host_cpu_features())
-    needed = {"avx512": ("avx512f", "avx512vl", "avx512bw", "avx512dq"), "avx2": ("avx2", "fma")}
+    needed = {"avx512": AVX512, "avx2": ("avx2", "fma")}
     names = needed.get(level, ("sse4.2",) if level == "sse" else ())
     if missing := [name for name in names if not host.get(name)]:
         raise TargetError(f"this machine has no {missing[0]}, which level {level} needs; take a lower level")
@@ -60,21 +64,30 @@ def host_target_at(level: str) -> CpuTarget:
     return _described(llvm.get_process_triple(), GENERIC_LEVELS[level], "", features)
 
 
+def runs_here(target: CpuTarget) -> bool:
+    """Whether this machine is known to have all that code for `target` may use: it is this machine, or less of it."""
+    return target == host_target() or _less_than_host(target)
+
+
+@lru_cache(maxsize=64)
+def _less_than_host(target: CpuTarget) -> bool:
+    host = host_target()
+    here, there = [llvm.get_triple_parts(t) for t in (host.triple, target.triple)]
+    if (here.Arch, here.OS, here.Env) != (there.Arch, there.OS, there.Env):
+        return False
+    return includes(host.triple, host.cpu, host.features, [(target.cpu, target.features)])[0]
+
+
 def _described(triple: str, cpu: str, text: str, features: dict[str, bool]) -> CpuTarget:
-    if all(features.get(name) for name in ("avx512f", "avx512vl", "avx512bw", "avx512dq")):
-        bits, registers = 512, 32
-    elif features.get("avx2") and features.get("fma"):
-        bits, registers = 256, 16
-    elif triple.startswith("aarch64"):
-        bits, registers = 128, 32
-    else:
-        bits, registers = 128, 16
+    architecture = triple.partition("-")[0].replace("x86_64", "x86-64")
+    vectors = vectors_of(architecture, {f"+{name}": on for name, on in features.items()})
     return CpuTarget(
         triple=triple,
         cpu=cpu,
         features=text,
-        vector_bits=bits,
-        vector_registers=registers,
-        fused_multiply_add=bool(features.get("fma")) or triple.startswith("aarch64"),
-        dot_product=bool(features.get("avx512vnni")) and bits == 512,
+        vector_bits=vectors.bits,
+        vector_registers=vectors.registers,
+        fused_multiply_add=vectors.fused_multiply_add,
+        dot_product=vectors.dot_product,
+        abi=vectors.abi,
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from .llvm_query import initialise
 from .machine import CpuTarget
 from .module import Module
 
@@ -26,17 +28,33 @@ class MachineCode:
 
 def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
     """LLVM's generator for a target; RuntimeError from llvmlite if LLVM does not know the triple."""
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
+    initialise()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="jitdefault", jit=jit
+        cpu=target.cpu,
+        features=target.features,
+        opt=3,
+        # A WebAssembly module is linked whole; its position-independent code is for dynamic linking.
+        reloc="static" if target.triple.startswith("wasm") else "pic",
+        codemodel="jitdefault" if jit else "default",
+        jit=jit,
+        abiname=target.abi,
     )
 
 
-def optimise(module: Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    """The module through LLVM's -O3, without its own loop vectorization and unrolling: schedules decide those."""
-    parsed = llvm.parse_assembly(module.text)
-    parsed.verify()
+def optimise(
+    modules: Sequence[Module], machine: llvm.TargetMachine, exported: Collection[str] | None = None
+) -> llvm.ModuleRef:
+    """Modules as one, through LLVM's -O3 without its loop vectorization and unrolling: schedules decide those.
+
+    Functions that are not `exported` (None: all are) can be called from within only.
+    """
+    parsed = _parse(modules[0], machine)
+    for module in modules[1:]:
+        parsed.link_in(_parse(module, machine))
+    if exported is not None:
+        for module in modules:
+            if module.function and module.function not in exported:
+                parsed.get_function(module.function).linkage = "internal"
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     options.loop_vectorization = False
     options.slp_vectorization = False
@@ -47,11 +65,34 @@ def optimise(module: Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
     return parsed
 
 
+def _parse(module: Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
+    parsed = llvm.parse_assembly(module.text)
+    # Sizes of pointers and alignments, which passes would otherwise take for those of a 64-bit machine.
+    parsed.data_layout = str(machine.target_data)
+    parsed.verify()
+    return parsed
+
+
 def compile_module(module: Module, target: CpuTarget) -> MachineCode:
     """Machine code for this process."""
     machine = target_machine(target, jit=True)
-    optimised = optimise(module, machine)
+    optimised = optimise([module], machine)
     engine = llvm.create_mcjit_compiler(optimised, machine)
     engine.finalize_object()
     address = engine.get_function_address(module.function)
     return MachineCode(address=address, engine=engine, optimised=optimised, machine=machine)
+
+
+def load_object(data: bytes, target: CpuTarget, functions: Sequence[str]) -> dict[str, MachineCode]:
+    """Functions of an object that `emit_object` made for `target`, in this process; their assembly is not kept."""
+    machine = target_machine(target, jit=True)
+    empty = llvm.parse_assembly(f'target triple = "{target.triple}"')
+    engine = llvm.create_mcjit_compiler(empty, machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    engine.finalize_object()
+    return {
+        function: MachineCode(
+            address=engine.get_function_address(function), engine=engine, optimised=empty, machine=machine
+        )
+        for function in functions
+    }

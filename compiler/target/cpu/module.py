@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...ir.expr import Buffer
+from ...ir.regions import write_regions
 from ...ir.stmt import Program
 from ...ir.verify import verify
 from .copies import expand_copies
@@ -17,23 +19,28 @@ ENTRY = "kernel"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
-    """LLVM IR of one program: its text, the function's name, bytes of workspace it needs, and those of each worker."""
+    """LLVM IR of one program: its text, the function's name, bytes of workspace it needs, and those of each worker.
+
+    `parameters` are the arrays it works on, in the order of their addresses, `outputs` the names of those it writes.
+    """
 
     text: str
     function: str
     workspace_bytes: int
     scratch_bytes: int
+    parameters: tuple[Buffer, ...] = ()
+    outputs: frozenset[str] = frozenset()
 
 
-def lower(program: Program, target: CpuTarget) -> Module:
+def lower(program: Program, target: CpuTarget, *, function: str = ENTRY) -> Module:
     """The module of a scheduled program.
 
-    The function is `void kernel(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`: addresses of the
-    parameters in their order, none of which overlap where one is written; `workspace_bytes` and, for each worker,
-    `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk, i64
-    worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and
-    returns when they are done (null: one after the other, here). VerifyError where the program breaks a rule of the IR,
-    so that no access can leave its buffer; LoweringError where this target has no code for it.
+    The function, called `function`, takes `(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`: addresses
+    of the parameters in their order, none of which overlap where one is written; `workspace_bytes` and, for each
+    worker, `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk,
+    i64 worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and
+    returns when they are done (null: one after the other, here). VerifyError where the program breaks a rule of the
+    IR, so that no access can leave its buffer; LoweringError where this target has no code for it.
     """
     program = expand_copies(program, target)
     verify(program)
@@ -51,20 +58,20 @@ def lower(program: Program, target: CpuTarget) -> Module:
         )
     emitter.statement(program.body)
     block.do("ret void")
-    body = [f"define internal void @body({', '.join(parameters)}) #0 {{", "entry:"]
+    body = [f"define internal void @vdla.body({', '.join(parameters)}) #0 {{", "entry:"]
     body += [*block.allocas, *block.lines, "}"]
     # The body's arguments are noalias, which pointers loaded from an array could not be.
     head = "ptr noalias %buffers, ptr noalias %workspace, ptr noalias %scratch, ptr %launch, ptr %pool"
-    wrapper = [f"define void @{ENTRY}({head}) #0 {{"]
+    wrapper = [f"define void @{function}({head}) #0 {{"]
     arguments = ["ptr %workspace", "ptr %scratch", "ptr %launch", "ptr %pool"]
     for i in range(len(program.parameters)):
         wrapper.append(f"  %a{i} = getelementptr inbounds ptr, ptr %buffers, i64 {i}")
-        wrapper.append(f"  %p{i} = load ptr, ptr %a{i}, align 8")
+        wrapper.append(f"  %p{i} = load ptr, ptr %a{i}")
         arguments.append(f"ptr %p{i}")
-    wrapper += [f"  call void @body({', '.join(arguments)})", "  ret void", "}"]
+    wrapper += [f"  call void @vdla.body({', '.join(arguments)})", "  ret void", "}"]
     lines = [
         f'target triple = "{target.triple}"',
-        f"@scratch_bytes = internal constant i64 {functions.scratch.greatest}",
+        f"@vdla.scratch_bytes = internal constant i64 {functions.scratch.greatest}",
         *sorted(emitter.values.declarations),
         *functions.lines,
         *body,
@@ -73,7 +80,9 @@ def lower(program: Program, target: CpuTarget) -> Module:
     ]
     return Module(
         text="\n".join(lines) + "\n",
-        function=ENTRY,
+        function=function,
         workspace_bytes=workspace.greatest,
         scratch_bytes=functions.scratch.greatest,
+        parameters=program.parameters,
+        outputs=frozenset(buffer.name for buffer in write_regions(program.body)),
     )

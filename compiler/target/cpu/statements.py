@@ -129,22 +129,22 @@ class StatementEmitter:
         )
         lines = self.functions.lines
         lines.append(
-            f"define internal void @parallel{number}(i64 %chunk, ptr noalias %scratch, {formal}) #0 {{"
+            f"define internal void @vdla.parallel{number}(i64 %chunk, ptr noalias %scratch, {formal}) #0 {{"
         )
         lines += ["entry:", *inner.block.allocas, *inner.block.lines, "}"]
-        lines.append(f"define internal void @task{number}(ptr %closure, i64 %chunk, i64 %worker) #0 {{")
+        lines.append(f"define internal void @vdla.task{number}(ptr %closure, i64 %chunk, i64 %worker) #0 {{")
         for i, (kind, _) in enumerate(captured):
             lines.append(f"  %a{i} = getelementptr inbounds i64, ptr %closure, i64 {i}")
             lines.append(f"  %s{i} = load {kind}, ptr %a{i}, align 8")
         lines += [
             f"  %base = getelementptr inbounds i64, ptr %closure, i64 {len(captured)}",
             "  %first = load ptr, ptr %base, align 8",
-            "  %size = load i64, ptr @scratch_bytes, align 8",
+            "  %size = load i64, ptr @vdla.scratch_bytes, align 8",
             "  %offset = mul i64 %worker, %size",
             "  %scratch = getelementptr inbounds i8, ptr %first, i64 %offset",
         ]
         actual = ", ".join(f"{kind} %s{i}" for i, (kind, _) in enumerate(captured))
-        lines.append(f"  call void @parallel{number}(i64 %chunk, ptr %scratch, {actual})")
+        lines.append(f"  call void @vdla.parallel{number}(i64 %chunk, ptr %scratch, {actual})")
         lines += ["  ret void", "}"]
 
         closure = f"%{block.name('closure')}"
@@ -158,14 +158,14 @@ class StatementEmitter:
         alone = block.define("icmp eq ptr %launch, null", DType.BOOL)
         block.branch(alone, here, fork)
         block.begin(fork)
-        block.do(f"call void %launch(ptr %pool, ptr @task{number}, ptr {closure}, {extent.typed})")
+        block.do(f"call void %launch(ptr %pool, ptr @vdla.task{number}, ptr {closure}, {extent.typed})")
         block.jump(done)
         block.begin(here)
         chunks = For(var=loop.var, extent=loop.extent, body=Seq(statements=()))
         self.serial(
             chunks,
             self.values.known(loop.extent),
-            lambda chunk: block.do(f"call void @task{number}(ptr {closure}, {chunk.typed}, i64 0)"),
+            lambda chunk: block.do(f"call void @vdla.task{number}(ptr {closure}, {chunk.typed}, i64 0)"),
         )
         block.jump(done)
         block.begin(done)

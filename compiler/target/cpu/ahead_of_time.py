@@ -1,0 +1,114 @@
+"""Kernels ahead of time, for any processor: one relocatable object, its C header and, for here, a shared library."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vdla.isa.program import write_whole
+
+from .c_header import header_text, is_c_name
+from .errors import TargetError
+from .machine import CpuTarget
+from .machine_code import optimise, target_machine
+from .module import Module
+from .symbols import WASM_BY_LINKER, read_symbols
+from .wide_integers import FUNCTIONS, wide_integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectCode:
+    """A relocatable object (ELF, or a WebAssembly one to be linked), and the text of its C header `name`.h.
+
+    `modules` are those whose functions it exports.
+    """
+
+    name: str
+    target: CpuTarget
+    modules: tuple[Module, ...]
+    data: bytes
+    header: str
+
+
+def emit_object(
+    modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str] | None = None
+) -> ObjectCode:
+    """The modules that `lower` made for `target`, each with a `function` of its own, as one freestanding object.
+
+    `exported` are the functions that others may call and the header declares (None: all); the rest serves them (see
+    `sequence`).
+    It needs nothing from outside: no C library, no runtime; parallel loops call the function that they are handed.
+    Equal modules give equal bytes. ValueError for names that C does not take or that appear twice; TargetError where
+    the processor lacks instructions for what the modules compute, so that LLVM calls functions for it.
+    """
+    functions = [module.function for module in modules]
+    if not functions:
+        raise ValueError("an object needs at least one module")
+    for bad in [n for n in (name, *functions) if not is_c_name(n)]:
+        raise ValueError(f"{bad!r} is no name of a C function or header")
+    if twice := [n for n, count in Counter(f.upper() for f in functions).items() if count > 1]:
+        raise ValueError(f"there are two kernels called {twice[0].lower()} (capitals or not)")
+    exported = functions if exported is None else exported
+    if unknown := sorted(set(exported) - set(functions)):
+        raise ValueError(f"{unknown[0]} cannot be exported: there are {', '.join(functions)}")
+    machine = target_machine(target, jit=False)
+    data = machine.emit_object(optimise(modules, machine, exported))
+    needed = read_symbols(data).undefined - WASM_BY_LINKER
+    if needed and needed <= FUNCTIONS:
+        data = machine.emit_object(optimise([*modules, wide_integers(needed)], machine, exported))
+        needed = read_symbols(data).undefined - WASM_BY_LINKER
+    if needed:
+        raise TargetError(
+            f"{target.cpu} ({target.triple}) lacks instructions that {name} needs: its code would call "
+            f"{', '.join(sorted(needed))}; add features with -mattr or take another processor"
+        )
+    return ObjectCode(
+        name=name,
+        target=target,
+        modules=(shown := tuple([m for m in modules if m.function in exported])),
+        data=data,
+        header=header_text(name, shown, target),
+    )
+
+
+def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
+    """Writes `name`.o and `name`.h, each whole, into a folder that exists; their paths. ProgramError if it cannot."""
+    paths = folder / f"{code.name}.o", folder / f"{code.name}.h"
+    write_whole(paths[0], code.data)
+    write_whole(paths[1], code.header.encode())
+    return paths
+
+
+def write_shared_library(code: ObjectCode, folder: Path) -> Path:
+    """Links lib`name`.so with this machine's C compiler, into a folder that exists.
+
+    TargetError if there is no compiler, or the object is for another kind of machine.
+    """
+    compiler = c_compiler()
+    object_path, _ = write_object(code, folder)
+    library = folder / f"lib{code.name}.so"
+    command = [compiler, "-shared", "-nostdlib", str(object_path), "-o", str(library)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        reason = " / ".join(result.stderr.strip().splitlines()[:5])
+        raise TargetError(
+            f"{compiler} links no shared library of code for {code.target.triple}: {reason}; link {object_path} with "
+            "that system's own tools"
+        )
+    return library
+
+
+def c_compiler() -> str:
+    """The C compiler of this machine: $CC, or the first of cc, gcc, g++, clang. TargetError if there is none."""
+    for candidate in (os.environ.get("CC", ""), "cc", "gcc", "g++", "clang"):
+        if candidate and (path := shutil.which(candidate)):
+            return path
+    raise TargetError(
+        "there is no C compiler on the path, which links shared libraries (Debian: apt-get install gcc); "
+        "an object and its header need none"
+    )

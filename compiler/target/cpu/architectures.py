@@ -1,0 +1,92 @@
+"""What templates need to know of a processor, found from its features; one description an architecture.
+
+Widths and numbers of registers are those of the instruction set manuals: Intel SDM volume 1 chapters 10 to 15, Arm
+Architecture Reference Manual A1.4 (A-profile, AArch64 and AArch32), RISC-V "V" extension 1.0 chapter 3, WebAssembly
+core specification 2.0 (128-bit values; registers are the engine's, here those of x86-64).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+AVX512 = ("avx512f", "avx512vl", "avx512bw", "avx512dq")
+_RISCV_LENGTHS = {f"+v,+zvl{bits}b": bits for bits in (128, 256, 512, 1024)}
+WITHOUT_VECTORS = 64
+"""Bits of a "vector" where there are none: pairs of float registers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """One of LLVM's targets. `cpu` and `features` are what code is generated for if nobody says, `queries` the lists of
+    features that decide below, `floats` one without which there is no arithmetic on floats."""
+
+    name: str
+    cpu: str
+    features: str = ""
+    floats: str = ""
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """See `CpuTarget`."""
+
+    bits: int
+    registers: int
+    fused_multiply_add: bool
+    dot_product: bool = False
+    abi: str = ""
+
+
+ARCHITECTURES = (
+    Architecture(
+        name="x86-64",
+        cpu="x86-64",
+        floats="+sse2",
+        queries=tuple(f"+{f}" for f in ("avx2", "fma", *AVX512, "avx512vnni")),
+    ),
+    Architecture(name="aarch64", cpu="generic", floats="+neon", queries=()),
+    Architecture(name="arm", cpu="generic", floats="+vfp2sp", queries=("+neon", "+vfp4d16sp")),
+    Architecture(
+        name="riscv64",
+        cpu="generic-rv64",
+        # What Linux distributions for RISC-V are built for (RV64GC).
+        features="+m,+a,+f,+d,+c",
+        floats="+f",
+        queries=("+d", *_RISCV_LENGTHS),
+    ),
+    Architecture(name="wasm32", cpu="generic", queries=("+simd128",)),
+)
+"""By the name that LLVM gives to the target of a triple; all are little-endian."""
+
+
+def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:
+    """The vector unit of a processor, from the answers to its architecture's queries (missing: no)."""
+
+    def all_of(*features: str) -> bool:
+        return all(has.get(f) for f in features)
+
+    match architecture:
+        case "x86-64":
+            wide = all_of(*(f"+{f}" for f in AVX512))
+            middle = all_of("+avx2", "+fma")
+            return Vectors(
+                bits=512 if wide else 256 if middle else 128,
+                registers=32 if wide else 16,
+                fused_multiply_add=all_of("+fma"),
+                dot_product=wide and all_of("+avx512vnni"),
+            )
+        case "aarch64":
+            return Vectors(bits=128, registers=32, fused_multiply_add=True)
+        case "arm":
+            bits = 128 if all_of("+neon") else WITHOUT_VECTORS
+            return Vectors(bits=bits, registers=16, fused_multiply_add=all_of("+vfp4d16sp"))
+        case "riscv64":
+            bits = max((b for query, b in _RISCV_LENGTHS.items() if has.get(query)), default=0)
+            abi = "lp64d" if all_of("+d") else "lp64f"
+            if bits:
+                return Vectors(bits=bits, registers=32, fused_multiply_add=True, abi=abi)
+            return Vectors(bits=WITHOUT_VECTORS, registers=16, fused_multiply_add=True, abi=abi)
+    bits = 128 if all_of("+simd128") else WITHOUT_VECTORS
+    return Vectors(bits=bits, registers=16, fused_multiply_add=False)

@@ -1,0 +1,192 @@
+"""Kernels one after the other as one function: arrays lie with the caller, in an arena, or in the object itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.expr import Buffer
+from .machine import CpuTarget
+from .module import Module
+from .storage import ALIGNMENT, buffer_bytes
+
+_HEX = np.array([f"\\{byte:02X}" for byte in range(256)], dtype="S3")
+_ARGUMENTS = "ptr %list, ptr %room, ptr %scratch, ptr %launch, ptr %pool"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """The caller's array of this name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """So many bytes from the start of the memory that arrays between kernels share."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """The array of this name that is part of the object."""
+
+    name: str
+
+
+Place = Argument | Arena | Constant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One kernel, and where each of its parameters lies, by name."""
+
+    module: Module
+    places: Mapping[str, Place]
+
+
+def sequence(
+    calls: Sequence[Call],
+    *,
+    parameters: Sequence[Buffer],
+    arena_bytes: int,
+    constants: Mapping[str, np.ndarray],
+    target: CpuTarget,
+    function: str,
+) -> Module:
+    """A module whose `function` runs `calls` in their order, with the arguments that all kernels take (see `lower`).
+
+    Its parameters are the caller's arrays, its workspace is the arena with that of the kernels behind it. Constants are
+    stored as they lie in memory here, so little-endian. `emit_object` takes it together with the kernels' modules, each
+    once. ValueError for a place that does not fit its parameter, is written but constant, or overlaps another of the
+    same call where one is written.
+    """
+    lists = _Lists(parameters, arena_bytes, constants)
+    room = -(-arena_bytes // ALIGNMENT) * ALIGNMENT
+    longest = max([1, *[len(call.module.parameters) for call in calls]])
+    head = "ptr noalias %buffers, ptr noalias %workspace, ptr noalias %scratch, ptr %launch, ptr %pool"
+    body = [
+        f"define void @{function}({head}) #0 {{",
+        f"  %list = alloca [{longest} x ptr]",
+        f"  %room = getelementptr inbounds i8, ptr %workspace, i64 {room}",
+    ]
+    for i in range(len(parameters)):
+        body.append(f"  %a{i} = getelementptr inbounds ptr, ptr %buffers, i64 {i}")
+        body.append(f"  %p{i} = load ptr, ptr %a{i}")
+    for number, call in enumerate(calls):
+        lists.check(call)
+        for i, parameter in enumerate(call.module.parameters):
+            match call.places[parameter.name]:
+                case Argument(name=name):
+                    pointer = f"%p{lists.index(name)}"
+                case Arena(offset=offset):
+                    pointer = f"%c{number}.{i}.at"
+                    body.append(f"  {pointer} = getelementptr inbounds i8, ptr %workspace, i64 {offset}")
+                case Constant(name=name):
+                    pointer = f"@vdla.constant{lists.constant_index(name)}"
+            body.append(f"  %c{number}.{i} = getelementptr inbounds ptr, ptr %list, i64 {i}")
+            body.append(f"  store ptr {pointer}, ptr %c{number}.{i}")
+        body.append(f"  call void @{call.module.function}({_ARGUMENTS}) noinline")
+    body += ["  ret void", "}"]
+    modules = [call.module for call in calls]
+    lines = [
+        f'target triple = "{target.triple}"',
+        *[f"@vdla.constant{i} = {_constant(array)}" for i, array in enumerate(constants.values())],
+        *sorted({f"declare void @{m.function}(ptr, ptr, ptr, ptr, ptr)" for m in modules}),
+        *body,
+        'attributes #0 = { nounwind "no-builtins" }',
+    ]
+    written = {
+        place.name
+        for call in calls
+        for name, place in call.places.items()
+        if name in call.module.outputs and isinstance(place, Argument)
+    }
+    return Module(
+        text="\n".join(lines) + "\n",
+        function=function,
+        workspace_bytes=room + max([0, *[m.workspace_bytes for m in modules]]),
+        scratch_bytes=max([0, *[m.scratch_bytes for m in modules]]),
+        parameters=tuple(parameters),
+        outputs=frozenset(written),
+    )
+
+
+def _constant(array: np.ndarray) -> str:
+    """The definition of an array's bytes."""
+    data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    text = _HEX[data].tobytes().decode("ascii")
+    return f'internal constant [{data.size} x i8] c"{text}", align {ALIGNMENT}'
+
+
+class _Lists:
+    """What calls may name, and the checks of their places."""
+
+    def __init__(
+        self, parameters: Sequence[Buffer], arena_bytes: int, constants: Mapping[str, np.ndarray]
+    ) -> None:
+        self.parameters = {p.name: p for p in parameters}
+        self.arena_bytes = arena_bytes
+        self.constants = constants
+        self.order = list(self.parameters)
+        self.constant_order = {name: i for i, name in enumerate(constants)}
+
+    def index(self, name: str) -> int:
+        return self.order.index(name)
+
+    def constant_index(self, name: str) -> int:
+        return self.constant_order[name]
+
+    def check(self, call: Call) -> None:
+        """ValueError where the places of a call are not those of its parameters."""
+        function = call.module.function
+        if call.places.keys() != {p.name for p in call.module.parameters}:
+            names = ", ".join([p.name for p in call.module.parameters])
+            raise ValueError(f"{function} needs places for {names}; it has {', '.join(call.places)}")
+        for parameter in call.module.parameters:
+            self._check_place(call, parameter)
+        for name in call.module.outputs:
+            for other in call.places:
+                if name != other and self._overlap(call, name, other):
+                    raise ValueError(f"{function} writes {name}, which overlaps {other}")
+
+    def _check_place(self, call: Call, parameter: Buffer) -> None:
+        place = call.places[parameter.name]
+        where = f"{call.module.function}: {parameter.name}"
+        match place:
+            case Argument(name=name):
+                held = self.parameters.get(name)
+                # A view in another shape is the same array.
+                if (
+                    held is None
+                    or held.dtype is not parameter.dtype
+                    or buffer_bytes(held) != buffer_bytes(parameter)
+                ):
+                    raise ValueError(
+                        f"{where} is {parameter.dtype}{list(parameter.shape)}, no such argument is {name}"
+                    )
+            case Arena(offset=offset):
+                size = parameter.dtype.bits // 8
+                if offset < 0 or offset % size or offset + buffer_bytes(parameter) > self.arena_bytes:
+                    raise ValueError(
+                        f"{where} does not lie in the arena of {self.arena_bytes} bytes, aligned to {size}, at {offset}"
+                    )
+            case Constant(name=name):
+                array = self.constants.get(name)
+                if array is None or array.dtype != parameter.dtype.numpy or array.shape != parameter.shape:
+                    raise ValueError(
+                        f"{where} is {parameter.dtype}{list(parameter.shape)}, no such constant is {name}"
+                    )
+                if parameter.name in call.module.outputs:
+                    raise ValueError(f"{where} is written, but {name} is constant")
+
+    def _overlap(self, call: Call, one: str, other: str) -> bool:
+        sizes = {p.name: buffer_bytes(p) for p in call.module.parameters}
+        match call.places[one], call.places[other]:
+            case Arena(offset=a), Arena(offset=b):
+                return a < b + sizes[other] and b < a + sizes[one]
+            case a, b:
+                return a == b

