@@ -32,13 +32,15 @@ def near_ties(source: Source) -> list[Instruction]:
     first = register_values(source, "REQUANTIZE")
     if regions.zero_points[entry]:
         first["zero_point"] = regions.zero_points[entry]
-    one = {"y_size": 1, "x_size": 1, "x_stride": 1, "sram_base": index}
-    one["dram_base"] = regions.parameters // config.par_bytes + entry
+    # Now and then with the entry before it, so that a load ends within a beat at both ends.
+    more = source.number(1) if entry and index else 0
+    table = {"y_size": 1, "x_size": 1 + more, "x_stride": 1 + more, "sram_base": index - more}
+    table["dram_base"] = regions.parameters // config.par_bytes + entry - more
     totals = regions.totals // config.acc_bytes + TOTALS * entry
     chain = [
         setting("ADDRESS", {"y_stride": 0, "x_stride": 1}),
         setting("WINDOW", {}),
-        ("LOAD.PAR", one),
+        ("LOAD.PAR", table),
         ("LOAD.ACC", row | {"sram_base": place, "dram_base": totals}),
     ]
     for _ in range(source.number(_MANY, _MANY // 2) if source.chance(_SERIES) else source.number(_STORES, 1)):
