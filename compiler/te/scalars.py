@@ -14,9 +14,9 @@ from ..ir.types import DType
 Scalar = Expr | float
 
 
-def argument(position: int) -> Expr:
+def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
     """The element of input `position`: a formal of the body of an element-wise operator."""
-    return Var(f"argument{position}", DType.FLOAT32)
+    return Var(f"argument{position}", dtype)
 
 
 def number(value: Scalar) -> Expr:

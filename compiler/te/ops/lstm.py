@@ -24,8 +24,8 @@ INPUT, OUTPUT, FORGET, CELL = range(4)
 def input_weights(w: np.ndarray, bias: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """W and B of the `dense` that computes G, from ONNX's.
 
-    ONNX's are W [directions, 4 * hidden, inputs] and B [directions, 8 * hidden]; in the result W is [inputs, directions *
-    4 * hidden], B [directions * 4 * hidden]: both of ONNX's biases added up.
+    ONNX's are W [directions, 4 * hidden, inputs] and B [directions, 8 * hidden]. W becomes [inputs, directions * 4 *
+    hidden], B [directions * 4 * hidden]: both of ONNX's biases added up.
     """
     directions, gates, inputs = w.shape
     both = np.zeros((directions, 2, gates), w.dtype) if bias is None else bias.reshape(directions, 2, gates)

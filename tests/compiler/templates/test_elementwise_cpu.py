@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
+from vdla.compiler.ir.expr import select
+from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
@@ -162,6 +164,26 @@ def test_merged_shapes():
     assert merge_broadcast([(1, 1), ()]) == ((1,), ((1,), (1,)))
     with pytest.raises(ValueError, match="do not broadcast"):
         broadcast([(2, 3), (4,)])
+
+
+def test_inputs_and_results_of_other_types():
+    x, z, chosen = values((5, 40)), values((40,), seed=1), np.arange(5)[:, None] % 2 == 0
+    shapes = [chosen.shape, x.shape, z.shape]
+    where = select(scalars.argument(0, DType.BOOL), scalars.argument(1), scalars.argument(2))
+    less = scalars.argument(1) < scalars.argument(2)
+    arrays = {"X0": chosen, "X1": x, "X2": z}
+    for target in targets():
+        (result,) = run(elementwise(shapes, where), arrays, elementwise_cpu.schedule, target)
+        np.testing.assert_array_equal(result, np.where(chosen, x, z))
+        (result,) = run(
+            elementwise(shapes, less), arrays | {"X0": x[:, :1]}, elementwise_cpu.schedule, target
+        )
+        np.testing.assert_array_equal(result, x < z)
+
+
+def test_inputs_that_are_not_there():
+    with pytest.raises(ValueError, match="uses argument1, but there are only 1 inputs"):
+        elementwise([(3,)], X + Z)
 
 
 def test_exponents_without_a_short_form():

@@ -60,7 +60,7 @@ def operands(arrays, target):
     }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     steps=st.integers(1, 5),
     batch=st.integers(1, 7),
