@@ -12,7 +12,7 @@ from ..merge import Shape, merge_broadcast
 from ..scalars import argument
 
 
-def elementwise(shapes: Sequence[Shape], body: Expr, *, name: str = "elementwise") -> Program:
+def float_elementwise(shapes: Sequence[Shape], body: Expr, *, name: str = "elementwise") -> Program:
     """Y = body, element by element, in which `te.scalars.argument(i)` stands for the element of input i.
 
     Parameters X0, X1, … of the dtypes that the body gives its arguments (float32 for inputs that it does not use) and Y
