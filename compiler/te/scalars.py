@@ -1,7 +1,7 @@
 """Scalar functions of float32 networks as expressions; NaN and infinities pass through as IEEE and ONNX have it.
 
-Arguments are float32 expressions, and Python numbers for constants. Bodies of `te.ops.float_elementwise` are made of these
-and of the operators of `ir.expr`. A function that reads its argument more than once repeats it: LLVM merges the copies.
+Arguments are float32 expressions, and Python numbers for constants. Bodies of `te.ops.float_elementwise` are made of
+these and of the operators of `ir.expr`. A function that reads its argument more than once repeats it: LLVM merges them.
 """
 
 from __future__ import annotations
