@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedules import assert_refused
-from vdla.compiler.ir.expr import Buffer, Const, Var, equal, select
+from vdla.compiler.ir.expr import Buffer, Const, Var, equal, maximum, minimum, select
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import (
@@ -262,6 +262,51 @@ def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
     arrays = {"A": np.arange(80, dtype=np.int32).reshape(10, 8) + 1, "L": np.zeros(48, np.int32)}
     expected = interpret(rows_in_one(pitch), arrays)["L"]
     np.testing.assert_array_equal(interpret(s.program, arrays)["L"], expected)
+
+
+def test_compute_at_an_allocation_behind_other_statements():
+    before = stencil()
+    first = nest([(Var("p"), 10)], Assign(name="clear", buffer=C, indices=(Var("p"),), value=Const(7, I32)))
+    program = Program(name="behind", parameters=(A, C, D), body=seq(first, before.body))
+    s = Schedule(program)
+    s.compute_at("double", "i")
+    assert {loop.name for loop in loops(s.program)} >= {"p", "i", "j"}
+    same(program, s.program)
+
+
+def halves(pitch, shift=4):
+    """Each row i written by two loops of four: from column 0, and from column `shift` on."""
+    c = Buffer(name="C", shape=(40,), dtype=DType.INT32)
+    i, a, b = Var("i"), Var("a"), Var("b")
+    row = i * pitch + (20 if pitch < 0 else 0)
+    first = Assign(name="first", buffer=c, indices=(row + a,), value=Const(1, DType.INT32))
+    second = Assign(name="second", buffer=c, indices=(row + shift + b,), value=Const(2, DType.INT32))
+    body = nest([(i, 3)], seq(nest([(a, 4)], first), nest([(b, 4)], second)))
+    return Program(name="halves", parameters=(c,), body=body)
+
+
+@pytest.mark.parametrize("pitch", [8, 9, -8])
+def test_loops_of_several_statements_that_are_apart(pitch):
+    s = Schedule(halves(pitch))
+    s.parallel("i")
+    assert "parallel" in format_node(s.program)
+
+
+@pytest.mark.parametrize(("pitch", "shift"), [(7, 4), (8, 5), (4, 4)])
+def test_loops_of_several_statements_that_overlap(pitch, shift):
+    with pytest.raises(LegalityError, match="its iterations share elements of C"):
+        Schedule(halves(pitch, shift)).parallel("i")
+
+
+def test_an_index_that_changes_is_not_apart():
+    c, at = (Buffer(name=n, shape=(40,), dtype=DType.INT64) for n in ("C", "I"))
+    i = Var("i")
+    row = minimum(maximum(at[0], 0), 7)
+    put = Assign(name="put", buffer=c, indices=(i * 8 + row,), value=Const(1))
+    move = Assign(name="move", buffer=at, indices=(Const(0),), value=i * -8)
+    program = Program(name="moving", parameters=(c, at), body=nest([(i, 4)], seq(put, move)))
+    with pytest.raises(LegalityError, match="share elements of C"):
+        Schedule(program).parallel("i")
 
 
 def running():

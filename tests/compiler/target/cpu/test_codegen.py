@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vdla.compiler.ir.expr import Binary, Buffer, Cast, Const, Select, Var, cast, equal, select
+from vdla.compiler.ir.expr import (
+    Binary,
+    Buffer,
+    Cast,
+    Const,
+    Select,
+    Var,
+    cast,
+    equal,
+    maximum,
+    minimum,
+    select,
+)
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (
     Alloc,
@@ -364,3 +376,55 @@ def test_whole_is_a_copy_without_padding():
     agrees(
         Program(name="widen", parameters=(x, y), body=Copy(name="c", destination=whole(y), source=whole(x)))
     )
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT8, DType.BOOL, DType.INT64])
+@pytest.mark.parametrize("stride", [2, 3, 4, 5])
+@pytest.mark.parametrize("count", [2, 5, 8, 16])
+def test_strided_loads_stay_within_the_last_element(dtype, stride, count):
+    # The last lane's element is the array's last; one lane more would leave it.
+    x = Buffer(name="X", shape=(4, (count - 1) * stride + 1), dtype=dtype)
+    y = Buffer(name="Y", shape=(4, count), dtype=dtype)
+    read = x[ROW, J * stride]
+    guarded = Assign(
+        name="guarded", buffer=y, indices=(ROW, K), value=select(K < ROW, x[ROW, K * stride], Const(0, dtype))
+    )
+    plain = Assign(name="plain", buffer=y, indices=(ROW, J), value=read)
+    body = seq(
+        For(var=J, extent=Const(count), body=plain, kind="vectorize"),
+        For(var=K, extent=Const(count), body=guarded, kind="vectorize"),
+    )
+    for rows in (body, For(var=J, extent=Const(count), body=plain, kind="vectorize")):
+        program = Program(name="strided", parameters=(x, y), body=nest([(ROW, 4)], rows))
+        arrays = arrays_of(program)
+        expected = interpret(program, arrays)["Y"]
+        build(program, host_target())(**arrays)
+        np.testing.assert_array_equal(arrays["Y"], expected)
+
+
+def test_a_decision_on_what_is_read_may_choose_a_row():
+    x = Buffer(name="X", shape=(4, 8), dtype=DType.FLOAT32)
+    order = Buffer(name="I", shape=(4,), dtype=DType.INT64)
+    y = Buffer(name="Y", shape=(4, 8), dtype=DType.FLOAT32)
+    row = select(order[ROW] < 0, order[ROW] + 4, order[ROW])
+    move = Assign(name="move", buffer=y, indices=(ROW, J), value=x[minimum(maximum(row, 0), 3), J])
+    rows = For(var=J, extent=Const(8), body=move, kind="vectorize")
+    program = Program(name="rows", parameters=(x, order, y), body=nest([(ROW, 4)], rows))
+    arrays = arrays_of(program) | {"I": np.array([-1, 0, 2, -3], np.int64)}
+    expected = interpret(program, arrays)["Y"]
+    build(program, host_target())(**arrays)
+    np.testing.assert_array_equal(arrays["Y"], expected)
+
+
+def test_a_scalar_decision_under_one_of_lanes():
+    x = Buffer(name="X", shape=(4, 8), dtype=DType.FLOAT32)
+    order = Buffer(name="I", shape=(4,), dtype=DType.INT64)
+    y = Buffer(name="Y", shape=(4, 8), dtype=DType.FLOAT32)
+    inner = select(order[ROW] < 0, x[ROW, 0], x[0, 0] * 2.0)
+    move = Assign(name="move", buffer=y, indices=(ROW, J), value=select(J < ROW, inner, x[ROW, J]))
+    rows = For(var=J, extent=Const(8), body=move, kind="vectorize")
+    program = Program(name="rows", parameters=(x, order, y), body=nest([(ROW, 4)], rows))
+    arrays = arrays_of(program) | {"I": np.array([-1, 0, 2, -3], np.int64)}
+    expected = interpret(program, arrays)["Y"]
+    build(program, host_target())(**arrays)
+    np.testing.assert_array_equal(arrays["Y"], expected)

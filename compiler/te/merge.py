@@ -1,0 +1,72 @@
+"""Shapes with fewer dimensions: neighbours that every tensor of an operator treats alike become one.
+
+A program over the merged shapes runs on the same row-major data, so callers reshape and copy nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Shape = tuple[int, ...]
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """The shape of the result of numpy's broadcasting; ValueError where the shapes do not fit together."""
+    rank = max(map(len, shapes), default=0)
+    result: list[int] = []
+    for sizes in zip(*(_aligned(shape, rank) for shape in shapes), strict=True):
+        wide = {size for size in sizes if size != 1}
+        if len(wide) > 1:
+            raise ValueError(f"shapes {', '.join(map(str, shapes))} do not broadcast against each other")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def merge_broadcast(shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...]]:
+    """The result's shape and the inputs' shapes, all of one rank of at least 1, as few dimensions as possible.
+
+    Every input's dimension is the result's or 1. ValueError as for `broadcast`.
+    """
+    result = broadcast(shapes)
+    aligned = [_aligned(shape, len(result)) for shape in shapes]
+    sizes: list[int] = []
+    patterns: list[tuple[bool, ...]] = []
+    for d, size in enumerate(result):
+        if size == 1:
+            continue
+        pattern = tuple([shape[d] == 1 for shape in aligned])
+        if patterns and patterns[-1] == pattern:
+            sizes[-1] *= size
+        else:
+            sizes.append(size)
+            patterns.append(pattern)
+    if not sizes:
+        sizes, patterns = [1], [(False,) * len(shapes)]
+    inputs = tuple(
+        tuple([1 if pattern[i] else size for size, pattern in zip(sizes, patterns, strict=True)])
+        for i in range(len(shapes))
+    )
+    return tuple(sizes), inputs
+
+
+def merge_axes(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], ...]:
+    """A shape as (size, whether `axes` name it) pairs that alternate; axes count from the end where negative.
+
+    Dimensions of size 1 go. ValueError for an axis that the shape does not have.
+    """
+    if bad := [a for a in axes if not -len(shape) <= a < len(shape)]:
+        raise ValueError(f"shape {shape} has no axis {bad[0]}")
+    named = {a % len(shape) for a in axes}
+    merged: list[tuple[int, bool]] = []
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        if merged and merged[-1][1] == (d in named):
+            merged[-1] = (merged[-1][0] * size, d in named)
+        else:
+            merged.append((size, d in named))
+    return tuple(merged)
+
+
+def _aligned(shape: Shape, rank: int) -> Shape:
+    return (1,) * (rank - len(shape)) + tuple(shape)
