@@ -247,7 +247,9 @@ def _load(source: Source, kind: str) -> dict[str, int]:
     if kind == "uop" and source.config.uop_depth > 2 * UOPS and source.chance(0.3):
         # Any words at all, where no instruction uses them.
         values["sram_base"] = source.number(source.config.uop_depth - 1, UOPS)
-        return {**values, "dram_base": source.number(source.regions.end, source.regions.output) // 4}
+        region = source.regions
+        end = region.end if source.chance(0.5) else region.output + _SHARED * source.config.out_bytes
+        return {**values, "dram_base": source.number(end, region.output) // 4}
     if kind not in ("uop", "par") and source.chance(0.08):
         # Longer than the FIFO, in one run or in rows that touch.
         fifo = source.config.load_fifo_bytes if target in ("inp", "wgt") else source.config.compute_fifo_bytes
@@ -277,11 +279,11 @@ def _patch(source: Source) -> dict[str, int]:
     values["x_stride"] = source.trace.registers["PATCH"]["row_bytes"] + source.number(9)
     if source.chance(0.4):
         values |= {name: source.number(2) for name in ("y_pad_0", "y_pad_1")}
-    return {
-        **values,
-        "sram_base": _place(source, source.config.inp_depth),
-        "dram_base": dram_base(source, "patch"),
-    }
+    base = dram_base(source, "patch")
+    if source.chance(0.2):
+        # Whole beats, if rows are.
+        base -= base % source.config.memory.bus_bytes
+    return {**values, "sram_base": _place(source, source.config.inp_depth), "dram_base": base}
 
 
 def _loops(source: Source) -> dict[str, int]:
@@ -422,11 +424,11 @@ def register_values(source: Source, name: str) -> dict[str, int]:
             return {**wide, "row_bytes": source.any_size(_SIXTEEN), "batch_row": number(config.batch - 1)}
         case "PATCH":
             return {
-                "run": number(24, 1),
+                "run": number(24),
                 "step": number(10),
                 "pitch": number(6, 1),
                 "pad_left": number(8),
-                "row_bytes": number(60),
+                "row_bytes": number(60) if source.chance(0.8) else number(3, 1) * config.memory.bus_bytes,
                 "batch_row": number(config.batch - 1),
             }
         case "BASE" if source.wider(0.3):
