@@ -189,7 +189,7 @@ def finish_integer(context: ImportContext, node: OnnxNode, pending: Pending, *, 
 
 
 def declared_pads(
-    context: ImportContext,
+    context: NodeContext,
     node: OnnxNode,
     plane: tuple[int, int],
     kernel: tuple[int, int],
