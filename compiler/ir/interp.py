@@ -64,7 +64,9 @@ def interpret(
         machine.cells[parameter.name] = _Cell(data, np.zeros(data.shape, np.uint8) if poison else None)
     run = machine.statement(program.body)
     try:
-        run()
+        # Infinities and NaN are results like others.
+        with np.errstate(all="ignore"):
+            run()
     except ZeroDivisionError as error:
         raise machine.fail("division by zero") from error
     if machine.open_group or machine.groups:

@@ -1,7 +1,8 @@
 """What the scalar functions of the operators mean, for the interpreter: thin wraps of `vdla.isa.arithmetic`.
 
 Those of the accelerator's store pipeline take numpy arrays or scalars that broadcast against each other and give int8
-(`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid and erf take one float32 and give the nearest float32.
+(`float32_from_bits`: float32). exp, log, sqrt, tanh, sigmoid and erf take one float32, divide takes two; they give the
+nearest float32.
 """
 
 from __future__ import annotations
@@ -107,9 +108,9 @@ def _erf(value: ArrayLike) -> NDArray[np.float32]:
 def _float32(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of float64, rounded once; infinities and NaN as IEEE says, without warnings."""
 
-    def rounded(value: ArrayLike) -> NDArray[np.float32]:
+    def rounded(*values: ArrayLike) -> NDArray[np.float32]:
         with np.errstate(all="ignore"):
-            return np.asarray(function(np.asarray(value, np.float64))).astype(np.float32)
+            return np.asarray(function(*[np.asarray(v, np.float64) for v in values])).astype(np.float32)
 
     return rounded
 
@@ -121,6 +122,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "rescale": rescale,
         "combine_add": combine_add,
         "combine_multiply": combine_multiply,
+        # A quotient of two float32 in float64 has enough bits that rounding it once more changes nothing.
+        "divide": _float32(np.divide),
         "exp": _float32(np.exp),
         "log": _float32(np.log),
         "sqrt": _float32(np.sqrt),

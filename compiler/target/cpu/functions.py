@@ -33,8 +33,11 @@ def call_function(
     block: Block, declarations: set[str], name: str, arguments: list[Value], dtype: DType
 ) -> Value:
     """The value of `name(arguments)`, lane by lane; LoweringError for functions without code on this target."""
+    m = _Math(block, declarations)
+    if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
+        return m.divide(*arguments)
     functions: dict[str, Callable[[Value], Value]] = {
-        "exp": (m := _Math(block, declarations)).exp,
+        "exp": m.exp,
         "tanh": m.tanh,
         "sigmoid": m.sigmoid,
         "log": m.log,
@@ -42,7 +45,9 @@ def call_function(
         "erf": m.erf,
     }
     if name not in functions or len(arguments) != 1 or dtype is not DType.FLOAT32:
-        raise LoweringError(f"function {name} has no code on this target; there are {', '.join(functions)}")
+        raise LoweringError(
+            f"function {name} has no code on this target; there are divide, {', '.join(functions)}"
+        )
     return functions[name](arguments[0])
 
 

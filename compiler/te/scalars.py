@@ -1,0 +1,143 @@
+"""Scalar functions of float32 networks as expressions; NaN and infinities pass through as IEEE and ONNX have it.
+
+Arguments are float32 expressions, and Python numbers for constants. Bodies of `te.ops.elementwise` are made of these
+and of the operators of `ir.expr`. A function that reads its argument more than once repeats it: LLVM merges the copies.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir.expr import Call, Expr, Var, equal, maximum, minimum, select, wrap
+from ..ir.types import DType
+
+Scalar = Expr | float
+
+
+def argument(position: int) -> Expr:
+    """The element of input `position`: a formal of the body of an element-wise operator."""
+    return Var(f"argument{position}", DType.FLOAT32)
+
+
+def number(value: Scalar) -> Expr:
+    """A Python number as a float32 constant; expressions as they are."""
+    return wrap(value, DType.FLOAT32)
+
+
+def divide(a: Scalar, b: Scalar) -> Expr:
+    """a / b, correctly rounded."""
+    return _call("divide", a, b)
+
+
+def exp(x: Scalar) -> Expr:
+    """e to the power of x."""
+    return _call("exp", x)
+
+
+def log(x: Scalar) -> Expr:
+    """The natural logarithm; -inf at 0, NaN below."""
+    return _call("log", x)
+
+
+def sqrt(x: Scalar) -> Expr:
+    """The square root, correctly rounded; NaN below 0."""
+    return _call("sqrt", x)
+
+
+def tanh(x: Scalar) -> Expr:
+    """The hyperbolic tangent."""
+    return _call("tanh", x)
+
+
+def sigmoid(x: Scalar) -> Expr:
+    """1 / (1 + exp(-x))."""
+    return _call("sigmoid", x)
+
+
+def erf(x: Scalar) -> Expr:
+    """The error function."""
+    return _call("erf", x)
+
+
+def negative(x: Expr) -> Expr:
+    """-x, zeros with their sign."""
+    return x * -1.0
+
+
+def absolute(x: Expr) -> Expr:
+    """|x|."""
+    return select(x <= 0.0, 0.0 - x, x)
+
+
+def relu(x: Expr) -> Expr:
+    """The greater of x and 0."""
+    return maximum(x, 0.0)
+
+
+def leaky_relu(x: Expr, slope: Scalar) -> Expr:
+    """x, and slope * x below 0; with an input for the slope, ONNX's PRelu."""
+    return select(x < 0.0, number(slope) * x, x)
+
+
+def clip(x: Expr, low: Scalar = -math.inf, high: Scalar = math.inf) -> Expr:
+    """x within low .. high; high where they cross."""
+    return minimum(maximum(x, low), high)
+
+
+def elu(x: Expr, alpha: float = 1.0) -> Expr:
+    """x, and alpha * (exp(x) - 1) below 0."""
+    return select(x < 0.0, (exp(x) - 1.0) * alpha, x)
+
+
+def hard_sigmoid(x: Expr, alpha: float = 0.2, beta: float = 0.5) -> Expr:
+    """alpha * x + beta within 0 .. 1."""
+    return clip(x * alpha + beta, 0.0, 1.0)
+
+
+def hard_swish(x: Expr) -> Expr:
+    """x * hard_sigmoid(x, 1/6, 1/2)."""
+    return x * hard_sigmoid(x, 1 / 6, 0.5)
+
+
+def swish(x: Expr) -> Expr:
+    """x * sigmoid(x), also called SiLU."""
+    return x * sigmoid(x)
+
+
+def gelu(x: Expr) -> Expr:
+    """x times the normal distribution's share below x: x / 2 * (1 + erf(x / sqrt 2))."""
+    return (x * 0.5) * (erf(x * math.sqrt(0.5)) + 1.0)
+
+
+def gelu_tanh(x: Expr) -> Expr:
+    """The approximation x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x**3))), ONNX's Gelu "tanh"."""
+    inner = (x * x * x * 0.044715 + x) * math.sqrt(2 / math.pi)
+    return (x * 0.5) * (tanh(inner) + 1.0)
+
+
+def softsign(x: Expr) -> Expr:
+    """x / (1 + |x|)."""
+    return divide(x, absolute(x) + 1.0)
+
+
+def power(x: Expr, exponent: float) -> Expr:
+    """x**exponent for halves from -16 to 16, by multiplications and square roots; ValueError for other exponents."""
+    whole, half = divmod(abs(exponent), 1.0)
+    if half not in (0.0, 0.5) or abs(exponent) > 16:
+        raise ValueError(f"x**{exponent} has no short form; use exp(exponent * log(x)) for x above 0")
+    result: Expr | None = None
+    if half:
+        # IEEE's pow, unlike sqrt, takes -inf for inf and -0 for 0.
+        result = sqrt(select(equal(x, -math.inf), math.inf, x + 0.0))
+    square, rest = x, int(whole)
+    while rest:
+        if rest & 1:
+            result = square if result is None else result * square
+        square, rest = square * square, rest >> 1
+    if result is None:
+        return number(1.0)
+    return divide(1.0, result) if exponent < 0 else result
+
+
+def _call(function: str, *arguments: Scalar) -> Expr:
+    return Call(function, tuple([number(a) for a in arguments]), DType.FLOAT32)

@@ -1,0 +1,169 @@
+"""Element-wise operators: tensor expressions against numpy, kernels against both."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernels import evaluate, run, targets
+from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.te import scalars
+from vdla.compiler.te.merge import broadcast, merge_broadcast
+from vdla.compiler.te.ops.elementwise import elementwise
+from vdla.compiler.templates import elementwise_cpu
+from vdla.compiler.templates.vectors import GRAIN
+
+X, Z = scalars.argument(0), scalars.argument(1)
+ERF = np.vectorize(math.erf, otypes=[float])
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+UNARY = {
+    "relu": (scalars.relu(X), lambda x: np.maximum(x, 0)),
+    "leaky_relu": (scalars.leaky_relu(X, 0.1), lambda x: np.where(x < 0, np.float32(0.1) * x, x)),
+    "clip": (scalars.clip(X, -1.0, 2.0), lambda x: np.clip(x, -1, 2)),
+    "sigmoid": (scalars.sigmoid(X), sigmoid),
+    "tanh": (scalars.tanh(X), np.tanh),
+    "exp": (scalars.exp(X), np.exp),
+    "log": (scalars.log(X), np.log),
+    "sqrt": (scalars.sqrt(X), np.sqrt),
+    "negative": (scalars.negative(X), np.negative),
+    "absolute": (scalars.absolute(X), np.abs),
+    "elu": (scalars.elu(X, 0.5), lambda x: np.where(x < 0, 0.5 * np.expm1(x), x)),
+    "hard_sigmoid": (scalars.hard_sigmoid(X), lambda x: np.clip(np.float32(0.2) * x + 0.5, 0, 1)),
+    "hard_swish": (scalars.hard_swish(X), lambda x: x * np.clip(x * np.float32(1 / 6) + 0.5, 0, 1)),
+    "swish": (scalars.swish(X), lambda x: x * sigmoid(x)),
+    "gelu": (scalars.gelu(X), lambda x: 0.5 * x * (1 + ERF(x / math.sqrt(2)))),
+    "gelu_tanh": (
+        scalars.gelu_tanh(X),
+        lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    ),
+    "softsign": (scalars.softsign(X), lambda x: x / (1 + np.abs(x))),
+    "erf": (scalars.erf(X), ERF),
+    "square": (scalars.power(X, 2), lambda x: x**2),
+    "power": (scalars.power(X, -2.5), lambda x: np.power(x, -2.5)),
+}
+BINARY = {
+    "add": (X + Z, np.add),
+    "subtract": (X - Z, np.subtract),
+    "multiply": (X * Z, np.multiply),
+    "divide": (scalars.divide(X, Z), np.divide),
+    "maximum": (scalars.maximum(X, Z), np.maximum),
+    "minimum": (scalars.minimum(X, Z), np.minimum),
+    "prelu": (scalars.leaky_relu(X, Z), lambda x, z: np.where(x < 0, x * z, x)),
+}
+SPECIAL = np.array(
+    [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e-40, 3e38, -3e38, 1, -1, 100, -100], np.float32
+)
+
+
+def values(shape, seed=0):
+    """Ordinary numbers, and now and then a special one."""
+    rng = np.random.default_rng(seed)
+    plain = rng.normal(0, 3, shape).astype(np.float32)
+    return np.where(rng.random(shape) < 0.2, rng.choice(SPECIAL, shape), plain)
+
+
+def exact(function, *arrays):
+    with np.errstate(all="ignore"):
+        return function(*(a.astype(np.float64) for a in arrays)).astype(np.float32)
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda t: t.cpu)
+@pytest.mark.parametrize("name", UNARY)
+def test_functions_of_one(name, target):
+    body, function = UNARY[name]
+    x = values((101,))
+    program = elementwise([x.shape], body)
+    expected = exact(function, x)
+    for result in (evaluate(program, {"X0": x}), *run(program, {"X0": x}, elementwise_cpu.schedule, target)):
+        # Where terms cancel (elu, gelu near 0), errors are relative to the terms.
+        np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_signs_of_zeros():
+    x = np.array([0.0, -0.0], np.float32)
+    assert list(np.signbit(evaluate(elementwise([(2,)], scalars.negative(X)), {"X0": x}))) == [True, False]
+    assert not np.signbit(evaluate(elementwise([(2,)], scalars.absolute(X)), {"X0": x})).any()
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_functions_of_two(name):
+    body, function = BINARY[name]
+    x, z = values((7, 1, 9)), values((5, 1), seed=1)
+    program = elementwise([x.shape, z.shape], body)
+    arrays = {"X0": x, "X1": z}
+    expected = exact(function, x, z).reshape(program.parameters[-1].shape)
+    np.testing.assert_array_equal(evaluate(program, arrays), expected)
+    for target in targets():
+        (result,) = run(program, arrays, elementwise_cpu.schedule, target)
+        np.testing.assert_array_equal(result, expected)
+
+
+@st.composite
+def broadcast_shapes(draw):
+    result = draw(st.lists(st.integers(1, 19), min_size=0, max_size=4))
+    shapes = []
+    for _ in range(draw(st.integers(1, 3))):
+        shape = [draw(st.sampled_from([1, size])) for size in result]
+        shapes.append(tuple(shape[draw(st.integers(0, len(shape))) :]))
+    return shapes
+
+
+@settings(max_examples=25, deadline=None)
+@given(shapes=broadcast_shapes(), level=st.sampled_from(range(len(targets()))))
+def test_any_shapes(shapes, level):
+    arrays = {f"X{i}": values(shape, seed=i) for i, shape in enumerate(shapes)}
+    body = X
+    for i in range(1, len(shapes)):
+        body = body * 2.0 + scalars.argument(i)
+    program = elementwise(shapes, body)
+    merged, _ = merge_broadcast(shapes)
+    assert np.prod(merged) == np.prod(np.broadcast_shapes(*shapes))
+    expected = arrays["X0"]
+    with np.errstate(all="ignore"):
+        for i in range(1, len(shapes)):
+            expected = expected * np.float32(2) + arrays[f"X{i}"]
+    expected = np.broadcast_to(expected, np.broadcast_shapes(*shapes)).reshape(merged)
+    (result,) = run(program, arrays, elementwise_cpu.schedule, targets()[level])
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(
+    "shapes", [[(5 * GRAIN + 3,)], [(9, 7000), (7000,)], [(3, 2, 40000), (2, 1)], [(20000, 3), (3,)]]
+)
+def test_parallel(shapes):
+    arrays = {f"X{i}": values(shape, seed=i) for i, shape in enumerate(shapes)}
+    body = X + Z if len(shapes) == 2 else X * X
+    program = elementwise(shapes, body)
+    s = elementwise_cpu.schedule(targets()[0], program, parallel=True)
+    assert "parallel" in {a for step in s.trace for a in step.arguments}
+    with Pool(2) as pool, np.errstate(all="ignore"):
+        (result,) = run(program, arrays, elementwise_cpu.schedule, targets()[0], pool)
+        expected = arrays["X0"] + arrays["X1"] if len(shapes) == 2 else arrays["X0"] ** 2
+    np.testing.assert_array_equal(result, expected.reshape(result.shape))
+
+
+def test_small_work_is_not_parallel():
+    program = elementwise([(8, 100), (100,)], X + Z)
+    s = elementwise_cpu.schedule(targets()[0], program, parallel=True)
+    assert "parallel" not in {a for step in s.trace for a in step.arguments}
+
+
+def test_merged_shapes():
+    assert merge_broadcast([(2, 3, 4), (2, 3, 4)]) == ((24,), ((24,), (24,)))
+    assert merge_broadcast([(1, 8, 5, 5), (8, 1, 1)]) == ((8, 25), ((8, 25), (8, 1)))
+    assert merge_broadcast([(1, 1), ()]) == ((1,), ((1,), (1,)))
+    with pytest.raises(ValueError, match="do not broadcast"):
+        broadcast([(2, 3), (4,)])
+
+
+def test_exponents_without_a_short_form():
+    with pytest.raises(ValueError, match="has no short form"):
+        scalars.power(X, 0.3)
