@@ -21,6 +21,9 @@ from .machine import CpuTarget
 from .storage import Storage
 from .text import Block, Value, constant, memory_type, type_text
 
+MAXIMUM_STRIDE = 4
+"""Distance in elements between lanes up to which whole loads and shuffles take the place of a gather."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorLoop:
@@ -231,6 +234,8 @@ class ExpressionEmitter:
                 loaded = self.block.assign(f"load {wide}, ptr {pointer}, align {align}")
             else:
                 loaded = self.masked_load(pointer, wide, memory_suffix(dtype, lanes), align)
+        elif 1 < stride <= MAXIMUM_STRIDE and offsets is None:
+            loaded = self.strided_load(pointer, stride, dtype)
         else:
             loaded = self.gather(pointer, stride, offsets, dtype)
         return self.from_memory(Value(loaded, dtype, lanes))
@@ -292,6 +297,42 @@ class ExpressionEmitter:
         return self.block.assign(
             f"call {wide} {name}(ptr align {align} {pointer}, {self.mask.typed}, {wide} zeroinitializer)"
         )
+
+    def strided_load(self, pointer: str, stride: int, dtype: DType) -> str:
+        """Lanes that count from every `stride`th element, by whole loads and shuffles, many times faster than a gather.
+
+        Pieces overlap so that none reaches beyond the last lane's element.
+        """
+        assert self.vector is not None
+        lanes = self.vector.lanes
+        wide, suffix, align = memory_type(dtype, lanes), memory_suffix(dtype, lanes), dtype.bits // 8
+        reach = (lanes - 1) * stride + 1
+        result, taken = "poison", 0
+        while taken < lanes:
+            start = min(taken * stride, reach - lanes)
+            at = self.block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, i64 {start}")
+            if self.mask is None:
+                piece = self.block.assign(f"load {wide}, ptr {at}, align {align}")
+            else:
+                # Lane i of the piece is element start + i, in use where that is an element of a lane that counts.
+                sources = [divmod(start + i, stride) for i in range(lanes)]
+                order = ", ".join(f"i32 {lanes if rest else lane}" for lane, rest in sources)
+                spread = self.block.define(
+                    f"shufflevector {self.mask.typed}, {self.mask.type} zeroinitializer, <{lanes} x i32> <{order}>",
+                    DType.BOOL,
+                    lanes,
+                )
+                mask, self.mask = self.mask, spread
+                piece = self.masked_load(at, wide, suffix, align)
+                self.mask = mask
+            end = min(lanes, (start + lanes - 1) // stride + 1)
+            chosen = [i if i < taken else lanes + i * stride - start if i < end else -1 for i in range(lanes)]
+            order = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in chosen)
+            result = self.block.assign(
+                f"shufflevector {wide} {result}, {wide} {piece}, <{lanes} x i32> <{order}>"
+            )
+            taken = end
+        return result
 
     def gather(self, pointer: str, stride: int, offsets: Value | None, dtype: DType) -> str:
         """Lanes that count from elements anywhere; zero in the others."""

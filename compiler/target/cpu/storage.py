@@ -51,5 +51,8 @@ def stack_layout(buffer: Buffer, lanes: int) -> tuple[tuple[int, ...], int]:
     """
     if not buffer.shape:
         return (), 2 * lanes
-    padded = (*buffer.shape[:-1], -(-buffer.shape[-1] // lanes) * lanes)
-    return row_major(padded), prod(padded) + lanes
+    # Dimensions of size 1 behind the vectorized one do not set its elements apart.
+    row = max((d for d, size in enumerate(buffer.shape) if size > 1), default=len(buffer.shape) - 1)
+    padded = list(buffer.shape)
+    padded[row] = -(-padded[row] // lanes) * lanes
+    return row_major(tuple(padded)), prod(padded) + lanes

@@ -137,8 +137,8 @@ def float_depthwise(
     return Program(name=name, parameters=parameters_of(x_in, weight, bias, operand, y_out), body=body)
 
 
-def padded_input(x_in: Buffer, window: Window) -> tuple[Buffer, tuple[Stmt, ...]]:
-    """What a window operator reads: X itself, or `padded` with the statement "pad" that fills it."""
+def padded_input(x_in: Buffer, window: Window, value: float = 0.0) -> tuple[Buffer, tuple[Stmt, ...]]:
+    """What a window operator reads: X itself, or `padded` with the statement "pad" that fills it, `value` outside X."""
     if not any(window.pads):
         return x_in, ()
     *outer, height, width, lanes = x_in.shape
@@ -149,6 +149,6 @@ def padded_input(x_in: Buffer, window: Window) -> tuple[Buffer, tuple[Stmt, ...]
         name="pad",
         destination=whole(padded),
         source=region(x_in, *((0, size) for size in outer), (-top, rows), (-left, columns), (0, lanes)),
-        pad=Const(0.0, x_in.dtype),
+        pad=Const(value, x_in.dtype),
     )
     return padded, (copy,)

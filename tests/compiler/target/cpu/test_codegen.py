@@ -364,3 +364,27 @@ def test_whole_is_a_copy_without_padding():
     agrees(
         Program(name="widen", parameters=(x, y), body=Copy(name="c", destination=whole(y), source=whole(x)))
     )
+
+
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.INT8, DType.BOOL, DType.INT64])
+@pytest.mark.parametrize("stride", [2, 3, 4, 5])
+@pytest.mark.parametrize("count", [2, 5, 8, 16])
+def test_strided_loads_stay_within_the_last_element(dtype, stride, count):
+    # The last lane's element is the array's last; one lane more would leave it.
+    x = Buffer(name="X", shape=(4, (count - 1) * stride + 1), dtype=dtype)
+    y = Buffer(name="Y", shape=(4, count), dtype=dtype)
+    read = x[ROW, J * stride]
+    guarded = Assign(
+        name="guarded", buffer=y, indices=(ROW, K), value=select(K < ROW, x[ROW, K * stride], Const(0, dtype))
+    )
+    plain = Assign(name="plain", buffer=y, indices=(ROW, J), value=read)
+    body = seq(
+        For(var=J, extent=Const(count), body=plain, kind="vectorize"),
+        For(var=K, extent=Const(count), body=guarded, kind="vectorize"),
+    )
+    for rows in (body, For(var=J, extent=Const(count), body=plain, kind="vectorize")):
+        program = Program(name="strided", parameters=(x, y), body=nest([(ROW, 4)], rows))
+        arrays = arrays_of(program)
+        expected = interpret(program, arrays)["Y"]
+        build(program, host_target())(**arrays)
+        np.testing.assert_array_equal(arrays["Y"], expected)
