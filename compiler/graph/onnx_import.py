@@ -15,8 +15,8 @@ from onnx import numpy_helper
 
 from .errors import ModelError
 from .graph import Graph, GraphInput, GraphOutput, HostType, Quantization, Tensor
-from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_constants import evaluate_node
+from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
 from .onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
