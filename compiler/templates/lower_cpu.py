@@ -1,0 +1,223 @@
+"""From a node of the float graph to a kernel's program: which tensor expression, which schedule, which arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from ..graph.floating.assign_layouts import is_depthwise
+from ..graph.floating.graph import FloatGraph, Node, Tensor
+from ..graph.floating.operators import AveragePool, Convolution, Dense, Elementwise, MaxPool, Relayout
+from ..ir.hash import structural_hash
+from ..ir.stmt import Program
+from ..schedule import Schedule
+from ..target.cpu.machine import CpuTarget
+from ..te.epilogue import Epilogue
+from ..te.ops.dense import dense
+from ..te.ops.elementwise import elementwise
+from ..te.ops.float_conv2d import float_conv2d, float_depthwise
+from ..te.ops.float_pool import float_pool
+from ..te.ops.relayout import relayout
+from . import conv2d_cpu, dense_cpu, depthwise_cpu, elementwise_cpu, pool_cpu, relayout_cpu
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoweredNode:
+    """A node as a tensor expression, and how it is to be scheduled.
+
+    `tensors` by parameter are the graph's, `constants` by parameter are arrays in the parameters' shapes; what the
+    schedule packs is still to be packed (`schedule.pack.pack_arrays`). Nodes of equal `key` have one kernel.
+    """
+
+    node: Node
+    key: str
+    program: Program
+    schedule: Callable[[CpuTarget], Schedule]
+    tensors: Mapping[str, str]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def lower_float_node(graph: FloatGraph, node: Node) -> LoweredNode | None:
+    """The kernel of a node; None where it is a view and computes nothing."""
+    match node.operator:
+        case Convolution():
+            if is_depthwise(node.operator, graph.tensors[node.inputs[1]]):
+                return _depthwise(graph, node, node.operator)
+            return _convolution(graph, node, node.operator)
+        case Dense():
+            return _dense(graph, node, node.operator)
+        case Elementwise():
+            return _elementwise(graph, node, node.operator)
+        case MaxPool() | AveragePool():
+            return _pool(graph, node, node.operator)
+        case Relayout():
+            return _relayout(graph, node)
+    return None
+
+
+def _convolution(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    batch, channels, height, width = data.shape
+    filters = out.shape[1]
+    window, groups = operator.window, operator.groups
+    height, width = conv2d_cpu.flattened(window, height, width)
+    program = float_conv2d(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=filters,
+        window=window,
+        block_in=data.block,
+        block_out=out.block,
+        groups=groups,
+        epilogue=operator.epilogue,
+        name="conv2d",
+    )
+    shapes = {b.name: b.shape for b in program.parameters}
+    weight = graph.constants[node.inputs[1]]
+    arrays = {"W": _extended(weight.reshape(groups, filters // groups, *weight.shape[1:]), shapes["W"])}
+    if operator.epilogue.bias:
+        arrays["B"] = _extended(graph.constants[node.inputs[2]].reshape(groups, -1), shapes["B"])
+    return LoweredNode(
+        node=node,
+        key=_key("conv2d", program),
+        program=program,
+        schedule=lambda target: conv2d_cpu.schedule(target, program, window, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays),
+    )
+
+
+def _depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
+    data = graph.tensors[node.inputs[0]]
+    batch, channels, height, width = data.shape
+    window = operator.window
+    program = float_depthwise(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        window=window,
+        block=data.block,
+        epilogue=operator.epilogue,
+        name="depthwise",
+    )
+    shapes = {b.name: b.shape for b in program.parameters}
+    weight = graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)
+    arrays = {"W": _extended(weight, shapes["W"])}
+    if operator.epilogue.bias:
+        arrays["B"] = _extended(graph.constants[node.inputs[2]], shapes["B"])
+    return LoweredNode(
+        node=node,
+        key=_key("depthwise", program),
+        program=program,
+        schedule=lambda target: depthwise_cpu.schedule(target, program, window, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays),
+    )
+
+
+def _dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
+    rows, depth = graph.tensors[node.inputs[0]].shape
+    columns = graph.tensors[node.output].shape[1]
+    program = dense(rows=rows, depth=depth, columns=columns, epilogue=operator.epilogue)
+    arrays = {"W": graph.constants[node.inputs[1]]}
+    if operator.epilogue.bias:
+        arrays["B"] = graph.constants[node.inputs[2]]
+    return LoweredNode(
+        node=node,
+        key=_key("dense", program),
+        program=program,
+        schedule=lambda target: dense_cpu.schedule(target, program, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays),
+    )
+
+
+def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> LoweredNode:
+    out = graph.tensors[node.output]
+    shapes = [_storage_beside(graph.tensors[name], out) for name in node.inputs]
+    program = elementwise(shapes, operator.body)
+    parameters = dict(zip([p.name for p in program.parameters], (*node.inputs, node.output), strict=True))
+    merged = {p.name: p.shape for p in program.parameters}
+    return LoweredNode(
+        node=node,
+        key=_key("elementwise", program),
+        program=program,
+        schedule=lambda target: elementwise_cpu.schedule(target, program, parallel=True),
+        tensors={p: name for p, name in parameters.items() if name not in graph.constants},
+        constants={
+            p: graph.constants[name].reshape(merged[p])
+            for p, name in parameters.items()
+            if name in graph.constants
+        },
+    )
+
+
+def _pool(graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> LoweredNode:
+    data = graph.tensors[node.inputs[0]]
+    _, _, height, width = data.shape
+    window = operator.window
+    program = float_pool(
+        outer=prod(data.storage) // (height * width * data.block),
+        height=height,
+        width=width,
+        lanes=data.block,
+        window=window,
+        kind="max" if isinstance(operator, MaxPool) else "average",
+        counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
+    )
+    return LoweredNode(
+        node=node,
+        key=_key("pool", program),
+        program=program,
+        schedule=lambda target: pool_cpu.schedule(target, program, window, parallel=True),
+        tensors={"X": data.name, "Y": node.output},
+    )
+
+
+def _relayout(graph: FloatGraph, node: Node) -> LoweredNode:
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    batch, channels, *plane = data.shape
+    program = relayout(
+        batch=batch, channels=channels, plane=prod(plane), block_in=data.block, block_out=out.block
+    )
+    return LoweredNode(
+        node=node,
+        key=_key("relayout", program),
+        program=program,
+        schedule=lambda target: relayout_cpu.schedule(target, program, parallel=True),
+        tensors={"X": data.name, "Y": out.name},
+    )
+
+
+def _key(template: str, program: Program) -> str:
+    return f"{template} {structural_hash(program, alpha=True)}"
+
+
+def _bound(
+    graph: FloatGraph, node: Node, epilogue: Epilogue, constants: dict[str, np.ndarray]
+) -> dict[str, dict]:
+    """`tensors` and `constants` of a sum with an epilogue; an operand may be either."""
+    tensors = {"X": node.inputs[0], "Y": node.output}
+    if epilogue.operand:
+        operand = node.inputs[-1]
+        if operand in graph.constants:
+            constants["R"] = graph.constants[operand]
+        else:
+            tensors["R"] = operand
+    return {"tensors": tensors, "constants": constants}
+
+
+def _extended(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The array with zeros behind it, along every axis."""
+    return np.pad(array, [(0, size - old) for old, size in zip(array.shape, shape, strict=True)])
+
+
+def _storage_beside(tensor: Tensor, out: Tensor) -> tuple[int, ...]:
+    """How an input of an element-wise operator broadcasts against the output's storage."""
+    if out.block == 1 or tensor.block > 1:
+        return tensor.storage
+    # The same for all channels: one lane serves all.
+    return (*(1,) * (len(out.shape) - len(tensor.shape)), *tensor.shape, 1)
