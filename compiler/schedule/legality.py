@@ -102,12 +102,44 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
     """The `varying` loops any two iterations of which touch different elements in all `uses` of one buffer."""
     found: set[str] = set()
     for d, start in enumerate(uses[0].starts):
-        if any(u.starts[d] != start for u in uses[1:]):
-            continue
         extents = [u.extents[d] for u in uses]
         known = [e for e in extents if e is not None]
-        if len(known) == len(extents):
+        if len(known) < len(extents):
+            continue
+        if all(u.starts[d] == start for u in uses[1:]):
             found |= _injective(linear_form(start), max(known), ranges, varying)
+        else:
+            found |= _apart([linear_form(u.starts[d]) for u in uses], max(known), ranges, varying)
+    return found
+
+
+def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
+    """The varying loops whose steps in different indices are alike and greater than all else in them reaches.
+
+    8*x + i and 8*x + 4 + j for i, j < 4 are apart in different iterations of x.
+    """
+    fixed = [{a: c for a, c in form.terms.items() if not free_vars(a) & varying} for form in forms]
+    if any(terms != fixed[0] for terms in fixed[1:]):
+        return set()
+    found: set[str] = set()
+    for atom, step in forms[0].terms.items():
+        if not isinstance(atom, Var) or atom.name not in varying:
+            continue
+        if any(form.terms.get(atom) != step for form in forms[1:]):
+            continue
+        rests = [
+            LinearForm(
+                {a: c for a, c in form.terms.items() if a != atom and a not in fixed[0]}, form.constant
+            )
+            for form in forms
+        ]
+        if any(atom.name in free_vars(a) for rest in rests for a in rest.terms):
+            continue
+        reached = [form_interval(rest, ranges) for rest in rests]
+        lows, highs = [r.low for r in reached], [r.high for r in reached]
+        known = [v for v in (*lows, *highs) if v is not None]
+        if len(known) == 2 * len(rests) and max(known) - min(known) + extent <= abs(step):
+            found.add(atom.name)
     return found
 
 

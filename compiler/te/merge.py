@@ -49,5 +49,24 @@ def merge_broadcast(shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...]]:
     return tuple(sizes), inputs
 
 
+def merge_axes(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], ...]:
+    """A shape as (size, whether `axes` name it) pairs that alternate; axes count from the end where negative.
+
+    Dimensions of size 1 go. ValueError for an axis that the shape does not have.
+    """
+    if bad := [a for a in axes if not -len(shape) <= a < len(shape)]:
+        raise ValueError(f"shape {shape} has no axis {bad[0]}")
+    named = {a % len(shape) for a in axes}
+    merged: list[tuple[int, bool]] = []
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        if merged and merged[-1][1] == (d in named):
+            merged[-1] = (merged[-1][0] * size, d in named)
+        else:
+            merged.append((size, d in named))
+    return tuple(merged)
+
+
 def _aligned(shape: Shape, rank: int) -> Shape:
     return (1,) * (rank - len(shape)) + tuple(shape)

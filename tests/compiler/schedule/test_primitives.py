@@ -264,6 +264,30 @@ def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
     np.testing.assert_array_equal(interpret(s.program, arrays)["L"], expected)
 
 
+def halves(pitch, shift=4):
+    """Each row i written by two loops of four: from column 0, and from column `shift` on."""
+    c = Buffer(name="C", shape=(40,), dtype=DType.INT32)
+    i, a, b = Var("i"), Var("a"), Var("b")
+    row = i * pitch + (20 if pitch < 0 else 0)
+    first = Assign(name="first", buffer=c, indices=(row + a,), value=Const(1, DType.INT32))
+    second = Assign(name="second", buffer=c, indices=(row + shift + b,), value=Const(2, DType.INT32))
+    body = nest([(i, 3)], seq(nest([(a, 4)], first), nest([(b, 4)], second)))
+    return Program(name="halves", parameters=(c,), body=body)
+
+
+@pytest.mark.parametrize("pitch", [8, 9, -8])
+def test_loops_of_several_statements_that_are_apart(pitch):
+    s = Schedule(halves(pitch))
+    s.parallel("i")
+    assert "parallel" in format_node(s.program)
+
+
+@pytest.mark.parametrize(("pitch", "shift"), [(7, 4), (8, 5), (4, 4)])
+def test_loops_of_several_statements_that_overlap(pitch, shift):
+    with pytest.raises(LegalityError, match="its iterations share elements of C"):
+        Schedule(halves(pitch, shift)).parallel("i")
+
+
 def running():
     """Each element needs the one before."""
     previous = select(Const(0) < ROW, C[ROW - 1], A[ROW, 0])

@@ -1,0 +1,91 @@
+"""Reductions of float32 tensors over any axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Literal
+
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal
+from ...ir.stmt import Alloc, Assign, Program, Reduce, nest, seq
+from ...ir.types import DType
+from ..merge import Shape, merge_axes
+from ..rows import Operator, fold_row, row_width
+from ..scalars import absolute, divide, negative, sqrt
+
+Kind = Literal["sum", "mean", "max", "min", "sum_square", "l1", "l2"]
+
+
+def reduction(
+    shape: Shape, axes: Sequence[int], kind: Kind, *, width: int = 1, name: str = "reduction"
+) -> Program:
+    """Y = sum, mean, … of X over `axes`; NaN is the greatest and the least of what it is among.
+
+    Parameters X and Y, float32, in the shapes of `te.merge.merge_axes(shape, axes)`: neighbouring axes that are both
+    reduced or both kept are one, Y has the kept ones (one of size 1 if there are none). ValueError for a wrong axis.
+    Where the last axis is reduced, its elements go to `width` (a power of two) partial results in turn: loops d0, d1, …
+    of the kept axes around `te.rows.fold_row` "reduce" and the statement "post". Else loops reduce.d0, … of all axes
+    around "reduce" into `sum`, and loops d0, … around "post".
+    """
+    merged = merge_axes(shape, axes) or ((1, False),)
+    sizes = [size for size, _ in merged]
+    kept = [d for d, (_, reduced) in enumerate(merged) if not reduced]
+    count = prod(size for size, reduced in merged if reduced)
+    x = Buffer(name="X", shape=tuple(sizes), dtype=DType.FLOAT32)
+    y = Buffer(name="Y", shape=tuple([sizes[d] for d in kept]) or (1,), dtype=DType.FLOAT32)
+    op: Operator = "max" if kind in ("max", "min") else "add"
+    outer = [(Var(f"d{d}"), sizes[d]) for d in kept]
+    at = tuple([var for var, _ in outer]) or (Const(0),)
+    if merged[-1][1]:
+        own = [(Var(f"reduce.d{d}"), Const(sizes[d])) for d in range(len(sizes) - 1) if d not in kept]
+        names = {var.name.rpartition("d")[2]: var for var, _ in [*outer, *own]}
+        before = [names[str(d)] for d in range(len(sizes) - 1)]
+        folded = fold_row(
+            "reduce",
+            op,
+            sizes[-1],
+            row_width(sizes[-1], width),
+            lambda position: _value(kind, x[*before, position]),
+            own,
+        )
+        post = Assign(name="post", buffer=y, indices=at, value=_result(kind, folded.result, count))
+        return Program(name=name, parameters=(x, y), body=nest(outer, folded.around(post)))
+    total = Buffer(name="sum", shape=y.shape, dtype=DType.FLOAT32)
+    loops = [Var(f"reduce.d{d}") for d in range(len(sizes))]
+    reduce = Reduce(
+        name="reduce",
+        op=op,
+        buffer=total,
+        indices=tuple([loops[d] for d in kept]),
+        value=_value(kind, x[tuple(loops)]),
+        first=all_of(*[equal(loops[d], 0) for d in range(len(sizes)) if d not in kept]),
+    )
+    order = [*kept, *(d for d in range(len(sizes)) if d not in kept)]
+    summed = nest([(loops[d], sizes[d]) for d in order], reduce)
+    post = Assign(name="post", buffer=y, indices=at, value=_result(kind, total[at], count))
+    body = Alloc(buffer=total, body=seq(summed, nest(outer, post)))
+    return Program(name=name, parameters=(x, y), body=body)
+
+
+def _value(kind: Kind, element: Expr) -> Expr:
+    """What is reduced of an element."""
+    match kind:
+        case "min":
+            return negative(element)
+        case "sum_square" | "l2":
+            return element * element
+        case "l1":
+            return absolute(element)
+    return element
+
+
+def _result(kind: Kind, total: Expr, count: int) -> Expr:
+    """What becomes of a sum, or greatest value, of `count` elements."""
+    match kind:
+        case "mean":
+            return divide(total, float(count))
+        case "min":
+            return negative(total)
+        case "l2":
+            return sqrt(total)
+    return total

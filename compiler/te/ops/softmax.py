@@ -1,0 +1,105 @@
+"""Softmax of float32 tensors along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from ...ir.expr import Buffer, Const, Expr, Var, minimum
+from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
+from ...ir.types import DType
+from ..blocks import ceil_div
+from ..merge import Shape
+from ..rows import fold_row, row_loops, row_width
+from ..scalars import divide, exp, log
+
+
+def softmax(
+    shape: Shape, axis: int, *, width: int = 1, logarithm: bool = False, name: str = "softmax"
+) -> Program:
+    """Y = exp(X - m) / sum of exp(X - m) along `axis`, m its greatest value; with `logarithm`, the logarithm of that.
+
+    Parameters X and Y, float32 [outer, size of the axis, inner], or [outer, size] where inner is 1. All stages follow
+    each other row by row (loop "row"), in `width` partial results (a power of two) side by side: of a row, or, where
+    inner is not 1, of `width` neighbouring columns (loop "column"). Statements "max", "exp", "sum", "scale".
+    ValueError for an axis that the shape does not have.
+    """
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no axis {axis}")
+    axis %= len(shape)
+    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    if inner == 1:
+        x, y = (Buffer(name=n, shape=(outer, size), dtype=DType.FLOAT32) for n in "XY")
+        body = _rows(x, y, row_width(size, width), logarithm)
+    else:
+        x, y = (Buffer(name=n, shape=(outer, size, inner), dtype=DType.FLOAT32) for n in "XY")
+        body = _columns(x, y, row_width(inner, width), logarithm)
+    return Program(name=name, parameters=(x, y), body=body)
+
+
+def _rows(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:
+    outer, size = x.shape
+    row = Var("row")
+    greatest = fold_row("max", "max", size, width, lambda p: x[row, p])
+
+    def stage(name: str, value: Callable[[Expr], Expr]) -> Stmt:
+        position, loops = row_loops(name, size, width)
+        return nest(loops, Assign(name=name, buffer=y, indices=(row, position), value=value(position)))
+
+    if logarithm:
+        distance = stage("distance", lambda p: x[row, p] - greatest.result)
+        total = fold_row("sum", "add", size, width, lambda p: exp(y[row, p]))
+        scale = stage("scale", lambda p: y[row, p] - log(total.result))
+    else:
+        distance = stage("exp", lambda p: exp(x[row, p] - greatest.result))
+        total = fold_row("sum", "add", size, width, lambda p: y[row, p])
+        scale = stage("scale", lambda p: divide(y[row, p], total.result))
+    return nest([(row, outer)], greatest.around(seq(distance, total.around(scale))))
+
+
+def _columns(x: Buffer, y: Buffer, width: int, logarithm: bool) -> Stmt:
+    outer, size, inner = x.shape
+    row, column = Var("row"), Var("column")
+    extent = Const(width) if inner % width == 0 else minimum(width, inner - column * width)
+    greatest, total = (
+        Buffer(name=n, shape=(width,), dtype=DType.FLOAT32, scope="register") for n in ("greatest", "total")
+    )
+
+    def stage(name: str, make: Callable[[Expr, Expr, Expr], Stmt]) -> Stmt:
+        k, lane = Var(f"{name}.k"), Var(f"{name}.l")
+        return nest([(k, size), (lane, extent)], make(k, lane, column * width + lane))
+
+    def start(buffer: Buffer, value: float) -> Stmt:
+        lane = Var(f"{buffer.name}.l")
+        begin = Assign(name=buffer.name, buffer=buffer, indices=(lane,), value=Const(value, DType.FLOAT32))
+        return nest([(lane, width)], begin)
+
+    def assign(name: str, value: Callable[[Expr, Expr, Expr], Expr]) -> Stmt:
+        return stage(
+            name, lambda k, lane, j: Assign(name=name, buffer=y, indices=(row, k, j), value=value(k, lane, j))
+        )
+
+    largest = stage(
+        "max",
+        lambda k, lane, j: Reduce(name="max", op="max", buffer=greatest, indices=(lane,), value=x[row, k, j]),
+    )
+    adding = stage(
+        "sum",
+        lambda k, lane, j: Reduce(
+            name="sum",
+            op="add",
+            buffer=total,
+            indices=(lane,),
+            value=exp(y[row, k, j]) if logarithm else y[row, k, j],
+        ),
+    )
+    if logarithm:
+        distance = assign("distance", lambda k, lane, j: x[row, k, j] - greatest[lane])
+        scale = assign("scale", lambda k, lane, j: y[row, k, j] - log(total[lane]))
+    else:
+        distance = assign("exp", lambda k, lane, j: exp(x[row, k, j] - greatest[lane]))
+        scale = assign("scale", lambda k, lane, j: divide(y[row, k, j], total[lane]))
+    body: Stmt = seq(start(greatest, float("-inf")), largest, distance, start(total, 0.0), adding, scale)
+    for buffer in (total, greatest):
+        body = Alloc(buffer=buffer, body=body)
+    return nest([(row, outer), (column, ceil_div(inner, width))], body)

@@ -1,0 +1,77 @@
+"""Sums and greatest values along contiguous rows, as processors compute them: in partial results side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..ir.expr import Buffer, Const, Expr, Var, maximum, minimum
+from ..ir.stmt import Alloc, Assign, Reduce, Stmt, nest, seq
+from ..ir.types import DType
+from .blocks import ceil_div
+
+Operator = Literal["add", "max"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """Statements that reduce a row, the buffers they need, and the result."""
+
+    statements: tuple[Stmt, ...]
+    buffers: tuple[Buffer, ...]
+    result: Expr
+
+    def around(self, rest: Stmt) -> Stmt:
+        """The statements, then `rest`, which may use the result."""
+        body = seq(*self.statements, rest)
+        for buffer in reversed(self.buffers):
+            body = Alloc(buffer=buffer, body=body)
+        return body
+
+
+def row_width(size: int, widest: int) -> int:
+    """Partial results for rows of `size`: a power of two, at most `widest` (one too) and hardly more than the row."""
+    return min(widest, 1 << (size - 1).bit_length()) if size > 1 else 1
+
+
+def row_loops(name: str, size: int, width: int) -> tuple[Expr, list[tuple[Var, Expr]]]:
+    """A row's position, and the loops `name`.k over pieces of `width` and `name`.l in a piece."""
+    k, lane = Var(f"{name}.k"), Var(f"{name}.l")
+    extent = Const(width) if size % width == 0 else minimum(width, size - k * width)
+    return k * width + lane, [(k, Const(ceil_div(size, width))), (lane, extent)]
+
+
+def fold_row(
+    name: str,
+    op: Operator,
+    size: int,
+    width: int,
+    value: Callable[[Expr], Expr],
+    outer: Sequence[tuple[Var, Expr]] = (),
+) -> Folded:
+    """Reduces `value` at all positions of a row of `size` (and in all iterations of the loops `outer`).
+
+    Position k * width + l goes to partial result l (statements `name`.init and `name`, buffer `name`.partial[width]);
+    then partial results are halved (`name`.half.h) until one is left.
+    """
+    partial = Buffer(name=f"{name}.partial", shape=(width,), dtype=DType.FLOAT32, scope="register")
+    start = Var(f"{name}.init.l")
+    least = Const(0.0 if op == "add" else float("-inf"), DType.FLOAT32)
+    begin = Assign(name=f"{name}.init", buffer=partial, indices=(start,), value=least)
+    position, loops = row_loops(name, size, width)
+    lane = loops[-1][0]
+    reduce = Reduce(name=name, op=op, buffer=partial, indices=(lane,), value=value(position))
+    statements = [nest([(start, width)], begin), nest([*outer, *loops], reduce)]
+    buffers = [partial]
+    while width > 1:
+        width //= 2
+        before = buffers[-1]
+        half = Buffer(name=f"{name}.half.{width}", shape=(width,), dtype=DType.FLOAT32, scope="register")
+        lane = Var(f"{name}.half.{width}.l")
+        low, high = before[lane], before[lane + width]
+        both = low + high if op == "add" else maximum(low, high)
+        join = Assign(name=half.name, buffer=half, indices=(lane,), value=both)
+        statements.append(nest([(lane, width)], join))
+        buffers.append(half)
+    return Folded(statements=tuple(statements), buffers=tuple(buffers), result=buffers[-1][0])
