@@ -47,7 +47,7 @@ def compile_cpu(
     kernels: dict[str, tuple[Kernel, Schedule]] = {}
     launches: list[Launch] = []
     for number, node in enumerate(graph.nodes):
-        lowered = lower_float_node(graph, node)
+        lowered = lower_float_node(target, graph, node)
         if lowered is None:
             continue
         if lowered.key not in kernels:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Literal
 
 import numpy as np
 
 from ..graph.floating.assign_layouts import is_depthwise
 from ..graph.floating.graph import FloatGraph, Node, Tensor
-from ..graph.floating.operators import AveragePool, Convolution, Dense, Elementwise, MaxPool, Relayout
+from ..graph.floating.operators import (
+    AveragePool,
+    Convolution,
+    Dense,
+    Elementwise,
+    MaxPool,
+    Reduction,
+    Relayout,
+    Softmax,
+)
 from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
@@ -20,8 +30,19 @@ from ..te.ops.dense import dense
 from ..te.ops.elementwise import elementwise
 from ..te.ops.float_conv2d import float_conv2d, float_depthwise
 from ..te.ops.float_pool import float_pool
+from ..te.ops.reduction import reduction
 from ..te.ops.relayout import relayout
-from . import conv2d_cpu, dense_cpu, depthwise_cpu, elementwise_cpu, pool_cpu, relayout_cpu
+from ..te.ops.softmax import softmax
+from . import (
+    conv2d_cpu,
+    dense_cpu,
+    depthwise_cpu,
+    elementwise_cpu,
+    pool_cpu,
+    reduction_cpu,
+    relayout_cpu,
+    rows_cpu,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -40,7 +61,7 @@ class LoweredNode:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def lower_float_node(graph: FloatGraph, node: Node) -> LoweredNode | None:
+def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> LoweredNode | None:
     """The kernel of a node; None where it is a view and computes nothing."""
     match node.operator:
         case Convolution():
@@ -53,6 +74,14 @@ def lower_float_node(graph: FloatGraph, node: Node) -> LoweredNode | None:
             return _elementwise(graph, node, node.operator)
         case MaxPool() | AveragePool():
             return _pool(graph, node, node.operator)
+        case Softmax(axis=axis, logarithm=logarithm):
+            shape = graph.tensors[node.output].shape
+            width = rows_cpu.row_partials(target)
+            return _rows(node, "softmax", softmax(shape, axis, width=width, logarithm=logarithm))
+        case Reduction(kind=kind, axes=axes):
+            shape = graph.tensors[node.inputs[0]].shape
+            width = rows_cpu.row_partials(target)
+            return _rows(node, "reduction", reduction(shape, axes, kind, width=width))
         case Relayout():
             return _relayout(graph, node)
     return None
@@ -174,6 +203,17 @@ def _pool(graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> Low
         program=program,
         schedule=lambda target: pool_cpu.schedule(target, program, window, parallel=True),
         tensors={"X": data.name, "Y": node.output},
+    )
+
+
+def _rows(node: Node, template: Literal["softmax", "reduction"], program: Program) -> LoweredNode:
+    scheduled = rows_cpu.schedule if template == "softmax" else reduction_cpu.schedule
+    return LoweredNode(
+        node=node,
+        key=_key(template, program),
+        program=program,
+        schedule=lambda target: scheduled(target, program, parallel=True),
+        tensors={"X": node.inputs[0], "Y": node.output},
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from ...te.ops.reduction import Kind
 from ..errors import ModelError
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
@@ -15,15 +18,27 @@ from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_n
 from ..onnx_views import viewed_shape
 from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
-from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_softmax, import_unary
+from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_unary
 from .onnx_products import import_batch_normalization, import_convolution, import_gemm, import_matmul
+from .onnx_reductions import import_reduction, import_softmax
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
 OLDEST_OPSET = 11
+REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
+    {
+        "ReduceSum": "sum",
+        "ReduceMean": "mean",
+        "ReduceMax": "max",
+        "ReduceMin": "min",
+        "ReduceSumSquare": "sum_square",
+        "ReduceL1": "l1",
+        "ReduceL2": "l2",
+    }
+)
 SUPPORTED = (
     "Conv, Gemm, MatMul, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Softmax, "
-    f"LogSoftmax, Clip, Pow, {', '.join(sorted(UNARY | NARY))}, Flatten, Reshape, Squeeze, Unsqueeze, Identity, "
-    "Dropout, and whatever has constant inputs"
+    f"LogSoftmax, Clip, Pow, {', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, "
+    "Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
 )
 
 
@@ -116,6 +131,8 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
             import_average_pool(context, node)
         case "GlobalAveragePool" | "GlobalMaxPool":
             import_global_pool(context, node)
+        case name if name in REDUCTIONS:
+            import_reduction(context, node, REDUCTIONS[name])
         case "Softmax" | "LogSoftmax":
             import_softmax(context, node)
         case "Clip":

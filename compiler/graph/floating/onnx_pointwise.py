@@ -1,4 +1,4 @@
-"""Element-wise operators of a float model, and Softmax."""
+"""Element-wise operators of a float model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...te.merge import broadcast
 from ...te.scalars import argument
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
-from .operators import Elementwise, Softmax
+from .operators import Elementwise
 
 UNARY = frozenset(
     [
@@ -127,34 +127,6 @@ def import_nary(context: FloatContext, node: OnnxNode) -> None:
         case _:
             raise AssertionError(node.op_type)
     _add(context, node, body, count)
-
-
-def import_softmax(context: FloatContext, node: OnnxNode) -> None:
-    """Softmax and LogSoftmax along the last dimension or, before opset 13, along all from one on."""
-    data = context.operand(node, 0)
-    rank = len(data.shape)
-    old = context.opset < 13
-    axis = node.integer("axis", 1 if old else -1)
-    if not -rank <= axis < max(rank, 1):
-        context.fail(node, f"has axis {axis} for a tensor of shape {data.shape}", "export the model again")
-    axis %= rank
-    inner = data.shape[axis + 1 :]
-    if not old and math.prod(inner) != 1:
-        context.fail(
-            node,
-            f"works along axis {axis} of {data.shape}",
-            "only the last dimension is supported: transpose it",
-        )
-    size = math.prod(data.shape[axis:])
-    rows = math.prod(data.shape[:axis])
-    operator = Softmax(logarithm=node.op_type == "LogSoftmax")
-    if data.shape == (rows, size):
-        context.add(node, operator, (data.name,), data.shape)
-        return
-    flat = context.view(node, data, (rows, size), output=context.temporary(node, "rows"))
-    result = context.temporary(node, "softmax")
-    context.add(node, operator, (flat,), (rows, size), output=result)
-    context.view(node, context.tensors[result], data.shape)
 
 
 def _add(context: FloatContext, node: OnnxNode, body: Expr, count: int) -> None:

@@ -12,6 +12,7 @@ from typing import Literal
 from ...ir.expr import Expr
 from ...te.blocks import Pads, Window
 from ...te.epilogue import Epilogue
+from ...te.ops.reduction import Kind
 
 OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
 """Classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
@@ -64,9 +65,18 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Softmax:
-    """Input: data (rows, size). exp(x - max) / sum of these, row by row; with `logarithm` its logarithm."""
+    """Input: data. exp(x - max) / sum of these along `axis` (0 or more); with `logarithm` its logarithm."""
 
+    axis: int
     logarithm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """Input: data. Its sum, mean, ... over `axes` (0 or more, ascending), of size 1 in the output or gone."""
+
+    kind: Kind
+    axes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +97,7 @@ Operator = (
     | MaxPool
     | AveragePool
     | Softmax
+    | Reduction
     | Reshape
     | Relayout
 )
@@ -101,7 +112,7 @@ def operator_class(operator: Operator) -> OperatorClass:
             return "injective"
         case Convolution() | Dense():
             return "complex-out-fusable"
-        case MaxPool() | AveragePool():
+        case MaxPool() | AveragePool() | Reduction():
             return "reduction"
         case Softmax():
             return "opaque"
