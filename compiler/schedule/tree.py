@@ -65,7 +65,7 @@ def rebuild(path: Sequence[Node], new: Stmt, *, without: Sequence[Node] = ()) ->
             case Alloc(buffer=buffer):
                 node = new if id(parent) in left_out else Alloc(buffer=buffer, body=new)
             case Seq(statements=statements):
-                node = seq(*(new if s is old else s for s in statements if id(s) not in left_out))
+                node = seq(*(new if s is old else s for s in statements if s is old or id(s) not in left_out))
             case Program(name=name, parameters=parameters):
                 return Program(name=name, parameters=parameters, body=new)
             case _:

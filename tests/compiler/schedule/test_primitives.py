@@ -264,6 +264,16 @@ def test_rows_that_only_a_full_last_piece_would_overlap(pitch):
     np.testing.assert_array_equal(interpret(s.program, arrays)["L"], expected)
 
 
+def test_compute_at_an_allocation_behind_other_statements():
+    before = stencil()
+    first = nest([(Var("p"), 10)], Assign(name="clear", buffer=C, indices=(Var("p"),), value=Const(7, I32)))
+    program = Program(name="behind", parameters=(A, C, D), body=seq(first, before.body))
+    s = Schedule(program)
+    s.compute_at("double", "i")
+    assert {loop.name for loop in loops(s.program)} >= {"p", "i", "j"}
+    same(program, s.program)
+
+
 def halves(pitch, shift=4):
     """Each row i written by two loops of four: from column 0, and from column `shift` on."""
     c = Buffer(name="C", shape=(40,), dtype=DType.INT32)

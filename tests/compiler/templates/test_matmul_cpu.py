@@ -1,0 +1,94 @@
+"""Batches of matrix products: tensor expressions against numpy, kernels against both."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernels import evaluate, run, targets
+from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.templates import dense_cpu, matmul_cpu
+
+
+def operands(batch_x, batch_w, rows, depth, columns, transposed):
+    rng = np.random.default_rng(0)
+    matrix = (columns, depth) if transposed else (depth, columns)
+    x, w = (rng.integers(-8, 9, s).astype(np.float32) for s in ((*batch_x, rows, depth), (*batch_w, *matrix)))
+    return x, w, x @ (np.swapaxes(w, -1, -2) if transposed else w)
+
+
+def program_of(batch_x, batch_w, rows, depth, columns, transposed, epilogue=None):
+    return matmul(
+        batch_x=batch_x,
+        batch_w=batch_w,
+        rows=rows,
+        depth=depth,
+        columns=columns,
+        transposed=transposed,
+        epilogue=epilogue,
+    )
+
+
+BATCHES = [
+    ((), ()),
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((2, 1), (1, 2)),
+    ((1, 2), ()),
+    ((), (2, 2)),
+    ((2, 1, 2), (3, 2)),
+]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    batches=st.sampled_from(BATCHES),
+    rows=st.sampled_from([1, 2, 7, 13, 33]),
+    depth=st.sampled_from([1, 3, 16, 21]),
+    columns=st.sampled_from([1, 5, 16, 40, 70]),
+    transposed=st.booleans(),
+    level=st.sampled_from(range(len(targets()))),
+)
+def test_products(batches, rows, depth, columns, transposed, level):
+    sizes = (*batches, rows, depth, columns, transposed)
+    x, w, expected = operands(*sizes)
+    program = program_of(*sizes)
+    arrays = {"X": x, "W": w}
+    (result,) = run(program, arrays, matmul_cpu.schedule, targets()[level])
+    np.testing.assert_array_equal(result.reshape(expected.shape), expected)
+    if expected.size * depth < 3000:
+        np.testing.assert_array_equal(evaluate(program, arrays), result)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("copy", [False, True])
+def test_staged_and_copied(transposed, copy):
+    sizes = ((2,), (2,), 11, 19, 37, transposed)
+    x, w, expected = operands(*sizes)
+    bias, operand = np.arange(37, dtype=np.float32), -expected / 2
+    program = program_of(*sizes, Epilogue(bias=True, operand=True, activation="relu"))
+    knobs = matmul_cpu.Knobs(
+        tiles=dense_cpu.Knobs(rows=4, vectors=1, row_block=8, stage=True), copy=copy or transposed
+    )
+
+    def schedule(target, program, parallel):
+        return matmul_cpu.schedule(target, program, knobs, parallel=parallel)
+
+    (result,) = run(program, {"X": x, "W": w, "B": bias, "R": operand}, schedule, targets()[0])
+    np.testing.assert_array_equal(result, np.maximum(expected + bias + operand, 0))
+
+
+@pytest.mark.parametrize("batch", [(), (2, 4)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_parallel(batch, transposed):
+    sizes = (batch, batch, 40, 30, 200, transposed)
+    x, w, expected = operands(*sizes)
+    program = program_of(*sizes)
+    s = matmul_cpu.schedule(targets()[0], program, parallel=True)
+    assert "parallel" in {a for step in s.trace for a in step.arguments}
+    with Pool(2) as pool:
+        (result,) = run(program, {"X": x, "W": w}, matmul_cpu.schedule, targets()[0], pool)
+    np.testing.assert_array_equal(result.reshape(expected.shape), expected)
