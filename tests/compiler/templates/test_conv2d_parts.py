@@ -1,0 +1,54 @@
+"""Convolutions whose sums are long enough to be added up in parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernels import evaluate, run
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops.float_conv2d import float_conv2d
+from vdla.compiler.templates import conv2d_cpu
+
+CASES = [
+    # channels, block, kernel, groups, how many blocks make a part
+    (64, 16, (3, 3), 1, 2),
+    (96, 16, (3, 4), 1, 1),
+    (512, 16, (1, 1), 1, 16),
+    (272, 16, (1, 1), 1, 17),
+    (368, 16, (1, 1), 1, None),
+    (50, 1, (3, 3), 1, 25),
+    (128, 16, (2, 3), 2, 2),
+]
+
+
+@pytest.mark.parametrize(("channels", "block", "kernel", "groups", "part"), CASES)
+def test_parts_of_a_sum(channels, block, kernel, groups, part) -> None:
+    window = Window(kernel=kernel, pads=(1, 0, 0, 1), strides=(1, 2))
+    program = float_conv2d(
+        batch=1,
+        channels=channels,
+        height=4,
+        width=5,
+        filters=groups * 17,
+        window=window,
+        block_in=block,
+        block_out=16 if groups == 1 else 1,
+        groups=groups,
+        epilogue=Epilogue(bias=True, activation="relu"),
+    )
+    blocks = program.parameters[0].shape[2]
+    assert conv2d_cpu.part_blocks(program) == (None if part == blocks else part)
+    rng = np.random.default_rng(channels)
+    arrays = {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
+    if groups == 1:
+        # The tensor expression takes zeros beyond the filters.
+        arrays["W"][:, 17:] = 0
+        arrays["B"][:, 17:] = 0
+
+    def schedule(target, program, *, parallel):
+        return conv2d_cpu.schedule(target, program, window, parallel=parallel)
+
+    (got,) = run(program, arrays, schedule, host_target())
+    np.testing.assert_array_equal(got, evaluate(program, arrays))
