@@ -46,7 +46,20 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
     shapes = {b.name: b.shape for b in program.parameters}
     _, _, blocks, oh, ow, _ = shapes["Y"]
     _, _, channels, kh, kw = shapes["W"]
-    depth = channels * kh * kw
+    rows, columns, vectors = choose_positions(target, oh, ow, blocks, channels * kh * kw)
+    return Knobs(
+        rows=rows,
+        columns=columns,
+        vectors=vectors,
+        row_block=_row_block(target, program, window, rows, -(-blocks // vectors)),
+    )
+
+
+def choose_positions(target: CpuTarget, oh: int, ow: int, blocks: int, depth: int) -> tuple[int, int, int]:
+    """The rows, columns and blocks of filters of a register tile with the least estimated time.
+
+    `oh` x `ow` positions of `blocks` blocks of filters sum up `depth` products each.
+    """
     best: tuple[float, int, int, int] | None = None
     for vectors in range(1, min(blocks, 8) + 1):
         for rows in range(1, min(oh, 6) + 1):
@@ -65,12 +78,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
                     best = key
     assert best is not None
     _, size, vectors, rows = best
-    return Knobs(
-        rows=rows,
-        columns=-size // vectors // rows,
-        vectors=vectors,
-        row_block=_row_block(target, program, window, rows, -(-blocks // vectors)),
-    )
+    return rows, -size // vectors // rows, vectors
 
 
 def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, panels: int) -> int:

@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vdla.compiler.ir.expr import Binary, Buffer, Cast, Const, Select, Var, cast, equal, select
+from vdla.compiler.ir.expr import (
+    Binary,
+    Buffer,
+    Cast,
+    Const,
+    Select,
+    Var,
+    cast,
+    equal,
+    maximum,
+    minimum,
+    select,
+)
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (
     Alloc,
@@ -388,3 +400,17 @@ def test_strided_loads_stay_within_the_last_element(dtype, stride, count):
         expected = interpret(program, arrays)["Y"]
         build(program, host_target())(**arrays)
         np.testing.assert_array_equal(arrays["Y"], expected)
+
+
+def test_a_decision_on_what_is_read_may_choose_a_row():
+    x = Buffer(name="X", shape=(4, 8), dtype=DType.FLOAT32)
+    order = Buffer(name="I", shape=(4,), dtype=DType.INT64)
+    y = Buffer(name="Y", shape=(4, 8), dtype=DType.FLOAT32)
+    row = select(order[ROW] < 0, order[ROW] + 4, order[ROW])
+    move = Assign(name="move", buffer=y, indices=(ROW, J), value=x[minimum(maximum(row, 0), 3), J])
+    rows = For(var=J, extent=Const(8), body=move, kind="vectorize")
+    program = Program(name="rows", parameters=(x, order, y), body=nest([(ROW, 4)], rows))
+    arrays = arrays_of(program) | {"I": np.array([-1, 0, 2, -3], np.int64)}
+    expected = interpret(program, arrays)["Y"]
+    build(program, host_target())(**arrays)
+    np.testing.assert_array_equal(arrays["Y"], expected)

@@ -1,0 +1,213 @@
+"""Operators that only move float32 data: permutations, slices, pads, tiles, concatenations, gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, maximum, minimum, select
+from ...ir.stmt import Assign, For, Program, Stmt, nest, seq
+from ...ir.types import DType
+from ..merge import Shape
+
+PadMode = Literal["constant", "edge", "reflect", "wrap"]
+
+
+def permute(shape: Shape, axes: Sequence[int], *, name: str = "permute") -> Program:
+    """Y = X with axis d of Y being axis `axes`[d] of X.
+
+    Parameters X and Y without dimensions of size 1, axes that stay neighbours merged into one; loops d0, d1, … of Y's
+    dimensions around "move". ValueError where `axes` is no permutation.
+    """
+    if sorted(axes) != list(range(len(shape))):
+        raise ValueError(f"{tuple(axes)} is no permutation of the axes of shape {shape}")
+    groups: list[list[int]] = []
+    kept = [d for d in range(len(shape)) if shape[d] != 1]
+    order = {d: i for i, d in enumerate(kept)}
+    for axis in (a for a in axes if a in order):
+        if groups and order[groups[-1][-1]] + 1 == order[axis]:
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    if not groups:
+        groups = [[]]
+    loops = [Var(f"d{d}") for d in range(len(groups))]
+    sizes = [prod(shape[a] for a in group) for group in groups]
+    of_x = sorted(range(len(groups)), key=lambda d: groups[d])
+    x = Buffer(name="X", shape=tuple([sizes[d] for d in of_x]), dtype=DType.FLOAT32)
+    y = Buffer(name="Y", shape=tuple(sizes), dtype=DType.FLOAT32)
+    move = Assign(name="move", buffer=y, indices=tuple(loops), value=x[tuple([loops[d] for d in of_x])])
+    return Program(name=name, parameters=(x, y), body=nest(list(zip(loops, sizes, strict=True)), move))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """`count` elements in a row: `first`, `first` + `step`, … of the input, or (first None) the fill value."""
+
+    count: int
+    first: int | None
+    step: int = 1
+
+
+Runs = tuple[Run, ...]
+
+
+def slice_runs(start: int, count: int, step: int) -> Runs:
+    """A slice of `count` elements; with a negative step backwards."""
+    return (Run(count=count, first=start, step=step),)
+
+
+def tile_runs(size: int, repeats: int) -> Runs:
+    """An axis of `size` repeated as a whole."""
+    return (Run(count=size, first=0),) * repeats
+
+
+def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> Runs:
+    """An axis of `size` with pads as ONNX's Pad has them; negative pads cut off."""
+    positions = np.arange(-before, size + after)
+    inside = (positions >= 0) & (positions < size)
+    match mode:
+        case "constant":
+            positions = np.where(inside, positions, -1)
+        case "edge":
+            positions = positions.clip(0, size - 1)
+        case "wrap":
+            positions = positions % size
+        case "reflect":
+            period = max(1, 2 * (size - 1))
+            positions = (period // 2) - abs(positions % period - period // 2) if size > 1 else positions * 0
+    return runs_of(positions.tolist())
+
+
+def runs_of(positions: Sequence[int]) -> Runs:
+    """The fewest runs that a list of input positions falls into, negative ones for the fill value."""
+    runs: list[Run] = []
+    i = 0
+    while i < len(positions):
+        first, end = positions[i], i + 1
+        if first < 0:
+            while end < len(positions) and positions[end] < 0:
+                end += 1
+            runs.append(Run(count=end - i, first=None))
+        else:
+            step = positions[end] - first if end < len(positions) and positions[end] >= 0 else 1
+            while end < len(positions) and positions[end] == first + step * (end - i):
+                end += 1
+            runs.append(Run(count=end - i, first=first, step=step))
+        i = end
+    return tuple(runs)
+
+
+def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = "remap") -> Program:
+    """Y takes along each axis d the elements `runs`[d] of X: slices, pads, tiles, and any of them at once.
+
+    Parameters X and Y, neighbouring axes merged where the inner one is taken whole. Loops d0.…, d1.… with the number of
+    the run on each axis so far, around "move.…" and "fill.…". ValueError for runs that leave X or take nothing.
+    """
+    for size, of_axis in zip(shape, runs, strict=True):
+        ends = [
+            e for r in of_axis if r.first is not None for e in (r.first, r.first + (r.count - 1) * r.step)
+        ]
+        if not of_axis or any(r.count < 1 for r in of_axis) or any(not 0 <= e < size for e in ends):
+            raise ValueError(f"{of_axis} are no elements of an axis of {size}")
+    sizes, merged = _merge_runs(shape, runs)
+    x = Buffer(name="X", shape=sizes, dtype=DType.FLOAT32)
+    y = Buffer(name="Y", shape=tuple([sum(r.count for r in rs) for rs in merged]), dtype=DType.FLOAT32)
+
+    def visit(axis: int, tag: str, at: tuple[Expr, ...], of: tuple[Expr, ...] | None) -> Stmt:
+        if axis == len(sizes):
+            if of is None:
+                value: Expr = Const(float(fill), DType.FLOAT32)
+                return Assign(name=f"fill{tag}", buffer=y, indices=at, value=value)
+            return Assign(name=f"move{tag}", buffer=y, indices=at, value=x[of])
+        # Where everything inside is filled, one run does for all.
+        inside = merged[axis] if of is not None else (Run(count=y.shape[axis], first=None),)
+        parts: list[Stmt] = []
+        start = 0
+        for number, run in enumerate(inside):
+            var = Var(f"d{axis}{tag}.{number}")
+            source = None if of is None or run.first is None else (*of, var * run.step + run.first)
+            body = visit(axis + 1, f"{tag}.{number}", (*at, var + start), source)
+            parts.append(For(var=var, extent=Const(run.count), body=body))
+            start += run.count
+        return seq(*parts)
+
+    return Program(name=name, parameters=(x, y), body=visit(0, "", (), ()))
+
+
+def _merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
+    sizes: list[int] = []
+    merged: list[Runs] = []
+    for size, of_axis in zip(shape, runs, strict=True):
+        whole = of_axis == (Run(count=size, first=0),) or (
+            size == 1 and of_axis[0].count == len(of_axis) == 1
+        )
+        if sizes and whole and all(r.first is None or r.step == 1 or r.count == 1 for r in merged[-1]):
+            merged[-1] = tuple(
+                [
+                    Run(count=r.count * size, first=None if r.first is None else r.first * size)
+                    for r in merged[-1]
+                ]
+            )
+            sizes[-1] *= size
+        else:
+            sizes.append(size)
+            merged.append(of_axis)
+    return tuple(sizes) or (1,), tuple(merged) or ((Run(count=1, first=0),),)
+
+
+def concat(shapes: Sequence[Shape], axis: int, *, name: str = "concat") -> Program:
+    """Y = the inputs one behind the other along `axis`.
+
+    Parameters X0, X1, … and Y, all [outer, size of the axis * inner]; loops o.i and d.i around "move.i" for each input.
+    ValueError where the shapes differ elsewhere, or have no such axis.
+    """
+    rank = len(shapes[0])
+    if not -rank <= axis < rank:
+        raise ValueError(f"shape {shapes[0]} has no axis {axis}")
+    axis %= rank
+    rest = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
+    if len(rest) > 1 or any(len(shape) != rank for shape in shapes):
+        raise ValueError(f"shapes {', '.join(map(str, shapes))} differ beside axis {axis}")
+    outer, inner = prod(shapes[0][:axis]), prod(shapes[0][axis + 1 :])
+    sizes = [shape[axis] * inner for shape in shapes]
+    y = Buffer(name="Y", shape=(outer, sum(sizes)), dtype=DType.FLOAT32)
+    inputs: list[Buffer] = []
+    parts: list[Stmt] = []
+    start = 0
+    for i, size in enumerate(sizes):
+        x = Buffer(name=f"X{i}", shape=(outer, size), dtype=DType.FLOAT32)
+        o, d = Var(f"o.{i}"), Var(f"d.{i}")
+        move = Assign(name=f"move.{i}", buffer=y, indices=(o, d + start), value=x[o, d])
+        parts.append(nest([(o, outer), (d, size)], move))
+        inputs.append(x)
+        start += size
+    return Program(name=name, parameters=(*inputs, y), body=seq(*parts))
+
+
+def gather(shape: Shape, axis: int, count: int, *, name: str = "gather") -> Program:
+    """Y takes the elements I of X along `axis`; negative ones count from the end.
+
+    Parameters X [outer, size, inner], I int64 [count], Y [outer, count, inner]; where inner is 1, without it. An index
+    outside the axis gives the element at the nearer end. Loops o, i, d around "move".
+    ValueError for an axis that the shape does not have.
+    """
+    if not -len(shape) <= axis < len(shape):
+        raise ValueError(f"shape {shape} has no axis {axis}")
+    axis %= len(shape)
+    outer, size, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    single = inner == 1
+    x = Buffer(name="X", shape=(outer, size) if single else (outer, size, inner), dtype=DType.FLOAT32)
+    y = Buffer(name="Y", shape=(outer, count) if single else (outer, count, inner), dtype=DType.FLOAT32)
+    indices = Buffer(name="I", shape=(count,), dtype=DType.INT64)
+    o, i, d = Var("o"), Var("i"), Var("d")
+    chosen = select(indices[i] < 0, indices[i] + size, indices[i])
+    element: ExprLike = minimum(maximum(chosen, 0), size - 1)
+    rest = () if single else (d,)
+    move = Assign(name="move", buffer=y, indices=(o, i, *rest), value=x[(o, element, *rest)])
+    body = nest([(o, outer), (i, count), *((var, inner) for var in rest)], move)
+    return Program(name=name, parameters=(x, indices, y), body=body)
