@@ -94,9 +94,6 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
     if loop not in own or any(n.name in own for n in around if n not in chain):
         raise LegalityError(f"cannot factor {name}: {loop} is none of its reduction loops", program, loop)
     factored = next(n for n in chain if n.name == loop)
-    # A loop of one iteration is in no condition; it stays with the partial sums unless their place depends on it.
-    indexed = {name for i in reduce.indices for name in free_vars(i)}
-    own |= {n.name for n in chain if _single(n) and n.name not in indexed}
     if not isinstance(factored.extent, Const):
         raise LegalityError(f"cannot factor {name}: the extent of {loop} is not constant", program, loop)
     shared = [n for n in chain if n.name == loop or n.name not in own]

@@ -15,14 +15,13 @@ from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
 from .borders import parallel_loop, peel_ragged
+from .partial_sums import part_size, sum_in_parts
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
 REMOTE_BYTES_CYCLE = 8.0
 """Bytes a cycle from beyond the second-level cache, as far as they do not hide behind the arithmetic."""
 COPY_BYTES_CYCLE = 16.0
 """Bytes a cycle of copying an input into its padded form."""
-PART_PRODUCTS = 320
-"""Products that are added one after the other before their sum joins the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +110,11 @@ def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, p
 
 
 def part_blocks(program: Program) -> int | None:
-    """How many blocks of channels make a part of a sum; None where the sum is short, or no part divides it well."""
+    """How many blocks of channels make a part of a sum; None where the sum is short."""
     shapes = {b.name: b.shape for b in program.parameters}
     blocks, lanes = shapes["X"][2], shapes["X"][5]
     products = lanes * shapes["W"][3] * shapes["W"][4]
-    if blocks * products <= PART_PRODUCTS:
-        return None
-    most = max(1, PART_PRODUCTS // products)
-    part = max(d for d in range(1, most + 1) if blocks % d == 0)
-    return part if part * products >= PART_PRODUCTS // 4 and part < blocks else None
+    return part_size(blocks * products, products)
 
 
 def schedule(
@@ -144,7 +139,14 @@ def schedule(
     if any(window.pads):
         s.compute_at("pad", y_block)
         s.set_scope("padded", "workspace")
-    summed = _sum_in_parts(s, part_blocks(program))
+    summed = sum_in_parts(
+        s,
+        "conv",
+        "sum",
+        ("conv.ic", "conv.kh", "conv.kw", "conv.k"),
+        ("conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j"),
+        part_blocks(program),
+    )
     for loop in (o, y, x):
         s.unroll(loop)
     s.vectorize("j")
@@ -165,22 +167,3 @@ def schedule(
         )
     peel_ragged(s, y_block, panel, y_tile, x_tile)
     return s
-
-
-def _sum_in_parts(s: Schedule, part: int | None) -> tuple[str, ...]:
-    """Orders the loops of a tile's sum, its start apart; returns what the names of its nests' loops end with."""
-    around = ("conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j")
-    if part is None:
-        s.reorder("conv.ic", "conv.kh", "conv.kw", "conv.k", *around)
-        s.decompose_reduction("conv", "conv.ic")
-        return ("", ".init")
-    parts, inner = s.split("conv.ic", part) if part > 1 else ("conv.ic", None)
-    s.rfactor("conv", parts)
-    s.reorder(parts, *around)
-    s.decompose_reduction("conv", parts)
-    s.compute_at("conv.rf", parts)
-    s.set_scope("sum.rf", "register")
-    steps = ("conv.kh", "conv.kw", "conv.k", f"{parts}.rf")
-    s.reorder(*steps if inner is None else (inner, *steps), *[f"{loop}.rf" for loop in around])
-    s.decompose_reduction("conv.rf", inner or "conv.kh")
-    return ("", ".init", ".rf", ".rf.init")

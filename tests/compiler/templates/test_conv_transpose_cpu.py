@@ -132,9 +132,7 @@ def test_epilogue_in_parallel():
     arrays = {"X": blocked(x, 1, 8), "W": weights(w, 1, 8, 16), "B": bias, "R": operand}
     schedule = functools.partial(conv_transpose_cpu.schedule, window=window)
     with Pool(2) as pool:
-        (result,) = run(
-            program, arrays, schedule, targets()[0], pool
-        )
+        (result,) = run(program, arrays, schedule, targets()[0], pool)
     wanted = np.maximum(expected + bias.reshape(1, 1, 3, 1, 1, 16) + operand, 0)
     np.testing.assert_array_equal(result, wanted)
 
