@@ -43,7 +43,9 @@ class FloatNetwork:
         depth = self.shape[1] // group
         weight = self.weights(filters, depth, *kernel, deviation=(depth * kernel[0] * kernel[1]) ** -0.5)
         biases = [self.weights(filters)] if bias else []
-        return self.add("Conv", weight, *biases, kernel_shape=list(kernel), group=group, **attributes)
+        output = self.add("Conv", weight, *biases, kernel_shape=list(kernel), group=group, **attributes)
+        self.shape = inferred_shape(self)
+        return output
 
     def batch_normalization(self, channels: int) -> str:
         variance = self.constant(self.rng.uniform(0.5, 2, channels).astype(np.float32))
