@@ -104,7 +104,10 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
     for d, start in enumerate(uses[0].starts):
         extents = [u.extents[d] for u in uses]
         known = [e for e in extents if e is not None]
-        if len(known) < len(extents):
+        # An index read from memory may change from one iteration to the next.
+        if len(known) < len(extents) or any(
+            isinstance(e, Load) for u in uses for e in walk_expr(u.starts[d])
+        ):
             continue
         if all(u.starts[d] == start for u in uses[1:]):
             found |= _injective(linear_form(start), max(known), ranges, varying)

@@ -1,7 +1,7 @@
 """Scalar functions of float32 networks as expressions; NaN and infinities pass through as IEEE and ONNX have it.
 
-Arguments are float32 expressions, and Python numbers for constants. Bodies of `te.ops.elementwise` are made of these
-and of the operators of `ir.expr`. A function that reads its argument more than once repeats it: LLVM merges the copies.
+Arguments are float32 expressions, and Python numbers for constants. Bodies of `te.ops.float_elementwise` are made of
+these and of the operators of `ir.expr`. A function that reads its argument more than once repeats it: LLVM merges them.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from ..ir.types import DType
 Scalar = Expr | float
 
 
-def argument(position: int) -> Expr:
+def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
     """The element of input `position`: a formal of the body of an element-wise operator."""
-    return Var(f"argument{position}", DType.FLOAT32)
+    return Var(f"argument{position}", dtype)
 
 
 def number(value: Scalar) -> Expr:

@@ -9,7 +9,7 @@ from .vectors import parallel_grains, vector_width, vectorize_loop
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.elementwise` for any shape. `parallel`: chunks run on the threads of the kernel's pool."""
+    """`te.ops.float_elementwise` for any shape. `parallel`: chunks run on the threads of the kernel's pool."""
     shape = program.parameters[-1].shape
     s = Schedule(program)
     loops = [(f"d{d}", size) for d, size in enumerate(shape)]

@@ -1,4 +1,4 @@
-"""Operators along rows on a CPU (`te.ops.softmax`, reductions of the last axis): their partial results are vectors."""
+"""Operators along rows on a CPU (softmax, normalization, reductions of the last axis): partial results are vectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def row_partials(target: CpuTarget) -> int:
 
 
 def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
-    """`te.ops.softmax`, or `te.ops.reduction` of the last axis, built with `width` = `row_partials(target)`.
+    """`te.ops.softmax`, `normalization`, or `reduction` of the last axis, built with `width` = `row_partials(target)`.
 
     `parallel`: rows run on the threads of the kernel's pool.
     """

@@ -50,8 +50,8 @@ def run(
     s = schedule(target, program, parallel=pool is not None)
     assert replay(program, trace_from_lists(trace_to_lists(s.trace))).program == s.program
     given = pack_arrays(s.trace, shaped(program, arrays))
-    shapes = {p.name: p.shape for p in program.parameters}
-    for name in outputs:
-        given[name] = np.full(shapes[name], 99, np.float32)
+    for parameter in program.parameters:
+        if parameter.name in outputs:
+            given[parameter.name] = np.full(parameter.shape, 99, parameter.dtype.numpy)
     build(s.program, target).bind(given, pool)()
     return [given[name] for name in outputs]

@@ -193,7 +193,8 @@ class ExpressionEmitter:
             then = self.under(condition, expr.then)
             negated = self.block.binary("xor", condition, constant(True, DType.BOOL))
             return self.block.select(condition, then, self.under(negated, expr.otherwise))
-        varies = self.varies(expr.then) or self.varies(expr.otherwise)
+        # Under a condition on lanes, loads are in vectors even where all lanes read the same.
+        varies = self.guarded or self.varies(expr.then) or self.varies(expr.otherwise)
         lanes = self.vector.lanes if self.vector is not None and varies else 1
         labels = [self.block.name("L") for _ in range(3)]
         self.block.branch(condition, labels[0], labels[1])

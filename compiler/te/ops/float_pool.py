@@ -56,8 +56,9 @@ def float_pool(
 
     Parameters X [outer, height, width, lanes], Y [outer, OH, OW, lanes]: NCHW is outer = N * C, lanes = 1, NHWC is
     outer = N, lanes = C, the blocks of `float_conv2d` are outer = batch * groups * CB, lanes = ci.
-    Positions outside X never win and add nothing. Averages divide by the window's positions inside X and `counted`
-    around it (top, left, bottom, right): the model's pads for ONNX's count_include_pad, else zeros.
+    Positions outside X never win and add nothing; a window of nothing else (pads and dilations may leave one) has the
+    greatest value -inf. Averages divide by the window's positions inside X and `counted`
+    around it (top, left, bottom, right): the model's pads for ONNX's count_include_pad, else zeros. Of none it is NaN.
     Intermediates: `padded` (statement "pad") where there are pads, `window` (statement "pool", loops pool.n, pool.y,
     pool.x, pool.j, pool.kh, pool.kw); loops n, y, x, j around "post" follow. ValueError if the window does not fit.
     """

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedules import assert_refused
-from vdla.compiler.ir.expr import Buffer, Const, Var, equal, select
+from vdla.compiler.ir.expr import Buffer, Const, Var, equal, maximum, minimum, select
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import (
@@ -296,6 +296,17 @@ def test_loops_of_several_statements_that_are_apart(pitch):
 def test_loops_of_several_statements_that_overlap(pitch, shift):
     with pytest.raises(LegalityError, match="its iterations share elements of C"):
         Schedule(halves(pitch, shift)).parallel("i")
+
+
+def test_an_index_that_changes_is_not_apart():
+    c, at = (Buffer(name=n, shape=(40,), dtype=DType.INT64) for n in ("C", "I"))
+    i = Var("i")
+    row = minimum(maximum(at[0], 0), 7)
+    put = Assign(name="put", buffer=c, indices=(i * 8 + row,), value=Const(1))
+    move = Assign(name="move", buffer=at, indices=(Const(0),), value=i * -8)
+    program = Program(name="moving", parameters=(c, at), body=nest([(i, 4)], seq(put, move)))
+    with pytest.raises(LegalityError, match="share elements of C"):
+        Schedule(program).parallel("i")
 
 
 def running():

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
+from vdla.compiler.ir.expr import select
+from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
-from vdla.compiler.te.ops.elementwise import elementwise
+from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.templates import elementwise_cpu
 from vdla.compiler.templates.vectors import GRAIN
 
@@ -80,7 +82,7 @@ def exact(function, *arrays):
 def test_functions_of_one(name, target):
     body, function = UNARY[name]
     x = values((101,))
-    program = elementwise([x.shape], body)
+    program = float_elementwise([x.shape], body)
     expected = exact(function, x)
     for result in (evaluate(program, {"X0": x}), *run(program, {"X0": x}, elementwise_cpu.schedule, target)):
         # Where terms cancel (elu, gelu near 0), errors are relative to the terms.
@@ -89,15 +91,18 @@ def test_functions_of_one(name, target):
 
 def test_signs_of_zeros():
     x = np.array([0.0, -0.0], np.float32)
-    assert list(np.signbit(evaluate(elementwise([(2,)], scalars.negative(X)), {"X0": x}))) == [True, False]
-    assert not np.signbit(evaluate(elementwise([(2,)], scalars.absolute(X)), {"X0": x})).any()
+    assert list(np.signbit(evaluate(float_elementwise([(2,)], scalars.negative(X)), {"X0": x}))) == [
+        True,
+        False,
+    ]
+    assert not np.signbit(evaluate(float_elementwise([(2,)], scalars.absolute(X)), {"X0": x})).any()
 
 
 @pytest.mark.parametrize("name", BINARY)
 def test_functions_of_two(name):
     body, function = BINARY[name]
     x, z = values((7, 1, 9)), values((5, 1), seed=1)
-    program = elementwise([x.shape, z.shape], body)
+    program = float_elementwise([x.shape, z.shape], body)
     arrays = {"X0": x, "X1": z}
     expected = exact(function, x, z).reshape(program.parameters[-1].shape)
     np.testing.assert_array_equal(evaluate(program, arrays), expected)
@@ -123,7 +128,7 @@ def test_any_shapes(shapes, level):
     body = X
     for i in range(1, len(shapes)):
         body = body * 2.0 + scalars.argument(i)
-    program = elementwise(shapes, body)
+    program = float_elementwise(shapes, body)
     merged, _ = merge_broadcast(shapes)
     assert np.prod(merged) == np.prod(np.broadcast_shapes(*shapes))
     expected = arrays["X0"]
@@ -141,7 +146,7 @@ def test_any_shapes(shapes, level):
 def test_parallel(shapes):
     arrays = {f"X{i}": values(shape, seed=i) for i, shape in enumerate(shapes)}
     body = X + Z if len(shapes) == 2 else X * X
-    program = elementwise(shapes, body)
+    program = float_elementwise(shapes, body)
     s = elementwise_cpu.schedule(targets()[0], program, parallel=True)
     assert "parallel" in {a for step in s.trace for a in step.arguments}
     with Pool(2) as pool, np.errstate(all="ignore"):
@@ -151,7 +156,7 @@ def test_parallel(shapes):
 
 
 def test_small_work_is_not_parallel():
-    program = elementwise([(8, 100), (100,)], X + Z)
+    program = float_elementwise([(8, 100), (100,)], X + Z)
     s = elementwise_cpu.schedule(targets()[0], program, parallel=True)
     assert "parallel" not in {a for step in s.trace for a in step.arguments}
 
@@ -162,6 +167,26 @@ def test_merged_shapes():
     assert merge_broadcast([(1, 1), ()]) == ((1,), ((1,), (1,)))
     with pytest.raises(ValueError, match="do not broadcast"):
         broadcast([(2, 3), (4,)])
+
+
+def test_inputs_and_results_of_other_types():
+    x, z, chosen = values((5, 40)), values((40,), seed=1), np.arange(5)[:, None] % 2 == 0
+    shapes = [chosen.shape, x.shape, z.shape]
+    where = select(scalars.argument(0, DType.BOOL), scalars.argument(1), scalars.argument(2))
+    less = scalars.argument(1) < scalars.argument(2)
+    arrays = {"X0": chosen, "X1": x, "X2": z}
+    for target in targets():
+        (result,) = run(float_elementwise(shapes, where), arrays, elementwise_cpu.schedule, target)
+        np.testing.assert_array_equal(result, np.where(chosen, x, z))
+        (result,) = run(
+            float_elementwise(shapes, less), arrays | {"X0": x[:, :1]}, elementwise_cpu.schedule, target
+        )
+        np.testing.assert_array_equal(result, x < z)
+
+
+def test_inputs_that_are_not_there():
+    with pytest.raises(ValueError, match="uses argument1, but there are only 1 inputs"):
+        float_elementwise([(3,)], X + Z)
 
 
 def test_exponents_without_a_short_form():

@@ -56,7 +56,7 @@ def cases(draw):
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     case=cases(),
     kind=st.sampled_from(["max", "average"]),
@@ -79,19 +79,19 @@ def test_pools(case, kind, ceil_mode, include, block, level):
         counted=case["pads"] if include else (0, 0, 0, 0),
     )
     arrays = {"X": blocked(x, block)}
-    expected = blocked(
-        reference(
-            x,
-            kind,
-            ceil_mode=int(ceil_mode),
-            include=int(include),
-            kernel_shape=case["kernel"],
-            strides=case["strides"],
-            pads=case["pads"],
-            dilations=case["dilations"],
-        ),
-        block,
-    )
+    attributes = {
+        "kernel_shape": case["kernel"],
+        "strides": case["strides"],
+        "pads": case["pads"],
+        "dilations": case["dilations"],
+        "ceil_mode": int(ceil_mode),
+    }
+    # Where a window holds nothing of the input, ONNX Runtime has the least finite number, and averages of its own.
+    empty = reference(x, "max", **attributes) == np.finfo(np.float32).min
+    expected = reference(x, kind, include=int(include), **attributes)
+    if kind == "max" or not include:
+        expected[empty] = -np.inf if kind == "max" else np.nan
+    expected = blocked(expected, block)
     (result,) = run(program, arrays, functools.partial(pool_cpu.schedule, window=window), targets()[level])
     np.testing.assert_allclose(result, expected, rtol=1e-6)
     if expected.size < 400:

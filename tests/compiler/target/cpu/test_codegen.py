@@ -414,3 +414,17 @@ def test_a_decision_on_what_is_read_may_choose_a_row():
     expected = interpret(program, arrays)["Y"]
     build(program, host_target())(**arrays)
     np.testing.assert_array_equal(arrays["Y"], expected)
+
+
+def test_a_scalar_decision_under_one_of_lanes():
+    x = Buffer(name="X", shape=(4, 8), dtype=DType.FLOAT32)
+    order = Buffer(name="I", shape=(4,), dtype=DType.INT64)
+    y = Buffer(name="Y", shape=(4, 8), dtype=DType.FLOAT32)
+    inner = select(order[ROW] < 0, x[ROW, 0], x[0, 0] * 2.0)
+    move = Assign(name="move", buffer=y, indices=(ROW, J), value=select(J < ROW, inner, x[ROW, J]))
+    rows = For(var=J, extent=Const(8), body=move, kind="vectorize")
+    program = Program(name="rows", parameters=(x, order, y), body=nest([(ROW, 4)], rows))
+    arrays = arrays_of(program) | {"I": np.array([-1, 0, 2, -3], np.int64)}
+    expected = interpret(program, arrays)["Y"]
+    build(program, host_target())(**arrays)
+    np.testing.assert_array_equal(arrays["Y"], expected)

@@ -1,0 +1,57 @@
+"""Normalization of float32 rows by their own mean and variance."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ...ir.expr import Buffer, Var
+from ...ir.stmt import Assign, Program, nest
+from ...ir.types import DType
+from ..rows import fold_row, row_loops, row_width
+from ..scalars import divide, sqrt
+from .common import parameters_of
+
+
+def normalize(
+    *,
+    outer: int,
+    channels: int,
+    size: int,
+    epsilon: float,
+    by: Literal["row", "channel"] = "row",
+    bias: bool = True,
+    width: int = 1,
+    name: str = "normalize",
+) -> Program:
+    """Y = (X - m) / sqrt(v + epsilon) * S + B, m and v the mean and variance of each row of `size` elements.
+
+    Parameters X and Y [outer, channels, size]; S, and B with a `bias`, are [size] `by` "row" (ONNX's LayerNormalization
+    of the last axes, channels = 1) or [channels] by "channel" (InstanceNormalization of outer images; with channels the
+    groups, the first step of GroupNormalization). The variance is the mean of squared distances, which does not cancel.
+    Stages follow each other in loops "image" and "row": `te.rows.fold_row` "sum" and "square" in `width` partial
+    results (a power of two), then the statement "scale".
+    """
+    x, y = (Buffer(name=n, shape=(outer, channels, size), dtype=DType.FLOAT32) for n in "XY")
+    shape = (size,) if by == "row" else (channels,)
+    scale = Buffer(name="S", shape=shape, dtype=DType.FLOAT32)
+    shift = Buffer(name="B", shape=shape, dtype=DType.FLOAT32) if bias else None
+    image, row = Var("image"), Var("row")
+    width = row_width(size, width)
+    total = fold_row("sum", "add", size, width, lambda p: x[image, row, p])
+    mean = divide(total.result, float(size))
+    squares = fold_row(
+        "square", "add", size, width, lambda p: (x[image, row, p] - mean) * (x[image, row, p] - mean)
+    )
+    deviation = sqrt(divide(squares.result, float(size)) + epsilon)
+    position, loops = row_loops("scale", size, width)
+    at = position if by == "row" else row
+    value = divide(x[image, row, position] - mean, deviation) * scale[at]
+    if shift is not None:
+        value = value + shift[at]
+    finish = Assign(name="scale", buffer=y, indices=(image, row, position), value=value)
+    body = total.around(squares.around(nest(loops, finish)))
+    return Program(
+        name=name,
+        parameters=parameters_of(x, scale, shift, y),
+        body=nest([(image, outer), (row, channels)], body),
+    )

@@ -1,0 +1,118 @@
+"""Resizing of images, as ONNX's Resize defines it: where outputs lie in the input comes as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ...ir.expr import Buffer, Expr, Var, maximum, minimum
+from ...ir.stmt import Assign, Program, nest
+from ...ir.types import DType
+from ..blocks import Pair
+
+Coordinates = Literal["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]
+Rounding = Literal["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisTable:
+    """For each output along an axis: the input element `first` int64, and the next one's `weight` float32."""
+
+    first: np.ndarray
+    weight: np.ndarray
+
+
+def axis_table(
+    size: int,
+    outputs: int,
+    *,
+    scale: float | None = None,
+    mode: Literal["nearest", "linear"] = "nearest",
+    coordinates: Coordinates = "half_pixel",
+    rounding: Rounding = "round_prefer_floor",
+) -> AxisTable:
+    """An axis of `size` resized to `outputs`; `scale` is the model's, if it gives one, else the ratio of the sizes.
+
+    In float32 as ONNX Runtime computes it, so that ties fall to the same side.
+    """
+    x = np.arange(outputs, dtype=np.float32)
+    one, half = np.float32(1), np.float32(0.5)
+    ratio = np.float32(outputs / size if scale is None else scale)
+    if ratio == one and size == outputs:
+        position = x
+    else:
+        match coordinates:
+            case "asymmetric":
+                position = x / ratio
+            case "align_corners":
+                position = x * np.float32(size - 1) / np.float32(max(outputs - 1, 1))
+            case "pytorch_half_pixel" if outputs == 1:
+                position = np.zeros(1, np.float32)
+            case _:
+                position = (x + half) / ratio - half
+    if mode == "nearest":
+        match rounding:
+            case "floor":
+                nearest = np.floor(position)
+            case "ceil":
+                nearest = np.ceil(position)
+            case "round_prefer_floor":
+                nearest = np.ceil(position - half)
+            case "round_prefer_ceil":
+                nearest = np.floor(position + half)
+        first = nearest.clip(0, size - 1).astype(np.int64)
+        return AxisTable(first=first, weight=np.zeros(outputs, np.float32))
+    position = position.clip(0, size - 1)
+    first = np.floor(position).astype(np.int64)
+    return AxisTable(first=first, weight=(position - first.astype(np.float32)).astype(np.float32))
+
+
+def resize(
+    *,
+    outer: int,
+    height: int,
+    width: int,
+    lanes: int,
+    outputs: Pair,
+    mode: Literal["nearest", "linear"] = "nearest",
+    name: str = "resize",
+) -> Program:
+    """Y = X at other sizes, each output the nearest element or a mean of four, weighted by their distance.
+
+    Parameters X [outer, height, width, lanes] (as of `float_pool`), the tables of `axis_table` RI int64 [OH] and CI
+    int64 [OW], with "linear" their weights RW and CW float32, Y [outer, OH, OW, lanes]. What tables say beyond X is
+    taken from its border. Loops n, y, x, j around "resize".
+    """
+    oh, ow = outputs
+    x_in = Buffer(name="X", shape=(outer, height, width, lanes), dtype=DType.FLOAT32)
+    y_out = Buffer(name="Y", shape=(outer, oh, ow, lanes), dtype=DType.FLOAT32)
+    rows, columns = (
+        Buffer(name=n, shape=(size,), dtype=DType.INT64)
+        for n, size in zip(("RI", "CI"), outputs, strict=True)
+    )
+    n, y, x, j = (Var(v) for v in ("n", "y", "x", "j"))
+    row, column = _within(rows[y], height), _within(columns[x], width)
+    weights: tuple[Buffer, ...] = ()
+    if mode == "nearest":
+        value: Expr = x_in[n, row, column, j]
+    else:
+        of_row, of_column = (
+            Buffer(name=n, shape=(size,), dtype=DType.FLOAT32)
+            for n, size in zip(("RW", "CW"), outputs, strict=True)
+        )
+        weights = (of_row, of_column)
+        below, right = _within(rows[y] + 1, height), _within(columns[x] + 1, width)
+
+        def across(at: Expr) -> Expr:
+            return x_in[n, at, column, j] * (1.0 - of_column[x]) + x_in[n, at, right, j] * of_column[x]
+
+        value = across(row) * (1.0 - of_row[y]) + across(below) * of_row[y]
+    move = Assign(name="resize", buffer=y_out, indices=(n, y, x, j), value=value)
+    body = nest([(n, outer), (y, oh), (x, ow), (j, lanes)], move)
+    return Program(name=name, parameters=(x_in, rows, columns, *weights, y_out), body=body)
+
+
+def _within(position: Expr, size: int) -> Expr:
+    return minimum(maximum(position, 0), size - 1)
