@@ -13,12 +13,16 @@ from ..graph.floating.assign_layouts import is_depthwise
 from ..graph.floating.graph import FloatGraph, Node, Tensor
 from ..graph.floating.operators import (
     AveragePool,
+    Concatenate,
     Convolution,
     Dense,
     Elementwise,
+    MatrixProduct,
     MaxPool,
+    Permute,
     Reduction,
     Relayout,
+    Remap,
     Softmax,
 )
 from ..ir.hash import structural_hash
@@ -26,18 +30,24 @@ from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.epilogue import Epilogue
+from ..te.ops.conv_transpose import conv_transpose
 from ..te.ops.dense import dense
-from ..te.ops.elementwise import elementwise
 from ..te.ops.float_conv2d import float_conv2d, float_depthwise
+from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
+from ..te.ops.matmul import matmul
+from ..te.ops.movement import concat, permute, remap
 from ..te.ops.reduction import reduction
 from ..te.ops.relayout import relayout
 from ..te.ops.softmax import softmax
 from . import (
     conv2d_cpu,
+    conv_transpose_cpu,
     dense_cpu,
     depthwise_cpu,
     elementwise_cpu,
+    matmul_cpu,
+    movement_cpu,
     pool_cpu,
     reduction_cpu,
     relayout_cpu,
@@ -68,6 +78,17 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             if is_depthwise(node.operator, graph.tensors[node.inputs[1]]):
                 return _depthwise(graph, node, node.operator)
             return _convolution(graph, node, node.operator)
+        case MatrixProduct():
+            return _matrix_product(graph, node)
+        case Permute(axes=axes):
+            program = permute(graph.tensors[node.inputs[0]].shape, axes)
+            return _movement(graph, node, program, movement_cpu.schedule_permutation)
+        case Concatenate(axis=axis):
+            program = concat([graph.tensors[name].shape for name in node.inputs], axis)
+            return _movement(graph, node, program, movement_cpu.schedule)
+        case Remap(runs=runs, fill=fill):
+            program = remap(graph.tensors[node.inputs[0]].shape, runs, fill=fill)
+            return _movement(graph, node, program, movement_cpu.schedule)
         case Dense():
             return _dense(graph, node, node.operator)
         case Elementwise():
@@ -92,20 +113,35 @@ def _convolution(graph: FloatGraph, node: Node, operator: Convolution) -> Lowere
     batch, channels, height, width = data.shape
     filters = out.shape[1]
     window, groups = operator.window, operator.groups
-    height, width = conv2d_cpu.flattened(window, height, width)
-    program = float_conv2d(
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=filters,
-        window=window,
-        block_in=data.block,
-        block_out=out.block,
-        groups=groups,
-        epilogue=operator.epilogue,
-        name="conv2d",
-    )
+    if operator.transposed:
+        program = conv_transpose(
+            batch=batch,
+            channels=channels,
+            height=height,
+            width=width,
+            filters=filters,
+            window=window,
+            block_in=data.block,
+            block_out=out.block,
+            groups=groups,
+            output_padding=operator.output_padding,
+            epilogue=operator.epilogue,
+        )
+    else:
+        height, width = conv2d_cpu.flattened(window, height, width)
+        program = float_conv2d(
+            batch=batch,
+            channels=channels,
+            height=height,
+            width=width,
+            filters=filters,
+            window=window,
+            block_in=data.block,
+            block_out=out.block,
+            groups=groups,
+            epilogue=operator.epilogue,
+        )
+    template = conv_transpose_cpu.schedule if operator.transposed else conv2d_cpu.schedule
     shapes = {b.name: b.shape for b in program.parameters}
     weight = graph.constants[node.inputs[1]]
     arrays = {"W": _extended(weight.reshape(groups, filters // groups, *weight.shape[1:]), shapes["W"])}
@@ -113,9 +149,9 @@ def _convolution(graph: FloatGraph, node: Node, operator: Convolution) -> Lowere
         arrays["B"] = _extended(graph.constants[node.inputs[2]].reshape(groups, -1), shapes["B"])
     return LoweredNode(
         node=node,
-        key=_key("conv2d", program),
+        key=_key(program.name, program),
         program=program,
-        schedule=lambda target: conv2d_cpu.schedule(target, program, window, parallel=True),
+        schedule=lambda target: template(target, program, window, parallel=True),
         **_bound(graph, node, operator.epilogue, arrays),
     )
 
@@ -164,10 +200,37 @@ def _dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
     )
 
 
+def _matrix_product(graph: FloatGraph, node: Node) -> LoweredNode:
+    a, b = (graph.tensors[name].shape for name in node.inputs)
+    program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1])
+    return _movement(graph, node, program, matmul_cpu.schedule)
+
+
+def _movement(
+    graph: FloatGraph, node: Node, program: Program, template: Callable[..., Schedule]
+) -> LoweredNode:
+    """A program whose parameters are the node's inputs and its output, in their order."""
+    names = [p.name for p in program.parameters]
+    shapes = {p.name: p.shape for p in program.parameters}
+    tensors = dict(zip(names, (*node.inputs, node.output), strict=True))
+    return LoweredNode(
+        node=node,
+        key=_key(type(node.operator).__name__, program),
+        program=program,
+        schedule=lambda target: template(target, program, parallel=True),
+        tensors={p: name for p, name in tensors.items() if name not in graph.constants},
+        constants={
+            p: graph.constants[name].reshape(shapes[p])
+            for p, name in tensors.items()
+            if name in graph.constants
+        },
+    )
+
+
 def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> LoweredNode:
     out = graph.tensors[node.output]
     shapes = [_storage_beside(graph.tensors[name], out) for name in node.inputs]
-    program = elementwise(shapes, operator.body)
+    program = float_elementwise(shapes, operator.body)
     parameters = dict(zip([p.name for p in program.parameters], (*node.inputs, node.output), strict=True))
     merged = {p.name: p.shape for p in program.parameters}
     return LoweredNode(

@@ -37,9 +37,15 @@ def channel_block(channels: int, lanes: int) -> int:
     return min(channels, lanes)
 
 
+def whole_block(channels: int, lanes: int) -> int:
+    """The greatest block of at most `lanes` that divides `channels`."""
+    return max(d for d in range(1, min(channels, lanes) + 1) if channels % d == 0)
+
+
 def is_depthwise(operator: Convolution, weight: Tensor) -> bool:
     """Whether each channel has one filter of its own."""
-    return operator.groups == weight.shape[0] and weight.shape[1] == 1 and operator.groups > 1
+    one_each = operator.groups == weight.shape[0] and weight.shape[1] == 1
+    return one_each and operator.groups > 1 and not operator.transposed
 
 
 def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
@@ -121,7 +127,7 @@ def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: 
     if is_depthwise(operator, weight):
         block_in = block_out = channel_block(channels, lanes)
     elif operator.groups == 1:
-        block_out = channel_block(filters, lanes)
+        block_out = whole_block(filters, lanes) if operator.transposed else channel_block(filters, lanes)
         # A few channels are read as they are: a change of layout would cost more than it brings.
         block_in = lanes if data.block == 1 and channels >= lanes else data.block
     else:

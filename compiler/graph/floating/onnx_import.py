@@ -18,8 +18,15 @@ from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_n
 from ..onnx_views import viewed_shape
 from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
+from .onnx_movement import import_concat, import_pad, import_slice, import_transpose
 from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_unary
-from .onnx_products import import_batch_normalization, import_convolution, import_gemm, import_matmul
+from .onnx_products import (
+    import_batch_normalization,
+    import_convolution,
+    import_gemm,
+    import_matmul,
+    import_transposed_convolution,
+)
 from .onnx_reductions import import_reduction, import_softmax
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
@@ -36,9 +43,9 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 SUPPORTED = (
-    "Conv, Gemm, MatMul, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Softmax, "
-    f"LogSoftmax, Clip, Pow, {', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, "
-    "Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
+    "Conv, ConvTranspose, Gemm, MatMul, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, "
+    f"Softmax, LogSoftmax, Clip, Pow, {', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Slice, "
+    "Pad, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
 )
 
 
@@ -119,6 +126,16 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
     match node.op_type:
         case "Conv":
             import_convolution(context, node)
+        case "ConvTranspose":
+            import_transposed_convolution(context, node)
+        case "Transpose":
+            import_transpose(context, node)
+        case "Concat":
+            import_concat(context, node)
+        case "Slice":
+            import_slice(context, node)
+        case "Pad":
+            import_pad(context, node)
         case "Gemm":
             import_gemm(context, node)
         case "MatMul":

@@ -6,11 +6,13 @@ import numpy as np
 
 from ...te.blocks import Window
 from ...te.epilogue import Epilogue
+from ...te.merge import broadcast
+from ...te.ops.conv_transpose import transposed_outputs
 from ..onnx_context import OnnxNode
 from ..onnx_products import declared_pads
 from .graph import Tensor
 from .onnx_context import FloatContext
-from .operators import BatchNormalization, Convolution, Dense
+from .operators import BatchNormalization, Convolution, Dense, MatrixProduct
 
 
 def import_convolution(context: FloatContext, node: OnnxNode) -> None:
@@ -54,6 +56,49 @@ def import_convolution(context: FloatContext, node: OnnxNode) -> None:
     context.add(node, operator, tuple(inputs), (batch, filters, *outputs))
 
 
+def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None:
+    """ConvTranspose of two spatial dimensions with constant weights and declared pads."""
+    data = context.operand(node, 0)
+    weight = context.array(node, 1, "weight")
+    if weight is None or weight.dtype != np.float32 or len(data.shape) != 4 or weight.ndim != 4:
+        context.fail(node, "is not of two spatial dimensions in float32", "only that is supported")
+    if node.text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
+        context.fail(node, "leaves its pads to be computed", "give pads and output_padding instead")
+    batch, channels, height, width = data.shape
+    depth, share, kh, kw = weight.shape
+    groups = node.integer("group", 1)
+    if groups < 1 or depth != channels or channels % groups:
+        context.fail(
+            node, f"has weights {weight.shape} in {groups} groups for {channels} channels", "export it again"
+        )
+    strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
+    extra = node.integers("output_padding", (0, 0))
+    if any(len(values) != 2 for values in (strides, dilations, extra)) or min(*strides, *dilations) < 1:
+        context.fail(node, f"has strides {strides} and dilations {dilations}", "give two of 1 or more each")
+    steps, spread, padding = (strides[0], strides[1]), (dilations[0], dilations[1]), (extra[0], extra[1])
+    pads = declared_pads(context, node, (height, width), (kh, kw), steps, spread)
+    window = Window(kernel=(kh, kw), strides=steps, pads=pads, dilations=spread)
+    try:
+        outputs = transposed_outputs(window, height, width, padding)
+    except ValueError as error:
+        context.fail(node, str(error), "use smaller pads")
+    filters = share * groups
+    # The order of a convolution's weight: (filters, channels of a group, rows, columns).
+    ordered = weight.reshape(groups, depth // groups, share, kh, kw).swapaxes(1, 2)
+    inputs = [data.name, context.store(node.inputs[1], ordered.reshape(filters, -1, kh, kw))]
+    bias = _bias(context, node, filters)
+    if bias is not None:
+        inputs.append(bias)
+    operator = Convolution(
+        window=window,
+        groups=groups,
+        epilogue=Epilogue(bias=bias is not None),
+        transposed=True,
+        output_padding=padding,
+    )
+    context.add(node, operator, tuple(inputs), (batch, filters, *outputs))
+
+
 def import_gemm(context: FloatContext, node: OnnxNode) -> None:
     """Gemm with constant B and C; alpha and beta go into them."""
     data = context.operand(node, 0)
@@ -90,11 +135,11 @@ def import_gemm(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_matmul(context: FloatContext, node: OnnxNode) -> None:
-    """MatMul by a constant matrix: all dimensions of the data but the last are rows."""
-    data = context.operand(node, 0)
-    if not context.is_constant(node, 1) or len(context.operand(node, 1).shape) != 2:
-        context.fail(node, "multiplies by what is no constant matrix", "make its second input an initializer")
-    weight = context.operand(node, 1)
+    """MatMul; by a constant matrix, all dimensions of the data but the last are rows."""
+    data, weight = context.operand(node, 0), context.operand(node, 1)
+    if not context.is_constant(node, 1) or len(weight.shape) != 2:
+        _import_matrix_product(context, node, data, weight)
+        return
     if not data.shape or data.shape[-1] != weight.shape[0]:
         context.fail(node, f"multiplies {data.shape} by {weight.shape}", "export the model again")
     *outer, depth = data.shape
@@ -107,6 +152,17 @@ def import_matmul(context: FloatContext, node: OnnxNode) -> None:
     product = context.temporary(node, "product")
     context.add(node, Dense(), (flat, weight.name), (rows, columns), output=product)
     context.view(node, context.tensors[product], (*outer, columns))
+
+
+def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
+    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
+        context.fail(node, f"multiplies {a.shape} by {b.shape}", "give both at least two dimensions that fit")
+    try:
+        batch = broadcast([a.shape[:-2], b.shape[:-2]])
+    except ValueError as error:
+        context.fail(node, str(error), "export the model again")
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    context.add(node, MatrixProduct(), (a.name, b.name), shape)
 
 
 def import_batch_normalization(context: FloatContext, node: OnnxNode) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...ir.expr import Expr
-from ...te.blocks import Pads, Window
+from ...te.blocks import Pads, Pair, Window
 from ...te.epilogue import Epilogue
+from ...te.ops.movement import Runs
 from ...te.ops.reduction import Kind
 
 OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
@@ -21,11 +22,16 @@ OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable",
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
     """Inputs: data (N, C, H, W), weight (O, C / groups, KH, KW), a constant, and as `epilogue` says a bias (O,), a
-    constant, and an operand like the output. Output (N, O, OH, OW)."""
+    constant, and an operand like the output. Output (N, O, OH, OW).
+
+    `transposed` convolutions have their weight in the same order, and rows and columns `output_padding` more.
+    """
 
     window: Window
     groups: int = 1
     epilogue: Epilogue = field(default_factory=Epilogue)
+    transposed: bool = False
+    output_padding: Pair = (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +86,33 @@ class Reduction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixProduct:
+    """Inputs: (..., rows, depth) and (..., depth, columns), whose batches broadcast. Output (..., rows, columns)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permute:
+    """Input: data. Axis d of the output is axis `axes`[d] of the input."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concatenate:
+    """Inputs: tensors that differ along `axis` (0 or more) only, one behind the other."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remap:
+    """Input: data. Along each axis the elements of `runs`, or `fill`: slices and pads (`te.ops.movement`)."""
+
+    runs: tuple[Runs, ...]
+    fill: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape:
     """The input's elements, in their order, in the output's shape: nothing is computed."""
 
@@ -98,6 +131,10 @@ Operator = (
     | AveragePool
     | Softmax
     | Reduction
+    | MatrixProduct
+    | Permute
+    | Concatenate
+    | Remap
     | Reshape
     | Relayout
 )
@@ -108,11 +145,11 @@ def operator_class(operator: Operator) -> OperatorClass:
     match operator:
         case Reshape():
             return "view"
-        case Elementwise() | BatchNormalization() | Relayout():
+        case Elementwise() | BatchNormalization() | Permute() | Concatenate() | Remap() | Relayout():
             return "injective"
         case Convolution() | Dense():
             return "complex-out-fusable"
         case MaxPool() | AveragePool() | Reduction():
             return "reduction"
-        case Softmax():
+        case Softmax() | MatrixProduct():
             return "opaque"
