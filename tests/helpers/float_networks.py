@@ -158,7 +158,7 @@ def networks(draw) -> tuple[bytes, tuple[int, ...]]:
             case "bn":
                 net.batch_normalization(channels)
             case "act":
-                kind = draw(st.sampled_from(["Relu", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Tanh", "Exp"]))
+                kind = draw(st.sampled_from(["Relu", "Relu", "Clip", "Sigmoid", "LeakyRelu", "Tanh"]))
                 bounds = [net.constant(np.float32(v)) for v in (-0.5, 0.7)] if kind == "Clip" else []
                 net.add(kind, *bounds)
             case "add":
