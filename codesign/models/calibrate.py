@@ -83,7 +83,7 @@ def calibrate(network: Network, families: tuple[Float64Array, ...], seed: int) -
             layer = replace(layer, weight=_without_family_means(layer.weight, operands[0], sizes))
         result = evaluate_linear(layer, operands)
         if isinstance(layer, Convolution | Dense):
-            gain, shift = _normalization(result, rng, is_last=index == len(network.layers) - 1)
+            gain, shift = _normalization(result, rng, network.shift, is_last=index == len(network.layers) - 1)
             result *= _per_channel(gain, result.ndim)
             result += _per_channel(shift, result.ndim)
             weight = layer.weight * gain.reshape(-1, *[1] * (layer.weight.ndim - 1))
@@ -143,7 +143,7 @@ def _without_family_means(weight: Float64Array, data: Float64Array, sizes: list[
 
 
 def _normalization(
-    values: Float64Array, rng: np.random.Generator, is_last: bool
+    values: Float64Array, rng: np.random.Generator, centre: float, is_last: bool
 ) -> tuple[Float64Array, Float64Array]:
     """Per-channel factor and addend that give `values` a batch-normalized distribution."""
     axes = tuple(axis for axis in range(values.ndim) if axis != 1)
@@ -155,7 +155,7 @@ def _normalization(
         shift = -gain * mean
     else:
         gain = round_significand(rng.uniform(0.7, 1.4, mean.size) / deviation)
-        shift = rng.uniform(-0.6, 0.6, mean.size) - gain * mean
+        shift = centre + rng.uniform(-0.6, 0.6, mean.size) - gain * mean
     # A fixed-point grid, not significant bits: a shift near zero keeps as many places as a large one.
     grid = 2.0**-KEPT_BITS
     return gain, np.rint(shift / grid) * grid
@@ -194,19 +194,21 @@ def _pool(data: Float64Array, kernel: int, stride: int, combine: np.ufunc) -> Fl
 
 
 def _convolve(data: Float64Array, layer: Convolution) -> Float64Array:
-    """Convolution as one matrix product an image over gathered windows; bias added."""
-    outputs, inputs, height, width = layer.weight.shape
+    """Convolution as one matrix product an image and group over gathered windows; bias added."""
+    outputs, _, height, width = layer.weight.shape
+    inputs, groups = data.shape[1], layer.groups
     stride, edge = layer.stride, (layer.padding, layer.padding)
     padded = np.pad(data, ((0, 0), (0, 0), edge, edge))
     rows = (padded.shape[2] - height) // stride + 1
     columns = (padded.shape[3] - width) // stride + 1
-    matrix = layer.weight.reshape(outputs, -1)
+    matrix = layer.weight.reshape(groups, outputs // groups, -1)
     result = np.empty((data.shape[0], outputs, rows, columns))
     windows = np.empty((inputs, height, width, rows, columns))
     for image, out in zip(padded, result, strict=True):
         for y in range(height):
             for x in range(width):
                 windows[:, y, x] = image[:, y : y + stride * rows : stride, x : x + stride * columns : stride]
-        np.matmul(matrix, windows.reshape(-1, rows * columns), out=out.reshape(outputs, -1))
+        sums = out.reshape(groups, outputs // groups, -1)
+        np.matmul(matrix, windows.reshape(groups, -1, rows * columns), out=sums)
     result += layer.bias[:, None, None]
     return result

@@ -16,7 +16,10 @@ INPUT = "input"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """2-D convolution, then ReLU if `relu`; `weight` is float64 [out, in, height, width], `bias` float64 [out]."""
+    """2-D convolution, then ReLU if `relu`; with as many groups as channels it is depthwise.
+
+    `weight` is float64 [out, in / groups, height, width], `bias` float64 [out].
+    """
 
     name: str
     data: str
@@ -24,6 +27,7 @@ class Convolution:
     bias: Float64Array
     stride: int = 1
     padding: int = 0
+    groups: int = 1
     relu: bool = True
 
 
@@ -82,12 +86,16 @@ Layer = Convolution | Dense | MaxPool | AveragePool | GlobalAveragePool | Add
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """Layers in execution order, the shape of one input without its batch axis, and the number of classes."""
+    """Layers in execution order, the shape of one input without its batch axis, and the number of classes.
+
+    `shift` is the mean of normalized channels before a ReLU, in deviations: the greater, the fewer values it cuts off.
+    """
 
     name: str
     input_shape: tuple[int, ...]
     classes: int
     layers: tuple[Layer, ...]
+    shift: float = 0.0
 
 
 def count_parameters(network: Network) -> int:

@@ -47,7 +47,7 @@ class OnnxGraph:
 
 
 def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, Any]:
-    """Return the ONNX attributes of a layer's window: kernel_shape, strides, and pads where it has any."""
+    """Return the ONNX attributes of a layer's window: kernel_shape, strides, and pads and group where it has any."""
     if isinstance(layer, Convolution):
         kernel = list(layer.weight.shape[2:])
     else:
@@ -55,6 +55,8 @@ def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, A
     attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [layer.stride] * 2}
     if not isinstance(layer, AveragePool):
         attributes["pads"] = [layer.padding] * 4
+    if isinstance(layer, Convolution) and layer.groups > 1:
+        attributes["group"] = layer.groups
     return attributes
 
 

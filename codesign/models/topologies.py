@@ -1,7 +1,8 @@
 """The shipped networks with seeded He-normal weights; calibration normalizes them afterwards.
 
 ResNet-18 follows He et al., "Deep Residual Learning for Image Recognition" (2015), table 1, option B shortcuts,
-as commonly shipped (v1: the stride sits in a block's first 3x3 convolution).
+as commonly shipped (v1: the stride sits in a block's first 3x3 convolution). MobileNet-v1 follows Howard et al.,
+"MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications" (2017), table 1.
 """
 
 import numpy as np
@@ -26,17 +27,20 @@ def _convolution(
     channels: tuple[int, int],
     kernel: int,
     stride: int = 1,
+    groups: int = 1,
     relu: bool = True,
 ) -> Convolution:
     inputs, outputs = channels
-    deviation = np.sqrt(2.0 / (inputs * kernel * kernel))
+    depth = inputs // groups
+    deviation = np.sqrt(2.0 / (depth * kernel * kernel))
     return Convolution(
         name=name,
         data=data,
-        weight=rng.standard_normal((outputs, inputs, kernel, kernel)) * deviation,
+        weight=rng.standard_normal((outputs, depth, kernel, kernel)) * deviation,
         bias=np.zeros(outputs),
         stride=stride,
         padding=kernel // 2,
+        groups=groups,
         relu=relu,
     )
 
@@ -73,6 +77,40 @@ def resnet18(seed: int) -> Network:
         _dense(rng, "fc", "avgpool", 512, 1000, relu=False),
     ]
     return Network(name="resnet18", input_shape=(3, 224, 224), classes=1000, layers=tuple(layers))
+
+
+def mobilenet(seed: int) -> Network:
+    """MobileNet-v1 of width 1: 3x224x224 to 1000 classes, 13 depthwise-separable blocks behind one convolution.
+
+    Without shortcuts, centred channels would make rounding errors grow by a fifth a layer (a ReLU halves the values but
+    not their differences), and no two libraries would agree to 1e-5; a shift of one deviation keeps them.
+    """
+    rng = np.random.default_rng(seed)
+    layers: list[Layer] = [_convolution(rng, "conv1", INPUT, (3, 32), 3, stride=2)]
+    data, channels = "conv1", 32
+    widths = (
+        (64, 1),
+        (128, 2),
+        (128, 1),
+        (256, 2),
+        (256, 1),
+        (512, 2),
+        *[(512, 1)] * 5,
+        (1024, 2),
+        (1024, 1),
+    )
+    for block, (width, stride) in enumerate(widths, start=1):
+        depthwise, pointwise = f"block{block}.depthwise", f"block{block}.pointwise"
+        layers += [
+            _convolution(rng, depthwise, data, (channels, channels), 3, stride, groups=channels),
+            _convolution(rng, pointwise, depthwise, (channels, width), 1),
+        ]
+        data, channels = pointwise, width
+    layers += [
+        GlobalAveragePool(name="avgpool", data=data),
+        _dense(rng, "fc", "avgpool", 1024, 1000, relu=False),
+    ]
+    return Network(name="mobilenet", input_shape=(3, 224, 224), classes=1000, layers=tuple(layers), shift=1.0)
 
 
 def small_cnn(seed: int) -> Network:

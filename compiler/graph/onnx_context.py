@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import onnx
@@ -59,6 +59,18 @@ def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
         attributes={entry.name: onnx.helper.get_attribute_value(entry) for entry in proto.attribute},
         proto=proto,
     )
+
+
+class NodeContext(Protocol):
+    """What reading a node's attributes and constant inputs needs of an import, whatever graph it makes."""
+
+    def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the ModelError of a node."""
+        ...
+
+    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+        """A constant input (None where left out); fails where it depends on the model's input."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)

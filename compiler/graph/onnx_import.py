@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from .errors import ModelError
 from .graph import Graph, GraphInput, GraphOutput, HostType, Quantization, Tensor
+from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
@@ -208,24 +208,9 @@ def _foldable(context: ImportContext, node: OnnxNode) -> bool:
 
 def _fold(context: ImportContext, node: OnnxNode) -> None:
     """Evaluates a node of constants with ONNX's reference implementation."""
-    names = [name for name in node.inputs if name]
     feeds = {name: context.array(node, index, "operand") for index, name in enumerate(node.inputs) if name}
-    info = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
-        for name in dict.fromkeys(names)
-    ]
-    outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
-    graph = onnx.helper.make_graph([node.proto], "constant", info, outputs)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", context.opset)])
-    try:
-        results = ReferenceEvaluator(model).run(None, feeds)
-    except Exception as error:
-        # The evaluator runs any operator of the standard and raises whatever its numpy code does.
-        context.fail(
-            node, f"its constant result cannot be computed: {error}", "fold it when exporting the model"
-        )
-    for output, result in zip(outputs, results if isinstance(results, list) else [results], strict=True):
-        context.values[output.name] = Constant(array=np.asarray(result))
+    for name, array in evaluate_node(context, node, feeds, context.opset).items():
+        context.values[name] = Constant(array=array)
 
 
 def _import_shape(context: ImportContext, node: OnnxNode) -> None:

@@ -18,21 +18,26 @@ SHAPES_FIXED_BY = (
 )
 
 
-def load_model(source: str | Path | bytes) -> tuple[str, onnx.ModelProto]:
+def load_model(
+    source: str | Path | bytes, *, oldest_opset: int = OLDEST_OPSET, batch: int | None = None
+) -> tuple[str, onnx.ModelProto]:
     """Reads a path or the bytes of a file; returns what messages call it and the model with shapes inferred.
 
-    Raises ModelError for a file that is missing, damaged, invalid, older than opset 13 or inconsistent in
+    A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all other dynamic dimensions are).
+    Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset` or inconsistent in
     shapes.
     """
     label, model = _read(source)
     if not model.HasField("graph") or not model.graph.node:
-        raise ModelError(f"{label}: holds no ONNX graph; give the .onnx file of a quantized model")
+        raise ModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
     opset = opset_of(model)
-    if opset < OLDEST_OPSET:
+    if opset < oldest_opset:
         raise ModelError(
-            f"{label}: is of opset {opset}, older than {OLDEST_OPSET}; convert it with "
-            f"onnx.version_converter.convert_version(model, {OLDEST_OPSET}) or export it again"
+            f"{label}: is of opset {opset}, older than {oldest_opset}; convert it with "
+            f"onnx.version_converter.convert_version(model, {oldest_opset}) or export it again"
         )
+    if batch is not None:
+        fix_batch(model, batch)
     try:
         checker.check_model(model)
     except (checker.ValidationError, ValueError) as error:
@@ -101,6 +106,23 @@ def input_shape(label: str, info: onnx.ValueInfoProto) -> tuple[int, ...]:
             )
         shape.append(dimension.dim_value)
     return tuple(shape)
+
+
+def fix_batch(model: onnx.ModelProto, batch: int) -> None:
+    """Writes `batch` into the inputs' first dimension where it is not a number, and wherever its symbol occurs."""
+    initialized = {initializer.name for initializer in model.graph.initializer}
+    symbols: set[str] = set()
+    for info in model.graph.input:
+        dimensions = info.type.tensor_type.shape.dim
+        if info.name in initialized or not dimensions or dimensions[0].dim_value > 0:
+            continue
+        if dimensions[0].dim_param:
+            symbols.add(dimensions[0].dim_param)
+        dimensions[0].dim_value = batch
+    for info in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        for dimension in info.type.tensor_type.shape.dim:
+            if dimension.dim_param in symbols:
+                dimension.dim_value = batch
 
 
 def static_shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:

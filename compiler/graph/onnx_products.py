@@ -6,7 +6,7 @@ import numpy as np
 
 from .geometry import automatic_pads, output_plane
 from .graph import Pads
-from .onnx_context import QUANTIZE, ImportContext, OnnxNode
+from .onnx_context import QUANTIZE, ImportContext, NodeContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real
 
@@ -189,7 +189,7 @@ def finish_integer(context: ImportContext, node: OnnxNode, pending: Pending, *, 
 
 
 def declared_pads(
-    context: ImportContext,
+    context: NodeContext,
     node: OnnxNode,
     plane: tuple[int, int],
     kernel: tuple[int, int],

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, NodeContext, OnnxNode
 from .onnx_values import Constant, FloatInput, Pending, QuantizedConstant, Value
 
 
@@ -28,18 +28,7 @@ def import_identity(context: ImportContext, node: OnnxNode) -> None:
 def import_reshape(context: ImportContext, node: OnnxNode) -> None:
     """Flatten, Reshape, Squeeze or Unsqueeze of an activation."""
     value = _operand(context, node)
-    match node.op_type:
-        case "Flatten":
-            axis = node.integer("axis", 1)
-            axis += len(value.shape) if axis < 0 else 0
-            shape = (
-                int(np.prod(value.shape[:axis], dtype=np.int64)),
-                int(np.prod(value.shape[axis:], dtype=np.int64)),
-            )
-        case "Reshape":
-            shape = _target_shape(context, node, value.shape)
-        case _:
-            shape = _with_unit_axes(context, node, value.shape)
+    shape = viewed_shape(context, node, value.shape)
     _bind_view(context, node, value, shape)
 
 
@@ -99,7 +88,23 @@ def _bind_view(context: ImportContext, node: OnnxNode, value: Value, shape: tupl
             context.bind(node, replace(value, shape=shape))
 
 
-def _target_shape(context: ImportContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+def viewed_shape(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """What Flatten, Reshape, Squeeze or Unsqueeze make of a tensor of `shape`."""
+    match node.op_type:
+        case "Flatten":
+            axis = node.integer("axis", 1)
+            axis += len(shape) if axis < 0 else 0
+            return (
+                int(np.prod(shape[:axis], dtype=np.int64)),
+                int(np.prod(shape[axis:], dtype=np.int64)),
+            )
+        case "Reshape":
+            return _target_shape(context, node, shape)
+        case _:
+            return _with_unit_axes(context, node, shape)
+
+
+def _target_shape(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that Reshape's second input asks for, with 0 (copy) and -1 (the rest) resolved."""
     target = context.array(node, 1, "shape")
     if target is None:
@@ -117,9 +122,11 @@ def _target_shape(context: ImportContext, node: OnnxNode, shape: tuple[int, ...]
     return tuple(wanted)
 
 
-def _with_unit_axes(context: ImportContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _with_unit_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape after Squeeze or Unsqueeze."""
     given = context.array(node, 1, "axes")
+    if given is None and "axes" in node.attributes:
+        given = np.array(node.attributes["axes"], np.int64)
     if node.op_type == "Squeeze":
         axes = (
             [axis for axis, size in enumerate(shape) if size == 1]

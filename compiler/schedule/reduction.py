@@ -78,14 +78,20 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
                                                          for k in range(m):
                                                              C[i] += C.rf[k, i] first k == 0
     The partial sums' statement and buffer are called `name`.rf and the target's name with .rf. Legal if all loops
-    around the Reduce are one perfect nest that holds nothing else, of which `loop` is a reduction loop, `first` says
-    that all reduction loops are at 0, and the extents of data loops do not depend on reduction loops.
+    around the Reduce, from the allocation of its target on, are one perfect nest that holds nothing else, of which
+    `loop` is a reduction loop, `first` says that all reduction loops are at 0, and the extents of data loops do not
+    depend on reduction loops.
     """
     path, reduce = _reduce_named(program, name)
-    chain = [n for n in path if isinstance(n, For)]
+    around = [n for n in path if isinstance(n, For)]
+    inside = max(
+        (i for i, n in enumerate(path) if isinstance(n, Alloc) and n.buffer.name == reduce.buffer.name),
+        default=0,
+    )
+    chain = [n for n in path[inside:] if isinstance(n, For)]
     _check_perfect(program, chain, reduce)
-    own = _reduction_loops(program, reduce, chain, chain)
-    if loop not in own:
+    own = _reduction_loops(program, reduce, around, chain)
+    if loop not in own or any(n.name in own for n in around if n not in chain):
         raise LegalityError(f"cannot factor {name}: {loop} is none of its reduction loops", program, loop)
     factored = next(n for n in chain if n.name == loop)
     if not isinstance(factored.extent, Const):

@@ -1,6 +1,7 @@
 """Convolutions on a CPU: register tiles of output positions x filters, directly on activations in blocks of channels.
 
-A tile sums up its whole window in registers. Weights are packed in panels of one tile's filters. Rows of outputs are
+A tile sums up its whole window in registers, in parts that are added up: rounding errors grow with the length of a
+sum. Weights are packed in panels of one tile's filters. Rows of outputs are
 done in blocks, whose padded input stays in the second-level cache while the panels pass over it.
 """
 
@@ -14,6 +15,7 @@ from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
 from .borders import parallel_loop, peel_ragged
+from .partial_sums import part_size, sum_in_parts
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
 REMOTE_BYTES_CYCLE = 8.0
@@ -107,6 +109,14 @@ def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, p
     return best[1]
 
 
+def part_blocks(program: Program) -> int | None:
+    """How many blocks of channels make a part of a sum; None where the sum is short."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    blocks, lanes = shapes["X"][2], shapes["X"][5]
+    products = lanes * shapes["W"][3] * shapes["W"][4]
+    return part_size(blocks * products, products)
+
+
 def schedule(
     target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
@@ -129,14 +139,21 @@ def schedule(
     if any(window.pads):
         s.compute_at("pad", y_block)
         s.set_scope("padded", "workspace")
-    s.reorder(
-        "conv.ic", "conv.kh", "conv.kw", "conv.k", "conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j"
+    summed = sum_in_parts(
+        s,
+        "conv",
+        "sum",
+        ("conv.ic", "conv.kh", "conv.kw", "conv.k"),
+        ("conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j"),
+        part_blocks(program),
     )
-    for loop in (o, y, x, "conv.o", "conv.y", "conv.x"):
+    for loop in (o, y, x):
         s.unroll(loop)
     s.vectorize("j")
-    s.vectorize("conv.j")
-    s.decompose_reduction("conv", "conv.ic")
+    for suffix in summed:
+        for loop in ("conv.o", "conv.y", "conv.x"):
+            s.unroll(f"{loop}{suffix}")
+        s.vectorize(f"conv.j{suffix}")
     s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, 2, 3, 4, 6, 5))
     if parallel:
         parallel_loop(

@@ -16,6 +16,7 @@ from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import ceil_div
 from .borders import parallel_loop, peel_ragged
+from .partial_sums import part_size, sum_in_parts
 from .register_tile import choose_tile
 
 PAGE = 4096
@@ -107,12 +108,15 @@ def schedule(
         s.pack(copy, ((1, lanes),), (1, 0, 2))
     j_vector, lane = s.split(tiles.j, lanes)
     sum_vector, sum_lane = s.split("dense.j", lanes)
-    s.reorder("dense.k", "dense.i", sum_vector, sum_lane)
-    for loop in (tiles.i, j_vector, "dense.i", sum_vector):
+    for loop in (tiles.i, j_vector):
         s.unroll(loop)
     s.vectorize(lane)
-    s.vectorize(sum_lane)
-    s.decompose_reduction("dense", "dense.k")
+    for suffix in sum_in_parts(
+        s, "dense", "sum", ("dense.k",), ("dense.i", sum_vector, sum_lane), part_size(depth)
+    ):
+        s.unroll(f"dense.i{suffix}")
+        s.unroll(f"{sum_vector}{suffix}")
+        s.vectorize(f"{sum_lane}{suffix}")
     s.pack("W", ((1, width),), (1, 0, 2))
     if parallel:
         parallel_loop(s, {tiles.columns: ceil_div(columns, width), tiles.rows: ceil_div(rows, knobs.rows)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,46 +34,73 @@ class Kernel:
         """Runs on one array a parameter, by name; outputs are written in place. KernelArgumentError if one is unfit."""
         self.bind(arrays)()
 
-    def bind(self, arrays: Mapping[str, np.ndarray], pool: Pool | None = None) -> BoundKernel:
+    def bind(
+        self, arrays: Mapping[str, np.ndarray], pool: Pool | None = None, room: WorkingRoom | None = None
+    ) -> BoundKernel:
         """The kernel with its arrays, checked once, for repeated calls. KernelArgumentError if one is unfit.
 
-        Parallel loops run on `pool` (None: on the calling thread alone).
+        Parallel loops run on `pool` (None: on the calling thread alone). `room` may be shared by kernels that run one
+        after the other (None: a room of its own).
         """
         _check(self.program, self.outputs, arrays)
-        return BoundKernel(self, [arrays[p.name] for p in self.program.parameters], pool)
+        room = working_room([self], pool) if room is None else room
+        return BoundKernel(self, [arrays[p.name] for p in self.program.parameters], pool, room)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkingRoom:
+    """Memory that kernels use while they run: `workspace` for a kernel, `scratch` for all workers of a pool."""
+
+    workspace: np.ndarray
+    scratch: np.ndarray
+
+
+def working_room(kernels: Iterable[Kernel], pool: Pool | None) -> WorkingRoom:
+    """Room enough for each of these kernels on `pool`, one at a time."""
+    workers = 1 if pool is None else pool.threads
+    modules = [kernel.module for kernel in kernels]
+    workspace = max((m.workspace_bytes for m in modules), default=0)
+    scratch = max((m.scratch_bytes for m in modules), default=0) * workers
+    byte = np.dtype(np.uint8)
+    return WorkingRoom(
+        workspace=aligned_empty((max(1, workspace),), byte), scratch=aligned_empty((max(1, scratch),), byte)
+    )
 
 
 class BoundKernel:
     """A kernel and the arrays it works on, which it keeps alive; each call runs it once.
 
-    Its workspace is its own, so two threads need two bound kernels.
+    Two threads need two bound kernels, with working rooms of their own.
     """
 
-    def __init__(self, kernel: Kernel, arrays: list[np.ndarray], pool: Pool | None) -> None:
+    def __init__(
+        self, kernel: Kernel, arrays: list[np.ndarray], pool: Pool | None, room: WorkingRoom
+    ) -> None:
         self._arrays = arrays
         self._kernel = kernel
         self._pool = pool
         addresses = [a.ctypes.data for a in arrays]
         self._pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        workers = 1 if pool is None else pool.threads
-        module = kernel.module
-        self._workspace = aligned_empty((max(1, module.workspace_bytes),), np.dtype(np.uint8))
-        self._scratch = aligned_empty((max(1, module.scratch_bytes * workers),), np.dtype(np.uint8))
+        self._room = room
         self._function = _Function(kernel.code.address)
         self._arguments = (
             ctypes.addressof(self._pointers),
-            self._workspace.ctypes.data,
-            self._scratch.ctypes.data,
+            room.workspace.ctypes.data,
+            room.scratch.ctypes.data,
             *((None, None) if pool is None else (pool.launch, pool.address)),
         )
 
     def __call__(self) -> None:
         """Runs the kernel."""
         if self._pool is None:
-            self._function(*self._arguments)
+            self.run_in_turn()
             return
         with self._pool.turn():
-            self._function(*self._arguments)
+            self.run_in_turn()
+
+    def run_in_turn(self) -> None:
+        """Runs the kernel for a caller who has the pool's turn, or needs none because there is no pool."""
+        self._function(*self._arguments)
 
 
 def build(program: Program, target: CpuTarget | None = None) -> Kernel:

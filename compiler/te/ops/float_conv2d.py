@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Buffer, Const, Var, all_of, equal
+from ...ir.expr import Buffer, Const, Var, all_of, equal, select
 from ...ir.stmt import Alloc, Assign, Copy, Program, Reduce, Stmt, nest, region, seq, whole
 from ...ir.types import DType
 from ..blocks import Window, ceil_div
@@ -29,7 +29,7 @@ def float_conv2d(
     Parameters, with ci, co = block_in, block_out, CB and OB the blocks of a group's channels and filters:
     X [batch, groups, CB, height, width, ci], W [groups, OB * co, CB * ci, KH, KW], B [groups, OB * co] with a bias,
     R like Y with an operand, Y [batch, groups, OB, OH, OW, co]. Where ci or co does not divide a group's channels or
-    filters, X, W and B are zero beyond them, and so are sums. A block of 1 is the plain NCHW layout.
+    filters, X, W, B and R are zero beyond them, and so is Y, whatever else they hold. A block of 1 is plain NCHW.
     Intermediates: `padded` (statement "pad") where there are pads, `sum` (statement "conv", loops conv.n, conv.g,
     conv.o, conv.y, conv.x, conv.j, conv.ic, conv.kh, conv.kw, conv.k); loops n, g, o, y, x, j around "post" follow.
     ValueError if `groups` does not divide channels and filters, or the window does not fit.
@@ -70,6 +70,9 @@ def float_conv2d(
         None if bias is None else bias[g, o * co + j],
         None if operand is None else operand[at],
     )
+    if (filters // groups) % co:
+        # 0 * infinity is no zero, and an epilogue may make something else of one.
+        value = select(o * co + j < filters // groups, value, 0.0)
     post = Assign(name="post", buffer=y_out, indices=at, value=value)
     finish = nest([(n, batch), (g, groups), (o, ob), (y, oh), (x, ow), (j, co)], post)
     body: Stmt = Alloc(buffer=total, body=seq(*pad, summed, finish))
@@ -93,7 +96,7 @@ def float_depthwise(
 
     Parameters, with CB the blocks of channels: X [batch, CB, height, width, block], W [KH, KW, CB * block], B [CB *
     block] with a bias, R like Y with an operand, Y [batch, CB, OH, OW, block]. Intermediates as of `float_conv2d`, with
-    loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j.
+    loops conv.n, conv.c, conv.y, conv.x, conv.j, conv.kh, conv.kw and n, c, y, x, j. Y is zero beyond the channels.
     """
     epilogue = epilogue or Epilogue()
     cb = ceil_div(channels, block)
@@ -124,6 +127,8 @@ def float_depthwise(
         None if bias is None else bias[c * block + j],
         None if operand is None else operand[n, c, y, x, j],
     )
+    if channels % block:
+        value = select(c * block + j < channels, value, 0.0)
     post = Assign(name="post", buffer=y_out, indices=(n, c, y, x, j), value=value)
     finish = nest([(n, batch), (c, cb), (y, oh), (x, ow), (j, block)], post)
     body: Stmt = Alloc(buffer=total, body=seq(*pad, summed, finish))

@@ -194,7 +194,7 @@ def test_samples_do_not_depend_on_how_many_are_asked_for():
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(UserError, match="resnet18, small_cnn, mlp"):
+    with pytest.raises(UserError, match="resnet18, mobilenet, small_cnn, mlp"):
         models.build("resnet50")
     with pytest.raises(UserError, match="u8, s8, qop"):
         models.build("mlp", "u4")

@@ -1,0 +1,213 @@
+"""Layouts: blocks of channels between convolutions and pools, plain at the ends, as few changes as possible.
+
+Convolutions write blocks and read any; what works element by element or on windows keeps its input's blocks. A change
+of layout is a `Relayout` node, made once for all readers, or a view where nothing moves.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ...ir.expr import Const
+from ...ir.simplify import simplify
+from ...ir.types import DType
+from ...ir.visit import substitute_expr
+from .graph import FloatGraph, GraphOutput, Node, Tensor
+from .operators import AveragePool, Convolution, Elementwise, MaxPool, Relayout, Reshape
+
+
+def assign_layouts(graph: FloatGraph, lanes: int) -> FloatGraph:
+    """Every tensor with its layout, for vectors of `lanes` elements, and the changes of layout between them."""
+    state = _State(graph=graph, tensors=dict(graph.tensors), constants=dict(graph.constants))
+    for node in graph.nodes:
+        _place(state, node, lanes)
+    outputs = tuple(
+        GraphOutput(name=output.name, tensor=state.in_blocks(output.tensor, 1)) for output in graph.outputs
+    )
+    return replace(
+        graph, nodes=tuple(state.nodes), tensors=state.tensors, constants=state.constants, outputs=outputs
+    )
+
+
+def channel_block(channels: int, lanes: int) -> int:
+    """The block of `channels` that are read and written whole."""
+    return min(channels, lanes)
+
+
+def whole_block(channels: int, lanes: int) -> int:
+    """The greatest block of at most `lanes` that divides `channels`."""
+    return max(d for d in range(1, min(channels, lanes) + 1) if channels % d == 0)
+
+
+def is_depthwise(operator: Convolution, weight: Tensor) -> bool:
+    """Whether each channel has one filter of its own."""
+    one_each = operator.groups == weight.shape[0] and weight.shape[1] == 1
+    return one_each and operator.groups > 1 and not operator.transposed
+
+
+def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
+    """A plain (N, C, ...) array as `Tensor.storage` has it in blocks, zeros beyond C."""
+    if block == 1:
+        return array
+    batch, channels, *rest = array.shape
+    padded = np.pad(array, [(0, 0), (0, -channels % block), *[(0, 0)] * len(rest)])
+    cut = padded.reshape(batch, -1, block, *rest)
+    return np.ascontiguousarray(np.moveaxis(cut, 2, -1))
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """The graph so far; `versions` are tensors by name and block of what was made of them."""
+
+    graph: FloatGraph
+    tensors: dict[str, Tensor]
+    constants: dict[str, np.ndarray]
+    nodes: list[Node] = field(default_factory=list)
+    versions: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def in_blocks(self, name: str, block: int) -> str:
+        """The tensor with this layout."""
+        tensor = self.tensors[name]
+        if tensor.block == block:
+            return name
+        if (name, block) in self.versions:
+            return self.versions[name, block]
+        version = replace(tensor, name=self._unused(f"{name}.c{block}"), block=block)
+        self.tensors[version.name] = version
+        self.versions[name, block] = version.name
+        if name in self.constants:
+            self.constants[version.name] = in_blocks(self.constants[name], block)
+        else:
+            operator = Reshape() if _same_order(tensor, version) else Relayout()
+            self.nodes.append(
+                Node(name=version.name, members=(), operator=operator, inputs=(name,), output=version.name)
+            )
+        return version.name
+
+    def emit(self, node: Node, inputs: tuple[str, ...], block: int) -> None:
+        """Adds the node with these inputs, and its output in blocks."""
+        self.tensors[node.output] = replace(self.tensors[node.output], block=block)
+        self.nodes.append(replace(node, inputs=inputs))
+
+    def _unused(self, name: str) -> str:
+        unique, suffix = name, 1
+        while unique in self.tensors:
+            suffix += 1
+            unique = f"{name}#{suffix}"
+        return unique
+
+
+def _same_order(a: Tensor, b: Tensor) -> bool:
+    """Whether both layouts of one shape put the same bytes in the same order."""
+    _, channels, *rest = a.shape
+    single = math.prod(rest) == 1
+    whole = [t.block == 1 or channels % t.block == 0 for t in (a, b)]
+    return single and all(whole)
+
+
+def _place(state: _State, node: Node, lanes: int) -> None:
+    operator = node.operator
+    match operator:
+        case Convolution():
+            _place_convolution(state, node, operator, lanes)
+        case MaxPool() | AveragePool():
+            state.emit(node, node.inputs, state.tensors[node.inputs[0]].block)
+        case Elementwise():
+            _place_elementwise(state, node, operator)
+        case _:
+            state.emit(node, tuple(state.in_blocks(name, 1) for name in node.inputs), 1)
+
+
+def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: int) -> None:
+    data, weight = state.tensors[node.inputs[0]], state.tensors[node.inputs[1]]
+    channels, filters = data.shape[1], weight.shape[0]
+    if is_depthwise(operator, weight):
+        block_in = block_out = channel_block(channels, lanes)
+    elif operator.groups == 1:
+        block_out = whole_block(filters, lanes) if operator.transposed else channel_block(filters, lanes)
+        # A few channels are read as they are: a change of layout would cost more than it brings.
+        block_in = lanes if data.block == 1 and channels >= lanes else data.block
+    else:
+        # Blocks must not reach over groups.
+        block_out = math.gcd(filters // operator.groups, lanes)
+        inside = channels // operator.groups
+        block_in = data.block if inside % data.block == 0 else math.gcd(inside, lanes)
+    inputs = [state.in_blocks(node.inputs[0], block_in), *node.inputs[1:]]
+    if operator.epilogue.operand:
+        inputs[-1] = state.in_blocks(inputs[-1], block_out)
+    state.emit(node, tuple(inputs), block_out)
+
+
+def _place_elementwise(state: _State, node: Node, operator: Elementwise) -> None:
+    output = state.tensors[node.output]
+    tensors = [state.tensors[name] for name in node.inputs]
+    blocks = {t.block for t in tensors if t.shape == output.shape and t.block > 1}
+    block = max(blocks, default=1)
+    if block > 1:
+        placed = [_operand_in_blocks(state, tensor, output, block) for tensor in tensors]
+        if None not in placed and _keeps_zeros(state, operator, tensors, output, block):
+            names = tuple(_adopt(state, tensor) for tensor in placed if tensor is not None)
+            state.emit(node, names, block)
+            return
+    state.emit(node, tuple(state.in_blocks(name, 1) for name in node.inputs), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A tensor to be had in blocks, after `aligned` gave it the output's rank (constants only)."""
+
+    name: str
+    block: int
+    aligned: tuple[int, ...] | None = None
+
+
+def _operand_in_blocks(state: _State, tensor: Tensor, output: Tensor, block: int) -> _Wanted | None:
+    """How an input can be read beside an output in blocks; None where it cannot."""
+    rank = len(output.shape)
+    aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
+    if aligned[1] == 1:
+        # The same for all channels: broadcast along blocks and lanes.
+        return _Wanted(tensor.name, 1)
+    if aligned == tensor.shape:
+        return _Wanted(tensor.name, block)
+    if tensor.name in state.constants:
+        return _Wanted(tensor.name, block, aligned)
+    return None
+
+
+def _adopt(state: _State, wanted: _Wanted) -> str:
+    if wanted.aligned is None:
+        return state.in_blocks(wanted.name, wanted.block)
+    key = (wanted.name, wanted.block)
+    if key not in state.versions:
+        name = f"{wanted.name}.c{wanted.block}"
+        while name in state.tensors:
+            name += "'"
+        state.tensors[name] = Tensor(name=name, shape=wanted.aligned, block=wanted.block)
+        state.constants[name] = in_blocks(state.constants[wanted.name].reshape(wanted.aligned), wanted.block)
+        state.versions[key] = name
+    return state.versions[key]
+
+
+def _keeps_zeros(
+    state: _State, operator: Elementwise, tensors: list[Tensor], output: Tensor, block: int
+) -> bool:
+    """Whether the positions beyond the channels, zeros in all inputs that have them, are zeros in the output too."""
+    if output.shape[1] % block == 0:
+        return True
+    values = {}
+    for i, tensor in enumerate(tensors):
+        rank = len(output.shape)
+        aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
+        if aligned[1] != 1:
+            values[f"argument{i}"] = Const(0.0, DType.FLOAT32)
+        elif tensor.name in state.constants and np.unique(state.constants[tensor.name]).size == 1:
+            number = float(state.constants[tensor.name].reshape(-1)[0])
+            values[f"argument{i}"] = Const(number, DType.FLOAT32)
+        else:
+            return False
+    result = simplify(substitute_expr(operator.body, values), {})
+    return isinstance(result, Const) and result.value == 0

@@ -1,0 +1,100 @@
+"""The float graph: nodes with an operator each, tensors by name, and how each tensor lies in memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from ...ir.types import DType
+from .operators import Operator
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A tensor of `shape`, (N, C, ...) where channels matter.
+
+    With `block` above 1 it lies in blocks of channels, (N, ceil(C / block), ..., block), with zeros beyond C; else row
+    by row.
+    """
+
+    name: str
+    shape: Shape
+    dtype: DType = DType.FLOAT32
+    block: int = 1
+
+    @property
+    def storage(self) -> Shape:
+        """The shape of the row-major array that holds the tensor."""
+        if self.block == 1:
+            return self.shape
+        batch, channels, *rest = self.shape
+        return (batch, -(-channels // self.block), *rest, self.block)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of that array."""
+        return prod(self.storage) * self.dtype.bits // 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One operator applied to tensors; `members` are the names of the ONNX nodes that it stands for."""
+
+    name: str
+    members: tuple[str, ...]
+    operator: Operator
+    inputs: tuple[str, ...]
+    output: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphOutput:
+    """What the host reads as `name`."""
+
+    name: str
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FloatGraph:
+    """A whole model: nodes in topological order, `tensors` by name, `constants` by tensor name.
+
+    `inputs` are names of tensors. Constants are listed in `tensors` too, and lie as `Tensor.storage` says.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[GraphOutput, ...]
+    nodes: tuple[Node, ...]
+    tensors: Mapping[str, Tensor]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def uses(self) -> Counter[str]:
+        """How often each tensor is read, by nodes and as an output."""
+        counts = Counter(name for node in self.nodes for name in node.inputs)
+        counts.update(output.tensor for output in self.outputs)
+        return counts
+
+    def producers(self) -> dict[str, Node]:
+        """The node that computes each tensor."""
+        return {node.output: node for node in self.nodes}
+
+
+def with_tensors(graph: FloatGraph, *tensors: Tensor) -> FloatGraph:
+    """The graph with these tensors added or replaced."""
+    return replace(graph, tensors={**graph.tensors, **{tensor.name: tensor for tensor in tensors}})
+
+
+def unused_name(graph: FloatGraph, name: str) -> str:
+    """`name`, with a number behind it where a tensor has it already."""
+    unique, suffix = name, 1
+    while unique in graph.tensors:
+        suffix += 1
+        unique = f"{name}#{suffix}"
+    return unique

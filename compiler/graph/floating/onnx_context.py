@@ -1,0 +1,140 @@
+"""The state of one import of a float model: constants, tensors and nodes so far, and how a mistake is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+
+from ...ir.types import DType
+from ..errors import node_error
+from ..onnx_context import OnnxNode
+from .graph import Node, Shape, Tensor
+from .operators import Operator, Reshape
+
+
+@dataclass(slots=True, kw_only=True)
+class FloatContext:
+    """Collects the graph; used by one call of `import_float_model` and then dropped.
+
+    `renamed` leads from the outputs of nodes that compute nothing to what they are.
+    """
+
+    source: str
+    opset: int
+    static_shapes: dict[str, Shape]
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    node_names: set[str] = field(default_factory=set)
+
+    def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the ModelError of a node."""
+        raise node_error(self.source, node.name, node.op_type, problem, way_out)
+
+    def resolve(self, name: str) -> str:
+        """The tensor or constant that a name of the file stands for."""
+        return self.renamed.get(name, name)
+
+    def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
+        """A constant input (None where left out); fails where it depends on the model's input."""
+        if index >= len(node.inputs) or not node.inputs[index]:
+            return None
+        name = self.resolve(node.inputs[index])
+        if name in self.constants:
+            return self.constants[name]
+        return self.fail(
+            node, f"its {what} '{node.inputs[index]}' is not a constant", "make it an initializer"
+        )
+
+    def number(self, node: OnnxNode, index: int, what: str, default: float) -> float:
+        """A constant input of one element, or the default where it is left out."""
+        array = self.array(node, index, what)
+        if array is None:
+            return default
+        if array.size != 1:
+            self.fail(node, f"its {what} has {array.size} elements", "give one number")
+        return float(array.reshape(-1)[0])
+
+    def is_constant(self, node: OnnxNode, index: int) -> bool:
+        """Whether an input is there and known."""
+        return index < len(node.inputs) and self.resolve(node.inputs[index]) in self.constants
+
+    def operand(self, node: OnnxNode, index: int) -> Tensor:
+        """An input as a tensor of the graph, constants included; fails where it is missing or not float32."""
+        if index >= len(node.inputs) or not node.inputs[index]:
+            self.fail(node, f"its input {index} is missing", "export the model again")
+        name = self.resolve(node.inputs[index])
+        if name in self.tensors:
+            return self.tensors[name]
+        if name not in self.constants:
+            self.fail(node, f"its input '{name}' is produced by no node before it", "export the model again")
+        array = self.constants[name]
+        if array.dtype != np.float32:
+            self.fail(
+                node,
+                f"its input '{name}' is a constant of {array.dtype}",
+                "only float32 is computed; convert the model to float32",
+            )
+        self.tensors[name] = Tensor(name=name, shape=array.shape)
+        return self.tensors[name]
+
+    def store(self, name: str, array: np.ndarray) -> str:
+        """Adds a float32 constant made at import; returns its name, with a number behind it where it is taken."""
+        unique, suffix = name, 1
+        while unique in self.constants or unique in self.tensors or unique in self.static_shapes:
+            suffix += 1
+            unique = f"{name}#{suffix}"
+        self.constants[unique] = np.ascontiguousarray(array, dtype=np.float32)
+        self.tensors[unique] = Tensor(name=unique, shape=array.shape)
+        return unique
+
+    def add(
+        self,
+        node: OnnxNode,
+        operator: Operator,
+        inputs: tuple[str, ...],
+        shape: Shape,
+        *,
+        output: str | None = None,
+    ) -> str:
+        """Adds a node that computes the ONNX node's first output, or `output` on the way to it.
+
+        Fails where ONNX inferred another shape.
+        """
+        if output is None:
+            output = node.outputs[0]
+            expected = self.static_shapes.get(output)
+            if expected is not None and expected != shape:
+                self.fail(
+                    node,
+                    f"its output '{output}' is declared {expected} but computes {shape}",
+                    "export it again",
+                )
+        name, suffix = node.name, 1
+        while name in self.node_names:
+            suffix += 1
+            name = f"{node.name}#{suffix}"
+        self.node_names.add(name)
+        self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=DType.FLOAT32)
+        self.nodes.append(
+            Node(name=name, members=(node.name,), operator=operator, inputs=inputs, output=output)
+        )
+        return output
+
+    def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
+        """Binds the output (see `add`) to a tensor in another shape; the same shape is the same tensor."""
+        if output is None and tensor.shape == shape:
+            self.renamed[node.outputs[0]] = tensor.name
+            return tensor.name
+        return self.add(node, Reshape(), (tensor.name,), shape, output=output)
+
+    def temporary(self, node: OnnxNode, what: str) -> str:
+        """A name for a tensor between the nodes that one ONNX node becomes."""
+        unique, suffix = f"{node.outputs[0]}.{what}", 1
+        while unique in self.tensors or unique in self.static_shapes or unique in self.constants:
+            suffix += 1
+            unique = f"{node.outputs[0]}.{what}#{suffix}"
+        return unique

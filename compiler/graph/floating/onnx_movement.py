@@ -1,0 +1,88 @@
+"""Transpose, Concat, Slice and Pad of a float model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...te.ops.movement import PadMode, pad_runs, slice_runs
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .operators import Concatenate, Permute, Remap
+
+PAD_MODES: dict[str, PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
+
+
+def import_transpose(context: FloatContext, node: OnnxNode) -> None:
+    """Transpose; of dimensions of size 1 it is a view."""
+    data = context.operand(node, 0)
+    rank = len(data.shape)
+    axes = node.integers("perm", tuple(reversed(range(rank))))
+    if sorted(axes) != list(range(rank)):
+        context.fail(node, f"has perm {axes} for a tensor of shape {data.shape}", "export the model again")
+    shape = tuple(data.shape[axis] for axis in axes)
+    moved = [axis for axis in axes if data.shape[axis] != 1]
+    if moved == sorted(moved):
+        context.view(node, data, shape)
+    else:
+        context.add(node, Permute(axes=axes), (data.name,), shape)
+
+
+def import_concat(context: FloatContext, node: OnnxNode) -> None:
+    """Concat along one axis."""
+    tensors = [context.operand(node, i) for i in range(len(node.inputs))]
+    first = tensors[0].shape
+    axis = node.integer("axis", 0)
+    if not -len(first) <= axis < len(first):
+        context.fail(node, f"has axis {axis} for tensors of shape {first}", "export the model again")
+    axis %= len(first)
+    if any(t.shape[:axis] != first[:axis] or t.shape[axis + 1 :] != first[axis + 1 :] for t in tensors):
+        context.fail(node, f"joins {', '.join(str(t.shape) for t in tensors)}", "export the model again")
+    shape = (*first[:axis], sum(t.shape[axis] for t in tensors), *first[axis + 1 :])
+    context.add(node, Concatenate(axis=axis), tuple(t.name for t in tensors), shape)
+
+
+def import_slice(context: FloatContext, node: OnnxNode) -> None:
+    """Slice with constant bounds; numpy's rules for bounds outside the tensor are ONNX's."""
+    data = context.operand(node, 0)
+    rank = len(data.shape)
+    starts, ends = (context.array(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
+    if starts is None or ends is None:
+        context.fail(node, "has no starts and ends", "export the model again")
+    axes, steps = context.array(node, 3, "axes"), context.array(node, 4, "steps")
+    axes = np.arange(starts.size) if axes is None else axes
+    steps = np.ones(starts.size, np.int64) if steps is None else steps
+    slices = [slice(None)] * rank
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        size = data.shape[int(axis)]
+        # Backwards, an end before the first element means all of them.
+        stop = None if step < 0 and end < -size else int(end)
+        slices[int(axis) % rank] = slice(int(start), stop, int(step))
+    positions = [range(size)[cut] for size, cut in zip(data.shape, slices, strict=True)]
+    shape = tuple(len(taken) for taken in positions)
+    if 0 in shape:
+        context.fail(node, f"takes nothing of {data.shape}", "remove it")
+    runs = tuple(slice_runs(taken.start, len(taken), taken.step) for taken in positions)
+    context.add(node, Remap(runs=runs), (data.name,), shape)
+
+
+def import_pad(context: FloatContext, node: OnnxNode) -> None:
+    """Pad with constant pads."""
+    data = context.operand(node, 0)
+    rank = len(data.shape)
+    pads = context.array(node, 1, "pads")
+    given = context.array(node, 3, "axes")
+    axes = range(rank) if given is None else [int(axis) % rank for axis in given]
+    mode = node.text("mode", "constant")
+    if pads is None or pads.size != 2 * len(axes) or mode not in PAD_MODES:
+        context.fail(node, f"has mode {mode} and pads {pads}", "give a begin and an end for each axis")
+    fill = context.number(node, 2, "value", 0.0)
+    before, after = dict(zip(axes, pads, strict=False)), dict(zip(axes, pads[len(axes) :], strict=False))
+    runs = []
+    for axis, size in enumerate(data.shape):
+        low, high = int(before.get(axis, 0)), int(after.get(axis, 0))
+        try:
+            runs.append(pad_runs(size, low, high, PAD_MODES[mode]))
+        except ValueError as error:
+            context.fail(node, str(error), "use smaller pads")
+    shape = tuple(sum(run.count for run in of_axis) for of_axis in runs)
+    context.add(node, Remap(runs=tuple(runs), fill=fill), (data.name,), shape)

@@ -1,0 +1,138 @@
+"""Element-wise operators of a float model."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import numpy as np
+
+from ...ir.expr import Expr, maximum, minimum
+from ...te import scalars
+from ...te.merge import broadcast
+from ...te.scalars import argument
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .operators import Elementwise
+
+UNARY = frozenset(
+    [
+        "Relu",
+        "Sigmoid",
+        "Tanh",
+        "Exp",
+        "Log",
+        "Sqrt",
+        "Erf",
+        "Neg",
+        "Abs",
+        "Reciprocal",
+        "LeakyRelu",
+        "Elu",
+        "HardSigmoid",
+        "HardSwish",
+        "Gelu",
+        "Softsign",
+    ]
+)
+"""Operators of one tensor, and numbers as attributes."""
+NARY = frozenset(["Add", "Sub", "Mul", "Div", "PRelu", "Max", "Min", "Sum"])
+"""Operators of tensors that broadcast against each other."""
+
+
+def import_unary(context: FloatContext, node: OnnxNode) -> None:
+    """An operator of one tensor."""
+    x = argument(0)
+
+    def attribute(name: str, default: float) -> float:
+        return float(np.float32(node.attributes.get(name, default)))
+
+    match node.op_type:
+        case "Relu":
+            body = scalars.relu(x)
+        case "Sigmoid":
+            body = scalars.sigmoid(x)
+        case "Tanh":
+            body = scalars.tanh(x)
+        case "Exp":
+            body = scalars.exp(x)
+        case "Log":
+            body = scalars.log(x)
+        case "Sqrt":
+            body = scalars.sqrt(x)
+        case "Erf":
+            body = scalars.erf(x)
+        case "Neg":
+            body = scalars.negative(x)
+        case "Abs":
+            body = scalars.absolute(x)
+        case "Reciprocal":
+            body = scalars.divide(1.0, x)
+        case "LeakyRelu":
+            body = scalars.leaky_relu(x, attribute("alpha", 0.01))
+        case "Elu":
+            body = scalars.elu(x, attribute("alpha", 1.0))
+        case "HardSigmoid":
+            body = scalars.hard_sigmoid(x, attribute("alpha", 0.2), attribute("beta", 0.5))
+        case "HardSwish":
+            body = scalars.hard_swish(x)
+        case "Softsign":
+            body = scalars.softsign(x)
+        case "Gelu":
+            tanh = node.text("approximate", "none") == "tanh"
+            body = scalars.gelu_tanh(x) if tanh else scalars.gelu(x)
+        case _:
+            raise AssertionError(node.op_type)
+    _add(context, node, body, 1)
+
+
+def import_clip(context: FloatContext, node: OnnxNode) -> None:
+    """Clip with constant bounds."""
+    low = context.number(node, 1, "lower bound", -math.inf)
+    high = context.number(node, 2, "upper bound", math.inf)
+    _add(context, node, scalars.clip(argument(0), low, high), 1)
+
+
+def import_power(context: FloatContext, node: OnnxNode) -> None:
+    """Pow with one constant exponent."""
+    exponent = context.number(node, 1, "exponent", 1.0)
+    try:
+        body = scalars.power(argument(0), exponent)
+    except ValueError as error:
+        context.fail(node, f"has the exponent {exponent}", str(error))
+    _add(context, node, body, 1)
+
+
+def import_nary(context: FloatContext, node: OnnxNode) -> None:
+    """An operator of tensors that broadcast against each other."""
+    count = len(node.inputs)
+    if node.op_type not in ("Max", "Min", "Sum") and count != 2:
+        context.fail(node, f"has {count} inputs", "give it two")
+    arguments: list[Expr] = [argument(i) for i in range(count)]
+    match node.op_type, arguments:
+        case (("Add" | "Sum"), _):
+            body = reduce(lambda a, b: a + b, arguments)
+        case "Max", _:
+            body = reduce(maximum, arguments)
+        case "Min", _:
+            body = reduce(minimum, arguments)
+        case "Sub", [a, b]:
+            body = a - b
+        case "Mul", [a, b]:
+            body = a * b
+        case "Div", [a, b]:
+            body = scalars.divide(a, b)
+        case "PRelu", [a, b]:
+            body = scalars.leaky_relu(a, b)
+        case _:
+            raise AssertionError(node.op_type)
+    _add(context, node, body, count)
+
+
+def _add(context: FloatContext, node: OnnxNode, body: Expr, count: int) -> None:
+    operands = [context.operand(node, i) for i in range(count)]
+    try:
+        shape = broadcast([operand.shape for operand in operands])
+    except ValueError as error:
+        context.fail(node, str(error), "export the model again")
+    context.add(node, Elementwise(body=body), tuple(operand.name for operand in operands), shape)

@@ -1,0 +1,198 @@
+"""Conv, Gemm, MatMul and BatchNormalization of a float model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...te.blocks import Window
+from ...te.epilogue import Epilogue
+from ...te.merge import broadcast
+from ...te.ops.conv_transpose import transposed_outputs
+from ..onnx_context import OnnxNode
+from ..onnx_products import declared_pads
+from .graph import Tensor
+from .onnx_context import FloatContext
+from .operators import BatchNormalization, Convolution, Dense, MatrixProduct
+
+
+def import_convolution(context: FloatContext, node: OnnxNode) -> None:
+    """Conv of two spatial dimensions with constant weights."""
+    data = context.operand(node, 0)
+    weight = context.array(node, 1, "weight")
+    if weight is None or weight.dtype != np.float32:
+        context.fail(node, "has no float32 weight", "convert the model to float32")
+    if len(data.shape) != 4 or weight.ndim != 4:
+        context.fail(
+            node,
+            f"has {len(data.shape) - 2} spatial dimensions",
+            "only two are supported; add one of size 1 with Unsqueeze",
+        )
+    batch, channels, height, width = data.shape
+    filters, depth, kh, kw = weight.shape
+    groups = node.integer("group", 1)
+    if groups < 1 or depth * groups != channels or filters % groups:
+        context.fail(
+            node,
+            f"has weights {weight.shape} in {groups} groups for {channels} channels",
+            "export the model again",
+        )
+    if node.integers("kernel_shape", (kh, kw)) != (kh, kw):
+        context.fail(node, "has a kernel_shape that is not its weight's", "export the model again")
+    strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
+    if len(strides) != 2 or len(dilations) != 2 or min(*strides, *dilations) < 1:
+        context.fail(node, f"has strides {strides} and dilations {dilations}", "give two of 1 or more each")
+    steps, spread = (strides[0], strides[1]), (dilations[0], dilations[1])
+    pads = declared_pads(context, node, (height, width), (kh, kw), steps, spread)
+    window = Window(kernel=(kh, kw), strides=steps, pads=pads, dilations=spread)
+    try:
+        outputs = window.outputs(height, width)
+    except ValueError as error:
+        context.fail(node, f"{error} of its input {height} x {width}", "use a larger input")
+    inputs = [data.name, context.operand(node, 1).name]
+    bias = _bias(context, node, filters)
+    if bias is not None:
+        inputs.append(bias)
+    operator = Convolution(window=window, groups=groups, epilogue=Epilogue(bias=bias is not None))
+    context.add(node, operator, tuple(inputs), (batch, filters, *outputs))
+
+
+def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None:
+    """ConvTranspose of two spatial dimensions with constant weights and declared pads."""
+    data = context.operand(node, 0)
+    weight = context.array(node, 1, "weight")
+    if weight is None or weight.dtype != np.float32 or len(data.shape) != 4 or weight.ndim != 4:
+        context.fail(node, "is not of two spatial dimensions in float32", "only that is supported")
+    if node.text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in node.attributes:
+        context.fail(node, "leaves its pads to be computed", "give pads and output_padding instead")
+    batch, channels, height, width = data.shape
+    depth, share, kh, kw = weight.shape
+    groups = node.integer("group", 1)
+    if groups < 1 or depth != channels or channels % groups:
+        context.fail(
+            node, f"has weights {weight.shape} in {groups} groups for {channels} channels", "export it again"
+        )
+    strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
+    extra = node.integers("output_padding", (0, 0))
+    if any(len(values) != 2 for values in (strides, dilations, extra)) or min(*strides, *dilations) < 1:
+        context.fail(node, f"has strides {strides} and dilations {dilations}", "give two of 1 or more each")
+    steps, spread, padding = (strides[0], strides[1]), (dilations[0], dilations[1]), (extra[0], extra[1])
+    pads = declared_pads(context, node, (height, width), (kh, kw), steps, spread)
+    window = Window(kernel=(kh, kw), strides=steps, pads=pads, dilations=spread)
+    try:
+        outputs = transposed_outputs(window, height, width, padding)
+    except ValueError as error:
+        context.fail(node, str(error), "use smaller pads")
+    filters = share * groups
+    # The order of a convolution's weight: (filters, channels of a group, rows, columns).
+    ordered = weight.reshape(groups, depth // groups, share, kh, kw).swapaxes(1, 2)
+    inputs = [data.name, context.store(node.inputs[1], ordered.reshape(filters, -1, kh, kw))]
+    bias = _bias(context, node, filters)
+    if bias is not None:
+        inputs.append(bias)
+    operator = Convolution(
+        window=window,
+        groups=groups,
+        epilogue=Epilogue(bias=bias is not None),
+        transposed=True,
+        output_padding=padding,
+    )
+    context.add(node, operator, tuple(inputs), (batch, filters, *outputs))
+
+
+def import_gemm(context: FloatContext, node: OnnxNode) -> None:
+    """Gemm with constant B and C; alpha and beta go into them."""
+    data = context.operand(node, 0)
+    weight = context.array(node, 1, "matrix B")
+    if weight is None or weight.dtype != np.float32 or weight.ndim != 2 or len(data.shape) != 2:
+        context.fail(node, "is no product of two float32 matrices", "export the model again")
+    if node.integer("transA", 0):
+        context.fail(node, "transposes its first matrix", "transpose what produces it instead")
+    alpha, beta = float(node.attributes.get("alpha", 1.0)), float(node.attributes.get("beta", 1.0))
+    matrix = weight.T if node.integer("transB", 0) else weight
+    rows, depth = data.shape
+    if matrix.shape[0] != depth:
+        context.fail(node, f"multiplies {data.shape} by {matrix.shape}", "export the model again")
+    columns = matrix.shape[1]
+    stored = matrix if alpha == 1 else (matrix.astype(np.float64) * alpha).astype(np.float32)
+    name = node.inputs[1]
+    inputs = [data.name, context.operand(node, 1).name if stored is weight else context.store(name, stored)]
+    addend = context.array(node, 2, "matrix C")
+    if addend is not None:
+        try:
+            addend = np.broadcast_to(addend.astype(np.float64) * beta, (rows, columns))
+        except ValueError:
+            context.fail(node, f"adds {addend.shape} to {(rows, columns)}", "export the model again")
+        if np.array_equal(addend, np.broadcast_to(addend[:1], addend.shape), equal_nan=True):
+            epilogue = Epilogue(bias=True)
+            inputs.append(context.store(node.inputs[2], addend[0].astype(np.float32)))
+        else:
+            # Rows of their own are an operand like the output.
+            epilogue = Epilogue(operand=True)
+            inputs.append(context.store(node.inputs[2], addend.astype(np.float32)))
+    else:
+        epilogue = Epilogue()
+    context.add(node, Dense(epilogue=epilogue), tuple(inputs), (rows, columns))
+
+
+def import_matmul(context: FloatContext, node: OnnxNode) -> None:
+    """MatMul; by a constant matrix, all dimensions of the data but the last are rows."""
+    data, weight = context.operand(node, 0), context.operand(node, 1)
+    if not context.is_constant(node, 1) or len(weight.shape) != 2:
+        _import_matrix_product(context, node, data, weight)
+        return
+    if not data.shape or data.shape[-1] != weight.shape[0]:
+        context.fail(node, f"multiplies {data.shape} by {weight.shape}", "export the model again")
+    *outer, depth = data.shape
+    columns = weight.shape[1]
+    rows = int(np.prod(outer, dtype=np.int64))
+    if len(data.shape) == 2:
+        context.add(node, Dense(), (data.name, weight.name), (rows, columns))
+        return
+    flat = context.view(node, data, (rows, depth), output=context.temporary(node, "rows"))
+    product = context.temporary(node, "product")
+    context.add(node, Dense(), (flat, weight.name), (rows, columns), output=product)
+    context.view(node, context.tensors[product], (*outer, columns))
+
+
+def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
+    if len(a.shape) < 2 or len(b.shape) < 2 or a.shape[-1] != b.shape[-2]:
+        context.fail(node, f"multiplies {a.shape} by {b.shape}", "give both at least two dimensions that fit")
+    try:
+        batch = broadcast([a.shape[:-2], b.shape[:-2]])
+    except ValueError as error:
+        context.fail(node, str(error), "export the model again")
+    shape = (*batch, a.shape[-2], b.shape[-1])
+    context.add(node, MatrixProduct(), (a.name, b.name), shape)
+
+
+def import_batch_normalization(context: FloatContext, node: OnnxNode) -> None:
+    """BatchNormalization as inference runs it: one multiplication and one addition a channel."""
+    if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
+        context.fail(node, "is in training mode", "export the model for inference")
+    data = context.operand(node, 0)
+    if len(data.shape) < 2:
+        context.fail(node, f"has data of shape {data.shape}", "give it at least (N, C)")
+    parts: list[np.ndarray] = []
+    for index, what in enumerate(("scale", "bias", "mean", "variance"), start=1):
+        part = context.array(node, index, what)
+        if part is None or part.shape != (data.shape[1],):
+            context.fail(node, f"has no {what} of {data.shape[1]} channels", "export the model again")
+        parts.append(part.astype(np.float64))
+    scale, bias, mean, variance = parts
+    factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+    inputs = (
+        data.name,
+        context.store(f"{node.outputs[0]}.scale", factor),
+        context.store(f"{node.outputs[0]}.shift", bias - mean * factor),
+    )
+    context.add(node, BatchNormalization(), inputs, data.shape)
+
+
+def _bias(context: FloatContext, node: OnnxNode, filters: int) -> str | None:
+    bias = context.array(node, 2, "bias")
+    if bias is None:
+        return None
+    if bias.shape != (filters,):
+        context.fail(node, f"has a bias of shape {bias.shape}", f"give ({filters},)")
+    operand: Tensor = context.operand(node, 2)
+    return operand.name

@@ -1,0 +1,59 @@
+"""Reductions and Softmax of a float model."""
+
+from __future__ import annotations
+
+import math
+
+from ...te.blocks import Window
+from ...te.ops.reduction import Kind
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .operators import AveragePool, MaxPool, Reduction, Softmax
+
+
+def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
+    """ReduceMean and its like, axes as an attribute or an input."""
+    data = context.operand(node, 0)
+    rank = len(data.shape)
+    given = context.array(node, 1, "axes")
+    listed = node.integers("axes", ()) if given is None else tuple(int(axis) for axis in given.reshape(-1))
+    if any(not -rank <= axis < rank for axis in listed):
+        context.fail(node, f"has axes {listed} for a tensor of shape {data.shape}", "export the model again")
+    if not listed and node.integer("noop_with_empty_axes", 0):
+        context.renamed[node.outputs[0]] = data.name
+        return
+    axes = tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
+    whole = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
+    kept = bool(node.integer("keepdims", 1))
+    shape = whole if kept else tuple(size for axis, size in enumerate(data.shape) if axis not in axes)
+    if rank == 4 and axes == (2, 3) and kind in ("mean", "max"):
+        # A pool keeps its input's blocks of channels.
+        window = Window(kernel=(data.shape[2], data.shape[3]))
+        pool = MaxPool(window=window) if kind == "max" else AveragePool(window=window, counted=(0, 0, 0, 0))
+        if kept:
+            context.add(node, pool, (data.name,), shape)
+            return
+        pooled = context.add(node, pool, (data.name,), whole, output=context.temporary(node, "pool"))
+        context.view(node, context.tensors[pooled], shape)
+        return
+    context.add(node, Reduction(kind=kind, axes=axes), (data.name,), shape)
+
+
+def import_softmax(context: FloatContext, node: OnnxNode) -> None:
+    """Softmax and LogSoftmax along one dimension or, before opset 13, along all from one on."""
+    data = context.operand(node, 0)
+    rank = len(data.shape)
+    old = context.opset < 13
+    axis = node.integer("axis", 1 if old else -1)
+    if not -rank <= axis < rank:
+        context.fail(node, f"has axis {axis} for a tensor of shape {data.shape}", "export the model again")
+    axis %= rank
+    logarithm = node.op_type == "LogSoftmax"
+    if not old or math.prod(data.shape[axis + 1 :]) == 1:
+        context.add(node, Softmax(axis=axis, logarithm=logarithm), (data.name,), data.shape)
+        return
+    rows = (math.prod(data.shape[:axis]), math.prod(data.shape[axis:]))
+    flat = context.view(node, data, rows, output=context.temporary(node, "rows"))
+    result = context.temporary(node, "softmax")
+    context.add(node, Softmax(axis=1, logarithm=logarithm), (flat,), rows, output=result)
+    context.view(node, context.tensors[result], data.shape)

@@ -1,0 +1,155 @@
+"""The operators of the float graph: what a node computes from its inputs, without names and shapes.
+
+All tensors are float32. Windows and epilogues are those of the tensor expressions (`vdla.compiler.te`), which say
+exactly what is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ...ir.expr import Expr
+from ...te.blocks import Pads, Pair, Window
+from ...te.epilogue import Epilogue
+from ...te.ops.movement import Runs
+from ...te.ops.reduction import Kind
+
+OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
+"""Classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """Inputs: data (N, C, H, W), weight (O, C / groups, KH, KW), a constant, and as `epilogue` says a bias (O,), a
+    constant, and an operand like the output. Output (N, O, OH, OW).
+
+    `transposed` convolutions have their weight in the same order, and rows and columns `output_padding` more.
+    """
+
+    window: Window
+    groups: int = 1
+    epilogue: Epilogue = field(default_factory=Epilogue)
+    transposed: bool = False
+    output_padding: Pair = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dense:
+    """Inputs: data (rows, depth), weight (depth, columns), a constant, and as `epilogue` says a bias (columns,), a
+    constant, and an operand like the output. Output (rows, columns)."""
+
+    epilogue: Epilogue = field(default_factory=Epilogue)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchNormalization:
+    """Inputs: data (N, C, ...), scale (C,) and shift (C,), constants. Output: data * scale + shift."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elementwise:
+    """`body` of the inputs' elements, broadcast as numpy does; `te.scalars.argument(i)` is that of input i."""
+
+    body: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaxPool:
+    """Input: data (N, C, H, W). The greatest value of each window; pads never win."""
+
+    window: Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AveragePool:
+    """Input: data (N, C, H, W). Means over windows; `counted` pads (top, left, bottom, right) count as zeros."""
+
+    window: Window
+    counted: Pads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Softmax:
+    """Input: data. exp(x - max) / sum of these along `axis` (0 or more); with `logarithm` its logarithm."""
+
+    axis: int
+    logarithm: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """Input: data. Its sum, mean, ... over `axes` (0 or more, ascending), of size 1 in the output or gone."""
+
+    kind: Kind
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixProduct:
+    """Inputs: (..., rows, depth) and (..., depth, columns), whose batches broadcast. Output (..., rows, columns)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Permute:
+    """Input: data. Axis d of the output is axis `axes`[d] of the input."""
+
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concatenate:
+    """Inputs: tensors that differ along `axis` (0 or more) only, one behind the other."""
+
+    axis: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remap:
+    """Input: data. Along each axis the elements of `runs`, or `fill`: slices and pads (`te.ops.movement`)."""
+
+    runs: tuple[Runs, ...]
+    fill: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reshape:
+    """The input's elements, in their order, in the output's shape: nothing is computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relayout:
+    """The input in the output's layout."""
+
+
+Operator = (
+    Convolution
+    | Dense
+    | BatchNormalization
+    | Elementwise
+    | MaxPool
+    | AveragePool
+    | Softmax
+    | Reduction
+    | MatrixProduct
+    | Permute
+    | Concatenate
+    | Remap
+    | Reshape
+    | Relayout
+)
+
+
+def operator_class(operator: Operator) -> OperatorClass:
+    """What fusion may do with an operator."""
+    match operator:
+        case Reshape():
+            return "view"
+        case Elementwise() | BatchNormalization() | Permute() | Concatenate() | Remap() | Relayout():
+            return "injective"
+        case Convolution() | Dense():
+            return "complex-out-fusable"
+        case MaxPool() | AveragePool() | Reduction():
+            return "reduction"
+        case Softmax() | MatrixProduct():
+            return "opaque"

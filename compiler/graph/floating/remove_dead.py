@@ -1,0 +1,26 @@
+"""Dead code: nodes, tensors and constants that no output depends on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .graph import FloatGraph, Node
+
+
+def remove_dead(graph: FloatGraph) -> FloatGraph:
+    """Without what no output depends on. Inputs stay."""
+    live = {output.tensor for output in graph.outputs}
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if node.output in live:
+            kept.append(node)
+            live.update(node.inputs)
+    live.update(graph.inputs)
+    if len(kept) == len(graph.nodes) and live >= graph.tensors.keys():
+        return graph
+    return replace(
+        graph,
+        nodes=tuple(reversed(kept)),
+        tensors={name: tensor for name, tensor in graph.tensors.items() if name in live},
+        constants={name: array for name, array in graph.constants.items() if name in live},
+    )

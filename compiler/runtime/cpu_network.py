@@ -1,0 +1,209 @@
+"""Networks of compiled kernels on this machine: arrays by name in, arrays by name out, and a profile."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from ..graph.floating.graph import FloatGraph, Tensor
+from ..graph.floating.storage_plan import StoragePlan
+from ..target.cpu.errors import KernelArgumentError
+from ..target.cpu.kernel import BoundKernel, Kernel, aligned_empty, working_room
+from ..target.cpu.machine import CpuTarget
+from ..target.cpu.pool import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Launch:
+    """One kernel of a network with what it works on.
+
+    `tensors` by parameter are the network's, `constants` by parameter are arrays, packed as the kernel reads them.
+    `members` are the names of the ONNX nodes that it computes, `operations` its floating-point operations.
+    """
+
+    name: str
+    operator: str
+    members: tuple[str, ...]
+    operations: int
+    kernel: Kernel
+    tensors: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchTime:
+    """What one kernel took, in the median of the runs; `gflops` is 0 where nothing is computed."""
+
+    name: str
+    operator: str
+    members: tuple[str, ...]
+    milliseconds: float
+    gflops: float
+
+
+class CpuNetwork:
+    """A compiled network. `graph` is the fused graph with layouts, `plan` says where its tensors lie.
+
+    Runs take turns: a network has one arena. Its threads end with `close`, at the end of a `with` block, or with it.
+    """
+
+    def __init__(
+        self,
+        *,
+        graph: FloatGraph,
+        plan: StoragePlan,
+        launches: tuple[Launch, ...],
+        target: CpuTarget,
+        compile_seconds: float,
+    ) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.launches = launches
+        self.target = target
+        self.compile_seconds = compile_seconds
+        self._arena = aligned_empty((max(1, plan.bytes),), np.dtype(np.uint8))
+        self._lock = threading.Lock()
+        self._pools: dict[int, Pool] = {}
+        self._bound: dict[int, list[BoundKernel]] = {}
+        # A pool's threads must end before the memory they look at goes.
+        self._finalizer = weakref.finalize(self, _close, self._pools)
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The inputs' shapes by name; all are float32."""
+        return {name: self.graph.tensors[name].shape for name in self.graph.inputs}
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The different kernels."""
+        return tuple({id(launch.kernel): launch.kernel for launch in self.launches}.values())
+
+    def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
+        """One inference: fresh arrays of the outputs by name.
+
+        Inputs are float32 arrays in the model's shapes, with any strides. KernelArgumentError for others, TargetError
+        for less than one thread.
+        """
+        self._check(inputs)
+        with self._lock:
+            bound = self._ready(threads)
+            self._store(inputs)
+            if threads == 1:
+                for kernel in bound:
+                    kernel.run_in_turn()
+            else:
+                with self._pools[threads].turn():
+                    for kernel in bound:
+                        kernel.run_in_turn()
+            return self._results()
+
+    def profile(
+        self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
+    ) -> tuple[LaunchTime, ...]:
+        """Wall time of each kernel, in the order of their runs; arguments and errors as of `run`."""
+        self._check(inputs)
+        if repeat < 1:
+            raise KernelArgumentError(f"cannot profile {repeat} runs; ask for at least 1")
+        with self._lock:
+            bound = self._ready(threads)
+            times: list[list[float]] = [[] for _ in bound]
+            for _ in range(repeat):
+                self._store(inputs)
+                for kernel, seconds in zip(bound, times, strict=True):
+                    start = time.perf_counter()
+                    kernel()
+                    seconds.append(time.perf_counter() - start)
+        return tuple(
+            LaunchTime(
+                name=launch.name,
+                operator=launch.operator,
+                members=launch.members,
+                milliseconds=median(seconds) * 1e3,
+                gflops=launch.operations / median(seconds) / 1e9,
+            )
+            for launch, seconds in zip(self.launches, times, strict=True)
+        )
+
+    def close(self) -> None:
+        """Ends the threads. The network may still run; it then starts new ones."""
+        with self._lock:
+            for threads in list(self._pools):
+                self._pools.pop(threads).close()
+                self._bound.pop(threads, None)
+
+    def __enter__(self) -> CpuNetwork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
+        shapes = self.input_shapes
+        if unknown := sorted(inputs.keys() - shapes.keys()):
+            raise KernelArgumentError(
+                f"{self.graph.name} has no input {unknown[0]!r}; it has {', '.join(shapes)}"
+            )
+        for name, shape in shapes.items():
+            if name not in inputs:
+                raise KernelArgumentError(f"{self.graph.name}: no array was given for input {name!r}")
+            array: object = inputs[name]
+            if not isinstance(array, np.ndarray):
+                raise KernelArgumentError(f"input {name!r} must be a numpy array, not {type(array).__name__}")
+            if array.dtype != np.float32:
+                raise KernelArgumentError(
+                    f"input {name!r} must be float32, not {array.dtype}; convert it with .astype"
+                )
+            if array.shape != shape:
+                raise KernelArgumentError(f"input {name!r} must have shape {shape}, not {array.shape}")
+
+    def _ready(self, threads: int) -> list[BoundKernel]:
+        """The launches bound to their arrays and, for more than one thread, to a pool."""
+        if threads in self._bound:
+            return self._bound[threads]
+        # Pool refuses less than one thread; with one, kernels run their loops themselves.
+        pool = None if threads == 1 else Pool(threads)
+        if pool is not None:
+            self._pools[threads] = pool
+        room = working_room([launch.kernel for launch in self.launches], pool)
+        bound: list[BoundKernel] = []
+        for launch in self.launches:
+            arrays = dict(launch.constants)
+            for parameter in launch.kernel.program.parameters:
+                if parameter.name in launch.tensors:
+                    view = self._view(launch.tensors[parameter.name])
+                    arrays[parameter.name] = view.reshape(parameter.shape)
+            bound.append(launch.kernel.bind(arrays, pool, room))
+        self._bound[threads] = bound
+        return bound
+
+    def _view(self, name: str) -> np.ndarray:
+        """A tensor in the arena, in its storage's shape."""
+        tensor: Tensor = self.graph.tensors[name]
+        start = self.plan.offsets[name]
+        flat = self._arena[start : start + tensor.bytes].view(tensor.dtype.numpy)
+        return flat.reshape(tensor.storage)
+
+    def _store(self, inputs: Mapping[str, np.ndarray]) -> None:
+        for name, array in inputs.items():
+            if name in self.plan.offsets:
+                np.copyto(self._view(name), array)
+
+    def _results(self) -> dict[str, np.ndarray]:
+        results: dict[str, np.ndarray] = {}
+        for output in self.graph.outputs:
+            if output.tensor in self.graph.constants:
+                results[output.name] = self.graph.constants[output.tensor].copy()
+            else:
+                results[output.name] = self._view(output.tensor).copy()
+        return results
+
+
+def _close(pools: dict[int, Pool]) -> None:
+    for pool in pools.values():
+        pool.close()

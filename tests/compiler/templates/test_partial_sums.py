@@ -1,0 +1,74 @@
+"""Convolutions and products whose sums are long enough to be added up in parts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernels import evaluate, run
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops.dense import dense
+from vdla.compiler.te.ops.float_conv2d import float_conv2d
+from vdla.compiler.templates import conv2d_cpu, dense_cpu
+
+CASES = [
+    # channels, block, kernel, groups, how many blocks make a part
+    (80, 16, (3, 3), 1, 1),
+    (96, 16, (3, 2), 1, 2),
+    (112, 16, (3, 2), 1, 2),
+    (1024, 16, (1, 1), 1, 16),
+    (512, 16, (1, 1), 1, None),
+    (560, 16, (1, 1), 1, 16),
+    (61, 1, (3, 3), 1, 28),
+    (192, 16, (2, 3), 2, 2),
+]
+
+
+@pytest.mark.parametrize(("channels", "block", "kernel", "groups", "part"), CASES)
+def test_parts_of_a_sum(channels, block, kernel, groups, part) -> None:
+    window = Window(kernel=kernel, pads=(1, 0, 0, 1), strides=(1, 2))
+    program = float_conv2d(
+        batch=1,
+        channels=channels,
+        height=4,
+        width=5,
+        filters=groups * 17,
+        window=window,
+        block_in=block,
+        block_out=16 if groups == 1 else 1,
+        groups=groups,
+        epilogue=Epilogue(bias=True, activation="relu"),
+    )
+    assert conv2d_cpu.part_blocks(program) == part
+    rng = np.random.default_rng(channels)
+    arrays = {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
+    if groups == 1:
+        # The tensor expression takes zeros beyond the filters.
+        arrays["W"][:, 17:] = 0
+        arrays["B"][:, 17:] = 0
+
+    def schedule(target, program, *, parallel):
+        return conv2d_cpu.schedule(target, program, window, parallel=parallel)
+
+    (got,) = run(program, arrays, schedule, host_target())
+    np.testing.assert_array_equal(got, evaluate(program, arrays))
+
+
+@pytest.mark.parametrize("depth", [512, 513, 768, 1009])
+def test_long_products(depth) -> None:
+    program = dense(rows=11, depth=depth, columns=37, epilogue=Epilogue(bias=True))
+    rng = np.random.default_rng(depth)
+    arrays = {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
+    (got,) = run(program, arrays, dense_cpu.schedule, host_target())
+    np.testing.assert_array_equal(got, arrays["X"] @ arrays["W"] + arrays["B"])
+
+
+def test_errors_of_long_sums_stay_small() -> None:
+    """Terms of one sign: added in a row, 4096 of them would be off by 1e-6 and more."""
+    program = dense(rows=3, depth=4096, columns=16)
+    rng = np.random.default_rng(1)
+    arrays = {p.name: rng.random(p.shape, dtype=np.float32) for p in program.parameters[:-1]}
+    (got,) = run(program, arrays, dense_cpu.schedule, host_target())
+    exact = arrays["X"].astype(np.float64) @ arrays["W"]
+    assert np.abs(got - exact).max() / exact.max() < 5e-7

@@ -1,0 +1,90 @@
+"""Whole float networks on the CPU against ONNX Runtime and ONNX's reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork, networks, reference, relative, runtime
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernels import targets
+from vdla.codesign.models import build, sample_inputs
+from vdla.compiler.cpu_driver import compile_cpu
+
+TOLERANCE = 1e-5
+
+
+def agree(model: bytes, x: np.ndarray, *, threads: int = 1, **options) -> None:
+    expected = runtime(model, {"x": x})
+    with compile_cpu(model, **options) as network:
+        got = network.run({"x": x}, threads=threads)
+    assert got.keys() == expected.keys()
+    for name, array in expected.items():
+        assert relative(got[name], array) <= TOLERANCE, name
+
+
+@settings(max_examples=60, deadline=None)
+@given(case=networks(), seed=st.integers(0, 99), threads=st.integers(1, 2), fusion=st.booleans())
+def test_random_networks_match_the_runtime(case, seed, threads, fusion) -> None:
+    model, shape = case
+    x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    agree(model, x, threads=threads, fusion=fusion)
+
+
+@pytest.mark.parametrize("target", targets(), ids=lambda t: str(t.vector_bits))
+@settings(max_examples=8, deadline=None)
+@given(case=networks(), seed=st.integers(0, 99))
+def test_random_networks_at_every_vector_width(target, case, seed) -> None:
+    model, shape = case
+    agree(model, np.random.default_rng(seed).standard_normal(shape, dtype=np.float32), target=target)
+
+
+def test_a_residual_block_matches_the_reference() -> None:
+    net = FloatNetwork(2, 19, 9, 7)
+    net.convolution(19, (3, 3), pads=[1, 1, 1, 1], bias=False)
+    net.batch_normalization(19)
+    first = net.add("Relu")
+    net.convolution(19, (3, 3), pads=[1, 1, 1, 1])
+    net.add("Add", first)
+    net.add("Relu")
+    x = np.random.default_rng(1).standard_normal((2, 19, 9, 7), dtype=np.float32)
+    network = compile_cpu(net.model())
+    # Both convolutions with all that follows them, a change of layout at either end.
+    assert [launch.operator for launch in network.launches].count("Convolution") == 2
+    assert len(network.launches) == 4
+    got = network.run({"x": x})[net.last]
+    assert relative(got, reference(net.model(), {"x": x})[net.last]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", ["mlp", "small_cnn", "mobilenet", "resnet18"])
+def test_shipped_networks_match_the_runtime(name) -> None:
+    model = build(name, "float").SerializeToString()
+    x = sample_inputs(name, 1, seed=3)
+    expected = runtime(model, {"input": x})["output"]
+    with compile_cpu(model) as network:
+        assert relative(network.run({"input": x})["output"], expected) <= TOLERANCE
+        assert relative(network.run({"input": x}, threads=2)["output"], expected) <= TOLERANCE
+
+
+def test_resnet18_has_a_kernel_for_each_convolution_and_reuses_its_memory() -> None:
+    network = compile_cpu(build("resnet18", "float").SerializeToString())
+    operators = [launch.operator for launch in network.launches]
+    assert operators.count("Convolution") == 20
+    assert sorted(set(operators)) == ["AveragePool", "Convolution", "Dense", "MaxPool"]
+    assert len(network.kernels) < len(network.launches)
+    assert network.plan.bytes < network.plan.bytes_without_reuse / 2
+
+
+def test_infinities_and_nan_pass_through_odd_channels() -> None:
+    """Lanes beyond the channels must not turn an infinity into NaN."""
+    net = FloatNetwork(1, 5, 4, 4)
+    net.add("Conv", net.constant(np.ones((19, 5, 1, 1), np.float32)))
+    net.add("Relu")
+    net.add("Conv", net.constant(np.ones((3, 19, 3, 3), np.float32)), pads=[1, 1, 1, 1])
+    net.shape = (1, 3, 4, 4)
+    x = np.ones((1, 5, 4, 4), np.float32)
+    x[0, 2, 0, 0], x[0, 1, 3, 3] = np.inf, np.nan
+    expected = runtime(net.model(), {"x": x})[net.last]
+    got = compile_cpu(net.model()).run({"x": x})[net.last]
+    assert np.isinf(expected).any() and np.isnan(expected).any()
+    np.testing.assert_array_equal(got, expected)

@@ -1,0 +1,165 @@
+"""Each operator of float networks behind a convolution, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork, inferred_shape, relative, runtime
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.compiler.cpu_driver import compile_cpu
+
+UNARY = {
+    "Abs": {},
+    "Elu": {"alpha": 0.7},
+    "Erf": {},
+    "Exp": {},
+    "HardSigmoid": {"alpha": 0.3},
+    "HardSwish": {},
+    "LeakyRelu": {"alpha": 0.2},
+    "Neg": {},
+    "Sigmoid": {},
+    "Softsign": {},
+    "Tanh": {},
+}
+
+
+def agree(net: FloatNetwork, *, tolerance: float = 1e-5, seed: int = 0) -> None:
+    net.shape = inferred_shape(net)
+    x = np.random.default_rng(seed).standard_normal(net.input_shape, dtype=np.float32)
+    expected = runtime(net.model(), {"x": x})[net.last]
+    assert relative(compile_cpu(net.model()).run({"x": x})[net.last], expected) <= tolerance
+
+
+def behind_convolution(channels: int = 19, opset: int = 17) -> FloatNetwork:
+    """Blocks of channels that are not full."""
+    net = FloatNetwork(2, 5, 6, 7, opset=opset)
+    net.convolution(channels, (1, 1))
+    return net
+
+
+@pytest.mark.parametrize("name", UNARY)
+@pytest.mark.parametrize("behind", ["convolution", "pool", "input"])
+def test_functions_of_one_tensor(name, behind) -> None:
+    net = FloatNetwork(2, 5, 6, 7) if behind == "input" else behind_convolution()
+    if behind == "pool":
+        net.add("MaxPool", kernel_shape=[2, 2])
+    net.add(name, **UNARY[name])
+    agree(net)
+
+
+@pytest.mark.parametrize("name", ["Log", "Sqrt", "Reciprocal"])
+def test_functions_of_positive_numbers(name) -> None:
+    net = behind_convolution()
+    net.add("Abs")
+    net.add("Add", net.constant(np.float32(0.5)))
+    net.add(name)
+    net.convolution(3, (2, 2))
+    agree(net)
+
+
+@pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div", "Max", "Min", "PRelu"])
+@pytest.mark.parametrize("shape", [(19, 1, 1), (7,), (), (2, 1, 6, 7), (2, 19, 6, 7)])
+def test_functions_of_two_tensors(name, shape) -> None:
+    if name == "PRelu" and len(shape) not in (0, 1, 3):
+        return
+    net = behind_convolution()
+    net.add("MaxPool", kernel_shape=[1, 1])
+    other = (np.abs(net.rng.standard_normal(shape)) + 0.5).astype(np.float32)
+    net.add(name, net.constant(other))
+    agree(net)
+
+
+@pytest.mark.parametrize("exponent", [2.0, 0.5, -1.0, 3.0])
+def test_powers(exponent) -> None:
+    net = behind_convolution()
+    net.add("Abs")
+    net.add("Add", net.constant(np.float32(1)))
+    net.add("Pow", net.constant(np.float32(exponent)))
+    agree(net)
+
+
+@pytest.mark.parametrize("perm", [[0, 2, 3, 1], [3, 2, 1, 0], [1, 0, 2, 3]])
+def test_transpose(perm) -> None:
+    net = behind_convolution()
+    net.add("Transpose", perm=perm)
+    agree(net)
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_concat_of_branches(axis) -> None:
+    net = behind_convolution()
+    first = net.last
+    second = net.add("Relu")
+    net.add("Concat", inputs=[first, second, net.weights(2, 19, 6, 7)], axis=axis)
+    agree(net)
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "axes", "steps"),
+    [([1], [3], [1], [1]), ([0, -1], [6, -100], [2, 3], [2, -1]), ([-3, 1], [2**40, 2], [3, 0], [1, 1])],
+)
+def test_slice(starts, ends, axes, steps) -> None:
+    net = behind_convolution()
+    net.add("Slice", *[net.constant(np.array(a, np.int64)) for a in (starts, ends, axes, steps)])
+    agree(net)
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
+def test_pad(mode) -> None:
+    net = behind_convolution()
+    pads = net.constant(np.array([0, 0, 1, 2, 0, 0, 3, 0], np.int64))
+    net.add("Pad", pads, *([net.constant(np.float32(1.5))] if mode == "constant" else []), mode=mode)
+    agree(net)
+
+
+@pytest.mark.parametrize("shapes", [((2, 3, 4), (2, 4, 5)), ((3, 4), (2, 4, 5)), ((2, 1, 3, 4), (5, 4, 6))])
+def test_products_of_tensors(shapes) -> None:
+    a, b = shapes
+    net = FloatNetwork(*a)
+    left = net.add("Tanh")
+    weights = net.weights(*b)
+    zero = net.add("ReduceSum", net.constant(np.arange(len(a), dtype=np.int64)), keepdims=0)
+    right = net.add("Add", inputs=[weights, zero])
+    net.add("MatMul", inputs=[left, right])
+    agree(net)
+
+
+def test_products_by_a_matrix_and_by_constant_batches() -> None:
+    for shape in ((7, 9), (3, 7, 9)):
+        net = FloatNetwork(3, 5, 7)
+        net.add("MatMul", net.weights(*shape))
+        net.add("Add", net.weights(9))
+        net.add("Relu")
+        agree(net)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    channels=st.sampled_from([3, 16, 19, 32]),
+    share=st.sampled_from([1, 3, 16, 19, 32]),
+    kernel=st.integers(1, 4),
+    stride=st.integers(1, 3),
+    pad=st.integers(0, 1),
+    activation=st.sampled_from(["Relu", "Tanh", "Sigmoid"]),
+    groups=st.booleans(),
+)
+def test_transposed_convolutions(channels, share, kernel, stride, pad, activation, groups) -> None:
+    group = 2 if groups and channels % 2 == 0 else 1
+    net = FloatNetwork(1, channels, 4, 5)
+    pad = min(pad, kernel - 1)
+    extra = stride - 1
+    net.add(
+        "ConvTranspose",
+        net.weights(channels, share, kernel, kernel, deviation=0.2),
+        net.weights(share * group),
+        strides=[stride] * 2,
+        pads=[pad] * 4,
+        output_padding=[extra] * 2,
+        group=group,
+    )
+    net.shape = inferred_shape(net)
+    net.batch_normalization(share * group)
+    net.add(activation)
+    net.convolution(5, (2, 2))
+    agree(net)
