@@ -171,7 +171,7 @@ def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> 
 
 
 def models(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="resnet18, small_cnn or mlp.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="One of those that `build` knows.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
     form: Annotated[Form, typer.Option(help="uint8 QDQ, symmetric int8 QDQ or QOperator.")] = Form.u8,
     batch: Annotated[int, typer.Option(min=1, help="Images a launch.")] = 1,

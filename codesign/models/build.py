@@ -17,9 +17,9 @@ from .qdq_form import write_qdq
 from .qoperator_form import write_qoperator
 from .quantize import quantize
 from .samples import calibration_families, sample_images
-from .topologies import mlp, mobilenet, resnet18, small_cnn
+from .topologies import dqn, mlp, mobilenet, resnet18, small_cnn
 
-Name = Literal["resnet18", "mobilenet", "small_cnn", "mlp"]
+Name = Literal["resnet18", "mobilenet", "dqn", "small_cnn", "mlp"]
 Form = Literal["u8", "s8", "qop", "float"]
 
 NAMES: tuple[str, ...] = get_args(Name)
@@ -40,6 +40,8 @@ def _topology(name: str) -> tuple[Callable[[int], Network], int]:
             return resnet18, 8
         case "mobilenet":
             return mobilenet, 8
+        case "dqn":
+            return dqn, 64
         case "small_cnn":
             return small_cnn, 64
         case "mlp":

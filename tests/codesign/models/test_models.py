@@ -15,6 +15,7 @@ ort = pytest.importorskip("onnxruntime")
 
 QUANTIZED = ("u8", "s8", "qop")
 SMALL = ("small_cnn", "mlp")
+SEEN = (*SMALL, "dqn")
 
 
 @cache
@@ -74,7 +75,7 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("form", QUANTIZED)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", SEEN)
 def test_small_models_are_healthy_and_follow_the_float_model(name, form):
     inputs = models.sample_inputs(name, 64)
     outputs, integers = run_all(name, form, inputs)
@@ -194,7 +195,7 @@ def test_samples_do_not_depend_on_how_many_are_asked_for():
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(UserError, match="resnet18, mobilenet, small_cnn, mlp"):
+    with pytest.raises(UserError, match="resnet18, mobilenet, dqn, small_cnn, mlp"):
         models.build("resnet50")
     with pytest.raises(UserError, match="u8, s8, qop"):
         models.build("mlp", "u4")
