@@ -21,7 +21,7 @@ from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 
 Timed = Callable[[], object]
-NETWORKS = ("resnet18", "mobilenet", "dqn")
+NETWORKS = ("resnet18", "mobilenet", "dqn", "dcgan")
 
 
 def session(model: bytes, threads: int) -> onnxruntime.InferenceSession:

@@ -194,11 +194,41 @@ def test_samples_do_not_depend_on_how_many_are_asked_for():
     assert models.sample_inputs("mlp", 1).dtype == np.float32
 
 
+def run_with_activations(name: str, operator: str, inputs: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The output of a float network, and those of its nodes of one operator."""
+    model = onnx.load_from_string(built(name, "float"))
+    tensors = [node.output[0] for node in model.graph.node if node.op_type == operator]
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(tensor, onnx.TensorProto.FLOAT, None) for tensor in tensors
+    )
+    output, *rest = session(model.SerializeToString(), optimize=False).run(None, {"input": inputs})
+    return output, rest
+
+
+def test_dcgan_makes_different_images_and_normalizes_every_layer():
+    inputs = np.random.default_rng(5).standard_normal((1, 100), dtype=np.float32)
+    image, normalized = run_with_activations("dcgan", "BatchNormalization", inputs)
+    assert image.shape == (1, 3, 64, 64)
+    assert 0.05 < image.std() < 0.7
+    assert np.abs(image).max() < 0.999
+    assert [values.shape[1:] for values in normalized] == [
+        (1024, 4, 4), (512, 8, 8), (256, 16, 16), (128, 32, 32)
+    ]  # fmt: skip
+    for values in normalized:
+        assert 0.6 < values.std() < 1.6
+        assert abs(values.mean()) < 0.3
+    others = models.sample_inputs("dcgan", 2)
+    first, second = (run_float("dcgan", sample[None])[0] for sample in others)
+    assert np.abs(first - second).mean() > 0.05
+
+
 def test_refusals(tmp_path):
-    with pytest.raises(UserError, match="resnet18, mobilenet, dqn, small_cnn, mlp"):
+    with pytest.raises(UserError, match="resnet18, mobilenet, dqn, small_cnn, mlp, dcgan"):
         models.build("resnet50")
     with pytest.raises(UserError, match="u8, s8, qop"):
         models.build("mlp", "u4")
+    with pytest.raises(UserError, match="dcgan exists in the form float only"):
+        models.build("dcgan", "u8")
     with pytest.raises(UserError, match="batch of 0"):
         models.build("mlp", batch=0)
     with pytest.raises(UserError, match="negative"):
