@@ -17,6 +17,7 @@ from ..graph.floating.operators import (
     Convolution,
     Dense,
     Elementwise,
+    LstmSteps,
     MatrixProduct,
     MaxPool,
     Permute,
@@ -35,6 +36,7 @@ from ..te.ops.dense import dense
 from ..te.ops.float_conv2d import float_conv2d, float_depthwise
 from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
+from ..te.ops.lstm import lstm_steps
 from ..te.ops.matmul import matmul
 from ..te.ops.movement import concat, permute, remap
 from ..te.ops.reduction import reduction
@@ -46,6 +48,7 @@ from . import (
     dense_cpu,
     depthwise_cpu,
     elementwise_cpu,
+    lstm_cpu,
     matmul_cpu,
     movement_cpu,
     pool_cpu,
@@ -80,15 +83,19 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             return _convolution(graph, node, node.operator)
         case MatrixProduct():
             return _matrix_product(graph, node)
+        case LstmSteps(steps=steps, directions=directions):
+            _, _, batch, hidden = graph.tensors[node.output].shape
+            program = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions)
+            return _in_order(graph, node, program, lstm_cpu.schedule)
         case Permute(axes=axes):
             program = permute(graph.tensors[node.inputs[0]].shape, axes)
-            return _movement(graph, node, program, movement_cpu.schedule_permutation)
+            return _in_order(graph, node, program, movement_cpu.schedule_permutation)
         case Concatenate(axis=axis):
             program = concat([graph.tensors[name].shape for name in node.inputs], axis)
-            return _movement(graph, node, program, movement_cpu.schedule)
+            return _in_order(graph, node, program, movement_cpu.schedule)
         case Remap(runs=runs, fill=fill):
             program = remap(graph.tensors[node.inputs[0]].shape, runs, fill=fill)
-            return _movement(graph, node, program, movement_cpu.schedule)
+            return _in_order(graph, node, program, movement_cpu.schedule)
         case Dense():
             return _dense(graph, node, node.operator)
         case Elementwise():
@@ -203,16 +210,16 @@ def _dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
 def _matrix_product(graph: FloatGraph, node: Node) -> LoweredNode:
     a, b = (graph.tensors[name].shape for name in node.inputs)
     program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1])
-    return _movement(graph, node, program, matmul_cpu.schedule)
+    return _in_order(graph, node, program, matmul_cpu.schedule)
 
 
-def _movement(
+def _in_order(
     graph: FloatGraph, node: Node, program: Program, template: Callable[..., Schedule]
 ) -> LoweredNode:
-    """A program whose parameters are the node's inputs and its output, in their order."""
+    """A program whose parameters are the node's inputs and its outputs, in their order."""
     names = [p.name for p in program.parameters]
     shapes = {p.name: p.shape for p in program.parameters}
-    tensors = dict(zip(names, (*node.inputs, node.output), strict=True))
+    tensors = dict(zip(names, (*node.inputs, *node.outputs), strict=True))
     return LoweredNode(
         node=node,
         key=_key(type(node.operator).__name__, program),

@@ -27,6 +27,7 @@ from .onnx_products import (
     import_matmul,
     import_transposed_convolution,
 )
+from .onnx_recurrent import import_lstm
 from .onnx_reductions import import_reduction, import_softmax
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
@@ -43,8 +44,9 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 SUPPORTED = (
-    "Conv, ConvTranspose, Gemm, MatMul, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, "
-    f"Softmax, LogSoftmax, Clip, Pow, {', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Slice, "
+    "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, "
+    "GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
+    f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Slice, "
     "Pad, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
 )
 
@@ -138,6 +140,8 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
             import_pad(context, node)
         case "Gemm":
             import_gemm(context, node)
+        case "LSTM":
+            import_lstm(context, node)
         case "MatMul":
             import_matmul(context, node)
         case "BatchNormalization":

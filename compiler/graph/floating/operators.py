@@ -12,6 +12,7 @@ from typing import Literal
 from ...ir.expr import Expr
 from ...te.blocks import Pads, Pair, Window
 from ...te.epilogue import Epilogue
+from ...te.ops.lstm import Direction
 from ...te.ops.movement import Runs
 from ...te.ops.reduction import Kind
 
@@ -91,6 +92,15 @@ class MatrixProduct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LstmSteps:
+    """Inputs: gates (steps * batch, D * 4 * hidden), recurrent weights (D, hidden, 4, hidden), a constant, and initial
+    H and C (D, batch, hidden). Outputs: Y (steps, D, batch, hidden), final H and C, see `te.ops.lstm.lstm_steps`."""
+
+    steps: int
+    directions: tuple[Direction, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Permute:
     """Input: data. Axis d of the output is axis `axes`[d] of the input."""
 
@@ -132,6 +142,7 @@ Operator = (
     | Softmax
     | Reduction
     | MatrixProduct
+    | LstmSteps
     | Permute
     | Concatenate
     | Remap
@@ -151,5 +162,5 @@ def operator_class(operator: Operator) -> OperatorClass:
             return "complex-out-fusable"
         case MaxPool() | AveragePool() | Reduction():
             return "reduction"
-        case Softmax() | MatrixProduct():
+        case Softmax() | MatrixProduct() | LstmSteps():
             return "opaque"
