@@ -173,7 +173,10 @@ def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> 
 
 def models(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="resnet18, mobilenet, dqn, dcgan, small_cnn or mlp.")
+        str,
+        typer.Argument(
+            metavar="NAME", help="resnet18, mobilenet, dqn, dcgan, language_model, small_cnn or mlp."
+        ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
     form: Annotated[

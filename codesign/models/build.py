@@ -13,6 +13,7 @@ from vdla.isa.program import write_whole
 from .calibrate import calibrate
 from .dcgan import CODE, dcgan
 from .float_form import write_float
+from .language_model import STEPS, UNITS, language_model
 from .layers import Network
 from .qdq_form import write_qdq
 from .qoperator_form import write_qoperator
@@ -26,7 +27,7 @@ Form = Literal["u8", "s8", "qop", "float"]
 NAMES: tuple[str, ...] = get_args(Name)
 FORMS: tuple[str, ...] = get_args(Form)
 
-FloatName = Literal["dcgan"]
+FloatName = Literal["dcgan", "language_model"]
 FLOAT_NAMES: tuple[str, ...] = get_args(FloatName)
 """Networks that exist in the form ``float`` only: they run on processors."""
 
@@ -76,7 +77,7 @@ def build(name: str, form: str = "u8", batch: int = 1, seed: int = 0) -> onnx.Mo
             raise UnknownModelError(
                 f"{name} exists in the form float only, not {form}; choose the form float"
             )
-        return dcgan(seed, batch)
+        return dcgan(seed, batch) if name == "dcgan" else language_model(seed, batch)
     topology, count = _topology(name)
     network = topology(seed)
     calibrated = calibrate(network, calibration_families(network, count, CALIBRATION_SEED), seed)
@@ -105,6 +106,6 @@ def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
     if name in FLOAT_NAMES:
-        return sample_noise((CODE,), count, seed)
+        return sample_noise((CODE,) if name == "dcgan" else (STEPS, UNITS), count, seed)
     topology, _ = _topology(name)
     return sample_images(topology(0), count, seed).astype(np.float32)

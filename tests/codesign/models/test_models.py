@@ -222,8 +222,23 @@ def test_dcgan_makes_different_images_and_normalizes_every_layer():
     assert np.abs(first - second).mean() > 0.05
 
 
+def test_the_language_model_tells_words_apart_and_carries_its_state():
+    embedded = models.sample_inputs("language_model", 1)
+    logits, states = run_with_activations("language_model", "LSTM", embedded)
+    assert logits.shape == (1, 35, 10_000)
+    assert [values.shape for values in states] == [(35, 1, 1, 650)] * 2
+    for values in states:
+        assert 0.01 < values[5:].std() < 0.9
+    assert len(set(logits[0].argmax(axis=1))) >= 12
+    changed = embedded.copy()
+    changed[0, 3] += 1
+    others, _ = run_with_activations("language_model", "LSTM", changed)
+    np.testing.assert_array_equal(others[0, :3], logits[0, :3])
+    assert (np.abs(others - logits)[0, 3:6].max(axis=1) > 1e-4).all()
+
+
 def test_refusals(tmp_path):
-    with pytest.raises(UserError, match="resnet18, mobilenet, dqn, small_cnn, mlp, dcgan"):
+    with pytest.raises(UserError, match="resnet18, mobilenet, dqn, small_cnn, mlp, dcgan, language_model"):
         models.build("resnet50")
     with pytest.raises(UserError, match="u8, s8, qop"):
         models.build("mlp", "u4")
