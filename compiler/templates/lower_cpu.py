@@ -17,6 +17,7 @@ from ..graph.floating.operators import (
     Convolution,
     Dense,
     Elementwise,
+    Gather,
     LstmSteps,
     MatrixProduct,
     MaxPool,
@@ -38,7 +39,7 @@ from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
 from ..te.ops.lstm import lstm_steps
 from ..te.ops.matmul import matmul
-from ..te.ops.movement import concat, permute, remap
+from ..te.ops.movement import concat, gather, permute, remap
 from ..te.ops.reduction import reduction
 from ..te.ops.relayout import relayout
 from ..te.ops.softmax import softmax
@@ -96,6 +97,16 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
         case Remap(runs=runs, fill=fill):
             program = remap(graph.tensors[node.inputs[0]].shape, runs, fill=fill)
             return _in_order(graph, node, program, movement_cpu.schedule)
+        case Gather(axis=axis, indices=indices):
+            program = gather(graph.tensors[node.inputs[0]].shape, axis, len(indices))
+            return LoweredNode(
+                node=node,
+                key=_key("gather", program),
+                program=program,
+                schedule=lambda target: movement_cpu.schedule(target, program, parallel=True),
+                tensors={"X": node.inputs[0], "Y": node.output},
+                constants={"I": np.array(indices, np.int64)},
+            )
         case Dense():
             return _dense(graph, node, node.operator)
         case Elementwise():

@@ -18,7 +18,14 @@ from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_n
 from ..onnx_views import viewed_shape
 from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
-from .onnx_movement import import_concat, import_pad, import_slice, import_transpose
+from .onnx_movement import (
+    import_concat,
+    import_gather,
+    import_pad,
+    import_slice,
+    import_split,
+    import_transpose,
+)
 from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_unary
 from .onnx_products import (
     import_batch_normalization,
@@ -46,7 +53,7 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
 SUPPORTED = (
     "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, "
     "GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
-    f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Slice, "
+    f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Split, Slice, Gather, "
     "Pad, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
 )
 
@@ -136,6 +143,10 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
             import_concat(context, node)
         case "Slice":
             import_slice(context, node)
+        case "Split":
+            import_split(context, node)
+        case "Gather":
+            import_gather(context, node)
         case "Pad":
             import_pad(context, node)
         case "Gemm":

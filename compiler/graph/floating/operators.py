@@ -123,6 +123,14 @@ class Remap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gather:
+    """Input: data. Along `axis` (0 or more) the elements `indices` (0 or more), in any shape of as many."""
+
+    axis: int
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape:
     """The input's elements, in their order, in the output's shape: nothing is computed."""
 
@@ -146,6 +154,7 @@ Operator = (
     | Permute
     | Concatenate
     | Remap
+    | Gather
     | Reshape
     | Relayout
 )
@@ -156,7 +165,9 @@ def operator_class(operator: Operator) -> OperatorClass:
     match operator:
         case Reshape():
             return "view"
-        case Elementwise() | BatchNormalization() | Permute() | Concatenate() | Remap() | Relayout():
+        case (
+            Elementwise() | BatchNormalization() | Permute() | Concatenate() | Remap() | Gather() | Relayout()
+        ):
             return "injective"
         case Convolution() | Dense():
             return "complex-out-fusable"
