@@ -25,6 +25,7 @@ from ..graph.floating.operators import (
     Reduction,
     Relayout,
     Remap,
+    Resize,
     Softmax,
 )
 from ..ir.hash import structural_hash
@@ -42,6 +43,7 @@ from ..te.ops.matmul import matmul
 from ..te.ops.movement import concat, gather, permute, remap
 from ..te.ops.reduction import reduction
 from ..te.ops.relayout import relayout
+from ..te.ops.resize import axis_table, resize
 from ..te.ops.softmax import softmax
 from . import (
     conv2d_cpu,
@@ -55,6 +57,7 @@ from . import (
     pool_cpu,
     reduction_cpu,
     relayout_cpu,
+    resize_cpu,
     rows_cpu,
 )
 
@@ -121,6 +124,8 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             shape = graph.tensors[node.inputs[0]].shape
             width = rows_cpu.row_partials(target)
             return _rows(node, "reduction", reduction(shape, axes, kind, width=width))
+        case Resize():
+            return _resize(graph, node, node.operator)
         case Relayout():
             return _relayout(graph, node)
     return None
@@ -295,6 +300,41 @@ def _rows(node: Node, template: Literal["softmax", "reduction"], program: Progra
         program=program,
         schedule=lambda target: scheduled(target, program, parallel=True),
         tensors={"X": node.inputs[0], "Y": node.output},
+    )
+
+
+def _resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredNode:
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    _, _, height, width = data.shape
+    outputs = (out.shape[2], out.shape[3])
+    program = resize(
+        outer=prod(data.storage) // (height * width * data.block),
+        height=height,
+        width=width,
+        lanes=data.block,
+        outputs=outputs,
+        mode=operator.mode,
+    )
+    constants: dict[str, np.ndarray] = {}
+    for axis, size, count, scale in zip("RC", (height, width), outputs, operator.scales, strict=True):
+        table = axis_table(
+            size,
+            count,
+            scale=scale,
+            mode=operator.mode,
+            coordinates=operator.coordinates,
+            rounding=operator.rounding,
+        )
+        constants[f"{axis}I"] = table.first
+        if operator.mode == "linear":
+            constants[f"{axis}W"] = table.weight
+    return LoweredNode(
+        node=node,
+        key=_key("resize", program),
+        program=program,
+        schedule=lambda target: resize_cpu.schedule(target, program, parallel=True),
+        tensors={"X": data.name, "Y": out.name},
+        constants=constants,
     )
 
 

@@ -106,6 +106,51 @@ def test_slice(starts, ends, axes, steps) -> None:
     agree(net)
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    given_sizes=st.booleans(),
+    sizes=st.tuples(st.integers(1, 13), st.integers(1, 15)),
+    scales=st.tuples(*[st.sampled_from([0.5, 1.0, 1.5, 2.0, 2.7, 3.0])] * 2),
+    mode=st.sampled_from(["nearest", "linear"]),
+    coordinates=st.sampled_from(["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]),
+    rounding=st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
+    plain=st.booleans(),
+)
+def test_resize(given_sizes, sizes, scales, mode, coordinates, rounding, plain) -> None:
+    net = FloatNetwork(2, 5, 6, 7) if plain else behind_convolution()
+    channels = 5 if plain else 19
+    if given_sizes:
+        others = ["", "", net.constant(np.array([2, channels, *sizes], np.int64))]
+    else:
+        others = ["", net.constant(np.array([1, 1, *scales], np.float32))]
+    attributes = {"nearest_mode": rounding} if mode == "nearest" else {}
+    net.add("Resize", *others, mode=mode, coordinate_transformation_mode=coordinates, **attributes)
+    net.shape = inferred_shape(net)
+    net.convolution(3, (1, 1))
+    agree(net)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "scales", "problem"),
+    [
+        ({"mode": "cubic"}, (1, 1, 2, 2), "mode cubic"),
+        (
+            {"mode": "linear", "coordinate_transformation_mode": "half_pixel_symmetric"},
+            (1, 1, 2, 2),
+            "symmetric",
+        ),
+        ({"mode": "linear", "antialias": 1}, (1, 1, 0.5, 0.5), "smooths"),
+        ({"mode": "nearest"}, (1, 2, 1, 1), "resizes"),
+    ],
+)
+def test_other_ways_to_resize_are_refused(attributes, scales, problem) -> None:
+    net = FloatNetwork(2, 5, 6, 7, opset=19)
+    net.add("Resize", "", net.constant(np.array(scales, np.float32)), **attributes)
+    net.shape = inferred_shape(net)
+    with pytest.raises(ModelError, match=problem):
+        compile_cpu(net.model())
+
+
 @settings(max_examples=12, deadline=None)
 @given(
     axis=st.integers(-4, 3),

@@ -36,6 +36,7 @@ from .onnx_products import (
 )
 from .onnx_recurrent import import_lstm
 from .onnx_reductions import import_reduction, import_softmax
+from .onnx_resize import import_resize
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
 OLDEST_OPSET = 11
@@ -54,7 +55,7 @@ SUPPORTED = (
     "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, "
     "GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
     f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Split, Slice, Gather, "
-    "Pad, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
+    "Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
 )
 
 
@@ -147,6 +148,8 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
             import_split(context, node)
         case "Gather":
             import_gather(context, node)
+        case "Resize":
+            import_resize(context, node)
         case "Pad":
             import_pad(context, node)
         case "Gemm":

@@ -15,6 +15,7 @@ from ...te.epilogue import Epilogue
 from ...te.ops.lstm import Direction
 from ...te.ops.movement import Runs
 from ...te.ops.reduction import Kind
+from ...te.ops.resize import Coordinates, Rounding
 
 OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
 """Classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
@@ -68,6 +69,17 @@ class AveragePool:
 
     window: Window
     counted: Pads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """Input: data (N, C, H, W). Output: (N, C, OH, OW), see `te.ops.resize`; `scales` of rows and columns are the
+    model's, None where they are the ratio of the sizes."""
+
+    mode: Literal["nearest", "linear"]
+    coordinates: Coordinates
+    rounding: Rounding
+    scales: tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +159,7 @@ Operator = (
     | Elementwise
     | MaxPool
     | AveragePool
+    | Resize
     | Softmax
     | Reduction
     | MatrixProduct
@@ -173,5 +186,5 @@ def operator_class(operator: Operator) -> OperatorClass:
             return "complex-out-fusable"
         case MaxPool() | AveragePool() | Reduction():
             return "reduction"
-        case Softmax() | MatrixProduct() | LstmSteps():
+        case Softmax() | MatrixProduct() | LstmSteps() | Resize():
             return "opaque"
