@@ -21,7 +21,8 @@ from .schedule import Schedule
 from .schedule.pack import pack_arrays
 from .target.cpu.kernel import Kernel, aligned_empty, build
 from .target.cpu.machine import CpuTarget, host_target
-from .templates.lower_cpu import LoweredNode, lower_float_node
+from .templates.lower_cpu import lower_float_node
+from .templates.lowered_node import LoweredNode
 
 
 def compile_cpu(
