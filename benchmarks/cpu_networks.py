@@ -21,7 +21,7 @@ from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 
 Timed = Callable[[], object]
-NETWORKS = ("resnet18", "mobilenet")
+NETWORKS = ("resnet18", "mobilenet", "dqn", "dcgan", "language_model")
 
 
 def session(model: bytes, threads: int) -> onnxruntime.InferenceSession:
@@ -107,7 +107,7 @@ def main() -> None:
         rows.append(row)
         if not arguments.json:
             print(
-                f"{name:10} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
+                f"{name:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
                 f"2 threads {row['threads2']}x (peer {row['peer_threads2']}x)  fusion {row['fusion']}x  "
                 f"error {row['error']:.1e}  compiled in {row['compile_s']} s ({row['compile_cpu_s']} s of CPU)  "
                 f"{row['bytes']} bytes ({row['bytes_without_reuse']} without reuse)",

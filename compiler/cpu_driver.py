@@ -27,7 +27,8 @@ from .target.cpu.ahead_of_time import emit_object
 from .target.cpu.kernel import Kernel, aligned_copy, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
-from .templates.lower_cpu import LoweredNode, lower_float_node
+from .templates.lower_cpu import lower_float_node
+from .templates.lowered_node import LoweredNode
 
 
 def compile_cpu(

@@ -63,6 +63,7 @@ class Form(StrEnum):
     u8 = "u8"
     s8 = "s8"
     qop = "qop"
+    float = "float"
 
 
 def run(
@@ -235,14 +236,21 @@ def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> 
 
 
 def models(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="resnet18, small_cnn or mlp.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="resnet18, mobilenet, dqn, dcgan, language_model, small_cnn or mlp."
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
-    form: Annotated[Form, typer.Option(help="uint8 QDQ, symmetric int8 QDQ or QOperator.")] = Form.u8,
+    form: Annotated[
+        Form, typer.Option(help="uint8 QDQ, symmetric int8 QDQ, QOperator or float32.")
+    ] = Form.u8,
     batch: Annotated[int, typer.Option(min=1, help="Images a launch.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the weights.")] = 0,
     json: JsonOption = False,
 ) -> None:
-    """Writes one of the shipped networks, with seeded weights, calibrated and quantized, as an ONNX file."""
+    """Writes one of the shipped networks, with seeded weights, quantized unless float, as an ONNX file."""
     check_destination(output)
     from ..models import build
 

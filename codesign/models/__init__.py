@@ -1,5 +1,8 @@
-"""The shipped models: ResNet-18, MobileNet-v1, a small CNN and an MLP as ONNX files, written by our own code."""
+"""The shipped models as ONNX files, written by our own code.
 
-from .build import FORMS, NAMES, build, sample_inputs, write
+ResNet-18, MobileNet-v1, DQN, a small CNN and an MLP in every form; DCGAN and a language model of LSTMs in float32.
+"""
 
-__all__ = ["FORMS", "NAMES", "build", "sample_inputs", "write"]
+from .build import FLOAT_NAMES, FORMS, NAMES, build, sample_inputs, write
+
+__all__ = ["FLOAT_NAMES", "FORMS", "NAMES", "build", "sample_inputs", "write"]

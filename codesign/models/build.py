@@ -11,19 +11,25 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
 from .calibrate import calibrate
+from .dcgan import CODE, dcgan
 from .float_form import write_float
+from .language_model import STEPS, UNITS, language_model
 from .layers import Network
 from .qdq_form import write_qdq
 from .qoperator_form import write_qoperator
 from .quantize import quantize
-from .samples import calibration_families, sample_images
-from .topologies import mlp, mobilenet, resnet18, small_cnn
+from .samples import calibration_families, sample_images, sample_noise
+from .topologies import dqn, mlp, mobilenet, resnet18, small_cnn
 
-Name = Literal["resnet18", "mobilenet", "small_cnn", "mlp"]
+Name = Literal["resnet18", "mobilenet", "dqn", "small_cnn", "mlp"]
 Form = Literal["u8", "s8", "qop", "float"]
 
 NAMES: tuple[str, ...] = get_args(Name)
 FORMS: tuple[str, ...] = get_args(Form)
+
+FloatName = Literal["dcgan", "language_model"]
+FLOAT_NAMES: tuple[str, ...] = get_args(FloatName)
+"""Networks that exist in the form ``float`` only: they run on processors."""
 
 # Calibration draws from a stream of its own, so that no user seed meets the images it saw.
 CALIBRATION_SEED = 2**32 - 1
@@ -40,29 +46,39 @@ def _topology(name: str) -> tuple[Callable[[int], Network], int]:
             return resnet18, 8
         case "mobilenet":
             return mobilenet, 8
+        case "dqn":
+            return dqn, 64
         case "small_cnn":
             return small_cnn, 64
         case "mlp":
             return mlp, 256
         case _:
-            raise UnknownModelError(f"no shipped model is called {name!r}; choose one of {', '.join(NAMES)}")
+            raise UnknownModelError(
+                f"no shipped model is called {name!r}; choose one of {', '.join((*NAMES, *FLOAT_NAMES))}"
+            )
 
 
 def build(name: str, form: str = "u8", batch: int = 1, seed: int = 0) -> onnx.ModelProto:
     """Return the model `name` in `form`, its batch axis fixed to `batch`; the same arguments give the same bytes.
 
     Forms: ``u8`` (QDQ, uint8 activations), ``s8`` (QDQ, symmetric int8 activations, ReLU kept), ``qop``
-    (QOperator, uint8) and ``float`` (float32, unquantized). The input ``input`` is float32 [batch, ...], the
-    output ``output`` float32 [batch, classes]. Raises `UserError` for an unknown name or form, a batch below 1
-    or a negative seed.
+    (QOperator, uint8) and ``float`` (float32, unquantized; the only one of `FLOAT_NAMES`). The input ``input`` is
+    float32 [batch, ...], the output ``output`` float32 [batch, ...]. Raises `UserError` for an unknown name or form, a
+    batch below 1 or a negative seed.
     """
-    topology, count = _topology(name)
     if form not in FORMS:
         raise UnknownModelError(f"no form is called {form!r}; choose one of {', '.join(FORMS)}")
     if batch < 1:
         raise UnknownModelError(f"a batch of {batch} is impossible; choose 1 or more")
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
+    if name in FLOAT_NAMES:
+        if form != "float":
+            raise UnknownModelError(
+                f"{name} exists in the form float only, not {form}; choose the form float"
+            )
+        return dcgan(seed, batch) if name == "dcgan" else language_model(seed, batch)
+    topology, count = _topology(name)
     network = topology(seed)
     calibrated = calibrate(network, calibration_families(network, count, CALIBRATION_SEED), seed)
     network = calibrated.network
@@ -87,7 +103,9 @@ def write(path: str | Path, name: str, form: str = "u8", batch: int = 1, seed: i
 
 def sample_inputs(name: str, count: int, seed: int = 0) -> NDArray[np.float32]:
     """Return `count` seeded inputs for the model `name`: float32 [count, *input shape], within [-3, 3]."""
-    topology, _ = _topology(name)
     if seed < 0:
         raise UnknownModelError(f"the seed {seed} is negative; choose 0 or more")
+    if name in FLOAT_NAMES:
+        return sample_noise((CODE,) if name == "dcgan" else (STEPS, UNITS), count, seed)
+    topology, _ = _topology(name)
     return sample_images(topology(0), count, seed).astype(np.float32)

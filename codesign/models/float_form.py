@@ -5,7 +5,7 @@ import onnx
 
 from .calibrate import Calibrated
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool
-from .onnx_graph import OUTPUT, OnnxGraph, finish, window_attributes
+from .onnx_graph import OUTPUT, OnnxGraph, finish_network, window_attributes
 
 
 def write_float(calibrated: Calibrated, batch: int) -> onnx.ModelProto:
@@ -42,4 +42,4 @@ def write_float(calibrated: Calibrated, batch: int) -> onnx.ModelProto:
                 graph.node("Add", name, [layer.first, layer.second], output)
         if relu:
             graph.node("Relu", f"{name}.relu", [output], final)
-    return finish(graph, network, batch, "float")
+    return finish_network(graph, network, batch, "float")

@@ -60,13 +60,25 @@ def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, A
     return attributes
 
 
-def finish(graph: OnnxGraph, network: Network, batch: int, form: str) -> onnx.ModelProto:
+def finish_network(graph: OnnxGraph, network: Network, batch: int, form: str) -> onnx.ModelProto:
+    """Wrap the nodes of a network's form into a checked model, see `finish`."""
+    return finish(
+        graph,
+        f"{network.name}_{form}",
+        input_shape=(batch, *network.input_shape),
+        output_shape=(batch, network.classes),
+    )
+
+
+def finish(
+    graph: OnnxGraph, name: str, *, input_shape: Sequence[int], output_shape: Sequence[int]
+) -> onnx.ModelProto:
     """Wrap the nodes into a checked model with float32 input ``input`` and output ``output``."""
     proto = helper.make_graph(
         graph.nodes,
-        f"{network.name}_{form}",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, [batch, *network.input_shape])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, [batch, network.classes])],
+        name,
+        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, input_shape)],
+        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, output_shape)],
         list(graph.initializers.values()),
     )
     opsets = [helper.make_opsetid("", OPSET)]

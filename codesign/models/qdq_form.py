@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool, Network
-from .onnx_graph import OUTPUT, OnnxGraph, finish, window_attributes
+from .onnx_graph import OUTPUT, OnnxGraph, finish_network, window_attributes
 from .quantize import Quantized, TensorScale
 
 
@@ -47,7 +47,7 @@ def write_qdq(network: Network, quantized: Quantized, batch: int, form: str) -> 
             linear = graph.node("Relu", f"{name}.relu", [data], f"{name}.result")
         final = OUTPUT if name == last else None
         ready[name] = _quantize_dequantize(graph, linear, quantized.tensors[name], final)
-    return finish(graph, network, batch, form)
+    return finish_network(graph, network, batch, form)
 
 
 def _quantize_dequantize(

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool, Network
-from .onnx_graph import MICROSOFT, OUTPUT, OnnxGraph, finish, window_attributes
+from .onnx_graph import MICROSOFT, OUTPUT, OnnxGraph, finish_network, window_attributes
 from .quantize import Quantized
 
 
@@ -51,7 +51,7 @@ def write_qoperator(network: Network, quantized: Quantized, batch: int) -> onnx.
     last = network.layers[-1].name
     inputs = [ready[last], *_scale(graph, quantized, last)]
     graph.node("DequantizeLinear", f"{OUTPUT}_DequantizeLinear", inputs, OUTPUT)
-    return finish(graph, network, batch, "qop")
+    return finish_network(graph, network, batch, "qop")
 
 
 def _scale(graph: OnnxGraph, quantized: Quantized, tensor: str) -> list[str]:

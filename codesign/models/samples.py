@@ -5,6 +5,7 @@ random grids of several sizes, interpolated to full resolution, with its own wei
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .layers import Float64Array, Network
 
@@ -19,6 +20,12 @@ def sample_images(network: Network, count: int, seed: int) -> Float64Array:
     samples = [_image(np.random.default_rng([seed, index]), *shape) for index in range(count)]
     # Through float32, so that calibration sees exactly what a user of the samples sees.
     return np.stack(samples).reshape(count, *network.input_shape).astype(np.float32).astype(np.float64)
+
+
+def sample_noise(shape: tuple[int, ...], count: int, seed: int) -> NDArray[np.float32]:
+    """Return float32 [count, *shape], normal within ``[-LIMIT, LIMIT]``; sample i depends on `seed` and i only."""
+    samples = [np.random.default_rng([seed, index]).standard_normal(shape) for index in range(count)]
+    return np.clip(np.reshape(samples, (count, *shape)), -LIMIT, LIMIT).astype(np.float32)
 
 
 def calibration_families(network: Network, count: int, seed: int) -> tuple[Float64Array, ...]:

@@ -2,7 +2,8 @@
 
 ResNet-18 follows He et al., "Deep Residual Learning for Image Recognition" (2015), table 1, option B shortcuts,
 as commonly shipped (v1: the stride sits in a block's first 3x3 convolution). MobileNet-v1 follows Howard et al.,
-"MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications" (2017), table 1.
+"MobileNets: Efficient Convolutional Neural Networks for Mobile Vision Applications" (2017), table 1. DQN follows Mnih
+et al., "Human-level control through deep reinforcement learning" (2015), extended data table 1.
 """
 
 import numpy as np
@@ -29,7 +30,9 @@ def _convolution(
     stride: int = 1,
     groups: int = 1,
     relu: bool = True,
+    padding: int | None = None,
 ) -> Convolution:
+    """A convolution whose padding, unless given, keeps the size at stride 1."""
     inputs, outputs = channels
     depth = inputs // groups
     deviation = np.sqrt(2.0 / (depth * kernel * kernel))
@@ -39,7 +42,7 @@ def _convolution(
         weight=rng.standard_normal((outputs, depth, kernel, kernel)) * deviation,
         bias=np.zeros(outputs),
         stride=stride,
-        padding=kernel // 2,
+        padding=kernel // 2 if padding is None else padding,
         groups=groups,
         relu=relu,
     )
@@ -111,6 +114,19 @@ def mobilenet(seed: int) -> Network:
         _dense(rng, "fc", "avgpool", 1024, 1000, relu=False),
     ]
     return Network(name="mobilenet", input_shape=(3, 224, 224), classes=1000, layers=tuple(layers), shift=1.0)
+
+
+def dqn(seed: int) -> Network:
+    """DQN: the last 4 frames of 84x84 to the values of 18 actions, no padding anywhere."""
+    rng = np.random.default_rng(seed)
+    layers: tuple[Layer, ...] = (
+        _convolution(rng, "conv1", INPUT, (4, 32), 8, stride=4, padding=0),
+        _convolution(rng, "conv2", "conv1", (32, 64), 4, stride=2, padding=0),
+        _convolution(rng, "conv3", "conv2", (64, 64), 3, padding=0),
+        _dense(rng, "fc1", "conv3", 7 * 7 * 64, 512, relu=True),
+        _dense(rng, "fc2", "fc1", 512, 18, relu=False),
+    )
+    return Network(name="dqn", input_shape=(4, 84, 84), classes=18, layers=layers)
 
 
 def small_cnn(seed: int) -> Network:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from math import prod
 from typing import Literal
 
@@ -17,58 +16,42 @@ from ..graph.floating.operators import (
     Convolution,
     Dense,
     Elementwise,
+    Gather,
+    LstmSteps,
     MatrixProduct,
     MaxPool,
     Permute,
     Reduction,
     Relayout,
     Remap,
+    Resize,
     Softmax,
 )
-from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from ..te.epilogue import Epilogue
-from ..te.ops.conv_transpose import conv_transpose
-from ..te.ops.dense import dense
-from ..te.ops.float_conv2d import float_conv2d, float_depthwise
 from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
+from ..te.ops.lstm import lstm_steps
 from ..te.ops.matmul import matmul
-from ..te.ops.movement import concat, permute, remap
+from ..te.ops.movement import concat, gather, permute, remap
 from ..te.ops.reduction import reduction
 from ..te.ops.relayout import relayout
+from ..te.ops.resize import axis_table, resize
 from ..te.ops.softmax import softmax
 from . import (
-    conv2d_cpu,
-    conv_transpose_cpu,
-    dense_cpu,
-    depthwise_cpu,
     elementwise_cpu,
+    lstm_cpu,
     matmul_cpu,
     movement_cpu,
     pool_cpu,
     reduction_cpu,
     relayout_cpu,
+    resize_cpu,
     rows_cpu,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredNode:
-    """A node as a tensor expression, and how it is to be scheduled.
-
-    `tensors` by parameter are the graph's, `constants` by parameter are arrays in the parameters' shapes; what the
-    schedule packs is still to be packed (`schedule.pack.pack_arrays`). Nodes of equal `key` have one kernel.
-    """
-
-    node: Node
-    key: str
-    program: Program
-    schedule: Callable[[CpuTarget], Schedule]
-    tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+from .lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
+from .lowered_node import LoweredNode, kernel_key
 
 
 def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> LoweredNode | None:
@@ -76,21 +59,35 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
     match node.operator:
         case Convolution():
             if is_depthwise(node.operator, graph.tensors[node.inputs[1]]):
-                return _depthwise(graph, node, node.operator)
-            return _convolution(graph, node, node.operator)
+                return lower_depthwise(graph, node, node.operator)
+            return lower_convolution(graph, node, node.operator)
         case MatrixProduct():
             return _matrix_product(graph, node)
+        case LstmSteps(steps=steps, directions=directions):
+            _, _, batch, hidden = graph.tensors[node.output].shape
+            program = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions)
+            return _in_order(graph, node, program, lstm_cpu.schedule)
         case Permute(axes=axes):
             program = permute(graph.tensors[node.inputs[0]].shape, axes)
-            return _movement(graph, node, program, movement_cpu.schedule_permutation)
+            return _in_order(graph, node, program, movement_cpu.schedule_permutation)
         case Concatenate(axis=axis):
             program = concat([graph.tensors[name].shape for name in node.inputs], axis)
-            return _movement(graph, node, program, movement_cpu.schedule)
+            return _in_order(graph, node, program, movement_cpu.schedule)
         case Remap(runs=runs, fill=fill):
             program = remap(graph.tensors[node.inputs[0]].shape, runs, fill=fill)
-            return _movement(graph, node, program, movement_cpu.schedule)
+            return _in_order(graph, node, program, movement_cpu.schedule)
+        case Gather(axis=axis, indices=indices):
+            program = gather(graph.tensors[node.inputs[0]].shape, axis, len(indices))
+            return LoweredNode(
+                node=node,
+                key=kernel_key("gather", program),
+                program=program,
+                schedule=lambda target: movement_cpu.schedule(target, program, parallel=True),
+                tensors={"X": node.inputs[0], "Y": node.output},
+                constants={"I": np.array(indices, np.int64)},
+            )
         case Dense():
-            return _dense(graph, node, node.operator)
+            return lower_dense(graph, node, node.operator)
         case Elementwise():
             return _elementwise(graph, node, node.operator)
         case MaxPool() | AveragePool():
@@ -103,119 +100,29 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             shape = graph.tensors[node.inputs[0]].shape
             width = rows_cpu.row_partials(target)
             return _rows(node, "reduction", reduction(shape, axes, kind, width=width))
+        case Resize():
+            return _resize(graph, node, node.operator)
         case Relayout():
             return _relayout(graph, node)
     return None
 
 
-def _convolution(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
-    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
-    batch, channels, height, width = data.shape
-    filters = out.shape[1]
-    window, groups = operator.window, operator.groups
-    if operator.transposed:
-        program = conv_transpose(
-            batch=batch,
-            channels=channels,
-            height=height,
-            width=width,
-            filters=filters,
-            window=window,
-            block_in=data.block,
-            block_out=out.block,
-            groups=groups,
-            output_padding=operator.output_padding,
-            epilogue=operator.epilogue,
-        )
-    else:
-        height, width = conv2d_cpu.flattened(window, height, width)
-        program = float_conv2d(
-            batch=batch,
-            channels=channels,
-            height=height,
-            width=width,
-            filters=filters,
-            window=window,
-            block_in=data.block,
-            block_out=out.block,
-            groups=groups,
-            epilogue=operator.epilogue,
-        )
-    template = conv_transpose_cpu.schedule if operator.transposed else conv2d_cpu.schedule
-    shapes = {b.name: b.shape for b in program.parameters}
-    weight = graph.constants[node.inputs[1]]
-    arrays = {"W": _extended(weight.reshape(groups, filters // groups, *weight.shape[1:]), shapes["W"])}
-    if operator.epilogue.bias:
-        arrays["B"] = _extended(graph.constants[node.inputs[2]].reshape(groups, -1), shapes["B"])
-    return LoweredNode(
-        node=node,
-        key=_key(program.name, program),
-        program=program,
-        schedule=lambda target: template(target, program, window, parallel=True),
-        **_bound(graph, node, operator.epilogue, arrays),
-    )
-
-
-def _depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
-    data = graph.tensors[node.inputs[0]]
-    batch, channels, height, width = data.shape
-    window = operator.window
-    program = float_depthwise(
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        window=window,
-        block=data.block,
-        epilogue=operator.epilogue,
-        name="depthwise",
-    )
-    shapes = {b.name: b.shape for b in program.parameters}
-    weight = graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)
-    arrays = {"W": _extended(weight, shapes["W"])}
-    if operator.epilogue.bias:
-        arrays["B"] = _extended(graph.constants[node.inputs[2]], shapes["B"])
-    return LoweredNode(
-        node=node,
-        key=_key("depthwise", program),
-        program=program,
-        schedule=lambda target: depthwise_cpu.schedule(target, program, window, parallel=True),
-        **_bound(graph, node, operator.epilogue, arrays),
-    )
-
-
-def _dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
-    rows, depth = graph.tensors[node.inputs[0]].shape
-    columns = graph.tensors[node.output].shape[1]
-    program = dense(rows=rows, depth=depth, columns=columns, epilogue=operator.epilogue)
-    arrays = {"W": graph.constants[node.inputs[1]]}
-    if operator.epilogue.bias:
-        arrays["B"] = graph.constants[node.inputs[2]]
-    return LoweredNode(
-        node=node,
-        key=_key("dense", program),
-        program=program,
-        schedule=lambda target: dense_cpu.schedule(target, program, parallel=True),
-        **_bound(graph, node, operator.epilogue, arrays),
-    )
-
-
 def _matrix_product(graph: FloatGraph, node: Node) -> LoweredNode:
     a, b = (graph.tensors[name].shape for name in node.inputs)
     program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1])
-    return _movement(graph, node, program, matmul_cpu.schedule)
+    return _in_order(graph, node, program, matmul_cpu.schedule)
 
 
-def _movement(
+def _in_order(
     graph: FloatGraph, node: Node, program: Program, template: Callable[..., Schedule]
 ) -> LoweredNode:
-    """A program whose parameters are the node's inputs and its output, in their order."""
+    """A program whose parameters are the node's inputs and its outputs, in their order."""
     names = [p.name for p in program.parameters]
     shapes = {p.name: p.shape for p in program.parameters}
-    tensors = dict(zip(names, (*node.inputs, node.output), strict=True))
+    tensors = dict(zip(names, (*node.inputs, *node.outputs), strict=True))
     return LoweredNode(
         node=node,
-        key=_key(type(node.operator).__name__, program),
+        key=kernel_key(type(node.operator).__name__, program),
         program=program,
         schedule=lambda target: template(target, program, parallel=True),
         tensors={p: name for p, name in tensors.items() if name not in graph.constants},
@@ -235,7 +142,7 @@ def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> Lowere
     merged = {p.name: p.shape for p in program.parameters}
     return LoweredNode(
         node=node,
-        key=_key("elementwise", program),
+        key=kernel_key("elementwise", program),
         program=program,
         schedule=lambda target: elementwise_cpu.schedule(target, program, parallel=True),
         tensors={p: name for p, name in parameters.items() if name not in graph.constants},
@@ -262,7 +169,7 @@ def _pool(graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> Low
     )
     return LoweredNode(
         node=node,
-        key=_key("pool", program),
+        key=kernel_key("pool", program),
         program=program,
         schedule=lambda target: pool_cpu.schedule(target, program, window, parallel=True),
         tensors={"X": data.name, "Y": node.output},
@@ -273,10 +180,45 @@ def _rows(node: Node, template: Literal["softmax", "reduction"], program: Progra
     scheduled = rows_cpu.schedule if template == "softmax" else reduction_cpu.schedule
     return LoweredNode(
         node=node,
-        key=_key(template, program),
+        key=kernel_key(template, program),
         program=program,
         schedule=lambda target: scheduled(target, program, parallel=True),
         tensors={"X": node.inputs[0], "Y": node.output},
+    )
+
+
+def _resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredNode:
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    _, _, height, width = data.shape
+    outputs = (out.shape[2], out.shape[3])
+    program = resize(
+        outer=prod(data.storage) // (height * width * data.block),
+        height=height,
+        width=width,
+        lanes=data.block,
+        outputs=outputs,
+        mode=operator.mode,
+    )
+    constants: dict[str, np.ndarray] = {}
+    for axis, size, count, scale in zip("RC", (height, width), outputs, operator.scales, strict=True):
+        table = axis_table(
+            size,
+            count,
+            scale=scale,
+            mode=operator.mode,
+            coordinates=operator.coordinates,
+            rounding=operator.rounding,
+        )
+        constants[f"{axis}I"] = table.first
+        if operator.mode == "linear":
+            constants[f"{axis}W"] = table.weight
+    return LoweredNode(
+        node=node,
+        key=kernel_key("resize", program),
+        program=program,
+        schedule=lambda target: resize_cpu.schedule(target, program, parallel=True),
+        tensors={"X": data.name, "Y": out.name},
+        constants=constants,
     )
 
 
@@ -288,34 +230,11 @@ def _relayout(graph: FloatGraph, node: Node) -> LoweredNode:
     )
     return LoweredNode(
         node=node,
-        key=_key("relayout", program),
+        key=kernel_key("relayout", program),
         program=program,
         schedule=lambda target: relayout_cpu.schedule(target, program, parallel=True),
         tensors={"X": data.name, "Y": out.name},
     )
-
-
-def _key(template: str, program: Program) -> str:
-    return f"{template} {structural_hash(program, alpha=True)}"
-
-
-def _bound(
-    graph: FloatGraph, node: Node, epilogue: Epilogue, constants: dict[str, np.ndarray]
-) -> dict[str, dict]:
-    """`tensors` and `constants` of a sum with an epilogue; an operand may be either."""
-    tensors = {"X": node.inputs[0], "Y": node.output}
-    if epilogue.operand:
-        operand = node.inputs[-1]
-        if operand in graph.constants:
-            constants["R"] = graph.constants[operand]
-        else:
-            tensors["R"] = operand
-    return {"tensors": tensors, "constants": constants}
-
-
-def _extended(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The array with zeros behind it, along every axis."""
-    return np.pad(array, [(0, size - old) for old, size in zip(array.shape, shape, strict=True)])
 
 
 def _storage_beside(tensor: Tensor, out: Tensor) -> tuple[int, ...]:

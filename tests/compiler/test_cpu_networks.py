@@ -56,7 +56,9 @@ def test_a_residual_block_matches_the_reference() -> None:
     assert relative(got, reference(net.model(), {"x": x})[net.last]) <= TOLERANCE
 
 
-@pytest.mark.parametrize("name", ["mlp", "small_cnn", "mobilenet", "resnet18"])
+@pytest.mark.parametrize(
+    "name", ["mlp", "small_cnn", "dqn", "dcgan", "language_model", "mobilenet", "resnet18"]
+)
 def test_shipped_networks_match_the_runtime(name) -> None:
     model = build(name, "float").SerializeToString()
     x = sample_inputs(name, 1, seed=3)

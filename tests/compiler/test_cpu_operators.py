@@ -8,6 +8,7 @@ from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.errors import ModelError
 
 UNARY = {
     "Abs": {},
@@ -103,6 +104,107 @@ def test_slice(starts, ends, axes, steps) -> None:
     net = behind_convolution()
     net.add("Slice", *[net.constant(np.array(a, np.int64)) for a in (starts, ends, axes, steps)])
     agree(net)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    given_sizes=st.booleans(),
+    sizes=st.tuples(st.integers(1, 13), st.integers(1, 15)),
+    scales=st.tuples(*[st.sampled_from([0.5, 1.0, 1.5, 2.0, 2.7, 3.0])] * 2),
+    mode=st.sampled_from(["nearest", "linear"]),
+    coordinates=st.sampled_from(["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"]),
+    rounding=st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]),
+    plain=st.booleans(),
+)
+def test_resize(given_sizes, sizes, scales, mode, coordinates, rounding, plain) -> None:
+    net = FloatNetwork(2, 5, 6, 7) if plain else behind_convolution()
+    channels = 5 if plain else 19
+    if given_sizes:
+        others = ["", "", net.constant(np.array([2, channels, *sizes], np.int64))]
+    else:
+        others = ["", net.constant(np.array([1, 1, *scales], np.float32))]
+    attributes = {"nearest_mode": rounding} if mode == "nearest" else {}
+    net.add("Resize", *others, mode=mode, coordinate_transformation_mode=coordinates, **attributes)
+    net.shape = inferred_shape(net)
+    net.convolution(3, (1, 1))
+    agree(net)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "scales", "problem"),
+    [
+        ({"mode": "cubic"}, (1, 1, 2, 2), "mode cubic"),
+        (
+            {"mode": "linear", "coordinate_transformation_mode": "half_pixel_symmetric"},
+            (1, 1, 2, 2),
+            "symmetric",
+        ),
+        ({"mode": "linear", "antialias": 1}, (1, 1, 0.5, 0.5), "smooths"),
+        ({"mode": "nearest"}, (1, 2, 1, 1), "resizes"),
+    ],
+)
+def test_other_ways_to_resize_are_refused(attributes, scales, problem) -> None:
+    net = FloatNetwork(2, 5, 6, 7, opset=19)
+    net.add("Resize", "", net.constant(np.array(scales, np.float32)), **attributes)
+    net.shape = inferred_shape(net)
+    with pytest.raises(ModelError, match=problem):
+        compile_cpu(net.model())
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    axis=st.integers(-4, 3),
+    shape=st.sampled_from([(), (1,), (5,), (2, 3), (40,)]),
+    kind=st.sampled_from([np.int32, np.int64]),
+    seed=st.integers(0, 9),
+)
+def test_gather(axis, shape, kind, seed) -> None:
+    net = behind_convolution()
+    size = (2, 19, 6, 7)[axis]
+    net.add("Gather", net.constant(np.random.default_rng(seed).integers(-size, size, shape, kind)), axis=axis)
+    net.add("Neg")
+    agree(net)
+
+
+@pytest.mark.parametrize(
+    ("opset", "axis", "parts", "attributes"),
+    [
+        (17, 1, [3, 16], {}),
+        (17, -1, [2, 4, 1], {}),
+        (17, 2, None, {}),
+        (11, 3, None, {"split": [5, 2]}),
+        (18, 1, None, {"num_outputs": 3}),
+    ],
+)
+def test_split(opset, axis, parts, attributes) -> None:
+    """All parts, in turns, so that one in the wrong place is seen."""
+    net = behind_convolution(opset=opset)
+    count = len(parts or attributes.get("split", ())) or attributes.get("num_outputs", 3)
+    lengths = [] if parts is None else [net.constant(np.array(parts, np.int64))]
+    net.add("Split", *lengths, axis=axis, **attributes)
+    names = [f"part{i}" for i in range(count)]
+    net.nodes[-1].ClearField("output")
+    net.nodes[-1].output.extend(names)
+    net.add("Concat", inputs=names[::-1], axis=axis)
+    agree(net)
+
+
+@pytest.mark.parametrize(
+    ("operator", "constant", "attributes", "problem"),
+    [
+        ("Gather", np.array([7]), {"axis": 3}, "indices outside an axis of 7"),
+        ("Gather", np.array([-8]), {"axis": 3}, "indices outside an axis of 7"),
+        ("Split", np.array([7, 0]), {"axis": 3}, "splits 7 into"),
+    ],
+)
+def test_parts_that_are_not_there_are_refused(operator, constant, attributes, problem) -> None:
+    net = FloatNetwork(2, 5, 6, 7)
+    net.add(operator, net.constant(constant), **attributes)
+    if operator == "Split":
+        net.nodes[-1].output.append("rest")
+    net.shape = (2, 5, 6, 1) if operator == "Gather" else (2, 5, 6, 7)
+    with pytest.raises(ModelError, match=problem):
+        compile_cpu(net.model())
 
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])

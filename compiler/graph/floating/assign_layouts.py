@@ -16,7 +16,7 @@ from ...ir.simplify import simplify
 from ...ir.types import DType
 from ...ir.visit import substitute_expr
 from .graph import FloatGraph, GraphOutput, Node, Tensor
-from .operators import AveragePool, Convolution, Elementwise, MaxPool, Relayout, Reshape
+from .operators import AveragePool, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
 
 
 def assign_layouts(graph: FloatGraph, lanes: int) -> FloatGraph:
@@ -113,7 +113,7 @@ def _place(state: _State, node: Node, lanes: int) -> None:
     match operator:
         case Convolution():
             _place_convolution(state, node, operator, lanes)
-        case MaxPool() | AveragePool():
+        case MaxPool() | AveragePool() | Resize():
             state.emit(node, node.inputs, state.tensors[node.inputs[0]].block)
         case Elementwise():
             _place_elementwise(state, node, operator)

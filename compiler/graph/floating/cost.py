@@ -6,7 +6,7 @@ from math import prod
 
 from ...ir.visit import walk_expr
 from .graph import FloatGraph, Node
-from .operators import AveragePool, Convolution, Dense, Elementwise, MatrixProduct, MaxPool
+from .operators import AveragePool, Convolution, Dense, Elementwise, LstmSteps, MatrixProduct, MaxPool
 
 
 def count_operations(graph: FloatGraph, node: Node) -> int:
@@ -22,6 +22,8 @@ def count_operations(graph: FloatGraph, node: Node) -> int:
                 // weight[1]
                 // node.operator.groups
             )
+        case LstmSteps():
+            return 2 * 4 * size * graph.tensors[node.output].shape[-1]
         case MatrixProduct():
             return 2 * size * graph.tensors[node.inputs[0]].shape[-1]
         case Convolution():

@@ -44,13 +44,22 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One operator applied to tensors; `members` are the names of the ONNX nodes that it stands for."""
+    """One operator applied to tensors; `members` are the names of the ONNX nodes that it stands for.
+
+    Operators with several outputs have those behind the first in `more_outputs`; they lie row by row.
+    """
 
     name: str
     members: tuple[str, ...]
     operator: Operator
     inputs: tuple[str, ...]
     output: str
+    more_outputs: tuple[str, ...] = ()
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """All outputs."""
+        return (self.output, *self.more_outputs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +92,7 @@ class FloatGraph:
 
     def producers(self) -> dict[str, Node]:
         """The node that computes each tensor."""
-        return {node.output: node for node in self.nodes}
+        return {name: node for node in self.nodes for name in node.outputs}
 
 
 def with_tensors(graph: FloatGraph, *tensors: Tensor) -> FloatGraph:

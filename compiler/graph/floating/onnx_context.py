@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
@@ -124,6 +124,25 @@ class FloatContext:
         )
         return output
 
+    def add_outputs(
+        self, node: OnnxNode, operator: Operator, inputs: tuple[str, ...], shapes: tuple[Shape, ...]
+    ) -> None:
+        """Adds a node that computes all outputs of the ONNX node, those that it leaves out under names of their own."""
+        given = (*node.outputs, *[""] * (len(shapes) - len(node.outputs)))
+        names: list[str] = []
+        for number, (name, shape) in enumerate(zip(given, shapes, strict=True)):
+            names.append(name or self.temporary(node, f"output{number}"))
+            expected = self.static_shapes.get(names[-1])
+            if expected is not None and expected != shape:
+                self.fail(
+                    node,
+                    f"its output '{name}' is declared {expected} but computes {shape}",
+                    "export it again",
+                )
+            self.tensors[names[-1]] = Tensor(name=names[-1], shape=shape)
+        self.add(node, operator, inputs, shapes[0], output=names[0])
+        self.nodes[-1] = replace(self.nodes[-1], more_outputs=tuple(names[1:]))
+
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
         """Binds the output (see `add`) to a tensor in another shape; the same shape is the same tensor."""
         if output is None and tensor.shape == shape:
@@ -133,8 +152,9 @@ class FloatContext:
 
     def temporary(self, node: OnnxNode, what: str) -> str:
         """A name for a tensor between the nodes that one ONNX node becomes."""
-        unique, suffix = f"{node.outputs[0]}.{what}", 1
+        stem = next(name for name in node.outputs if name)
+        unique, suffix = f"{stem}.{what}", 1
         while unique in self.tensors or unique in self.static_shapes or unique in self.constants:
             suffix += 1
-            unique = f"{node.outputs[0]}.{what}#{suffix}"
+            unique = f"{stem}.{what}#{suffix}"
         return unique

@@ -18,7 +18,14 @@ from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_n
 from ..onnx_views import viewed_shape
 from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
-from .onnx_movement import import_concat, import_pad, import_slice, import_transpose
+from .onnx_movement import (
+    import_concat,
+    import_gather,
+    import_pad,
+    import_slice,
+    import_split,
+    import_transpose,
+)
 from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_unary
 from .onnx_products import (
     import_batch_normalization,
@@ -27,7 +34,9 @@ from .onnx_products import (
     import_matmul,
     import_transposed_convolution,
 )
+from .onnx_recurrent import import_lstm
 from .onnx_reductions import import_reduction, import_softmax
+from .onnx_resize import import_resize
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
 OLDEST_OPSET = 11
@@ -43,9 +52,10 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 SUPPORTED = (
-    "Conv, ConvTranspose, Gemm, MatMul, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, "
-    f"Softmax, LogSoftmax, Clip, Pow, {', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Slice, "
-    "Pad, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
+    "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, "
+    "GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
+    f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Split, Slice, Gather, "
+    "Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
 )
 
 
@@ -134,10 +144,18 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
             import_concat(context, node)
         case "Slice":
             import_slice(context, node)
+        case "Split":
+            import_split(context, node)
+        case "Gather":
+            import_gather(context, node)
+        case "Resize":
+            import_resize(context, node)
         case "Pad":
             import_pad(context, node)
         case "Gemm":
             import_gemm(context, node)
+        case "LSTM":
+            import_lstm(context, node)
         case "MatMul":
             import_matmul(context, node)
         case "BatchNormalization":

@@ -1,4 +1,4 @@
-"""Transpose, Concat, Slice and Pad of a float model."""
+"""Transpose, Concat, Split, Slice, Gather and Pad of a float model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from ...te.ops.movement import PadMode, pad_runs, slice_runs
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
-from .operators import Concatenate, Permute, Remap
+from .operators import Concatenate, Gather, Permute, Remap
 
 PAD_MODES: dict[str, PadMode] = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
 
@@ -63,6 +63,58 @@ def import_slice(context: FloatContext, node: OnnxNode) -> None:
         context.fail(node, f"takes nothing of {data.shape}", "remove it")
     runs = tuple(slice_runs(taken.start, len(taken), taken.step) for taken in positions)
     context.add(node, Remap(runs=runs), (data.name,), shape)
+
+
+def import_split(context: FloatContext, node: OnnxNode) -> None:
+    """Split along one axis into given or equal parts, a slice each."""
+    data = context.operand(node, 0)
+    axis = _axis(context, node, data.shape)
+    size = data.shape[axis]
+    given = context.array(node, 1, "split")
+    if given is not None:
+        parts = tuple(int(part) for part in given)
+    elif "split" in node.attributes:
+        parts = node.integers("split", ())
+    else:
+        # Equal parts; only where their number is an attribute may the last one be smaller.
+        count = node.integer("num_outputs", len(node.outputs))
+        if count < 1 or (size % count and "num_outputs" not in node.attributes):
+            context.fail(node, f"splits {size} into {count} parts", "say how long each part is")
+        part = -(-size // count)
+        parts = tuple(min(part, size - part * i) for i in range(count))
+    if len(parts) != len(node.outputs) or sum(parts) != size or min(parts) < 1:
+        context.fail(node, f"splits {size} into {list(parts)}", "give each output a part of 1 or more")
+    start = 0
+    for name, part in zip(node.outputs, parts, strict=True):
+        runs = [slice_runs(0, extent, 1) for extent in data.shape]
+        runs[axis] = slice_runs(start, part, 1)
+        shape = (*data.shape[:axis], part, *data.shape[axis + 1 :])
+        start += part
+        if name:
+            context.add(node, Remap(runs=tuple(runs)), (data.name,), shape, output=name)
+
+
+def import_gather(context: FloatContext, node: OnnxNode) -> None:
+    """Gather with constant indices; their dimensions take the place of the axis."""
+    data = context.operand(node, 0)
+    axis = _axis(context, node, data.shape)
+    size = data.shape[axis]
+    indices = context.array(node, 1, "indices")
+    if indices is None or not np.issubdtype(indices.dtype, np.integer) or not indices.size:
+        context.fail(node, "has no integer indices", "export the model again")
+    if indices.min() < -size or indices.max() >= size:
+        context.fail(node, f"has indices outside an axis of {size}", "export the model again")
+    shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+    chosen = tuple(int(index) % size for index in indices.reshape(-1))
+    context.add(node, Gather(axis=axis, indices=chosen), (data.name,), shape)
+
+
+def _axis(context: FloatContext, node: OnnxNode, shape: tuple[int, ...]) -> int:
+    """The attribute `axis`, 0 or more."""
+    axis = node.integer("axis", 0)
+    if not -len(shape) <= axis < len(shape):
+        context.fail(node, f"has axis {axis} for a tensor of shape {shape}", "export the model again")
+    return axis % len(shape)
 
 
 def import_pad(context: FloatContext, node: OnnxNode) -> None:

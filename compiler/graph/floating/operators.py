@@ -12,8 +12,10 @@ from typing import Literal
 from ...ir.expr import Expr
 from ...te.blocks import Pads, Pair, Window
 from ...te.epilogue import Epilogue
+from ...te.ops.lstm import Direction
 from ...te.ops.movement import Runs
 from ...te.ops.reduction import Kind
+from ...te.ops.resize import Coordinates, Rounding
 
 OperatorClass = Literal["view", "injective", "reduction", "complex-out-fusable", "opaque"]
 """Classes of the TVM paper (OSDI 2018, section 3), and views, which compute nothing."""
@@ -70,6 +72,17 @@ class AveragePool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Resize:
+    """Input: data (N, C, H, W). Output: (N, C, OH, OW), see `te.ops.resize`; `scales` of rows and columns are the
+    model's, None where they are the ratio of the sizes."""
+
+    mode: Literal["nearest", "linear"]
+    coordinates: Coordinates
+    rounding: Rounding
+    scales: tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Softmax:
     """Input: data. exp(x - max) / sum of these along `axis` (0 or more); with `logarithm` its logarithm."""
 
@@ -88,6 +101,15 @@ class Reduction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatrixProduct:
     """Inputs: (..., rows, depth) and (..., depth, columns), whose batches broadcast. Output (..., rows, columns)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LstmSteps:
+    """Inputs: gates (steps * batch, D * 4 * hidden), recurrent weights (D, hidden, 4, hidden), a constant, and initial
+    H and C (D, batch, hidden). Outputs: Y (steps, D, batch, hidden), final H and C, see `te.ops.lstm.lstm_steps`."""
+
+    steps: int
+    directions: tuple[Direction, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +135,14 @@ class Remap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gather:
+    """Input: data. Along `axis` (0 or more) the elements `indices` (0 or more), in any shape of as many."""
+
+    axis: int
+    indices: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape:
     """The input's elements, in their order, in the output's shape: nothing is computed."""
 
@@ -129,12 +159,15 @@ Operator = (
     | Elementwise
     | MaxPool
     | AveragePool
+    | Resize
     | Softmax
     | Reduction
     | MatrixProduct
+    | LstmSteps
     | Permute
     | Concatenate
     | Remap
+    | Gather
     | Reshape
     | Relayout
 )
@@ -145,11 +178,13 @@ def operator_class(operator: Operator) -> OperatorClass:
     match operator:
         case Reshape():
             return "view"
-        case Elementwise() | BatchNormalization() | Permute() | Concatenate() | Remap() | Relayout():
+        case (
+            Elementwise() | BatchNormalization() | Permute() | Concatenate() | Remap() | Gather() | Relayout()
+        ):
             return "injective"
         case Convolution() | Dense():
             return "complex-out-fusable"
         case MaxPool() | AveragePool() | Reduction():
             return "reduction"
-        case Softmax() | MatrixProduct():
+        case Softmax() | MatrixProduct() | LstmSteps() | Resize():
             return "opaque"

@@ -25,7 +25,8 @@ def _node(graph: FloatGraph, node: Node) -> str:
     )
     inputs = ", ".join(name + (" (constant)" if name in graph.constants else "") for name in node.inputs)
     kind = operator_class(operator)
-    return f"{_tensor(graph.tensors[node.output])} = {text}({inputs})  # {kind}; {', '.join(node.members)}"
+    outputs = ", ".join(_tensor(graph.tensors[name]) for name in node.outputs)
+    return f"{outputs} = {text}({inputs})  # {kind}; {', '.join(node.members)}"
 
 
 def _tensor(tensor: Tensor) -> str:

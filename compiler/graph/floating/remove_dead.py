@@ -12,9 +12,9 @@ def remove_dead(graph: FloatGraph) -> FloatGraph:
     live = {output.tensor for output in graph.outputs}
     kept: list[Node] = []
     for node in reversed(graph.nodes):
-        if node.output in live:
+        if not live.isdisjoint(node.outputs):
             kept.append(node)
-            live.update(node.inputs)
+            live.update(node.inputs, node.outputs)
     live.update(graph.inputs)
     if len(kept) == len(graph.nodes) and live >= graph.tensors.keys():
         return graph

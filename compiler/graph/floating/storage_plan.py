@@ -43,7 +43,7 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
         if isinstance(node.operator, Reshape):
             roots[node.output] = root(node.inputs[0])
         else:
-            lives[node.output] = (step, step)
+            lives.update(dict.fromkeys(node.outputs, (step, step)))
     for output in graph.outputs:
         if output.tensor not in graph.constants:
             lives[root(output.tensor)] = (lives[root(output.tensor)][0], len(graph.nodes))

@@ -15,6 +15,7 @@ ort = pytest.importorskip("onnxruntime")
 
 QUANTIZED = ("u8", "s8", "qop")
 SMALL = ("small_cnn", "mlp")
+SEEN = (*SMALL, "dqn")
 
 
 @cache
@@ -74,7 +75,7 @@ def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("form", QUANTIZED)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", SEEN)
 def test_small_models_are_healthy_and_follow_the_float_model(name, form):
     inputs = models.sample_inputs(name, 64)
     outputs, integers = run_all(name, form, inputs)
@@ -193,11 +194,56 @@ def test_samples_do_not_depend_on_how_many_are_asked_for():
     assert models.sample_inputs("mlp", 1).dtype == np.float32
 
 
+def run_with_activations(name: str, operator: str, inputs: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The output of a float network, and those of its nodes of one operator."""
+    model = onnx.load_from_string(built(name, "float"))
+    tensors = [node.output[0] for node in model.graph.node if node.op_type == operator]
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(tensor, onnx.TensorProto.FLOAT, None) for tensor in tensors
+    )
+    output, *rest = session(model.SerializeToString(), optimize=False).run(None, {"input": inputs})
+    return output, rest
+
+
+def test_dcgan_makes_different_images_and_normalizes_every_layer():
+    inputs = np.random.default_rng(5).standard_normal((1, 100), dtype=np.float32)
+    image, normalized = run_with_activations("dcgan", "BatchNormalization", inputs)
+    assert image.shape == (1, 3, 64, 64)
+    assert 0.05 < image.std() < 0.7
+    assert np.abs(image).max() < 0.999
+    assert [values.shape[1:] for values in normalized] == [
+        (1024, 4, 4), (512, 8, 8), (256, 16, 16), (128, 32, 32)
+    ]  # fmt: skip
+    for values in normalized:
+        assert 0.6 < values.std() < 1.6
+        assert abs(values.mean()) < 0.3
+    others = models.sample_inputs("dcgan", 2)
+    first, second = (run_float("dcgan", sample[None])[0] for sample in others)
+    assert np.abs(first - second).mean() > 0.05
+
+
+def test_the_language_model_tells_words_apart_and_carries_its_state():
+    embedded = models.sample_inputs("language_model", 1)
+    logits, states = run_with_activations("language_model", "LSTM", embedded)
+    assert logits.shape == (1, 35, 10_000)
+    assert [values.shape for values in states] == [(35, 1, 1, 650)] * 2
+    for values in states:
+        assert 0.01 < values[5:].std() < 0.9
+    assert len(set(logits[0].argmax(axis=1))) >= 12
+    changed = embedded.copy()
+    changed[0, 3] += 1
+    others, _ = run_with_activations("language_model", "LSTM", changed)
+    np.testing.assert_array_equal(others[0, :3], logits[0, :3])
+    assert (np.abs(others - logits)[0, 3:6].max(axis=1) > 1e-4).all()
+
+
 def test_refusals(tmp_path):
-    with pytest.raises(UserError, match="resnet18, mobilenet, small_cnn, mlp"):
+    with pytest.raises(UserError, match="resnet18, mobilenet, dqn, small_cnn, mlp, dcgan, language_model"):
         models.build("resnet50")
     with pytest.raises(UserError, match="u8, s8, qop"):
         models.build("mlp", "u4")
+    with pytest.raises(UserError, match="dcgan exists in the form float only"):
+        models.build("dcgan", "u8")
     with pytest.raises(UserError, match="batch of 0"):
         models.build("mlp", batch=0)
     with pytest.raises(UserError, match="negative"):

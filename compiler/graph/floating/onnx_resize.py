@@ -1,0 +1,78 @@
+"""Resize of a float model: rows and columns of images, to the nearest element or between four."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import floor
+from types import MappingProxyType
+
+from ...te.ops.resize import Coordinates, Rounding
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+from .operators import Resize
+
+COORDINATES: Mapping[str, Coordinates] = MappingProxyType(
+    {
+        "half_pixel": "half_pixel",
+        "pytorch_half_pixel": "pytorch_half_pixel",
+        "align_corners": "align_corners",
+        "asymmetric": "asymmetric",
+    }
+)
+ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
+    {
+        "round_prefer_floor": "round_prefer_floor",
+        "round_prefer_ceil": "round_prefer_ceil",
+        "floor": "floor",
+        "ceil": "ceil",
+    }
+)
+
+
+def import_resize(context: FloatContext, node: OnnxNode) -> None:
+    """Resize by constant scales or to constant sizes, modes "nearest" and "linear", of images (N, C, H, W)."""
+    data = context.operand(node, 0)
+    if len(data.shape) != 4:
+        context.fail(node, f"resizes a tensor of shape {data.shape}", "give it (N, C, H, W)")
+    mode = node.text("mode", "nearest")
+    coordinates = COORDINATES.get(node.text("coordinate_transformation_mode", "half_pixel"))
+    rounding = ROUNDINGS.get(node.text("nearest_mode", "round_prefer_floor"))
+    if mode not in ("nearest", "linear") or coordinates is None or rounding is None:
+        context.fail(
+            node,
+            f"has mode {mode} with coordinates {node.text('coordinate_transformation_mode', 'half_pixel')}",
+            f"use nearest or linear with {', '.join(COORDINATES)}",
+        )
+    if node.integer("antialias", 0) or node.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        context.fail(node, "smooths, or keeps the aspect ratio", "export the model without that")
+    shape, scales = _outputs(context, node, data.shape)
+    if shape[:2] != data.shape[:2] or min(shape) < 1:
+        context.fail(node, f"resizes {data.shape} to {shape}", "resize rows and columns only")
+    operator = Resize(
+        mode="nearest" if mode == "nearest" else "linear",
+        coordinates=coordinates,
+        rounding=rounding,
+        scales=(scales[2], scales[3]),
+    )
+    context.add(node, operator, (data.name,), shape)
+
+
+def _outputs(
+    context: FloatContext, node: OnnxNode, shape: tuple[int, ...]
+) -> tuple[tuple[int, ...], list[float | None]]:
+    """The output's shape, and the scale of each axis where the model gives it."""
+    scales, sizes = context.array(node, 2, "scales"), context.array(node, 3, "sizes")
+    given = node.integers("axes", range(4))
+    by_size = sizes is not None and sizes.size > 0
+    values = sizes if by_size else scales
+    if values is None or values.size != len(given) or any(not -4 <= axis < 4 for axis in given):
+        context.fail(node, "has no scale and no size for each axis", "give it constant scales or sizes")
+    outputs = list(shape)
+    factors: list[float | None] = [None] * 4
+    for axis, value in zip(given, values, strict=True):
+        if by_size:
+            outputs[axis] = int(value)
+        else:
+            outputs[axis] = floor(shape[axis] * float(value))
+            factors[axis] = float(value)
+    return tuple(outputs), factors

@@ -1,0 +1,128 @@
+"""Convolutions and matrix products of the float graph as programs, with their weights and epilogues."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph.floating.graph import FloatGraph, Node
+from ..graph.floating.operators import Convolution, Dense
+from ..te.epilogue import Epilogue
+from ..te.ops.conv_transpose import conv_transpose
+from ..te.ops.dense import dense
+from ..te.ops.float_conv2d import float_conv2d, float_depthwise
+from . import conv2d_cpu, conv_transpose_cpu, dense_cpu, depthwise_cpu
+from .lowered_node import LoweredNode, kernel_key
+
+
+def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
+    """A convolution or transposed convolution, its weights in blocks of filters."""
+    data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
+    batch, channels, height, width = data.shape
+    filters = out.shape[1]
+    window, groups = operator.window, operator.groups
+    if operator.transposed:
+        program = conv_transpose(
+            batch=batch,
+            channels=channels,
+            height=height,
+            width=width,
+            filters=filters,
+            window=window,
+            block_in=data.block,
+            block_out=out.block,
+            groups=groups,
+            output_padding=operator.output_padding,
+            epilogue=operator.epilogue,
+        )
+    else:
+        height, width = conv2d_cpu.flattened(window, height, width)
+        program = float_conv2d(
+            batch=batch,
+            channels=channels,
+            height=height,
+            width=width,
+            filters=filters,
+            window=window,
+            block_in=data.block,
+            block_out=out.block,
+            groups=groups,
+            epilogue=operator.epilogue,
+        )
+    template = conv_transpose_cpu.schedule if operator.transposed else conv2d_cpu.schedule
+    shapes = {b.name: b.shape for b in program.parameters}
+    weight = graph.constants[node.inputs[1]]
+    arrays = {"W": _extended(weight.reshape(groups, filters // groups, *weight.shape[1:]), shapes["W"])}
+    if operator.epilogue.bias:
+        arrays["B"] = _extended(graph.constants[node.inputs[2]].reshape(groups, -1), shapes["B"])
+    return LoweredNode(
+        node=node,
+        key=kernel_key(program.name, program),
+        program=program,
+        schedule=lambda target: template(target, program, window, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays),
+    )
+
+
+def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
+    """A convolution of each channel by itself."""
+    data = graph.tensors[node.inputs[0]]
+    batch, channels, height, width = data.shape
+    window = operator.window
+    program = float_depthwise(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        window=window,
+        block=data.block,
+        epilogue=operator.epilogue,
+        name="depthwise",
+    )
+    shapes = {b.name: b.shape for b in program.parameters}
+    weight = graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)
+    arrays = {"W": _extended(weight, shapes["W"])}
+    if operator.epilogue.bias:
+        arrays["B"] = _extended(graph.constants[node.inputs[2]], shapes["B"])
+    return LoweredNode(
+        node=node,
+        key=kernel_key("depthwise", program),
+        program=program,
+        schedule=lambda target: depthwise_cpu.schedule(target, program, window, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays),
+    )
+
+
+def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
+    """A product by a constant matrix."""
+    rows, depth = graph.tensors[node.inputs[0]].shape
+    columns = graph.tensors[node.output].shape[1]
+    program = dense(rows=rows, depth=depth, columns=columns, epilogue=operator.epilogue)
+    arrays = {"W": graph.constants[node.inputs[1]]}
+    if operator.epilogue.bias:
+        arrays["B"] = graph.constants[node.inputs[2]]
+    return LoweredNode(
+        node=node,
+        key=kernel_key("dense", program),
+        program=program,
+        schedule=lambda target: dense_cpu.schedule(target, program, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays),
+    )
+
+
+def _bound(
+    graph: FloatGraph, node: Node, epilogue: Epilogue, constants: dict[str, np.ndarray]
+) -> dict[str, dict]:
+    """`tensors` and `constants` of a sum with an epilogue; an operand may be either."""
+    tensors = {"X": node.inputs[0], "Y": node.output}
+    if epilogue.operand:
+        operand = node.inputs[-1]
+        if operand in graph.constants:
+            constants["R"] = graph.constants[operand]
+        else:
+            tensors["R"] = operand
+    return {"tensors": tensors, "constants": constants}
+
+
+def _extended(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The array with zeros behind it, along every axis."""
+    return np.pad(array, [(0, size - old) for old, size in zip(array.shape, shape, strict=True)])

@@ -1,0 +1,35 @@
+"""What a node of the float graph becomes before it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..graph.floating.graph import Node
+from ..ir.hash import structural_hash
+from ..ir.stmt import Program
+from ..schedule import Schedule
+from ..target.cpu.machine import CpuTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoweredNode:
+    """A node as a tensor expression, and how it is to be scheduled.
+
+    `tensors` by parameter are the graph's, `constants` by parameter are arrays in the parameters' shapes; what the
+    schedule packs is still to be packed (`schedule.pack.pack_arrays`). Nodes of equal `key` have one kernel.
+    """
+
+    node: Node
+    key: str
+    program: Program
+    schedule: Callable[[CpuTarget], Schedule]
+    tensors: Mapping[str, str]
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+
+def kernel_key(template: str, program: Program) -> str:
+    """Equal for programs that a template schedules alike."""
+    return f"{template} {structural_hash(program, alpha=True)}"
