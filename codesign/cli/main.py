@@ -12,7 +12,7 @@ import sys
 import typer
 from vdla.isa.errors import UserError
 
-from . import cosim, describe, network, programs, rtl, simulate, synth
+from . import cosim, cpu, describe, network, programs, rtl, simulate, synth
 
 app = typer.Typer(
     name="vdla",
@@ -23,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("run")(network.run)
+app.command("compile")(cpu.compile_model)
 app.command("demo")(network.demo)
 app.command("models")(network.models)
 app.command("sim")(simulate.sim)

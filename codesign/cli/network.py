@@ -1,4 +1,4 @@
-"""`vdla run`, `vdla demo` and `vdla models`: whole networks on the accelerator."""
+"""`vdla run`, `vdla demo` and `vdla models`: whole networks on the accelerator; `cpu` runs those for processors."""
 
 from __future__ import annotations
 
@@ -29,6 +29,13 @@ class Target(StrEnum):
     vdla = "vdla"
 
 
+class Device(StrEnum):
+    """What `vdla run` runs on."""
+
+    vdla = "vdla"
+    cpu = "cpu"
+
+
 class Engine(StrEnum):
     """What runs the compiled network."""
 
@@ -44,6 +51,12 @@ class Check(StrEnum):
     interpreter = "interpreter"
 
 
+PROCESSOR = "On processors"
+FOR_BOTH = ("model", "device", "inputs", "outputs", "json")
+FOR_CPU = ("repeat", "threads", "profile")
+"""Parameters of `vdla run` for both devices and for processors; the others are the accelerator's."""
+
+
 class Form(StrEnum):
     """The forms in which `vdla models` writes a network."""
 
@@ -54,7 +67,16 @@ class Form(StrEnum):
 
 
 def run(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A quantized ONNX model.")],
+    context: typer.Context,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL.onnx|FILE.tar", help="A quantized ONNX model, or what `vdla compile` wrote."
+        ),
+    ],
+    device: Annotated[
+        Device | None, typer.Option(help="What to run on; cpu for a FILE.tar, otherwise vdla.")
+    ] = None,
     target: Annotated[Target, typer.Option(help="What to compile for.")] = Target.vdla,
     config: ConfigOption = "vta",
     engine: Annotated[
@@ -86,9 +108,35 @@ def run(
         ),
     ] = None,
     check: Annotated[Check, typer.Option(help="What to compare the outputs with.")] = Check.auto,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Timed runs, after one that is not.", rich_help_panel=PROCESSOR)
+    ] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads.", rich_help_panel=PROCESSOR)] = 1,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="The time of every kernel.", rich_help_panel=PROCESSOR)
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went."""
+    """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went.
+
+    With what `vdla compile` wrote: runs it on this processor.
+    """
+    if device is None:
+        device = Device.cpu if model.suffix == ".tar" else Device.vdla
+    _refuse_options_of_others(context, device)
+    if device is Device.cpu:
+        from .cpu import run_compiled
+
+        run_compiled(
+            model,
+            inputs=inputs,
+            outputs=outputs,
+            repeat=repeat,
+            threads=threads,
+            profile=profile,
+            json=json,
+        )
+        return
     from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
     from .simulate import exit_on_deadlock
 
@@ -144,6 +192,22 @@ def run(
     console.print(layer_table(account))
     for line in summary(account):
         console.print(line, markup=False)
+
+
+def _refuse_options_of_others(context: typer.Context, device: Device) -> None:
+    """UserError for options that were given and say nothing on this device."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name in FOR_BOTH or (name in FOR_CPU) == (device is Device.cpu) or source is None:
+            continue
+        if source.name != "COMMANDLINE":
+            continue
+        option = "--" + name.replace("_", "-")
+        if device is Device.cpu:
+            raise UserError(f"{option} is for the accelerator; leave it out for a compiled network on a cpu")
+        raise UserError(
+            f"{option} is for processors; leave it out, or write a FILE.tar with `vdla compile` and run that"
+        )
 
 
 def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:

@@ -127,6 +127,13 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
+def aligned_copy(array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The array on a cache line, in another shape of as many elements."""
+    result = aligned_empty(shape, array.dtype)
+    np.copyto(result, array.reshape(shape))
+    return result
+
+
 def _check(program: Program, outputs: frozenset[str], arrays: Mapping[str, np.ndarray]) -> None:
     names = [p.name for p in program.parameters]
     if unknown := sorted(arrays.keys() - set(names)):

@@ -21,6 +21,9 @@ def relayout(
     n, o, p, j = Var("n"), Var("o"), Var("p"), Var("j")
     channel = o * block_out + j if block_out > 1 else o
     value = x[n, channel // block_in, p, channel % block_in] if block_in > 1 else x[n, channel, p]
+    if block_in > 1 and y.shape[1] * block_out > x.shape[1] * block_in:
+        # Says of the block what the test below says of the channel; bounds of a quotient do not follow from that.
+        value = select(channel // block_in < x.shape[1], value, 0.0)
     if channels % block_out:
         value = select(channel < channels, value, 0.0)
     indices = (n, o, p, j) if block_out > 1 else (n, o, p)

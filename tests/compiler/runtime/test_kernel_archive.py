@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.runtime import kernel_archive
-from vdla.compiler.runtime.kernel_archive import ArchiveError, load_kernels, save_kernels
+from vdla.compiler.runtime.archive import ArchiveError, read_archive
+from vdla.compiler.runtime.kernel_archive import load_kernels, save_kernels
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.ahead_of_time import ObjectCode, emit_object
 from vdla.compiler.target.cpu.errors import KernelArgumentError
@@ -126,7 +127,7 @@ def test_damage_anywhere_is_refused_or_harmless(path):
         changed[at] ^= int(rng.integers(1, 256))
         path.write_bytes(bytes(changed))
         try:
-            kernel_archive._read(path)
+            read_archive(path, ("code.o",), what="archive of kernels")
         except ArchiveError:
             refused += 1
     assert refused > 450

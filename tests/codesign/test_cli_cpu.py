@@ -1,0 +1,185 @@
+"""`vdla compile` and `vdla run` of what it wrote: the same outputs as from Python, and one line for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+from vdla.codesign.models import build, sample_inputs
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.target.cpu.machine import host_target
+
+INPUT = (1, 3, 32, 32)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "cnn.onnx"
+    path.write_bytes(build("small_cnn", "float").SerializeToString(deterministic=True))
+    return path
+
+
+@pytest.fixture
+def compiled(vdla, model: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "cnn.tar"
+    assert vdla("compile", model, "-o", path).code == 0
+    return path
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_outputs_are_those_of_python_and_of_onnxruntime(
+    vdla, model: Path, compiled: Path, tmp_path: Path, threads: str
+) -> None:
+    x = sample_inputs("small_cnn", 1, seed=3)
+    np.savez(tmp_path / "in.npz", input=x)
+    where = ("--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz")
+    document = vdla("run", compiled, *where, "--device", "cpu", "--threads", threads, "--json").document()
+    assert document["device"] == "cpu" and document["threads"] == int(threads)
+    assert document["outputs"] == [{"name": "output", "dtype": "float32", "shape": [1, 20]}]
+    with np.load(tmp_path / "out.npz") as archive:
+        (got,) = [archive[name] for name in archive.files]
+    with compile_cpu(model) as network:
+        np.testing.assert_array_equal(got, network.run({"input": x})["output"])
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    expected = np.asarray(session.run(["output"], {"input": x})[0])
+    assert np.abs(got - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_equal_models_give_equal_files(vdla, model: Path, compiled: Path, tmp_path: Path) -> None:
+    document = vdla("compile", model, "--target", "llvm", "-o", tmp_path / "again.tar", "--json").document()
+    assert (tmp_path / "again.tar").read_bytes() == compiled.read_bytes()
+    assert document["bytes"] == compiled.stat().st_size
+    assert document["target"]["cpu"] == host_target().cpu
+    assert document["launches"] >= document["kernels"] > 0
+
+
+def test_profile_and_times(vdla, compiled: Path) -> None:
+    document = vdla("run", compiled, "--repeat", "3", "--profile", "--json").document()
+    times = document["milliseconds"]
+    assert 0 < times["least"] <= times["median"] <= times["most"] and document["repeat"] == 3
+    assert {"conv1", "fc"} <= {row["name"] for row in document["profile"]}
+    assert all(row["milliseconds"] > 0 for row in document["profile"])
+    assert vdla("run", compiled, "--json").document()["profile"] is None
+    table = vdla("run", compiled, "--profile", "--threads", "2")
+    assert table.code == 0 and "conv1" in table.out and "2 threads" in table.out
+
+
+def test_inputs_without_a_file_are_the_same_every_time(vdla, compiled: Path, tmp_path: Path) -> None:
+    contents = []
+    for name in ("a.npz", "b.npz"):
+        assert vdla("run", compiled, "--outputs", tmp_path / name).code == 0
+        with np.load(tmp_path / name) as archive:
+            contents.append(archive["output"])
+    np.testing.assert_array_equal(*contents)
+    assert np.abs(contents[0]).max() > 0
+
+
+def test_a_dynamic_batch_is_set(vdla, model: Path, tmp_path: Path) -> None:
+    dynamic = onnx.load(model)
+    for value in (*dynamic.graph.input, *dynamic.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(dynamic, tmp_path / "dynamic.onnx")
+    path = tmp_path / "two.tar"
+    assert vdla("compile", tmp_path / "dynamic.onnx", "--batch", "2", "-o", path).code == 0
+    document = vdla("run", path, "--json").document()
+    assert document["inputs"][0]["shape"] == [2, *INPUT[1:]] and document["outputs"][0]["shape"] == [2, 20]
+
+
+def test_every_stage_is_dumped(vdla, model: Path, tmp_path: Path) -> None:
+    arguments = ("-o", tmp_path / "cnn.tar", "--dump-passes", tmp_path / "passes")
+    assert vdla("compile", model, *arguments).code == 0
+    assert list((tmp_path / "passes").glob("*conv1/*schedule.txt"))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"x": np.zeros(INPUT, np.float32)}, "has no input 'x'; it has input"),
+        ({}, "no array was given for input 'input'"),
+        ({"input": np.zeros(INPUT)}, "must be float32, not float64; convert it with .astype"),
+        (
+            {"input": np.zeros((2, 3, 32, 32), np.float32)},
+            "must have shape (1, 3, 32, 32), not (2, 3, 32, 32)",
+        ),
+    ],
+)
+def test_unfit_inputs_are_refused(vdla, compiled: Path, tmp_path: Path, arrays, words: str) -> None:
+    np.savez(tmp_path / "in.npz", **arrays)
+    message = vdla(
+        "run", compiled, "--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz"
+    ).message()
+    assert "in.npz: " in message and words in message
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_damaged_files_are_refused(vdla, compiled: Path) -> None:
+    data = compiled.read_bytes()
+    changed = bytearray(data)
+    # The middle of the file is in the code or the constants.
+    changed[len(data) // 2] ^= 1
+    for content, words in [
+        (bytes(changed), "was changed after it was written"),
+        (data[: len(data) // 2], "cnn.tar: "),
+        (b"", "cnn.tar: "),
+        (b"a text, no network\n" * 500, "is no compiled network"),
+    ]:
+        compiled.write_bytes(content)
+        assert words in vdla("run", compiled).message()
+    compiled.unlink()
+    assert "cannot be read: No such file" in vdla("run", compiled).message()
+
+
+def test_code_of_another_processor_is_written_and_refused_here(vdla, model: Path, tmp_path: Path) -> None:
+    elsewhere = "riscv64" if host_target().triple.startswith("aarch64") else "aarch64"
+    path = tmp_path / "far.tar"
+    arguments = ("--target", f"llvm -mtriple={elsewhere}-linux-gnu", "-o", path, "--json")
+    assert vdla("compile", model, *arguments).document()["target"]["triple"] == f"{elsewhere}-linux-gnu"
+    message = vdla("run", path).message()
+    assert "was compiled for" in message and "compile the model here" in message
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("cuda", 'does not begin with "llvm"'),
+        ("llvm -mcpu=no-such-processor", "has no processor no-such-processor"),
+        ("llvm -march=native", "unknown target option -march"),
+        ("vdla", "vdla run MODEL.onnx --program-out FILE"),
+    ],
+)
+def test_targets_that_do_not_exist(vdla, model: Path, tmp_path: Path, target: str, words: str) -> None:
+    assert words in vdla("compile", model, "--target", target, "-o", tmp_path / "cnn.tar").message()
+    assert not list(tmp_path.iterdir())
+
+
+def test_models_that_cannot_be_compiled(vdla, tmp_path: Path) -> None:
+    output = tmp_path / "out.tar"
+    assert "none.onnx" in vdla("compile", tmp_path / "none.onnx", "-o", output).message()
+    (tmp_path / "text.onnx").write_text("no model")
+    assert "text.onnx" in vdla("compile", tmp_path / "text.onnx", "-o", output).message()
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    node = helper.make_node("Det", ["x"], ["y"], "volume")
+    values[0].type.tensor_type.shape.CopyFrom(
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 2, 2]).type.tensor_type.shape
+    )
+    graph = helper.make_graph([node], "net", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "det.onnx")
+    message = vdla("compile", tmp_path / "det.onnx", "-o", output).message()
+    assert "Det" in message and "volume" in message
+    assert (
+        "there is no directory"
+        in vdla("compile", tmp_path / "det.onnx", "-o", tmp_path / "a" / "b").message()
+    )
+    assert not output.exists()
+
+
+def test_options_of_the_other_device_are_refused(vdla, model: Path, compiled: Path) -> None:
+    for arguments in (["--vthreads", "1"], ["--config", "vta"], ["--timing-only"], ["--target", "vdla"]):
+        assert f"{arguments[0]} is for the accelerator" in vdla("run", compiled, *arguments).message()
+    for arguments in (["--repeat", "2"], ["--threads", "1"], ["--profile"]):
+        assert f"{arguments[0]} is for processors" in vdla("run", model, *arguments).message()
+    assert "is no compiled network" in vdla("run", model, "--device", "cpu").message()

@@ -1,0 +1,176 @@
+"""Whole networks in files: they compute the same, and damaged or foreign files are refused."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork, relative, runtime
+from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
+from vdla.compiler.runtime import network_archive
+from vdla.compiler.runtime.archive import ArchiveError
+from vdla.compiler.runtime.kernel_archive import load_kernels
+from vdla.compiler.runtime.network_archive import load_network, save_network
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cpu.options import parse_target
+
+SHAPE = (1, 19, 12, 12)
+
+
+def model() -> bytes:
+    """Two convolutions of one kernel with weights of their own, a sum and its activation."""
+    net = FloatNetwork(*SHAPE)
+    first = net.convolution(19, (3, 3), pads=[1] * 4)
+    net.convolution(19, (3, 3), pads=[1] * 4)
+    net.add("Add", first)
+    net.add("Relu")
+    net.shape = SHAPE
+    return net.model()
+
+
+def sample(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+
+def save(path, text: str = "llvm") -> None:
+    save_network(path, compile_cpu_ahead(model(), parse_target(text)))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> bytes:
+    path = tmp_path_factory.mktemp("saved") / "net.tar"
+    save(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(saved, tmp_path):
+    (tmp_path / "net.tar").write_bytes(saved)
+    return tmp_path / "net.tar"
+
+
+def members(path) -> dict[str, bytes]:
+    with tarfile.open(path) as archive:
+        return {e.name: archive.extractfile(e).read() for e in archive}  # type: ignore[union-attr]
+
+
+def rewrite(path, files: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_loaded_networks_compute_the_same(path, threads):
+    x = sample()
+    direct = compile_cpu(model())
+    with load_network(path) as network:
+        got = network.run({"x": x}, threads=threads)
+        assert network.input_shapes == direct.input_shapes == {"x": SHAPE}
+        assert len(network.kernels) == len(direct.kernels)
+        times, others = network.profile({"x": x}, repeat=2), direct.profile({"x": x}, repeat=2)
+    expected = direct.run({"x": x})
+    assert got.keys() == expected.keys()
+    for name, array in runtime(model(), {"x": x}).items():
+        np.testing.assert_array_equal(got[name], expected[name])
+        assert relative(got[name], array) <= 1e-5
+    assert [(t.name, t.operator, t.members) for t in times] == [
+        (t.name, t.operator, t.members) for t in others
+    ]
+
+
+def test_a_lower_level_of_this_machine_runs(tmp_path):
+    if not host_target().triple.startswith("x86_64"):
+        pytest.skip("names a level of x86-64")
+    save(tmp_path / "net.tar", "llvm -mcpu=x86-64-v2")
+    with load_network(tmp_path / "net.tar") as network:
+        assert network.target.cpu == "x86-64-v2" and network.target.vector_bits == 128
+        (got,) = network.run({"x": sample()}).values()
+    (expected,) = runtime(model(), {"x": sample()}).values()
+    assert relative(got, expected) <= 1e-5
+
+
+def test_networks_that_compute_nothing(tmp_path):
+    """Inputs handed through, constants, and views need no kernel."""
+    net = FloatNetwork(2, 3)
+    same = net.add("Identity")
+    flat = net.add("Flatten", inputs=["x"], axis=0)
+    held = net.add("Identity", inputs=[net.constant(np.array([1.5, -2], np.float32))])
+    data = net.model(**{same: (2, 3), flat: (1, 6), held: (2,)})
+    save_network(tmp_path / "net.tar", compile_cpu_ahead(data, host_target()))
+    with load_network(tmp_path / "net.tar") as network:
+        got = network.run({"x": sample((2, 3))})
+    for name, array in runtime(data, {"x": sample((2, 3))}).items():
+        np.testing.assert_array_equal(got[name], array)
+
+
+def test_equal_networks_give_equal_files(path, tmp_path):
+    save(tmp_path / "again.tar")
+    assert (tmp_path / "again.tar").read_bytes() == path.read_bytes()
+
+
+def test_constants_are_described(path):
+    """Their bytes are where the description says, so that others can read them."""
+    files = members(path)
+    description = json.loads(files["description.json"])
+    assert description["constants"]
+    for entry in description["constants"].values():
+        size = int(np.prod(entry["shape"])) * np.dtype(entry["dtype"]).itemsize
+        raw = files["constants.bin"][entry["offset"] : entry["offset"] + size]
+        assert hashlib.sha256(raw).hexdigest() == entry["sha256"] and len(raw) == size
+
+
+def test_every_changed_byte_is_found(path):
+    files = members(path)
+    rng = np.random.default_rng(0)
+    for name, data in files.items():
+        for at in rng.integers(0, len(data), 10):
+            changed = bytearray(data)
+            changed[at] ^= 1 << int(rng.integers(8))
+            rewrite(path, {**files, name: bytes(changed)})
+            with pytest.raises(ArchiveError, match=r"was changed after it was written .* compile it anew"):
+                load_network(path)
+
+
+def test_cut_files_are_refused(path, saved):
+    for size in [0, 1, 512, 2000, len(saved) // 2]:
+        path.write_bytes(saved[:size])
+        with pytest.raises(ArchiveError, match=r"net\.tar: "):
+            load_network(path)
+
+
+def test_members_that_are_missing(path):
+    files = members(path)
+    for name in files:
+        rewrite(path, {n: data for n, data in files.items() if n != name})
+        with pytest.raises(ArchiveError, match=f"holds no {name}; it is incomplete or no compiled network"):
+            load_network(path)
+
+
+def test_no_network_at_all(path, tmp_path):
+    with pytest.raises(ArchiveError, match=r"'constants\.bin', which does not belong there"):
+        load_kernels(path)
+    path.write_text("no network\n" * 1000)
+    with pytest.raises(ArchiveError, match="is no compiled network"):
+        load_network(path)
+    with pytest.raises(ArchiveError, match="cannot be read: No such file"):
+        load_network(tmp_path / "none.tar")
+
+
+def test_code_of_other_machines(tmp_path):
+    elsewhere = "riscv64" if host_target().triple.startswith("aarch64") else "aarch64"
+    save(tmp_path / "net.tar", f"llvm -mtriple={elsewhere}-linux-gnu")
+    with pytest.raises(ArchiveError, match=rf"was compiled for .*{elsewhere}.*compile the model here"):
+        load_network(tmp_path / "net.tar")
+
+
+def test_other_formats(path, monkeypatch):
+    monkeypatch.setattr(network_archive, "FORMAT", network_archive.FORMAT + 1)
+    with pytest.raises(ArchiveError, match="has format 1, and this version reads 2"):
+        load_network(path)
