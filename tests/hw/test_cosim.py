@@ -82,7 +82,7 @@ def test_a_fault_in_the_simulator_is_found_minimized_and_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     """The simulator believes that a plain store takes a cycle more than it does."""
-    item = case(TINY, 2, 0)
+    item = case(TINY, 4, 0)
     assert run_case(item).differences == ()
     monkeypatch.setattr(sim_machine, "STORE_LATENCY", sim_machine.STORE_LATENCY + 1)
     found = run_case(item).differences
