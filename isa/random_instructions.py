@@ -173,8 +173,7 @@ def _worst_entry(
 ) -> NDArray[np.int32]:
     """Put the hardest scales, with their zero point, into entry WORST; their totals, one a lane."""
     worst = worst_totals(rng, table.shape[2])
-    lanes = len(worst.totals)
-    table[WORST, 1, :lanes] = worst.scales.view(np.uint32)
+    table[WORST, 1, : len(worst.scales)] = worst.scales.view(np.uint32)
     zero_points[WORST] = worst.zero_point
     return worst.totals
 
@@ -399,7 +398,8 @@ def store(source: Source, post: bool) -> dict[str, int]:
     return values
 
 
-def _float_bits(value: np.float32) -> int:
+def float_bits(value: np.float32) -> int:
+    """The encoding of a float32, as configuration registers hold it."""
     return int(value.view(np.uint32))
 
 
@@ -464,9 +464,9 @@ def register_values(source: Source, name: str) -> dict[str, int]:
             return {**zeros, "low": low, "high": high}
         case "RATIO":
             own, operand, _ = combine_constants(source.rng)
-            return {"ratio_self": _float_bits(own), "ratio_operand": _float_bits(operand)}
+            return {"ratio_self": float_bits(own), "ratio_operand": float_bits(operand)}
         case "COMBINE":
-            offset = _float_bits(combine_constants(source.rng)[2])
+            offset = float_bits(combine_constants(source.rng)[2])
             return {"offset": offset, "low": low, "high": high, "zero_point": _zero_point(source)}
         case _ if source.wider(0.2):
             memory = len(source.trace.image) // config.out_bytes

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from .arithmetic import UNSIGNED_OFFSET, requantize, wrap_int32
 from .layout import register
-from .random_instructions import EVEN, TABLE, WORST, Source, register_values, register_write, store
+from .program_builder import Instruction
+from .random_instructions import (
+    EVEN,
+    TABLE,
+    WORST,
+    Source,
+    float_bits,
+    register_values,
+    register_write,
+    store,
+)
 from .random_operands import TOTALS, combine_constants, far_rescale
 from .worst_roundings import worst_add, worst_multiply, worst_rescale
 
@@ -19,8 +27,6 @@ _STORES = 6
 _MANY = 160
 _SERIES = 0.12
 """How often there are many of them: what a last bit decides takes many tries."""
-
-Instruction = tuple[str, dict[str, int]]
 
 
 def near_ties(source: Source) -> list[Instruction]:
@@ -138,11 +144,14 @@ def _results(source: Source, entry: int, first: dict[str, int]) -> NDArray[np.in
 
 
 def _settings(
-    first: dict[str, int], last: dict[str, int], ratio_self: Any, ratio_operand: Any, offset: Any
+    first: dict[str, int],
+    last: dict[str, int],
+    ratio_self: np.float32,
+    ratio_operand: np.float32,
+    offset: np.float32,
 ) -> list[Instruction]:
-    bits = [int(np.float32(value).view(np.uint32)) for value in (ratio_self, ratio_operand, offset)]
     return [
         setting("REQUANTIZE", first),
-        setting("RATIO", {"ratio_self": bits[0], "ratio_operand": bits[1]}),
-        setting("COMBINE", last | {"offset": bits[2]}),
+        setting("RATIO", {"ratio_self": float_bits(ratio_self), "ratio_operand": float_bits(ratio_operand)}),
+        setting("COMBINE", last | {"offset": float_bits(offset)}),
     ]

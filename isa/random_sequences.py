@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .program_builder import Instruction
 from .random_instructions import (
     CHAINED,
     MANY_LOADS,
@@ -24,7 +25,7 @@ _ROWS = 1500
 """Most rows of a store of many."""
 
 
-def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
+def random_sequence(source: Source) -> list[Instruction]:
     """One random instruction or, now and then, several that belong together; any may leave a memory."""
     if source.chance(0.02):
         # More loads in flight than the load unit holds: pads need no memory, only time.
@@ -42,7 +43,7 @@ def random_sequence(source: Source) -> list[tuple[str, dict[str, int]]]:
     return [random_instruction(source)]
 
 
-def _chain(source: Source) -> list[tuple[str, dict[str, int]]]:
+def _chain(source: Source) -> list[Instruction]:
     """Instructions of the compute unit, and perhaps a store, that use at once what the one before them wrote."""
     config = source.config
     kinds = [
@@ -50,7 +51,7 @@ def _chain(source: Source) -> list[tuple[str, dict[str, int]]]:
         for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", "GEMM", "DEPTHWISE", "ALU")
         if name in kinds_of(config)
     ]
-    chain: list[tuple[str, dict[str, int]]] = []
+    chain: list[Instruction] = []
     for _ in range(source.number(4, 2)):
         name = kinds[source.number(len(kinds) - 1)]
         match name:
@@ -77,7 +78,7 @@ def _chain(source: Source) -> list[tuple[str, dict[str, int]]]:
     return chain
 
 
-def _many_ends(source: Source) -> list[tuple[str, dict[str, int]]]:
+def _many_ends(source: Source) -> list[Instruction]:
     """A matrix instruction and, behind it, as many without operations as can end together with it."""
     kinds = [name for name in ("GEMM", "DEPTHWISE", "ALU") if name in kinds_of(source.config)]
     pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
@@ -87,7 +88,7 @@ def _many_ends(source: Source) -> list[tuple[str, dict[str, int]]]:
     return [("GEMM", matrix(source) | pushes), *empty]
 
 
-def _many_rows(source: Source) -> list[tuple[str, dict[str, int]]]:
+def _many_rows(source: Source) -> list[Instruction]:
     """A store of up to thousands of short rows that touch, so that they are one run; all of one or a few vectors."""
     config, regions = source.config, source.regions
     width = source.number(2, 1)
