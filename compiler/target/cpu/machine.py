@@ -8,7 +8,7 @@ from functools import lru_cache
 import llvmlite.binding as llvm
 
 from ...ir.types import DType
-from .architectures import AVX512, vectors_of
+from .architectures import AVX512, Vectors, vectors_of
 from .errors import TargetError
 from .llvm_query import includes
 
@@ -81,10 +81,15 @@ def _less_than_host(target: CpuTarget) -> bool:
 def _described(triple: str, cpu: str, text: str, features: dict[str, bool]) -> CpuTarget:
     architecture = triple.partition("-")[0].replace("x86_64", "x86-64")
     vectors = vectors_of(architecture, {f"+{name}": on for name, on in features.items()})
+    return target_of(triple, cpu, text, vectors)
+
+
+def target_of(triple: str, cpu: str, features: str, vectors: Vectors) -> CpuTarget:
+    """The target of a processor with these vector registers; `features` as `CpuTarget` has them."""
     return CpuTarget(
         triple=triple,
         cpu=cpu,
-        features=text,
+        features=features,
         vector_bits=vectors.bits,
         vector_registers=vectors.registers,
         fused_multiply_add=vectors.fused_multiply_add,

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 from .architectures import ARCHITECTURES, Architecture, vectors_of
 from .errors import TargetError
 from .llvm_query import initialise, joined
-from .machine import CpuTarget, host_target
+from .machine import CpuTarget, host_target, target_of
 
 OPTIONS = ("-mtriple", "-mcpu", "-mattr")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -44,17 +44,7 @@ def parse_target(text: str) -> CpuTarget:
         raise TargetError(
             f"{cpu} has no arithmetic on floats; take another -mcpu, or add -mattr={architecture.floats}"
         )
-    vectors = vectors_of(architecture.name, has)
-    return CpuTarget(
-        triple=triple,
-        cpu=cpu,
-        features=features,
-        vector_bits=vectors.bits,
-        vector_registers=vectors.registers,
-        fused_multiply_add=vectors.fused_multiply_add,
-        dot_product=vectors.dot_product,
-        abi=vectors.abi,
-    )
+    return target_of(triple, cpu, features, vectors_of(architecture.name, has))
 
 
 def _options(words: list[str]) -> dict[str, str]:
