@@ -64,6 +64,8 @@ def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:
 class NodeContext(Protocol):
     """What reading a node's attributes and constant inputs needs of an import, whatever graph it makes."""
 
+    static_shapes: dict[str, tuple[int, ...]]
+
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
         """Raises the ModelError of a node."""
         ...

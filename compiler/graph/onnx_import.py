@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from .errors import ModelError
 from .graph import Graph, GraphInput, GraphOutput, HostType, Quantization, Tensor
@@ -19,7 +18,7 @@ from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
-from .onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
+from .onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
 from .onnx_products import (
     import_conv,
     import_gemm,
@@ -55,7 +54,7 @@ def import_model(source: str | Path | bytes) -> Graph:
     label, model = load_model(source)
     context = ImportContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
     for initializer in model.graph.initializer:
-        context.values[initializer.name] = _initializer(context, initializer)
+        context.values[initializer.name] = Constant(array=initializer_array(context.source, initializer))
     for info in model.graph.input:
         if info.name not in context.values:
             _bind_input(context, info)
@@ -72,15 +71,6 @@ def import_model(source: str | Path | bytes) -> Graph:
         tensors=context.tensors,
         constants=context.constants,
     )
-
-
-def _initializer(context: ImportContext, tensor: onnx.TensorProto) -> Constant:
-    try:
-        return Constant(array=numpy_helper.to_array(tensor))
-    except (ValueError, TypeError, KeyError) as error:
-        raise ModelError(
-            f"{context.source}: initializer '{tensor.name}' is damaged: {error}; export or copy the file again"
-        ) from None
 
 
 def _bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:

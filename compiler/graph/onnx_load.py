@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import TensorProto, checker, shape_inference
+from onnx import TensorProto, checker, numpy_helper, shape_inference
 
 from .errors import ModelError
 
@@ -85,6 +86,16 @@ def _first_line(error: Exception) -> str:
 def opset_of(model: onnx.ModelProto) -> int:
     """Version of the default operator set that the model imports; 0 where it imports none."""
     return max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
+
+
+def initializer_array(label: str, tensor: onnx.TensorProto) -> np.ndarray:
+    """The array of an initializer; ModelError where its bytes are not one. `label` names the file in messages."""
+    try:
+        return numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelError(
+            f"{label}: initializer '{tensor.name}' is damaged: {error}; export or copy the file again"
+        ) from None
 
 
 def input_shape(label: str, info: onnx.ValueInfoProto) -> tuple[int, ...]:

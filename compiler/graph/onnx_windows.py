@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .geometry import ceiling_pads, output_plane
+from .geometry import ceiling_pads, output_plane, window_extent
 from .graph import Pads, Pair
-from .onnx_context import ImportContext, OnnxNode
+from .onnx_context import ImportContext, NodeContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_products import declared_pads, finish_integer, integer_operand
 from .onnx_values import Average, Integer, Maximum, Pending, Real
@@ -113,15 +113,24 @@ def _window(
             "only pools without dilation are supported",
         )
     kernel, steps = (sizes[0], sizes[1]), (strides[0], strides[1])
-    pads = declared_pads(context, node, plane, kernel, steps, (1, 1))
-    if max(pads[0], pads[2]) >= kernel[0] or max(pads[1], pads[3]) >= kernel[1]:
-        context.fail(node, f"pads {pads} reach a whole kernel {kernel}", "use pads smaller than the kernel")
+    pads, effective, outputs = pooled_plane(context, node, plane, kernel, steps, (1, 1))
+    return kernel, steps, pads, effective, (data.shape[0], data.shape[1], *outputs)
+
+
+def pooled_plane(
+    context: NodeContext, node: OnnxNode, plane: Pair, kernel: Pair, strides: Pair, dilations: Pair
+) -> tuple[Pads, Pads, Pair]:
+    """A pool's declared pads, those with `ceil_mode` worked in, and the height and width of its output."""
+    pads = declared_pads(context, node, plane, kernel, strides, dilations)
+    spans = (window_extent(kernel[0], dilations[0]), window_extent(kernel[1], dilations[1]))
+    if max(pads[0], pads[2]) >= spans[0] or max(pads[1], pads[3]) >= spans[1]:
+        context.fail(node, f"pads {pads} reach a whole kernel {spans}", "use pads smaller than the kernel")
     effective = pads
     if node.integer("ceil_mode", 0):
-        effective = ceiling_pads(plane, kernel, steps, pads)
+        effective = ceiling_pads(plane, spans, strides, pads)
         # ONNX's own shape inference still counts windows that lie in the pad alone, here and in all that follows.
         context.static_shapes.clear()
-    height, width = output_plane(plane, kernel, steps, (1, 1), effective)
-    if height < 1 or width < 1:
+    outputs = output_plane(plane, kernel, strides, dilations, effective)
+    if min(outputs) < 1:
         context.fail(node, f"kernel {kernel} is larger than its padded input {plane}", "use a larger input")
-    return kernel, steps, pads, effective, (data.shape[0], data.shape[1], height, width)
+    return pads, effective, outputs

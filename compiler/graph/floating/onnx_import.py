@@ -8,13 +8,12 @@ from types import MappingProxyType
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from ...te.ops.reduction import Kind
 from ..errors import ModelError
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
-from ..onnx_load import input_shape, load_model, opset_of, static_shapes, type_name
+from ..onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
 from ..onnx_views import viewed_shape
 from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
@@ -69,7 +68,7 @@ def import_float_model(source: str | Path | bytes, *, batch: int = 1) -> FloatGr
     label, model = load_model(source, oldest_opset=OLDEST_OPSET, batch=batch)
     context = FloatContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
     for initializer in model.graph.initializer:
-        context.constants[initializer.name] = _initializer(label, initializer)
+        context.constants[initializer.name] = initializer_array(label, initializer)
     inputs: list[str] = []
     for info in model.graph.input:
         if info.name not in context.constants:
@@ -86,15 +85,6 @@ def import_float_model(source: str | Path | bytes, *, batch: int = 1) -> FloatGr
         tensors=context.tensors,
         constants={name: array for name, array in context.constants.items() if name in used},
     )
-
-
-def _initializer(label: str, tensor: onnx.TensorProto) -> np.ndarray:
-    try:
-        return numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError) as error:
-        raise ModelError(
-            f"{label}: initializer '{tensor.name}' is damaged: {error}; export or copy the file again"
-        ) from None
 
 
 def _input(context: FloatContext, info: onnx.ValueInfoProto) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from functools import reduce
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,26 +17,23 @@ from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
 from .operators import Elementwise
 
-UNARY = frozenset(
-    [
-        "Relu",
-        "Sigmoid",
-        "Tanh",
-        "Exp",
-        "Log",
-        "Sqrt",
-        "Erf",
-        "Neg",
-        "Abs",
-        "Reciprocal",
-        "LeakyRelu",
-        "Elu",
-        "HardSigmoid",
-        "HardSwish",
-        "Gelu",
-        "Softsign",
-    ]
+_PLAIN: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
+    {
+        "Relu": scalars.relu,
+        "Sigmoid": scalars.sigmoid,
+        "Tanh": scalars.tanh,
+        "Exp": scalars.exp,
+        "Log": scalars.log,
+        "Sqrt": scalars.sqrt,
+        "Erf": scalars.erf,
+        "Neg": scalars.negative,
+        "Abs": scalars.absolute,
+        "HardSwish": scalars.hard_swish,
+        "Softsign": scalars.softsign,
+    }
 )
+"""Operators of one tensor and nothing else."""
+UNARY = frozenset([*_PLAIN, "Reciprocal", "LeakyRelu", "Elu", "HardSigmoid", "Gelu"])
 """Operators of one tensor, and numbers as attributes."""
 NARY = frozenset(["Add", "Sub", "Mul", "Div", "PRelu", "Max", "Min", "Sum"])
 """Operators of tensors that broadcast against each other."""
@@ -48,24 +47,8 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
         return float(np.float32(node.attributes.get(name, default)))
 
     match node.op_type:
-        case "Relu":
-            body = scalars.relu(x)
-        case "Sigmoid":
-            body = scalars.sigmoid(x)
-        case "Tanh":
-            body = scalars.tanh(x)
-        case "Exp":
-            body = scalars.exp(x)
-        case "Log":
-            body = scalars.log(x)
-        case "Sqrt":
-            body = scalars.sqrt(x)
-        case "Erf":
-            body = scalars.erf(x)
-        case "Neg":
-            body = scalars.negative(x)
-        case "Abs":
-            body = scalars.absolute(x)
+        case name if name in _PLAIN:
+            body = _PLAIN[name](x)
         case "Reciprocal":
             body = scalars.divide(1.0, x)
         case "LeakyRelu":
@@ -74,10 +57,6 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
             body = scalars.elu(x, attribute("alpha", 1.0))
         case "HardSigmoid":
             body = scalars.hard_sigmoid(x, attribute("alpha", 0.2), attribute("beta", 0.5))
-        case "HardSwish":
-            body = scalars.hard_swish(x)
-        case "Softsign":
-            body = scalars.softsign(x)
         case "Gelu":
             tanh = node.text("approximate", "none") == "tanh"
             body = scalars.gelu_tanh(x) if tanh else scalars.gelu(x)

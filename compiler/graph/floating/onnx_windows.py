@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ...te.blocks import Window
-from ..geometry import ceiling_pads, output_plane, window_extent
 from ..graph import Pads
 from ..onnx_context import OnnxNode
-from ..onnx_products import declared_pads
+from ..onnx_windows import pooled_plane
 from .graph import Shape
 from .onnx_context import FloatContext
 from .operators import AveragePool, MaxPool
@@ -59,18 +58,7 @@ def _window(context: FloatContext, node: OnnxNode) -> tuple[Window, Pads, Shape]
             "give two of 1 or more each",
         )
     kernel, steps, spread = (sizes[0], sizes[1]), (strides[0], strides[1]), (dilations[0], dilations[1])
-    pads = declared_pads(context, node, plane, kernel, steps, spread)
-    spans = (window_extent(kernel[0], spread[0]), window_extent(kernel[1], spread[1]))
-    if max(pads[0], pads[2]) >= spans[0] or max(pads[1], pads[3]) >= spans[1]:
-        context.fail(node, f"pads {pads} reach a whole window {spans}", "use pads smaller than the window")
-    effective = pads
-    if node.integer("ceil_mode", 0):
-        effective = ceiling_pads(plane, spans, steps, pads)
-        # ONNX's own shape inference still counts windows that lie in the pad alone, here and in all that follows.
-        context.static_shapes.clear()
-    height, width = output_plane(plane, kernel, steps, spread, effective)
-    if height < 1 or width < 1:
-        context.fail(node, f"kernel {kernel} is larger than its padded input {plane}", "use a larger input")
+    pads, effective, outputs = pooled_plane(context, node, plane, kernel, steps, spread)
     window = Window(kernel=kernel, strides=steps, pads=effective, dilations=spread)
     batch, channels = context.operand(node, 0).shape[:2]
-    return window, pads, (batch, channels, height, width)
+    return window, pads, (batch, channels, *outputs)
