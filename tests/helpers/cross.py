@@ -55,45 +55,27 @@ void start(void)
     call(EXIT, 0, 0, 0);
 }
 """
-_GENERIC_CALLS = "enum { READ = 63, WRITE = 64, EXIT = 93 };\n"
+_CALL = """\
+enum { READ = @READ@, WRITE = @WRITE@, EXIT = @EXIT@ };
+static long call(long number, long a, const void *b, unsigned long c)
+{
+    register long @NUMBER@ __asm__("@NUMBER@") = number, @A@ __asm__("@A@") = a;
+    register const void *@B@ __asm__("@B@") = b;
+    register unsigned long @C@ __asm__("@C@") = c;
+    __asm__ volatile("@TRAP@" : "+r"(@A@) : "r"(@NUMBER@), "r"(@B@), "r"(@C@) : "memory");
+    return @A@;
+}
+__asm__(".globl _start\\n_start: @BRANCH@ start\\n");
+"""
+_GENERIC = {"READ": "63", "WRITE": "64", "EXIT": "93"}
 _CALLS = {
-    "aarch64": _GENERIC_CALLS
-    + """
-static long call(long number, long a, const void *b, unsigned long c)
-{
-    register long x8 __asm__("x8") = number, x0 __asm__("x0") = a;
-    register const void *x1 __asm__("x1") = b;
-    register unsigned long x2 __asm__("x2") = c;
-    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
-    return x0;
+    "aarch64": _GENERIC | {"NUMBER": "x8", "A": "x0", "B": "x1", "C": "x2", "TRAP": "svc 0", "BRANCH": "bl"},
+    "riscv64": _GENERIC
+    | {"NUMBER": "a7", "A": "a0", "B": "a1", "C": "a2", "TRAP": "ecall", "BRANCH": "call"},
+    "arm": {"READ": "3", "WRITE": "4", "EXIT": "1"}
+    | {"NUMBER": "r7", "A": "r0", "B": "r1", "C": "r2", "TRAP": "svc 0", "BRANCH": "bl"},
 }
-__asm__(".globl _start\\n_start: bl start\\n");
-""",
-    "riscv64": _GENERIC_CALLS
-    + """
-static long call(long number, long a, const void *b, unsigned long c)
-{
-    register long a7 __asm__("a7") = number, a0 __asm__("a0") = a;
-    register const void *a1 __asm__("a1") = b;
-    register unsigned long a2 __asm__("a2") = c;
-    __asm__ volatile("ecall" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2) : "memory");
-    return a0;
-}
-__asm__(".globl _start\\n_start: call start\\n");
-""",
-    "arm": """
-enum { READ = 3, WRITE = 4, EXIT = 1 };
-static long call(long number, long a, const void *b, unsigned long c)
-{
-    register long r7 __asm__("r7") = number, r0 __asm__("r0") = a;
-    register const void *r1 __asm__("r1") = b;
-    register unsigned long r2 __asm__("r2") = c;
-    __asm__ volatile("svc 0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2) : "memory");
-    return r0;
-}
-__asm__(".globl _start\\n_start: bl start\\n");
-""",
-}
+"""Of Linux: the numbers of three system calls, the registers of a call, the instructions that make one and branch."""
 _ZIG_TARGETS = {
     "aarch64": "aarch64-freestanding",
     "riscv64": "riscv64-freestanding",
@@ -157,7 +139,9 @@ def run_elsewhere(
     else:
         architecture = code.target.triple.partition("-")[0].replace("armv7", "arm")
         program = folder / "program"
-        (folder / "program.c").write_text(_CALLS[architecture] + _program(code.name, module, parallel))
+        (folder / "program.c").write_text(
+            _filled(_CALL, _CALLS[architecture]) + _program(code.name, module, parallel)
+        )
         options = ("-ffreestanding", "-fno-stack-protector", "-fno-sanitize=all", "-O1", "-Wall", "-Werror")
         zig("cc", "-c", "-target", _ZIG_TARGETS[architecture], *options, "program.c", folder=folder)
         zig("ld.lld", "program.o", object_path, "-o", program, folder=folder)
@@ -189,7 +173,10 @@ def _program(header: str, module: Module, parallel: bool) -> str:
         "WRITES": "\n".join(f"    transfer(WRITE, 1, {n}, sizeof {n});" for n in names),
         "CALL": f"{module.function}(buffers, workspace, scratch, {int(parallel)} ? backwards : 0, &launches);",
     }
-    text = _PROGRAM
+    return _filled(_PROGRAM, values)
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
     for key, value in values.items():
         text = text.replace(f"@{key}@", value)
     return text

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import tarfile
 
 import numpy as np
 import pytest
+from archives import members, rewrite
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.runtime import kernel_archive
 from vdla.compiler.runtime.archive import ArchiveError, read_archive
@@ -43,19 +43,6 @@ def compiled(text: str = "llvm") -> ObjectCode:
 def path(tmp_path):
     save_kernels(tmp_path / "net.tar", compiled())
     return tmp_path / "net.tar"
-
-
-def members(path) -> dict[str, bytes]:
-    with tarfile.open(path) as archive:
-        return {e.name: archive.extractfile(e).read() for e in archive}  # type: ignore[union-attr]
-
-
-def rewrite(path, files: dict[str, bytes]) -> None:
-    with tarfile.open(path, "w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
 
 
 @pytest.mark.parametrize("threads", [1, 2])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import tarfile
 
 import numpy as np
 import pytest
+from archives import members, rewrite
 from float_networks import FloatNetwork, relative, runtime
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.runtime import network_archive
@@ -51,19 +50,6 @@ def saved(tmp_path_factory) -> bytes:
 def path(saved, tmp_path):
     (tmp_path / "net.tar").write_bytes(saved)
     return tmp_path / "net.tar"
-
-
-def members(path) -> dict[str, bytes]:
-    with tarfile.open(path) as archive:
-        return {e.name: archive.extractfile(e).read() for e in archive}  # type: ignore[union-attr]
-
-
-def rewrite(path, files: dict[str, bytes]) -> None:
-    with tarfile.open(path, "w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
