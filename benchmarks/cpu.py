@@ -22,6 +22,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from peer import session
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import host_target
@@ -43,16 +44,6 @@ class Case:
     peer: tuple[Timed, ...]
     peer_time: Callable[[list[float]], float]
     error: float
-
-
-def session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """The peer on one thread."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
 
 
 def model(nodes: list, inputs: list, outputs: list, weights: dict[str, np.ndarray]) -> onnx.ModelProto:

@@ -16,20 +16,12 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import onnxruntime
+from peer import session
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 
 Timed = Callable[[], object]
 NETWORKS = ("resnet18", "mobilenet", "dqn", "dcgan", "language_model")
-
-
-def session(model: bytes, threads: int) -> onnxruntime.InferenceSession:
-    """The peer."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def interleaved(clock: Callable[[], float], runs: list[Timed], rounds: int) -> list[list[float]]:
@@ -51,13 +43,14 @@ def ratio(numerators: list[float], denominators: list[float]) -> float:
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:
-    model = build(name, "float").SerializeToString()
+    exported = build(name, "float")
+    model = exported.SerializeToString()
     feeds = {"input": sample_inputs(name, 1)}
     started = time.process_time()
     network = compile_cpu(model)
     compile_cpu_seconds = time.process_time() - started
     unfused = compile_cpu(model, fusion=False)
-    peer = session(model, 1)
+    peer = session(exported)
     expected = np.asarray(peer.run(None, feeds)[0])
     got = network.run(feeds)["output"]
     ours, theirs, apart = interleaved(
@@ -71,7 +64,7 @@ def measure(name: str, rounds: int) -> dict[str, object]:
         rounds,
     )
     # The peer's threads spin for a while after each run: they are measured by themselves.
-    pair = session(model, 2)
+    pair = session(exported, 2)
     peer_one, peer_two = interleaved(
         time.perf_counter, [lambda: peer.run(None, feeds), lambda: pair.run(None, feeds)], rounds
     )
