@@ -18,6 +18,7 @@ from .arithmetic import comparison, compute, convert, extremum, floor_divide, me
 from .errors import LoweringError
 from .functions import call_function
 from .machine import CpuTarget
+from .quantized import call_quantized
 from .storage import Storage
 from .text import Block, Value, constant, memory_type, type_text
 
@@ -105,6 +106,12 @@ class ExpressionEmitter:
                 return self.select(expr)
             case Call(function=function, arguments=arguments):
                 values = [self.expr(a) for a in arguments]
+                known = [self.known(a) for a in arguments]
+                quantized = call_quantized(
+                    self.block, self.declarations, self.target, function, values, known
+                )
+                if quantized is not None:
+                    return quantized
                 return call_function(self.block, self.declarations, function, values, dtype)
         raise LoweringError(f"no code for {format_expr(expr)}")
 
