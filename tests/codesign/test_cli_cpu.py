@@ -11,7 +11,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from vdla.codesign.models import build, sample_inputs
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
+from vdla.compiler.runtime.network_archive import save_network
 from vdla.compiler.target.cpu.ahead_of_time import c_compiler
 from vdla.compiler.target.cpu.machine import host_target
 
@@ -25,10 +26,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def archive(model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What the command is to write."""
+    path = tmp_path_factory.mktemp("archive") / "cnn.tar"
+    save_network(path, compile_cpu_ahead(model, host_target()))
+    return path.read_bytes()
+
+
 @pytest.fixture
-def compiled(vdla, model: Path, tmp_path: Path) -> Path:
+def compiled(archive: bytes, tmp_path: Path) -> Path:
     path = tmp_path / "cnn.tar"
-    assert vdla("compile", model, "-o", path).code == 0
+    path.write_bytes(archive)
     return path
 
 
