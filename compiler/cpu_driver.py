@@ -32,7 +32,6 @@ from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
 from .schedule import Schedule
 from .schedule.pack import pack_arrays
-from .target.cpu.ahead_of_time import emit_object
 from .target.cpu.kernel import Kernel, aligned_copy, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
@@ -94,9 +93,9 @@ def compile_cpu_ahead(
     fusion: bool = True,
     dump_passes: Path | None = None,
 ) -> NetworkCode:
-    """Compile an ONNX model for any processor, to be saved (`runtime.network_archive`); see `compile_cpu`.
+    """Compile an ONNX model for any processor; see `compile_cpu`.
 
-    Raises UserError.
+    To be saved (`runtime.network_archive`) or to become one function (`runtime.network_object`). Raises UserError.
     """
     work = _lowered(model, target, batch, fusion, dump_passes)
     modules: dict[str, Module] = {}
@@ -106,13 +105,12 @@ def compile_cpu_ahead(
             modules[step.key] = lower(schedule.program, target, function=f"vdla_kernel{len(modules)}")
         module = modules[step.key]
         launches.append(NamedLaunch(**_work(step, schedule, module.parameters), function=module.function))
-    code = emit_object(list(modules.values()), target, name="network") if modules else None
     return NetworkCode(
         graph=work.graph,
         plan=work.plan,
         launches=tuple(launches),
         target=target,
-        code=code,
+        modules=tuple(modules.values()),
         quantized=work.quantized,
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import pytest
+from cross import run_elsewhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -21,6 +22,7 @@ from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.ir import interp
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime.network_archive import load_network, save_network
+from vdla.compiler.runtime.network_object import emit_network
 from vdla.compiler.schedule import replay
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.errors import KernelArgumentError, TargetError
@@ -186,6 +188,31 @@ def test_model_archive_and_unfused_agree_with_the_interpreter(quantized: bytes, 
     (folder,) = (tmp_path / "passes").glob("[0-9]*-a")
     schedule = (folder / "01-schedule.txt").read_text(encoding="utf-8")
     assert ("dot_u8s8_16" in schedule) is host_target().dot_product
+
+
+@pytest.mark.parametrize(
+    ("target", "processor"),
+    [
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53", "cortex-a53"),
+        ("llvm -mtriple=riscv64-linux-gnu", "rv64"),
+    ],
+)
+def test_whole_networks_elsewhere(quantized: bytes, target: str, processor: str, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(0, 1.5, (1, 6, 7, 5)).astype(np.float32)
+    wanted = expected(import_model(quantized, batch=1), {"x": x})
+    code = emit_network(compile_cpu_ahead(quantized, parse_target(target)), name="net")
+    given = {"x": x, "y": np.full_like(wanted["y"], 99)}
+    found = run_elsewhere(code, given, tmp_path, processor=processor)
+    np.testing.assert_array_equal(found["y"], wanted["y"])
+
+
+def test_outputs_that_are_constants() -> None:
+    b = builder(1)
+    x, held = b.input(1, 3, 4, 4), b.constant(1, 2, 2, 2)
+    graph = b.graph(b.rescale(x), held, x)
+    arrays = inputs_of(graph)
+    with compile_cpu_graph(graph) as compiled:
+        assert_equal(compiled.run(arrays), expected(graph, arrays))
 
 
 def test_a_fused_pool_is_refused() -> None:
