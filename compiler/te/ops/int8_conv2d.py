@@ -6,6 +6,9 @@ instructions have them. The caller's bias makes up for it: `biases_of_unsigned`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
+
 import numpy as np
 from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
@@ -34,6 +37,16 @@ def biases_of_unsigned(bias: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """int32 biases for activations that are 128 more, `weight` int8[O, ...]; they wrap as sums do."""
     sums = weight.astype(np.int64).sum(axis=tuple(range(1, weight.ndim)))
     return (bias.astype(np.int64) - UNSIGNED_OFFSET * sums).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sums:
+    """What a convolution computes before "post": `statements` fill `padded`, where there are pads, and `total`."""
+
+    inputs: tuple[Buffer, Buffer]
+    padded: Buffer | None
+    total: Buffer
+    statements: tuple[Stmt, ...]
 
 
 def int8_conv2d(
@@ -84,15 +97,8 @@ def int8_conv2d(
     outer = [(n, batch), (g, groups), (o, ob), (y, oh), (x, ow), (j, co)]
     summed = nest([*outer, (ic, cb), (kh, kh_size), (kw, kw_size), (k, ci)], conv)
     n, g, o, y, x, j = (Var(v) for v in ("n", "g", "o", "y", "x", "j"))
-    block = g * ob + o
-    return _with_post(
-        name,
-        (x_in, weight),
-        ((data,) if pad else (), (*pad, summed)),
-        (total, y_out, groups * ob),
-        ((n, g, o, y, x, j), block, j),
-        post,
-    )
+    sums = _Sums(inputs=(x_in, weight), padded=data if pad else None, total=total, statements=(*pad, summed))
+    return _finished(name, sums, y_out, (n, g, o, y, x, j), g * ob + o, j, post)
 
 
 def int8_depthwise(
@@ -132,42 +138,31 @@ def int8_depthwise(
         first=all_of(equal(kh, 0), equal(kw, 0)),
     )
     loops = [(n, batch), (c, cb), (y, oh), (x, ow), (j, block), (kh, kh_size), (kw, kw_size)]
+    summed = nest(loops, conv)
     n, c, y, x, j = (Var(v) for v in ("n", "c", "y", "x", "j"))
-    return _with_post(
-        name,
-        (x_in, weight),
-        ((data,) if pad else (), (*pad, nest(loops, conv))),
-        (total, y_out, cb),
-        ((n, c, y, x, j), c, j),
-        post,
-    )
+    sums = _Sums(inputs=(x_in, weight), padded=data if pad else None, total=total, statements=(*pad, summed))
+    return _finished(name, sums, y_out, (n, c, y, x, j), c, j, post)
 
 
 def _product(data: Load, weight: Load) -> Expr:
     return cast(data, DType.INT32) * cast(weight, DType.INT32)
 
 
-def _with_post(
-    name: str,
-    inputs: tuple[Buffer, Buffer],
-    before: tuple[tuple[Buffer, ...], tuple[Stmt, ...]],
-    result: tuple[Buffer, Buffer, int],
-    at: tuple[tuple[Var, ...], Expr, Var],
-    post: Post,
+def _finished(
+    name: str, sums: _Sums, out: Buffer, indices: tuple[Var, ...], block: Expr, lane: Var, post: Post
 ) -> Program:
-    """The program that ends with "post": intermediates and statements before it, sums, Y and its blocks, indices."""
-    (intermediates, statements), (total, out, blocks), (indices, block, lane) = before, result, at
-    parameters = Buffer(name="P", shape=(blocks, 2, out.shape[-1]), dtype=DType.INT32)
+    """The program that ends with "post": Y at `indices`, its bias and scale at `block` and `lane` of P."""
+    parameters = Buffer(name="P", shape=(prod(out.shape[1:-3]), 2, out.shape[-1]), dtype=DType.INT32)
     operand = Buffer(name="R", shape=out.shape, dtype=DType.UINT8) if post.has_operand else None
     value = post_value(
-        total[indices] + parameters[block, 0, lane],
+        sums.total[indices] + parameters[block, 0, lane],
         parameters[block, 1, lane],
         None if operand is None else stored(operand[indices]),
         post,
     )
     finish = Assign(name="post", buffer=out, indices=indices, value=held(value))
     loops = list(zip(indices, out.shape, strict=True))
-    body: Stmt = Alloc(buffer=total, body=seq(*statements, nest(loops, finish)))
-    for buffer in intermediates:
-        body = Alloc(buffer=buffer, body=body)
-    return Program(name=name, parameters=parameters_of(*inputs, parameters, operand, out), body=body)
+    body: Stmt = Alloc(buffer=sums.total, body=seq(*sums.statements, nest(loops, finish)))
+    if sums.padded is not None:
+        body = Alloc(buffer=sums.padded, body=body)
+    return Program(name=name, parameters=parameters_of(*sums.inputs, parameters, operand, out), body=body)
