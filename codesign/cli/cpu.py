@@ -1,4 +1,4 @@
-"""`vdla compile`, and `vdla run` of what it writes: float32 networks on processors."""
+"""`vdla compile`, and `vdla run` of what it writes: networks on processors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def compile_model(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A float32 ONNX model.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, float32 or quantized.")],
     output: Annotated[
         Path,
         typer.Option(
@@ -50,7 +50,7 @@ def compile_model(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compiles a float32 ONNX model for a processor, for `vdla run FILE.tar` or for C programs."""
+    """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs."""
     files = _files(output)
     check_destination(*files)
     if target.split()[:1] == ["vdla"]:
@@ -218,16 +218,21 @@ def run_compiled(
 
 
 def _inputs(network: CpuNetwork, path: Path | None) -> Mapping[str, np.ndarray]:
-    """The arrays of the file, or seeded samples of a normal distribution."""
+    """The arrays of the file, or seeded samples: of a normal distribution, for integers evenly distributed ones."""
     if path is not None:
         from ..evaluate import load_arrays
 
         return load_arrays(path)
     generator = np.random.default_rng(0)
-    return {
-        name: generator.standard_normal(shape, dtype=np.float32)
-        for name, shape in network.input_shapes.items()
-    }
+    arrays: dict[str, np.ndarray] = {}
+    for name, shape in network.input_shapes.items():
+        dtype = network.input_types[name]
+        if dtype == np.float32:
+            arrays[name] = generator.standard_normal(shape, dtype=np.float32)
+        else:
+            limits = np.iinfo(dtype)
+            arrays[name] = generator.integers(limits.min, limits.max + 1, shape, dtype=dtype)
+    return arrays
 
 
 def _shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:
