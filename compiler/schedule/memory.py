@@ -11,7 +11,7 @@ from ..ir.verify import wide
 from ..ir.visit import free_vars, walk
 from .coverage import fills_box
 from .errors import LegalityError
-from .legality import asynchronous, check_grid, starting_loops, touches
+from .legality import asynchronous, check_bounds, check_grid, starting_loops, touches
 from .tree import (
     buffer_named,
     locate,
@@ -85,7 +85,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
         source=needed,
     )
     new = Alloc(buffer=local, body=seq(copy, rebase(body, buffer, local, needed.starts)))
-    return check_grid(_with_body(path, new))
+    return check_bounds(check_grid(_with_body(path, new)), program, loop or "")
 
 
 def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
@@ -127,7 +127,7 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
         source=Region(buffer=local, starts=(_ZERO,) * len(old.shape), extents=result.extents),
     )
     new = Alloc(buffer=local, body=seq(rebase(body, buffer, local, result.starts), copy))
-    return check_grid(_with_body(path, new))
+    return check_bounds(check_grid(_with_body(path, new)), program, loop or "")
 
 
 def expand_copy(program: Program, name: str) -> Program:

@@ -142,6 +142,8 @@ def attempt(draw, s: Schedule) -> None:
         case 6:
             s.peel(loop, draw(st.sampled_from(["first", "last"])))
         case 7:
+            if draw(st.booleans()):
+                s.cache_read(buffer, loop, "local")
             s.pipeline(loop, 1 + count)
         case 8:
             s.expand_copy(leaf)
