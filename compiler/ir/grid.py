@@ -5,7 +5,7 @@ from __future__ import annotations
 from .bounds import interval, loop_ranges
 from .expr import Buffer, Load
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Reduce
-from .visit import children, expressions, walk_expr
+from .visit import children, expressions, walk, walk_expr
 
 AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
 """The kinds of loops that are axes of a grid. The interpreter runs their iterations in order."""
@@ -21,6 +21,8 @@ def grid_obstacle(node: Node) -> tuple[str, str] | None:
     share out; extents have a constant bound (that many are launched); and what lies in a memory that each block (scope
     "shared") or thread ("local", "register") has for itself is allocated within these loops.
     """
+    if not any(isinstance(n, For) and n.kind in AXES for n in walk(node)):
+        return None
     return _visit(node, (), ())
 
 

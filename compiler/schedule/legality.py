@@ -13,7 +13,7 @@ from ..ir.grid import AXES, grid_obstacle
 from ..ir.regions import operand_access
 from ..ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, NamedStmt, Node, Program, Reduce, Wait
 from ..ir.verify import VerifyError, verify
-from ..ir.visit import expressions, free_vars, loops, walk, walk_expr
+from ..ir.visit import expressions, free_vars, loops, operands, walk, walk_expr
 from .errors import LegalityError
 
 CONCURRENT = ("vectorize", "parallel", *AXES)
@@ -118,19 +118,22 @@ def check_bounds(after: Program, before: Program, at: str) -> Program:
     Bounds of quotients and remainders of several loops are not always found, and what the verifier cannot prove, no
     target compiles.
     """
-    divides = any(
-        isinstance(e, Binary) and e.op in ("//", "%")
-        for s in walk(after)
-        for top in expressions(s)
-        if not isinstance(top, Var | Const)
-        for e in walk_expr(top)
-    )
-    if divides:
+    if any(_divides(e) for s in walk(after) for e in expressions(s)):
         try:
             verify(after)
         except VerifyError as error:
             raise LegalityError(f"the result could not be verified: {error}", before, at) from None
     return after
+
+
+def _divides(expr: Expr) -> bool:
+    # Most expressions are variables and sums: these are told apart without a generator.
+    match expr:
+        case Var() | Const():
+            return False
+        case Binary(op=op, a=a, b=b):
+            return op == "//" or op == "%" or _divides(a) or _divides(b)
+    return any(map(_divides, operands(expr)))
 
 
 def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], inside: int) -> str | None:
