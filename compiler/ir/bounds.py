@@ -93,6 +93,62 @@ def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
     return None
 
 
+def _quotient_ends(atom: Expr, ranges: Ranges) -> list[LinearForm]:
+    """Upper bounds of a // c for an `a` with variables of dependent extent, in terms of what these depend on.
+
+    v < min(4, 5 - 4*o) gives v // 2 <= 1 and v // 2 <= 2 - 2*o: what `pack` makes of the tail of a split.
+    """
+    match atom:
+        case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
+            ends = _upper_forms(linear_form(a), ranges)
+        case _:
+            return []
+    if ends is None:
+        return []
+    return [
+        LinearForm({a: c // divisor for a, c in end.terms.items()}, end.constant // divisor)
+        for end in ends
+        if all(c % divisor == 0 for c in end.terms.values())
+    ]
+
+
+def _upper_forms(form: LinearForm, ranges: Ranges) -> list[LinearForm] | None:
+    """Upper bounds of a form without its variables of dependent extent; None if it has none of these."""
+    for atom, coefficient in form.terms.items():
+        if isinstance(atom, Binary) and atom.op == "min" and coefficient > 0:
+            ends: list[LinearForm] = []
+            for part in (atom.a, atom.b):
+                shorter = form.without(atom).plus(linear_form(part), coefficient)
+                ends += _upper_forms(shorter, ranges) or [shorter]
+            return ends
+    dependent = _innermost_dependent(form, ranges)
+    if dependent is None:
+        return None
+    shorter = _without_dependent(form, dependent, ranges, up=True)
+    return _upper_forms(shorter, ranges) or [shorter]
+
+
+def _innermost_dependent(form: LinearForm, ranges: Ranges) -> Var | None:
+    """The innermost variable of a form whose range depends on others: its bound speaks only of variables outside."""
+    dependent = [
+        a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
+    ]
+    if not dependent:
+        return None
+    order = {name: depth for depth, name in enumerate(ranges)}
+    return max(dependent, key=lambda v: order[v.name])
+
+
+def _without_dependent(form: LinearForm, var: Var, ranges: Ranges, up: bool) -> LinearForm:
+    """A form with the end of a dependent variable's range in its place that makes it greatest (`up`) or least."""
+    coefficient, rest = form.terms[var], form.without(var)
+    if (coefficient > 0) == up:
+        extent = ranges[var.name]
+        assert not isinstance(extent, Interval)
+        rest = rest.plus(linear_form(extent).offset(-1), coefficient)
+    return rest
+
+
 def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
     """An upper (`up`) or lower bound of a form, None if there is none."""
     for atom, coefficient in form.terms.items():
@@ -104,19 +160,14 @@ def _extreme(form: LinearForm, ranges: Ranges, up: bool) -> int | None:
             rest = form.without(atom)
             ends = [_extreme(rest.plus(linear_form(x), coefficient), ranges, up) for x in (atom.a, atom.b)]
             return _join(ends, lesser=(atom.op == "min") == (coefficient > 0), up=up)
-    dependent = [
-        a for a in form.terms if isinstance(a, Var) and not isinstance(ranges.get(a.name, UNKNOWN), Interval)
-    ]
-    if dependent:
-        # Innermost first: the bound that replaces a variable speaks only of variables outside it.
-        order = {name: depth for depth, name in enumerate(ranges)}
-        var = max(dependent, key=lambda v: order[v.name])
-        coefficient, rest = form.terms[var], form.without(var)
-        if (coefficient > 0) == up:
-            extent = ranges[var.name]
-            assert not isinstance(extent, Interval)
-            rest = rest.plus(linear_form(extent).offset(-1), coefficient)
-        return _extreme(rest, ranges, up)
+    for atom, coefficient in form.terms.items():
+        if (coefficient > 0) == up and (ends := _quotient_ends(atom, ranges)):
+            # Of several upper bounds, each alone is one; other atoms may cancel with some.
+            rest = form.without(atom)
+            return _join([_extreme(rest.plus(e, coefficient), ranges, up) for e in ends], lesser=up, up=up)
+    dependent = _innermost_dependent(form, ranges)
+    if dependent is not None:
+        return _extreme(_without_dependent(form, dependent, ranges, up), ranges, up)
     total = form.constant
     for atom, coefficient in form.terms.items():
         held = _atom_interval(atom, ranges)

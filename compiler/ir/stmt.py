@@ -9,7 +9,17 @@ from typing import Literal, TypeAlias, get_args
 from .expr import Buffer, Const, Expr, ExprLike, Var, index
 
 LoopKind: TypeAlias = Literal[
-    "serial", "unroll", "vectorize", "parallel", "virtual_thread", "block", "thread"
+    "serial",
+    "unroll",
+    "vectorize",
+    "parallel",
+    "virtual_thread",
+    "block.x",
+    "block.y",
+    "block.z",
+    "thread.x",
+    "thread.y",
+    "thread.z",
 ]
 LOOP_KINDS: tuple[str, ...] = get_args(LoopKind)
 
@@ -27,7 +37,8 @@ class Region:
 class For:
     """Runs `body` for var = 0 .. extent - 1; `extent` may depend on outer loops (0 or less: no iteration).
 
-    `kind` says how iterations may run. The loop's name is its variable's name, unique in a program.
+    `kind` says how iterations may run; running them in order is always right. The loop's name is its variable's name,
+    unique in a program.
     """
 
     var: Var

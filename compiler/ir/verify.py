@@ -1,7 +1,7 @@
 """The IR's rules. Passes and schedule primitives must keep them; the pipeline checks them after each pass.
 
 Scoping, ranks, dtypes, unique names of loops and buffers, and every access inside its buffer: provably from
-the loop ranges, or from a Select condition that guards it.
+the loop ranges, or from a Select condition that guards it. Loops of a grid nest as `grid` says.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from .affine import LinearForm, linear_form
 from .bounds import Ranges, form_interval, loop_range
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
+from .grid import grid_obstacle
 from .printer import format_buffer, format_expr, format_region, summarize
 from .regions import operand_access
 from .simplify import provably_equal
@@ -43,6 +44,8 @@ def verify(program: Program) -> None:
     for parameter in program.parameters:
         verifier.declare(parameter)
     verifier.statement(program.body, {}, frozenset())
+    if (found := grid_obstacle(program)) is not None:
+        raise VerifyError(f"{program.name}: {found[0]}")
 
 
 def verify_declaration(declaration: IntrinsicDeclaration) -> None:

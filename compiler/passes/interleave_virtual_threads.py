@@ -16,9 +16,9 @@ from dataclasses import replace
 from math import prod
 
 from ..ir.bounds import interval, loop_ranges
-from ..ir.expr import Buffer, Const, Expr, Load, binary
-from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Region, Seq, Stmt
-from ..ir.visit import map_expr, map_expressions
+from ..ir.expr import Buffer, Const, Expr, binary
+from ..ir.slots import in_slot
+from ..ir.stmt import Alloc, For, Program, Seq, Stmt
 from .split_copies import ELEMENT_DIMENSIONS
 
 
@@ -46,7 +46,7 @@ def interleave_virtual_threads(program: Program, *, threads: int, capacity: Mapp
                     name=buffer.name, shape=(copies, *buffer.shape), dtype=buffer.dtype, scope=buffer.scope
                 )
                 hoisted.append(wide)
-                return rewrite(_prefix(statement.body, wide, slot), loops)
+                return rewrite(in_slot(statement.body, wide, slot), loops)
             case Alloc():
                 return Alloc(buffer=statement.buffer, body=rewrite(statement.body, loops))
             case _:
@@ -78,40 +78,3 @@ def _copies(buffer: Buffer, loops: tuple[For, ...], threads: int, capacity: int)
         return 1, Const(0)
     copies = max(1, min(threads, instances, capacity // elements(buffer)))
     return (copies, binary("%", counter, Const(copies))) if copies > 1 else (1, Const(0))
-
-
-def _prefix(statement: Stmt, wide: Buffer, slot: Expr) -> Stmt:
-    """`statement` with every access to the buffer of that name going to copy `slot` of `wide`."""
-
-    def access(region: Region) -> Region:
-        if region.buffer.name != wide.name:
-            return region
-        return Region(buffer=wide, starts=(slot, *region.starts), extents=(Const(1), *region.extents))
-
-    def loads(expr: Expr) -> Expr:
-        if isinstance(expr, Load) and expr.buffer.name == wide.name:
-            return Load(wide, (slot, *expr.indices))
-        return expr
-
-    def visit(node: Stmt) -> Stmt:
-        match node:
-            case For():
-                return replace(node, body=visit(node.body))
-            case Seq():
-                return Seq(statements=tuple(visit(item) for item in node.statements))
-            case Alloc():
-                return Alloc(buffer=node.buffer, body=visit(node.body))
-            case Copy():
-                return replace(node, destination=access(node.destination), source=access(node.source))
-            case Intrinsic():
-                return replace(node, operands=tuple(access(operand) for operand in node.operands))
-            case Assign() | Reduce():
-                changed = map_expressions(node, lambda expr: map_expr(expr, loads))
-                assert isinstance(changed, Assign | Reduce)
-                if changed.buffer.name == wide.name:
-                    return replace(changed, buffer=wide, indices=(slot, *changed.indices))
-                return changed
-            case _:
-                return node
-
-    return visit(statement)

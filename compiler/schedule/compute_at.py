@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..ir.affine import linear_form
-from ..ir.bounds import Interval, Ranges, form_interval, interval, loop_range, loop_ranges
+from ..ir.bounds import Ranges, loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Var, maximum, minimum
 from ..ir.regions import expr_bounds, operand_access, read_regions
 from ..ir.simplify import simplify
@@ -26,8 +26,9 @@ from ..ir.stmt import (
     seq,
 )
 from ..ir.visit import free_vars, map_expressions, substitute_expr, walk
+from .box import greatest_extent, intersect, lies_inside
 from .errors import LegalityError
-from .legality import touches, written
+from .legality import asynchronous, check_bounds, check_grid, touches, written
 from .tree import locate, locate_alloc, locate_loop, minus, plus, rebase, rebuild, tidy
 
 _ZERO, _ONE = Const(0), Const(1)
@@ -62,6 +63,8 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
     alloc = alloc_path[-1]
     if not any(node is alloc for node in path):
         raise LegalityError(f"cannot move {name}: {buffer.name} does not exist at {loop}", program, loop)
+    if (held := asynchronous(alloc)) is not None:
+        raise LegalityError(f"cannot move {name}: {held}", program, name)
     producers = _producers(program, path, alloc, buffer, name, loop)
     ranges = loop_ranges(n for n in path if isinstance(n, For))
     needed = read_regions(at.body, {}, ranges, only=buffer.name).get(buffer)
@@ -72,12 +75,14 @@ def compute_at(program: Program, name: str, loop: str) -> Program:
     box = _Box.of(needed, ranges)
     for nest in nests:
         box = nest.widen(box, ranges)
-    shape = tuple([_greatest(e, ranges, size) for e, size in zip(box.extents, buffer.shape, strict=True)])
+    shape = tuple(
+        [greatest_extent(e, ranges, size) for e, size in zip(box.extents, buffer.shape, strict=True)]
+    )
     local = Buffer(name=buffer.name, shape=shape, dtype=buffer.dtype, scope=buffer.scope)
     moved = [nest.shrink(box, local, ranges) for nest in nests]
     body = Alloc(buffer=local, body=seq(*moved, rebase(at.body, buffer.name, local, box.starts)))
     new = For(var=at.var, extent=at.extent, body=body, kind=at.kind)
-    return rebuild(path, new, without=(alloc, *producers))
+    return check_bounds(check_grid(rebuild(path, new, without=(alloc, *producers))), program, name)
 
 
 def _target(statement: Node, program: Program, name: str) -> Buffer:
@@ -152,7 +157,7 @@ class _Box:
         starts: list[Expr] = []
         extents: list[Expr] = []
         for start, extent, size in zip(needed.starts, needed.extents, needed.buffer.shape, strict=True):
-            if not _inside(start, extent, _ZERO, Const(size), ranges):
+            if not lies_inside(start, extent, _ZERO, Const(size), ranges):
                 end = minimum(plus(start, extent), size)
                 start = simplify(maximum(start, 0), ranges)
                 extent = simplify(minus(end, start), ranges)
@@ -253,10 +258,10 @@ class _Nest:
             if variable is not None or cut:
                 continue
             start, extent = self.starts[d], self.extents[d]
-            if extent == _ONE and extents[d] == _ONE and _inside(starts[d], _ONE, start, _ONE, ranges):
+            if extent == _ONE and extents[d] == _ONE and lies_inside(starts[d], _ONE, start, _ONE, ranges):
                 starts[d] = start
                 continue
-            if _inside(start, extent, starts[d], extents[d], ranges):
+            if lies_inside(start, extent, starts[d], extents[d], ranges):
                 continue
             low = simplify(minimum(starts[d], start), ranges)
             high = simplify(maximum(plus(starts[d], extents[d]), plus(start, extent)), ranges)
@@ -273,7 +278,7 @@ class _Nest:
             extent = substitute_expr(loop.extent, values) if values else loop.extent
             if loop.name in dimension:
                 d = dimension[loop.name]
-                start, extent = _cut(box.starts[d], box.extents[d], self.starts[d], extent, inner)
+                start, extent = intersect(box.starts[d], box.extents[d], self.starts[d], extent, inner)
                 values[loop.name] = plus(loop.var, minus(start, self.starts[d]))
                 if values[loop.name] == loop.var:
                     del values[loop.name]
@@ -298,7 +303,7 @@ class _Nest:
         for d, partner in zip([d for d, e in enumerate(to.extents) if e != _ONE], partners, strict=True):
             if not self.boxed[d]:
                 continue
-            start, extent = _cut(box.starts[d], box.extents[d], starts[d], extents[d], ranges)
+            start, extent = intersect(box.starts[d], box.extents[d], starts[d], extents[d], ranges)
             source_starts[partner] = plus(source_starts[partner], minus(start, starts[d]))
             source_extents[partner] = extent
             starts[d], extents[d] = start, extent
@@ -309,31 +314,3 @@ class _Nest:
             pad=copy.pad,
             asynchronous=copy.asynchronous,
         )
-
-
-def _cut(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Ranges) -> tuple[Expr, Expr]:
-    """The part of [start, start + extent) within [first, first + count), as start and extent."""
-    if _inside(start, extent, first, count, ranges):
-        return start, extent
-    low = simplify(maximum(start, first), ranges)
-    high = minimum(plus(start, extent), plus(first, count))
-    return low, simplify(minus(high, low), ranges)
-
-
-def _inside(start: Expr, extent: Expr, first: Expr, count: Expr, ranges: Ranges) -> bool:
-    """Whether [start, start + extent) provably lies within [first, first + count)."""
-    if start == first and extent == count:
-        return True
-    a, b = linear_form(start), linear_form(first)
-    low = form_interval(a.plus(b, -1), ranges).low
-    if low is None or low < 0:
-        return False
-    gap = b.plus(linear_form(count)).plus(a, -1).plus(linear_form(extent), -1)
-    room = form_interval(gap, ranges).low
-    return room is not None and room >= 0
-
-
-def _greatest(extent: Expr, ranges: Ranges, size: int) -> int:
-    """The greatest value of an extent, at most the whole dimension and at least 1."""
-    held: Interval = interval(extent, ranges)
-    return max(1, size if held.high is None else min(held.high, size))

@@ -8,7 +8,7 @@ from ..ir.expr import Expr, Load, Var
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Program, Seq, Stmt, seq
 from ..ir.visit import map_all_expressions, map_expr, substitute_expr
 from .errors import LegalityError
-from .legality import touches
+from .legality import asynchronous, check_bounds, touches
 from .tree import locate, locate_alloc, rebuild, tidy
 
 
@@ -34,6 +34,8 @@ def compute_inline(program: Program, name: str) -> Program:
         raise LegalityError(f"cannot inline {name}: {buffer} is a parameter of the program", program, name)
     alloc = path[-1]
     assert isinstance(alloc, Alloc)
+    if (held := asynchronous(alloc)) is not None:
+        raise LegalityError(f"cannot inline {name}: {held}", program, name)
     inner: Stmt = alloc.body
     parents: list[Stmt] = []
     while isinstance(inner, Alloc):
@@ -67,7 +69,7 @@ def compute_inline(program: Program, name: str) -> Program:
     for parent in reversed(parents):
         assert isinstance(parent, Alloc)
         body = Alloc(buffer=parent.buffer, body=body)
-    return rebuild(path, body)
+    return check_bounds(rebuild(path, body), program, name)
 
 
 def _leaf(node: Node) -> Node:

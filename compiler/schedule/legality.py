@@ -8,10 +8,16 @@ from dataclasses import dataclass
 
 from ..ir.affine import LinearForm, linear_form
 from ..ir.bounds import Ranges, form_interval, interval, loop_ranges
-from ..ir.expr import Expr, Load, Var
+from ..ir.expr import TRUE, Binary, Const, Expr, Load, Var
+from ..ir.grid import AXES, grid_obstacle
 from ..ir.regions import operand_access
-from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, NamedStmt, Node, Reduce
-from ..ir.visit import expressions, free_vars, loops, walk, walk_expr
+from ..ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, NamedStmt, Node, Program, Reduce, Wait
+from ..ir.verify import VerifyError, verify
+from ..ir.visit import expressions, free_vars, loops, operands, walk, walk_expr
+from .errors import LegalityError
+
+CONCURRENT = ("vectorize", "parallel", *AXES)
+"""The kinds of loops whose iterations may run at once or in any order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +70,83 @@ def written(node: Node) -> set[str]:
     return {name for name, uses in touches(node).items() if any(u.write for u in uses)}
 
 
+def single(loop: For) -> bool:
+    """Whether a loop has at most one iteration."""
+    return isinstance(loop.extent, Const) and loop.extent.value <= 1
+
+
+def conjuncts(condition: Expr) -> list[Expr]:
+    """The conditions that a conjunction consists of, none for one that always holds."""
+    match condition:
+        case Binary(op="and", a=a, b=b):
+            return [*conjuncts(a), *conjuncts(b)]
+    return [] if condition == TRUE else [condition]
+
+
+def starting_loops(first: Expr) -> set[str] | None:
+    """The loops of which `first` says that all are at 0; None if it says anything else."""
+    names: set[str] = set()
+    for condition in conjuncts(first):
+        match condition:
+            case Binary(op="==", a=a, b=b):
+                form = linear_form(a).plus(linear_form(b), -1)
+                if form.constant == 0 and all(isinstance(v, Var) and c > 0 for v, c in form.terms.items()):
+                    names |= {v.name for v in form.terms if isinstance(v, Var)}
+                    continue
+        return None
+    return names
+
+
+def asynchronous(node: Node) -> str | None:
+    """Why nothing in a tree may change its place: copies in flight. None if there are none."""
+    for s in walk(node):
+        if isinstance(s, Commit | Wait) or (isinstance(s, Copy) and s.asynchronous):
+            return "it holds asynchronous copies, whose order counts"
+    return None
+
+
+def check_grid(program: Program) -> Program:
+    """The program, if its grid loops nest as they must; LegalityError else."""
+    if (found := grid_obstacle(program)) is not None:
+        raise LegalityError(found[0], program, found[1])
+    return program
+
+
+def check_bounds(after: Program, before: Program, at: str) -> Program:
+    """`after`, if it verifies wherever an index divides; LegalityError on `before` else.
+
+    Bounds of quotients and remainders of several loops are not always found, and what the verifier cannot prove, no
+    target compiles.
+    """
+    if any(_divides(e) for s in walk(after) for e in expressions(s)):
+        try:
+            verify(after)
+        except VerifyError as error:
+            raise LegalityError(f"the result could not be verified: {error}", before, at) from None
+    return after
+
+
+def _divides(expr: Expr) -> bool:
+    # Most expressions are variables and sums: these are told apart without a generator.
+    match expr:
+        case Var() | Const():
+            return False
+        case Binary(op=op, a=a, b=b):
+            return op == "//" or op == "%" or _divides(a) or _divides(b)
+    return any(map(_divides, operands(expr)))
+
+
 def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], inside: int) -> str | None:
     """Why the iterations of the loops `moved` may not run in another order; None if they may.
 
     `around` are the loops around `body`, outermost first; those from position `inside` on belong to the nest in
     question, those before are constant in it.
-    Iterations of a Reduce may always be reordered among themselves; the loops must then be its own: found in the
-    target's indices or in `first`. All else must touch different elements in each iteration.
+    Iterations of a Reduce may be reordered among themselves; the loops must then be its own: found in the target's
+    indices or in `first`, which says that they are all at 0 if several of these move. All else must touch different
+    elements in each iteration.
     """
+    if (reason := asynchronous(body)) is not None:
+        return reason
     inner = tuple(loops(body))
     ranges = loop_ranges((*around, *inner))
     varying = {loop.name for loop in (*around[inside:], *inner)}
@@ -81,6 +156,8 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
         free = _reduction_loops(uses[0].by, name) if len({id(u.by) for u in uses}) == 1 else None
         if free == _ANY:
             continue
+        if free is not None and len(free & moved) > 1 and starting_loops(_first(uses[0].by)) is None:
+            free = None
         own = distinct_loops(uses, ranges, varying) | (free or frozenset())
         if missing := sorted(moved - own):
             return f"{uses[0].by.name} touches the same elements of {name} in different iterations of {missing[0]}"
@@ -89,6 +166,8 @@ def order_obstacle(body: Node, around: Sequence[For], moved: AbstractSet[str], i
 
 def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
     """Why the iterations of `loop` may not run at once; None if they touch different elements of what they write."""
+    if (reason := asynchronous(loop.body)) is not None:
+        return reason
     inner = tuple(loops(loop.body))
     ranges = loop_ranges((*around, loop, *inner))
     varying = {loop.name, *(nested.name for nested in inner)}
@@ -194,3 +273,8 @@ def _reduction_loops(by: NamedStmt, target: str) -> frozenset[str] | None:
         case _:
             return None
     return _ANY if first is None else frozenset(free_vars(first))
+
+
+def _first(by: NamedStmt) -> Expr:
+    assert isinstance(by, Reduce | Intrinsic) and by.first is not None
+    return by.first

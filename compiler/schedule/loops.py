@@ -1,13 +1,14 @@
-"""Primitives on loops: split, fuse, reorder, annotate."""
+"""Primitives on loops: split, fuse, reorder, tile."""
 
 from __future__ import annotations
 
 from ..ir.expr import Const, Expr, Var, minimum
+from ..ir.grid import AXES
 from ..ir.simplify import simplify
-from ..ir.stmt import LOOP_KINDS, For, LoopKind, Node, Program, Stmt
+from ..ir.stmt import For, Node, Program, Stmt
 from ..ir.visit import free_vars, substitute
 from .errors import LegalityError
-from .legality import order_obstacle, parallel_obstacle
+from .legality import CONCURRENT, check_bounds, check_grid, order_obstacle, parallel_obstacle, single
 from .tree import locate_loop, names_in, rebuild
 
 
@@ -18,10 +19,18 @@ def split(program: Program, loop: str, factor: int) -> Program:
         for i in range(10):            for i.0 in range(3):
             body(i)              ->        for i.1 in range(min(4, 10 - i.0 * 4)):
                                                body(i.0 * 4 + i.1)
-    Always legal: the iterations and their order stay. With one piece only, body(i.1).
-    LegalityError for a factor below 1.
+    Both loops are of the kind of the old one. Legal, as the iterations and their order stay, but for axes of a grid,
+    which do not nest in themselves: bind afterwards. With one piece only, body(i.1). LegalityError for a factor below
+    1, or if a new name is taken.
     """
     path, old = locate_loop(program, loop)
+    if old.kind in AXES:
+        reason = f"cannot split {loop}: it is {old.kind}; split it first, then bind what comes out"
+        raise LegalityError(reason, program, loop)
+    taken = names_in(program)
+    for name in (f"{loop}.0", f"{loop}.1"):
+        if name in taken:
+            raise LegalityError(f"cannot split {loop}: the name {name} is taken", program, name)
     if factor < 1:
         raise LegalityError(f"cannot split {loop} into pieces of {factor}", program, loop)
     outer, inner = Var(f"{loop}.0"), Var(f"{loop}.1")
@@ -46,20 +55,29 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
         for i in range(6):             for i_j in range(24):
             for j in range(4):   ->        body(i_j // 4, i_j % 4)
                 body(i, j)
-    Always legal: the iterations and their order stay. LegalityError unless `inner` is all that `outer` holds and its
-    extent is constant.
+    Legal if `inner` is all that `outer` holds, both have constant extents (the inner one above 0), and both are of one
+    kind, which the new loop has too: the iterations and their order stay.
     """
     path, a = locate_loop(program, outer)
     b = a.body
     if not isinstance(b, For) or b.name != inner:
         raise LegalityError(f"cannot fuse: {inner} is not all that {outer} holds", program, outer)
-    if not isinstance(b.extent, Const):
-        raise LegalityError(f"cannot fuse: the extent of {inner} is not constant", program, inner)
+    for loop in (a, b):
+        if not isinstance(loop.extent, Const):
+            reason = f"cannot fuse: the extent of {loop.name} is not constant (peel takes a ragged end out)"
+            raise LegalityError(reason, program, loop.name)
+    assert isinstance(b.extent, Const)
+    if b.extent.value < 1:
+        raise LegalityError(f"cannot fuse: {inner} has no iteration", program, inner)
+    if a.kind != b.kind:
+        reason = f"cannot fuse: {outer} is {a.kind} and {inner} is {b.kind}; fuse first, then annotate"
+        raise LegalityError(reason, program, inner)
     fused, size = Var(f"{outer}_{inner}"), b.extent
     if fused.name in names_in(program):
         raise LegalityError(f"cannot fuse: the name {fused.name} is taken", program, fused.name)
     body = substitute(b.body, {outer: fused // size, inner: fused % size})
-    return rebuild(path, For(var=fused, extent=a.extent * size, body=body, kind=a.kind))
+    new = rebuild(path, For(var=fused, extent=a.extent * size, body=body, kind=a.kind))
+    return check_bounds(new, program, inner)
 
 
 def reorder(program: Program, *names: str) -> Program:
@@ -70,8 +88,11 @@ def reorder(program: Program, *names: str) -> Program:
             for j in range(m):   ->        for i in range(n):
                 body                           body
     Legal if the loops are a perfect nest, no extent depends on a loop that would be inside it, and no iteration
-    depends on another, but for a Reduce's on the sum so far.
+    depends on another, but for a Reduce's on the sum so far. Loops that run at once must still be able to, and those of
+    a grid nest as before.
     """
+    if not names:
+        raise LegalityError("no loop to reorder is named", program, "")
     if len(set(names)) != len(names):
         raise LegalityError("a loop is named twice", program, names[0])
     path, _ = locate_loop(program, names[0])
@@ -104,7 +125,7 @@ def reorder(program: Program, *names: str) -> Program:
     body = chain[-1].body
     changed = [i for i, (a, b) in enumerate(zip(order, chain, strict=True)) if a is not b]
     # A loop that keeps its place between two that change sides is passed by both.
-    moved = {loop.name for loop in chain[changed[0] : changed[-1] + 1] if not _single(loop)}
+    moved = {loop.name for loop in chain[changed[0] : changed[-1] + 1] if not single(loop)}
     outside = [n for n in path[:top] if isinstance(n, For)]
     obstacle = order_obstacle(body, [*outside, *chain], moved, len(outside))
     if obstacle is not None:
@@ -112,26 +133,29 @@ def reorder(program: Program, *names: str) -> Program:
     nest: Stmt = body
     for loop in reversed(order):
         nest = For(var=loop.var, extent=loop.extent, body=nest, kind=loop.kind)
-    return rebuild(path[: top + 1], nest)
-
-
-def annotate(program: Program, name: str, kind: LoopKind) -> Program:
-    """Says how the iterations of a loop may run.
-
-    rewrite:
-        for i in range(n): body   ->   for i in kind(n): body
-    Legal for "serial", "unroll" and "virtual_thread" always (these keep the order, or are lowered so as to keep every
-    dependence), for the other kinds if no two iterations touch the same element of what the body writes.
-    """
-    path, old = locate_loop(program, name)
-    if kind not in LOOP_KINDS:
-        raise LegalityError(f"unknown kind of loop {kind!r}", program, name)
-    if kind not in ("serial", "unroll", "virtual_thread") and not _single(old):
-        obstacle = parallel_obstacle(old, [n for n in path[:-1] if isinstance(n, For)])
+    new = rebuild(path[: top + 1], nest)
+    for loop in (loop for loop in order if loop.kind in CONCURRENT and loop.name in moved):
+        around, again = locate_loop(new, loop.name)
+        obstacle = parallel_obstacle(again, [n for n in around[:-1] if isinstance(n, For)])
         if obstacle is not None:
-            raise LegalityError(f"cannot make {name} {kind}: {obstacle}", program, name)
-    return rebuild(path, For(var=old.var, extent=old.extent, body=old.body, kind=kind))
+            reason = f"cannot reorder: {loop.name} could not be {loop.kind} any more, as {obstacle}"
+            raise LegalityError(reason, program, loop.name)
+    return check_grid(new) if any(loop.kind in AXES for loop in order) else new
 
 
-def _single(loop: For) -> bool:
-    return isinstance(loop.extent, Const) and loop.extent.value <= 1
+def tile(program: Program, y: str, x: str, rows: int, columns: int) -> Program:
+    """Two directly nested loops as loops over tiles and loops in them.
+
+    rewrite (tile("y", "x", 4, 8)):
+        for y in range(8):                 for y.0 in range(2):
+            for x in range(24):      ->        for x.0 in range(3):
+                body(y, x)                         for y.1 in range(4):
+                                                       for x.1 in range(8):
+                                                           body(y.0 * 4 + y.1, x.0 * 8 + x.1)
+    Legal where `split` of both and `reorder` of the four loops are.
+    """
+    cut = split(split(program, y, rows), x, columns)
+    try:
+        return reorder(cut, f"{y}.0", f"{x}.0", f"{y}.1", f"{x}.1")
+    except LegalityError as error:
+        raise LegalityError(f"cannot tile {y} and {x}: {error.reason}", program, y) from None

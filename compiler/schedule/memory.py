@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from ..ir.affine import linear_form
 from ..ir.bounds import Ranges, interval, loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Load, Var, all_of, cast, select
 from ..ir.regions import read_regions, write_regions
 from ..ir.simplify import simplify
-from ..ir.stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Region, Stmt, nest, seq
+from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Program, Reduce, Region, Stmt, nest, seq
 from ..ir.verify import wide
-from ..ir.visit import free_vars, loops
+from ..ir.visit import free_vars, walk
+from .coverage import fills_box
 from .errors import LegalityError
-from .legality import Touch, touches
-from .tree import buffer_named, locate, locate_alloc, locate_loop, names_in, plus, rebase, rebuild, unused
+from .legality import asynchronous, check_bounds, check_grid, starting_loops, touches
+from .tree import (
+    buffer_named,
+    locate,
+    locate_alloc,
+    locate_loop,
+    loops_around,
+    names_in,
+    plus,
+    rebase,
+    rebuild,
+    unused,
+)
 
 _ZERO, _ONE = Const(0), Const(1)
 
@@ -22,8 +33,9 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
 
     rewrite:
         alloc T: int8[64] @ dram   ->   alloc T: int8[64] @ inp
-    Always legal: scopes say where data lies, not what it is. LegalityError for parameters, which lie where the
-    caller put them.
+    Scopes say where data lies, not what it is. Illegal only for parameters, which lie where the caller put them; for
+    operands of hardware operations that want another scope; and where each block or thread of a grid would get its own
+    memory of what it shares with others.
     """
     path = locate_alloc(program, buffer)
     if path is None:
@@ -31,8 +43,15 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
     alloc = path[-1]
     assert isinstance(alloc, Alloc)
     old = alloc.buffer
+    for node in walk(alloc.body):
+        if isinstance(node, Intrinsic):
+            for formal, region in zip(node.declaration.parameters, node.operands, strict=True):
+                if region.buffer.name == buffer and formal.scope != scope:
+                    reason = f"cannot place {buffer} in {scope}: {node.declaration.name} takes it in {formal.scope}"
+                    raise LegalityError(reason, program, node.name)
     new = Buffer(name=old.name, shape=old.shape, dtype=old.dtype, scope=scope)
-    return rebuild(path, Alloc(buffer=new, body=rebase(alloc.body, buffer, new, (_ZERO,) * len(old.shape))))
+    moved = rebase(alloc.body, buffer, new, (_ZERO,) * len(old.shape))
+    return check_grid(rebuild(path, Alloc(buffer=new, body=moved)))
 
 
 def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
@@ -49,6 +68,8 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
     """
     path, body, ranges = _body_at(program, loop)
     old = buffer_named(program, buffer)
+    if (held := asynchronous(body)) is not None:
+        raise LegalityError(f"cannot cache {buffer}: {held}", program, loop or "")
     uses = touches(body).get(buffer, [])
     where = loop or program.name
     if any(u.write for u in uses):
@@ -64,7 +85,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
         source=needed,
     )
     new = Alloc(buffer=local, body=seq(copy, rebase(body, buffer, local, needed.starts)))
-    return _with_body(path, new)
+    return check_bounds(check_grid(_with_body(path, new)), program, loop or "")
 
 
 def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> Program:
@@ -81,6 +102,8 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
     """
     path, body, ranges = _body_at(program, loop)
     old = buffer_named(program, buffer)
+    if (held := asynchronous(body)) is not None:
+        raise LegalityError(f"cannot cache {buffer}: {held}", program, loop or "")
     uses = touches(body).get(buffer, [])
     where, at = loop or program.name, loop or ""
     if not any(u.write for u in uses):
@@ -88,15 +111,15 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
     writer = uses[0].by
     if len(uses) != 1 or not isinstance(writer, Assign | Reduce):
         raise LegalityError(f"cannot cache {buffer}: more than one access to it under {where}", program, at)
-    inner = {inner_loop.name for inner_loop in loops(body)}
-    if isinstance(writer, Reduce) and (writer.first is None or free_vars(writer.first) - inner):
+    around = loops_around(body, writer)
+    inner = {inner_loop.name for inner_loop in around}
+    if isinstance(writer, Reduce) and not _starts(writer, inner):
         reason = f"cannot cache {buffer}: the sum of {writer.name} starts outside {where}"
         raise LegalityError(reason, program, writer.name)
-    inside = {**ranges, **loop_ranges(loops(body))}
-    if not _dense(uses[0], inside, inner):
+    result = write_regions(body, {}, ranges)[old]
+    if not fills_box(uses[0].starts, (1,) * len(old.shape), result.extents, around, ranges):
         reason = f"cannot cache {buffer}: {writer.name} does not write all of a box under {where}"
         raise LegalityError(reason, program, writer.name)
-    result = write_regions(body, {}, ranges)[old]
     local = _local(program, result, ranges, scope)
     copy = Copy(
         name=local.name,
@@ -104,7 +127,7 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
         source=Region(buffer=local, starts=(_ZERO,) * len(old.shape), extents=result.extents),
     )
     new = Alloc(buffer=local, body=seq(rebase(body, buffer, local, result.starts), copy))
-    return _with_body(path, new)
+    return check_bounds(check_grid(_with_body(path, new)), program, loop or "")
 
 
 def expand_copy(program: Program, name: str) -> Program:
@@ -193,19 +216,9 @@ def _check_inside(program: Program, box: Region, ranges: Ranges, loop: str | Non
             raise LegalityError(reason, program, loop or "")
 
 
-def _dense(touch: Touch, ranges: Ranges, inner: set[str]) -> bool:
-    """Whether the inner loops run through every element of the box that an access touches."""
-    seen: set[str] = set()
-    for index in touch.starts:
-        reach = 0
-        for atom, coefficient in sorted(linear_form(index).terms.items(), key=lambda term: abs(term[1])):
-            if not free_vars(atom) & inner:
-                continue
-            if not isinstance(atom, Var) or atom.name in seen or not 0 < coefficient <= reach + 1:
-                return False
-            seen.add(atom.name)
-            held = interval(atom, ranges)
-            if held.high is None:
-                return False
-            reach += coefficient * held.high
-    return True
+def _starts(reduce: Reduce, inner: set[str]) -> bool:
+    """Whether a sum starts anew for every element, by loops of `inner` alone."""
+    own = None if reduce.first is None else starting_loops(reduce.first)
+    if own is None or own - inner:
+        return False
+    return not any(free_vars(i) & own for i in reduce.indices)

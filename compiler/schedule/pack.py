@@ -14,11 +14,11 @@ from ..ir.simplify import simplify
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Seq, Stmt
 from ..ir.visit import map_operands
 from .errors import LegalityError
-from .legality import touches
+from .legality import check_bounds, touches
 from .tree import buffer_named, locate_alloc
 
 if TYPE_CHECKING:
-    from .schedule import Step
+    from .trace import Step
 
 Tiles = tuple[tuple[int, int], ...]
 Order = tuple[int, ...]
@@ -93,7 +93,8 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
         return s
 
     parameters = tuple([new if p.name == buffer else p for p in program.parameters])
-    return Program(name=program.name, parameters=parameters, body=visit(program.body, {}))
+    new_program = Program(name=program.name, parameters=parameters, body=visit(program.body, {}))
+    return check_bounds(new_program, program, buffer)
 
 
 def packed_shape(shape: tuple[int, ...], tiles: Tiles, order: Order) -> tuple[int, ...]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from ..ir.affine import linear_form
 from ..ir.bounds import loop_ranges, provably_at_least
-from ..ir.expr import TRUE, Binary, Buffer, Const, Expr, Load, Var, all_of, equal
+from ..ir.expr import Buffer, Const, Expr, Load, Var, all_of, equal
 from ..ir.simplify import simplify
 from ..ir.stmt import Alloc, Assign, For, Node, Program, Reduce, Stmt, seq
 from ..ir.types import DType
 from ..ir.visit import free_vars, map_expressions, substitute_expr, walk_expr
 from .errors import LegalityError
+from .legality import single, starting_loops
 from .tree import locate, names_in, rebuild, unused
 
 
@@ -158,6 +159,8 @@ def _reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce
     reduce = path[-1]
     if not isinstance(reduce, Reduce):
         raise LegalityError(f"{name} is not a sum", program, name)
+    if reduce.op not in ("add", "max"):
+        raise LegalityError(f"{name} combines by {reduce.op}, which may not be regrouped", program, name)
     if reduce.first is None:
         raise LegalityError(f"{name} adds to what is there; it has no start", program, name)
     if any(isinstance(e, Load) and e.buffer.name == reduce.buffer.name for e in walk_expr(reduce.value)):
@@ -166,8 +169,8 @@ def _reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce
 
 
 def _check_perfect(program: Program, chain: Sequence[For], reduce: Reduce) -> None:
-    for n, inside in zip(chain, (*chain[1:], reduce), strict=True):
-        if n.body is not inside:
+    for n, inside in pairwise((*chain, reduce)):
+        if isinstance(n, For) and n.body is not inside:
             reason = f"{n.name} holds more than the nest of {reduce.name}"
             raise LegalityError(reason, program, n.name)
 
@@ -178,15 +181,9 @@ def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nes
     `chain` are all loops around it, `nest` those in which it must not start anew.
     """
     assert reduce.first is not None
-    own: set[str] = set()
     ranges = loop_ranges(chain)
-    for condition in _conjuncts(simplify(reduce.first, ranges)):
-        match condition:
-            case Binary(op="==", a=a, b=b):
-                form = linear_form(a).plus(linear_form(b), -1)
-                if form.constant == 0 and all(isinstance(v, Var) and c > 0 for v, c in form.terms.items()):
-                    own |= {v.name for v in form.terms if isinstance(v, Var)}
-                    continue
+    own = starting_loops(simplify(reduce.first, ranges))
+    if own is None:
         reason = f"`first` of {reduce.name} is not that its reduction loops are at 0"
         raise LegalityError(reason, program, reduce.name)
     for n in chain:
@@ -202,24 +199,13 @@ def _reduction_loops(program: Program, reduce: Reduce, chain: Sequence[For], nes
             f"{reduce.name} sums over {both[0]}, which its target depends on", program, both[0]
         )
     for n in nest:
-        if n.name not in own and n.name not in indexed and not _single(n):
+        if n.name not in own and n.name not in indexed and not single(n):
             reason = f"{reduce.name} starts anew in each iteration of {n.name}"
             raise LegalityError(reason, program, n.name)
     return own
-
-
-def _conjuncts(condition: Expr) -> list[Expr]:
-    match condition:
-        case Binary(op="and", a=a, b=b):
-            return [*_conjuncts(a), *_conjuncts(b)]
-    return [] if condition == TRUE else [condition]
 
 
 def _nest(chain: Sequence[For], body: Stmt) -> Stmt:
     for n in reversed(chain):
         body = For(var=n.var, extent=n.extent, body=body, kind=n.kind)
     return body
-
-
-def _single(loop: For) -> bool:
-    return isinstance(loop.extent, Const) and loop.extent.value <= 1

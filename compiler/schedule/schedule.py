@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from ..ir.stmt import LOOP_KINDS, IntrinsicDeclaration, LoopKind, Program
+from ..ir.grid import AXES
+from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
+from . import annotate as annotations
 from . import compute_at as producers
 from . import inline, loops, memory, reduction
 from . import pack as layout
 from . import peel as peeling
+from . import pipeline as pipelining
+from . import reverse_compute_at as consumers
 from . import tensorize as hardware
 from .errors import LegalityError
+from .trace import Argument, Step, Trace, step_obstacle
 from .tree import names_in
-
-Argument: TypeAlias = str | int | float | tuple["Argument", ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One primitive with its arguments; an intrinsic stands there by its name."""
-
-    primitive: str
-    arguments: tuple[Argument, ...]
-
-
-Trace: TypeAlias = tuple[Step, ...]
 
 
 class Schedule:
     """Threads a program through the primitives of this package and records each in a trace.
 
-    Every method is the function of its name in `loops`, `peel`, `pack`, `reduction`, `compute_at`, `inline`,
-    `memory` or `tensorize`, which says
-    what it does and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods that make
-    new names return them.
+    Every method is the function of its name in `loops`, `annotate`, `peel`, `pipeline`, `pack`, `reduction`,
+    `compute_at`, `reverse_compute_at`, `inline`, `memory` or `tensorize`, which says what it does and when it is legal;
+    all raise LegalityError and then leave the schedule as it was. Methods that make new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -67,8 +57,8 @@ class Schedule:
         self._apply(loops.reorder, "reorder", *names)
 
     def annotate(self, loop: str, kind: LoopKind) -> None:
-        """See `loops.annotate`."""
-        self._apply(loops.annotate, "annotate", loop, kind)
+        """See `annotate.annotate`."""
+        self._apply(annotations.annotate, "annotate", loop, kind)
 
     def unroll(self, loop: str) -> None:
         """`annotate` with kind "unroll"."""
@@ -86,15 +76,21 @@ class Schedule:
         """`annotate` with kind "parallel"."""
         self.annotate(loop, "parallel")
 
-    def tile(self, y: str, x: str, rows: int, columns: int) -> tuple[str, str, str, str]:
-        """Two directly nested loops as loops over tiles and loops in them: two splits and a reorder.
+    def bind(self, loop: str, axis: LoopKind) -> None:
+        """`annotate` with an axis of a GPU's grid: "block.x" … "thread.z"."""
+        if axis not in AXES:
+            reason = f"cannot bind {loop} to {axis!r}; the axes of a grid are {', '.join(AXES)}"
+            raise LegalityError(reason, self._program, loop)
+        self.annotate(loop, axis)
 
-        Returns the names of the four loops, outermost first.
-        """
-        y_outer, y_inner = self.split(y, rows)
-        x_outer, x_inner = self.split(x, columns)
-        self.reorder(y_outer, x_outer, y_inner, x_inner)
-        return y_outer, x_outer, y_inner, x_inner
+    def tile(self, y: str, x: str, rows: int, columns: int) -> tuple[str, str, str, str]:
+        """See `loops.tile`; returns the names of the four loops, outermost first."""
+        self._apply(loops.tile, "tile", y, x, rows, columns)
+        return f"{y}.0", f"{x}.0", f"{y}.1", f"{x}.1"
+
+    def pipeline(self, loop: str, stages: int) -> None:
+        """See `pipeline.pipeline`."""
+        self._apply(pipelining.pipeline, "pipeline", loop, stages)
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
         """See `peel.peel`; returns what the names in the copy end with."""
@@ -121,6 +117,10 @@ class Schedule:
     def compute_at(self, name: str, loop: str) -> None:
         """See `compute_at.compute_at`."""
         self._apply(producers.compute_at, "compute_at", name, loop)
+
+    def reverse_compute_at(self, name: str, loop: str) -> None:
+        """See `reverse_compute_at.reverse_compute_at`."""
+        self._apply(consumers.reverse_compute_at, "reverse_compute_at", name, loop)
 
     def compute_inline(self, name: str) -> None:
         """See `inline.compute_inline`."""
@@ -161,63 +161,20 @@ def replay(
 ) -> Schedule:
     """Applies a trace to a program; `intrinsics` by name are those that its tensorize steps use.
 
-    LegalityError where a step is not legal here, is unknown, or an intrinsic is missing.
+    LegalityError where a step is none (`trace.step_obstacle`) or is not legal here, or an intrinsic is missing.
     """
     schedule = Schedule(program)
     for step in trace:
-        match step.primitive, *step.arguments:
-            case "split", str(loop), int(factor):
-                schedule.split(loop, factor)
-            case "fuse", str(outer), str(inner):
-                schedule.fuse(outer, inner)
-            case "reorder", *names:
-                schedule.reorder(*map(str, names))
-            case "annotate", str(loop), str(kind) if kind in LOOP_KINDS:
-                schedule.annotate(loop, cast(LoopKind, kind))
-            case "peel", str(loop), str(end):
-                schedule.peel(loop, end)
-            case "expand_copy", str(name):
-                schedule.expand_copy(name)
-            case "pack", str(buffer), tuple(tiles), tuple(order):
-                schedule.pack(buffer, cast(layout.Tiles, tiles), cast(layout.Order, order))
-            case "decompose_reduction", str(name), str(loop):
-                schedule.decompose_reduction(name, loop)
-            case "rfactor", str(name), str(loop):
-                schedule.rfactor(name, loop)
-            case "compute_at", str(name), str(loop):
-                schedule.compute_at(name, loop)
-            case "compute_inline", str(name):
-                schedule.compute_inline(name)
-            case "set_scope", str(buffer), str(scope):
-                schedule.set_scope(buffer, scope)
-            case "cache_read", str(buffer), (str() | None) as loop, str(scope):
-                schedule.cache_read(buffer, loop, scope)
-            case "cache_write", str(buffer), (str() | None) as loop, str(scope):
-                schedule.cache_write(buffer, loop, scope)
-            case "tensorize", str(name), str(intrinsic), tuple() as attributes:
-                declaration = (intrinsics or {}).get(intrinsic)
-                if declaration is None:
-                    reason = f"the trace uses the intrinsic {intrinsic}, which was not given"
-                    raise LegalityError(reason, schedule.program, name)
-                schedule.tensorize(name, declaration, cast(hardware.Attributes, attributes))
-            case _:
-                raise LegalityError(f"the trace has a step that is none: {step}", schedule.program, "")
+        if (reason := step_obstacle(step)) is not None:
+            raise LegalityError(f"the trace has a step that is none: {reason}", schedule.program, "")
+        arguments: tuple[Any, ...] = step.arguments
+        if step.primitive == "tensorize":
+            name, intrinsic, attributes = arguments
+            declaration = (intrinsics or {}).get(intrinsic)
+            if declaration is None:
+                reason = f"the trace uses the intrinsic {intrinsic}, which was not given"
+                raise LegalityError(reason, schedule.program, name)
+            arguments = name, declaration, attributes
+        # A step that is one names a method of the same name and arguments.
+        getattr(schedule, step.primitive)(*arguments)
     return schedule
-
-
-def trace_to_lists(trace: Iterable[Step]) -> list[list[Any]]:
-    """A trace as lists of JSON values, [primitive, arguments …] each."""
-    return [[step.primitive, *_to_list(step.arguments)] for step in trace]
-
-
-def trace_from_lists(lists: Iterable[Sequence[Any]]) -> Trace:
-    """The trace that `trace_to_lists` made lists of."""
-    return tuple(Step(primitive=str(head), arguments=_to_tuple(rest)) for head, *rest in lists)
-
-
-def _to_list(arguments: tuple[Any, ...]) -> list[Any]:
-    return [_to_list(a) if isinstance(a, tuple) else a for a in arguments]
-
-
-def _to_tuple(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(_to_tuple(a) if isinstance(a, list) else a for a in arguments)

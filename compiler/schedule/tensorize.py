@@ -21,6 +21,7 @@ from ..ir.stmt import (
 )
 from ..ir.visit import free_vars, substitute_expr, walk
 from .errors import LegalityError
+from .legality import conjuncts
 from .tree import locate, locate_alloc, minus, rebuild
 
 Attributes = tuple[tuple[str, int | float | str], ...]
@@ -210,7 +211,7 @@ class _Match:
 
     def predicate(self, actual: Reduce, formal: Reduce) -> None:
         """Matches `first`; what the actual one says beyond the formal one becomes the operation's."""
-        wanted = [] if formal.first is None else _conjuncts(formal.first)
+        wanted = [] if formal.first is None else conjuncts(formal.first)
         outer = FIRST in wanted
         if formal.first is None:
             if actual.first is not None:
@@ -221,7 +222,7 @@ class _Match:
                 raise _Mismatch("it never starts anew, the operation does:", actual)
             rest: Expr | None = None
         else:
-            left = _conjuncts(actual.first)
+            left = conjuncts(actual.first)
             for condition in wanted:
                 if condition == FIRST:
                     continue
@@ -239,15 +240,6 @@ class _Match:
         if self.seen_first and rest != self.first:
             raise _Mismatch("its statements start anew under different conditions:", actual)
         self.first, self.seen_first = rest, True
-
-
-def _conjuncts(condition: Expr) -> list[Expr]:
-    match condition:
-        case Binary(op="and", a=a, b=b):
-            return [*_conjuncts(a), *_conjuncts(b)]
-        case Const(value=True):
-            return []
-    return [condition]
 
 
 def _same(a: Expr, b: Expr) -> bool:

@@ -52,6 +52,19 @@ def buffer_named(program: Program, name: str) -> Buffer:
     return alloc.buffer
 
 
+def loops_around(node: Node, statement: Node) -> tuple[For, ...]:
+    """The loops in a tree, itself included, around a statement of it, outermost first."""
+    stack: list[tuple[Node, tuple[For, ...]]] = [(node, ())]
+    while stack:
+        top, around = stack.pop()
+        if top is statement:
+            return around
+        if isinstance(top, For):
+            around = (*around, top)
+        stack += [(child, around) for child in children(top)]
+    raise ValueError("the statement is not in the tree")
+
+
 def rebuild(path: Sequence[Node], new: Stmt, *, without: Sequence[Node] = ()) -> Program:
     """The program at the head of `path` with the last node of `path` replaced by `new`.
 

@@ -17,6 +17,7 @@ from ..onnx_load import initializer_array, input_shape, load_model, opset_of, st
 from ..onnx_views import viewed_shape
 from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
+from .onnx_lines import on_planes
 from .onnx_movement import (
     import_concat,
     import_gather,
@@ -125,9 +126,9 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
         return
     match node.op_type:
         case "Conv":
-            import_convolution(context, node)
+            on_planes(context, node, import_convolution)
         case "ConvTranspose":
-            import_transposed_convolution(context, node)
+            on_planes(context, node, import_transposed_convolution)
         case "Transpose":
             import_transpose(context, node)
         case "Concat":
@@ -151,11 +152,11 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
         case "BatchNormalization":
             import_batch_normalization(context, node)
         case "MaxPool":
-            import_max_pool(context, node)
+            on_planes(context, node, import_max_pool)
         case "AveragePool":
-            import_average_pool(context, node)
+            on_planes(context, node, import_average_pool)
         case "GlobalAveragePool" | "GlobalMaxPool":
-            import_global_pool(context, node)
+            on_planes(context, node, import_global_pool)
         case name if name in REDUCTIONS:
             import_reduction(context, node, REDUCTIONS[name])
         case "Softmax" | "LogSoftmax":

@@ -14,14 +14,27 @@ from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Loa
 from ...ir.printer import format_expr
 from ...ir.types import DType
 from ...ir.visit import walk_expr
-from .arithmetic import comparison, compute, convert, extremum, floor_divide, memory_suffix
+from .arithmetic import comparison, compute, convert, extremum, floor_divide
 from .errors import LoweringError
 from .functions import call_function
 from .machine import CpuTarget
 from .quantized import call_quantized
 from .storage import Storage
 from .text import Block, Value, constant, memory_type, type_text
+from .vector_memory import (
+    from_memory,
+    gather,
+    masked_load,
+    masked_store,
+    pointers,
+    scatter,
+    spread_store,
+    strided_load,
+    to_memory,
+)
 
+SPREAD_STRIDES = (2, 4, 8)
+"""Distances in elements between lanes at which one masked store of all that they span takes the place of a scatter."""
 MAXIMUM_STRIDE = 4
 """Distance in elements between lanes up to which whole loads and shuffles take the place of a gather."""
 
@@ -238,166 +251,49 @@ class ExpressionEmitter:
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         """One element, or one a lane."""
         storage = self.storages[buffer.name]
-        dtype, memory = buffer.dtype, memory_type(buffer.dtype)
+        block, dtype = self.block, buffer.dtype
         pointer, stride, offsets = self.address(storage, indices)
-        align = dtype.bits // 8
         if stride == 0 and offsets is None and not self.guarded:
-            loaded = self.block.assign(f"load {memory}, ptr {pointer}, align {align}")
-            return self.from_memory(Value(loaded, dtype))
+            loaded = block.assign(f"load {memory_type(dtype)}, ptr {pointer}, align {dtype.bits // 8}")
+            return from_memory(block, Value(loaded, dtype))
         assert self.vector is not None
         lanes = self.vector.lanes
-        wide = memory_type(dtype, lanes)
         if stride == 1 and offsets is None:
-            if self.mask is None or storage.on_stack:
-                loaded = self.block.assign(f"load {wide}, ptr {pointer}, align {align}")
-            else:
-                loaded = self.masked_load(pointer, wide, memory_suffix(dtype, lanes), align)
+            mask = None if storage.on_stack else self.mask
+            loaded = masked_load(block, self.declarations, pointer, dtype, lanes, mask)
         elif 1 < stride <= MAXIMUM_STRIDE and offsets is None:
-            loaded = self.strided_load(pointer, stride, dtype)
+            loaded = strided_load(block, self.declarations, pointer, stride, dtype, lanes, self.mask)
         else:
-            loaded = self.gather(pointer, stride, offsets, dtype)
-        return self.from_memory(Value(loaded, dtype, lanes))
-
-    def from_memory(self, value: Value) -> Value:
-        """What a load gave, as a value: any byte but 0 is a true bool."""
-        if value.dtype is not DType.BOOL:
-            return value
-        zero = "0" if value.lanes == 1 else "zeroinitializer"
-        memory = memory_type(DType.BOOL, value.lanes)
-        return self.block.define(f"icmp ne {memory} {value.text}, {zero}", DType.BOOL, value.lanes)
+            places = pointers(block, pointer, stride, offsets, dtype, lanes)
+            loaded = gather(block, self.declarations, places, dtype, lanes, self.mask)
+        return from_memory(block, Value(loaded, dtype, lanes))
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         """Writes one element, or one in each lane that counts."""
         storage = self.storages[buffer.name]
-        dtype = buffer.dtype
+        block, dtype = self.block, buffer.dtype
         pointer, stride, offsets = self.address(storage, indices)
-        align = dtype.bits // 8
         if self.vector is None:
-            text = self.to_memory(value)
-            self.block.do(f"store {memory_type(dtype)} {text}, ptr {pointer}, align {align}")
+            text = to_memory(block, value)
+            block.do(f"store {memory_type(dtype)} {text}, ptr {pointer}, align {dtype.bits // 8}")
             return
         lanes = self.vector.lanes
-        value = self.block.splat(value, lanes)
-        wide, suffix = memory_type(dtype, lanes), memory_suffix(dtype, lanes)
+        value = block.splat(value, lanes)
         if stride == 1 and offsets is None:
-            if self.mask is not None and storage.on_stack:
+            mask = self.mask
+            if mask is not None and storage.on_stack:
                 # Whole registers: LLVM keeps a slot in registers only if no access to it is masked.
-                old = self.block.assign(f"load {wide}, ptr {pointer}, align {align}")
-                value = self.block.select(self.mask, value, self.from_memory(Value(old, dtype, lanes)))
-            text = self.to_memory(value)
-            if self.mask is None or storage.on_stack:
-                self.block.do(f"store {wide} {text}, ptr {pointer}, align {align}")
-                return
-            name = f"@llvm.masked.store.{suffix}.p0"
-            self.declarations.add(f"declare void {name}({wide}, ptr, <{lanes} x i1>)")
-            self.block.do(f"call void {name}({wide} {text}, ptr align {align} {pointer}, {self.mask.typed})")
+                old = masked_load(block, self.declarations, pointer, dtype, lanes, None)
+                value = block.select(mask, value, from_memory(block, Value(old, dtype, lanes)))
+                mask = None
+            text = to_memory(block, value)
+            masked_store(block, self.declarations, pointer, text, dtype, lanes, mask)
             return
-        if stride in (2, 4, 8) and offsets is None and self.mask is None:
-            self.strided_store(pointer, stride, value)
+        if stride in SPREAD_STRIDES and offsets is None and self.mask is None:
+            spread_store(block, self.declarations, pointer, stride, value)
             return
-        pointers = self.pointers(pointer, stride, offsets, dtype)
-        name = f"@llvm.masked.scatter.{suffix}.v{lanes}p0"
-        self.declarations.add(f"declare void {name}({wide}, <{lanes} x ptr>, <{lanes} x i1>)")
-        mask = self.mask or constant(True, DType.BOOL, lanes)
-        text = self.to_memory(value)
-        self.block.do(
-            f"call void {name}({wide} {text}, <{lanes} x ptr> align {align} {pointers}, {mask.typed})"
-        )
-
-    def to_memory(self, value: Value) -> str:
-        """The text of a value as it is stored."""
-        if value.dtype is not DType.BOOL:
-            return value.text
-        return self.block.assign(f"zext {value.typed} to {memory_type(DType.BOOL, value.lanes)}")
-
-    def masked_load(self, pointer: str, wide: str, suffix: str, align: int) -> str:
-        """Lanes that count from consecutive elements; zero in the others."""
-        assert self.mask is not None
-        name = f"@llvm.masked.load.{suffix}.p0"
-        self.declarations.add(f"declare {wide} {name}(ptr, {self.mask.type}, {wide})")
-        return self.block.assign(
-            f"call {wide} {name}(ptr align {align} {pointer}, {self.mask.typed}, {wide} zeroinitializer)"
-        )
-
-    def strided_load(self, pointer: str, stride: int, dtype: DType) -> str:
-        """Lanes that count from every `stride`th element, by whole loads and shuffles, many times faster than a gather.
-
-        Pieces overlap so that none reaches beyond the last lane's element.
-        """
-        assert self.vector is not None
-        lanes = self.vector.lanes
-        wide, suffix, align = memory_type(dtype, lanes), memory_suffix(dtype, lanes), dtype.bits // 8
-        reach = (lanes - 1) * stride + 1
-        result, taken = "poison", 0
-        while taken < lanes:
-            start = min(taken * stride, reach - lanes)
-            at = self.block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, i64 {start}")
-            if self.mask is None:
-                piece = self.block.assign(f"load {wide}, ptr {at}, align {align}")
-            else:
-                # Lane i of the piece is element start + i, in use where that is an element of a lane that counts.
-                sources = [divmod(start + i, stride) for i in range(lanes)]
-                order = ", ".join(f"i32 {lanes if rest else lane}" for lane, rest in sources)
-                spread = self.block.define(
-                    f"shufflevector {self.mask.typed}, {self.mask.type} zeroinitializer, <{lanes} x i32> <{order}>",
-                    DType.BOOL,
-                    lanes,
-                )
-                mask, self.mask = self.mask, spread
-                piece = self.masked_load(at, wide, suffix, align)
-                self.mask = mask
-            end = min(lanes, (start + lanes - 1) // stride + 1)
-            chosen = [i if i < taken else lanes + i * stride - start if i < end else -1 for i in range(lanes)]
-            order = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in chosen)
-            result = self.block.assign(
-                f"shufflevector {wide} {result}, {wide} {piece}, <{lanes} x i32> <{order}>"
-            )
-            taken = end
-        return result
-
-    def strided_store(self, pointer: str, stride: int, value: Value) -> None:
-        """All lanes to every `stride`th element: one store of what they span, in which only theirs count.
-
-        Many times faster than a scatter where stores have masks, and no slower elsewhere: a power of two, so that LLVM
-        cuts it into whole registers.
-        """
-        lanes, dtype = value.lanes, value.dtype
-        span = lanes * stride
-        text = self.to_memory(value)
-        narrow, wide = memory_type(dtype, lanes), memory_type(dtype, span)
-        order = ", ".join(f"i32 {'poison' if i % stride else i // stride}" for i in range(span))
-        spread = self.block.assign(
-            f"shufflevector {narrow} {text}, {narrow} poison, <{span} x i32> <{order}>"
-        )
-        mask = ", ".join(f"i1 {'false' if i % stride else 'true'}" for i in range(span))
-        name = f"@llvm.masked.store.{memory_suffix(dtype, span)}.p0"
-        self.declarations.add(f"declare void {name}({wide}, ptr, <{span} x i1>)")
-        self.block.do(
-            f"call void {name}({wide} {spread}, ptr align {dtype.bits // 8} {pointer}, <{span} x i1> <{mask}>)"
-        )
-
-    def gather(self, pointer: str, stride: int, offsets: Value | None, dtype: DType) -> str:
-        """Lanes that count from elements anywhere; zero in the others."""
-        assert self.vector is not None
-        lanes = self.vector.lanes
-        wide, suffix = memory_type(dtype, lanes), memory_suffix(dtype, lanes)
-        pointers = self.pointers(pointer, stride, offsets, dtype)
-        name = f"@llvm.masked.gather.{suffix}.v{lanes}p0"
-        self.declarations.add(f"declare {wide} {name}(<{lanes} x ptr>, <{lanes} x i1>, {wide})")
-        mask = self.mask or constant(True, DType.BOOL, lanes)
-        return self.block.assign(
-            f"call {wide} {name}(<{lanes} x ptr> align {dtype.bits // 8} {pointers}, {mask.typed}, "
-            f"{wide} zeroinitializer)"
-        )
-
-    def pointers(self, pointer: str, stride: int, offsets: Value | None, dtype: DType) -> str:
-        """One address a lane: `pointer`, plus `stride` elements a lane, plus `offsets` elements."""
-        assert self.vector is not None
-        lanes = self.vector.lanes
-        steps = Value("<" + ", ".join(f"i64 {stride * i}" for i in range(lanes)) + ">", DType.INT64, lanes)
-        if offsets is not None:
-            steps = self.block.binary("add nsw", steps, offsets)
-        return self.block.assign(f"getelementptr {memory_type(dtype)}, ptr {pointer}, {steps.typed}")
+        places = pointers(block, pointer, stride, offsets, dtype, lanes)
+        scatter(block, self.declarations, places, value, dtype, self.mask)
 
     def address(self, storage: Storage, indices: tuple[Expr, ...]) -> tuple[str, int, Value | None]:
         """Where an access starts, its elements from lane to lane, and what lanes add beyond that (None: nothing)."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from ...ir.expr import Binary, Buffer
+from ...ir.grid import AXES
 from ...ir.printer import summarize
 from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
 from ...ir.types import DType
@@ -88,6 +89,14 @@ class StatementEmitter:
 
     def loop(self, loop: For) -> None:
         """A loop by its kind; one of a single iteration is none."""
+        if loop.kind in AXES:
+            raise LoweringError(
+                f"`{summarize(loop)}` is an axis of a GPU's grid, which processors lack; make it parallel or serial"
+            )
+        if loop.kind == "virtual_thread":
+            raise LoweringError(
+                f"`{summarize(loop)}`: virtual threads are for accelerators; on a processor make it parallel or serial"
+            )
         count = self.values.known(loop.extent)
         if count is not None and count <= 0:
             return

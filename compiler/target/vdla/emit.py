@@ -94,6 +94,10 @@ class LayerEmitter:
         self._extents: dict[int, Evaluator] = {}
         self.plans: dict[int, object] = {}
         self._varying = {loop.name for loop in loops(program) if not isinstance(loop.extent, Const)}
+        for loop in loops(program):
+            if loop.kind not in ("serial", "unroll"):
+                reason = f"the accelerator cannot make loop {loop.name} {loop.kind}; leave it serial"
+                raise EmissionError(f"{program.name}: {reason}")
 
     def run(self) -> None:
         """Emit the whole layer."""

@@ -1,10 +1,9 @@
-"""Each primitive: the printed program it makes, equality of what it computes, and what it refuses."""
+"""What the primitives refuse, and how far they reach; their goldens are in test_golden.py."""
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import numpy as np
+import primitives
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from vdla.compiler.ir.stmt import (
     Alloc,
     Assign,
     Copy,
-    IntrinsicDeclaration,
     Program,
     Reduce,
     nest,
@@ -27,27 +25,11 @@ from vdla.compiler.ir.stmt import (
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import loops
-from vdla.compiler.schedule import LegalityError, Schedule, Step, replay
+from vdla.compiler.schedule import LegalityError, Schedule
 
-I32 = DType.INT32
-A = Buffer(name="A", shape=(10, 8), dtype=I32)
-C = Buffer(name="C", shape=(10,), dtype=I32)
-D = Buffer(name="D", shape=(8, 8), dtype=I32)
-T = Buffer(name="T", shape=(10, 8), dtype=I32)
+I32, A, C, D, T, DOT = primitives.I32, primitives.A, primitives.C, primitives.D, primitives.T, primitives.DOT
 ROW, J, P, Q = Var("i"), Var("j"), Var("a"), Var("b")
-
-
-def sums():
-    total = Reduce(name="sum", op="add", buffer=C, indices=(ROW,), value=A[ROW, J], first=equal(J, 0))
-    return Program(name="sums", parameters=(A, C), body=nest([(ROW, 10), (J, 8)], total))
-
-
-def stencil():
-    double = nest([(P, 10), (Q, 8)], Assign(name="double", buffer=T, indices=(P, Q), value=A[P, Q] * 2))
-    add = nest(
-        [(ROW, 8), (J, 8)], Assign(name="add", buffer=D, indices=(ROW, J), value=T[ROW, J] + T[ROW + 2, J])
-    )
-    return Program(name="stencil", parameters=(A, D), body=Alloc(buffer=T, body=seq(double, add)))
+sums, stencil = primitives.sums, primitives.stencil
 
 
 def same(before, after):
@@ -57,181 +39,6 @@ def same(before, after):
     expected, got = interpret(before, arrays, poison=True), interpret(after, arrays, poison=True)
     for name, array in expected.items():
         np.testing.assert_array_equal(got[name], array)
-
-
-def split_inexact(s):
-    assert s.split("i", 4) == ("i.0", "i.1")
-
-
-def split_exact(s):
-    s.split("j", 4)
-
-
-def split_whole(s):
-    s.split("j", 9)
-
-
-def fuse(s):
-    assert s.fuse("i", "j") == "i_j"
-
-
-def reorder_and_annotate(s):
-    s.split("i", 5)
-    s.reorder("j", "i.0", "i.1")
-    s.annotate("i.1", "vectorize")
-    s.unroll("i.0")
-
-
-def caches(s):
-    s.split("i", 4)
-    assert s.cache_read("A", "i.0", "inp") == "A.inp"
-    assert s.cache_write("C", "i.0", "acc") == "C.acc"
-
-
-def compute_at(s):
-    s.split("i", 3)
-    s.compute_at("double", "i.0")
-    s.set_scope("T", "inp")
-
-
-def compute_inline(s):
-    s.compute_inline("double")
-
-
-SUMS = "def sums(A: int32[10, 8] @ dram, C: int32[10] @ dram):"
-STENCIL = "def stencil(A: int32[10, 8] @ dram, D: int32[8, 8] @ dram):"
-GOLDEN = [
-    (
-        sums,
-        split_inexact,
-        f"""\
-        {SUMS}
-            for i.0 in range(3):
-                for i.1 in range(min(10 - i.0 * 4, 4)):
-                    for j in range(8):
-                        sum: C[i.0 * 4 + i.1] += A[i.0 * 4 + i.1, j] first j == 0
-        """,
-    ),
-    (
-        sums,
-        split_exact,
-        f"""\
-        {SUMS}
-            for i in range(10):
-                for j.0 in range(2):
-                    for j.1 in range(4):
-                        sum: C[i] += A[i, j.0 * 4 + j.1] first j.0 * 4 + j.1 == 0
-        """,
-    ),
-    (
-        sums,
-        split_whole,
-        f"""\
-        {SUMS}
-            for i in range(10):
-                for j.0 in range(1):
-                    for j.1 in range(8):
-                        sum: C[i] += A[i, j.1] first j.1 == 0
-        """,
-    ),
-    (
-        sums,
-        fuse,
-        f"""\
-        {SUMS}
-            for i_j in range(80):
-                sum: C[i_j // 8] += A[i_j // 8, i_j % 8] first i_j % 8 == 0
-        """,
-    ),
-    (
-        sums,
-        reorder_and_annotate,
-        f"""\
-        {SUMS}
-            for j in range(8):
-                for i.0 in unroll(2):
-                    for i.1 in vectorize(5):
-                        sum: C[i.0 * 5 + i.1] += A[i.0 * 5 + i.1, j] first j == 0
-        """,
-    ),
-    (
-        sums,
-        caches,
-        f"""\
-        {SUMS}
-            for i.0 in range(3):
-                alloc C.acc: int32[4] @ acc
-                alloc A.inp: int32[4, 8] @ inp
-                A.inp: copy A.inp[0:min(10 - i.0 * 4, 4), 0:8] = A[i.0 * 4:i.0 * 4 + min(10 - i.0 * 4, 4), 0:8]
-                for i.1 in range(min(10 - i.0 * 4, 4)):
-                    for j in range(8):
-                        sum: C.acc[i.1] += A.inp[i.1, j] first j == 0
-                C.acc: copy C[i.0 * 4:i.0 * 4 + min(10 - i.0 * 4, 4)] = C.acc[0:min(10 - i.0 * 4, 4)]
-        """,
-    ),
-    (
-        stencil,
-        compute_at,
-        f"""\
-        {STENCIL}
-            for i.0 in range(3):
-                alloc T: int32[5, 8] @ inp
-                for a in range(min(8 - i.0 * 3, 3) + 2):
-                    for b in range(8):
-                        double: T[a, b] = A[a + i.0 * 3, b] * int32(2)
-                for i.1 in range(min(8 - i.0 * 3, 3)):
-                    for j in range(8):
-                        add: D[i.0 * 3 + i.1, j] = T[i.1, j] + T[i.1 + 2, j]
-        """,
-    ),
-    (
-        stencil,
-        compute_inline,
-        f"""\
-        {STENCIL}
-            for i in range(8):
-                for j in range(8):
-                    add: D[i, j] = A[i, j] * int32(2) + A[i + 2, j] * int32(2)
-        """,
-    ),
-]
-
-
-@pytest.mark.parametrize(("make", "build", "text"), GOLDEN, ids=[case[1].__name__ for case in GOLDEN])
-def test_golden(make, build, text):
-    s = Schedule(make())
-    build(s)
-    assert format_node(s.program) == dedent(text)
-    same(make(), s.program)
-    assert replay(make(), s.trace).program == s.program
-
-
-DOT = IntrinsicDeclaration(
-    name="dot",
-    parameters=(Buffer(name="c", shape=(1,), dtype=I32), Buffer(name="a", shape=(8,), dtype=I32)),
-    body=nest(
-        [(Var("k"), 8)],
-        Reduce(
-            name="dot",
-            op="add",
-            buffer=Buffer(name="c", shape=(1,), dtype=I32),
-            indices=(Const(0),),
-            value=Buffer(name="a", shape=(8,), dtype=I32)[Var("k"),],
-            first=Var("first", DType.BOOL) & equal(Var("k"), 0),
-        ),
-    ),
-)
-
-
-def test_tensorize():
-    s = Schedule(sums())
-    s.tensorize("j", DOT, (("lanes", 8),))
-    assert format_node(s.program) == dedent(f"""\
-        {SUMS}
-            for i in range(10):
-                sum: dot(C[i], A[i, 0:8]) first True lanes=8
-        """)
-    same(sums(), s.program)
 
 
 def skewed():
@@ -410,13 +217,6 @@ def test_the_loop_is_underlined():
     assert str(caught.value).endswith(
         "        for j in range(8):\n            ^\n            sum: C[i] += A[i, j] first j == 0\n"
     )
-
-
-@pytest.mark.parametrize("arguments", [("split", "i"), ("dance", "i"), ("tensorize", "j", "dot", ())])
-def test_a_trace_that_cannot_be_replayed(arguments):
-    primitive, *rest = arguments
-    with pytest.raises(LegalityError):
-        replay(sums(), [Step(primitive=primitive, arguments=tuple(rest))])
 
 
 @settings(max_examples=60, deadline=None)

@@ -311,6 +311,12 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
             LoweringError,
             "vectorized loop i has 300 iterations, more than",
         ),
+        (put(B, B[ROW], (ROW, 300), kind="thread.x"), LoweringError, "is an axis of a GPU's grid"),
+        (
+            put(B, B[ROW], (ROW, 9), kind="virtual_thread"),
+            LoweringError,
+            "virtual threads are for accelerators",
+        ),
         (put(B, B[ROW + 1], (ROW, 300)), VerifyError, "index i + 1 may reach 1 .. 300, outside 0 .. 299"),
         (put(B, B[cast(B[ROW], DType.INT64)], (ROW, 300)), VerifyError, "may reach"),
         (

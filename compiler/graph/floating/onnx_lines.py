@@ -1,0 +1,58 @@
+"""One-dimensional convolutions and pools of a float model: two-dimensional ones on planes of one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ..onnx_context import OnnxNode
+from .onnx_context import FloatContext
+
+_FIRST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "output_padding": 0}
+"""What attributes of one number a dimension say about the one row."""
+
+
+def on_planes(
+    context: FloatContext, node: OnnxNode, import_node: Callable[[FloatContext, OnnxNode], None]
+) -> None:
+    """`import_node`, which takes (N, C, H, W), on data (N, C, W) as (N, C, 1, W); other data as it is."""
+    data = context.operand(node, 0)
+    if len(data.shape) != 3:
+        import_node(context, node)
+        return
+    batch, channels, width = data.shape
+    plane = context.view(node, data, (batch, channels, 1, width), output=context.temporary(node, "plane"))
+    inputs = [plane, *node.inputs[1:]]
+    if node.op_type in ("Conv", "ConvTranspose"):
+        weight = context.array(node, 1, "weight")
+        if weight is None or weight.ndim != 3:
+            shape = None if weight is None else weight.shape
+            context.fail(node, f"has weights {shape} for data {data.shape}", "export the model again")
+        inputs[1] = context.store(node.inputs[1], weight[:, :, None, :])
+    result = context.temporary(node, "planes")
+    wide = replace(
+        node,
+        inputs=tuple(inputs),
+        outputs=(result, *node.outputs[1:]),
+        attributes=_attributes(context, node),
+    )
+    import_node(context, wide)
+    rows = context.tensors[result].shape
+    context.view(node, context.tensors[result], (*rows[:2], *rows[3:]))
+
+
+def _attributes(context: FloatContext, node: OnnxNode) -> dict[str, Any]:
+    attributes = dict(node.attributes)
+    for name, first in _FIRST.items():
+        if name in attributes:
+            values = node.integers(name, ())
+            if len(values) != 1:
+                context.fail(node, f"has {name} {values} for one dimension", "give one number")
+            attributes[name] = (first, *values)
+    if "pads" in attributes:
+        pads = node.integers("pads", ())
+        if len(pads) != 2:
+            context.fail(node, f"has pads {pads} for one dimension", "give one for each end")
+        attributes["pads"] = (0, pads[0], 0, pads[1])
+    return attributes

@@ -1,0 +1,43 @@
+"""annotate: how the iterations of a loop may run (unrolled, as lanes, on threads, as an axis of a grid)."""
+
+from __future__ import annotations
+
+from ..ir.grid import AXES
+from ..ir.stmt import LOOP_KINDS, For, LoopKind, Program
+from .errors import LegalityError
+from .legality import CONCURRENT, check_grid, parallel_obstacle, single
+from .tree import locate_loop, rebuild
+
+
+def annotate(program: Program, name: str, kind: LoopKind) -> Program:
+    """Says how the iterations of a loop may run.
+
+    rewrite (`kind` is "serial", "unroll", "vectorize", "parallel", "virtual_thread", "block.x" … "thread.z"):
+        for i in range(n):             for i in kind(n):
+            body                 ->        body
+    What it means is the same for all kinds, in the interpreter too: every iteration, in order. What targets make of it:
+    "unroll" repeats the body; "vectorize" computes all iterations at once, one a lane; "parallel" shares them out to
+    the threads of a processor; "virtual_thread" gives every iteration its own copy of the buffers in it, in turn, so
+    that an accelerator's units overlap iterations; "block.x" and so on make the loop an axis of a GPU's grid, where
+    loops on one axis, side by side in one block, share its threads and are ordered by a barrier between them.
+    Targets refuse kinds that they have nothing for.
+    Legal for "serial", "unroll" and "virtual_thread" always (they keep the order, or every dependence). For the others
+    if no two iterations touch the same element of what the body writes. For axes of a grid, the rules of
+    `ir.grid.grid_obstacle` too: no axis within itself, blocks around threads, constant bounds, memories of a block or a
+    thread allocated in it.
+    """
+    path, old = locate_loop(program, name)
+    if kind not in LOOP_KINDS:
+        reason = f"unknown kind of loop {kind!r}; there are: {', '.join(LOOP_KINDS)}"
+        raise LegalityError(reason, program, name)
+    if kind in CONCURRENT and not single(old):
+        obstacle = parallel_obstacle(old, [n for n in path[:-1] if isinstance(n, For)])
+        if obstacle is not None:
+            raise LegalityError(f"cannot make {name} {kind}: {obstacle}", program, name)
+    new = rebuild(path, For(var=old.var, extent=old.extent, body=old.body, kind=kind))
+    if kind in AXES or old.kind in AXES or kind in ("parallel", "vectorize"):
+        try:
+            check_grid(new)
+        except LegalityError as error:
+            raise LegalityError(f"cannot make {name} {kind}: {error.reason}", program, error.at) from None
+    return new

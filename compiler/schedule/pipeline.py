@@ -1,0 +1,120 @@
+"""pipeline: the copies that a loop begins with are issued iterations ahead, so that they run beside its computation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import takewhile
+
+from ..ir.bounds import loop_ranges, provably_at_least
+from ..ir.expr import Buffer, Expr, Var, minimum
+from ..ir.simplify import simplify
+from ..ir.slots import in_slot
+from ..ir.stmt import Alloc, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
+from ..ir.visit import substitute
+from .errors import LegalityError
+from .legality import check_grid, touches, written
+from .tree import locate_loop, names_in, rebuild
+
+
+def pipeline(program: Program, loop: str, stages: int) -> Program:
+    """Turns the copies at the head of a loop's body into asynchronous ones, `stages` - 1 iterations ahead of their use.
+
+    rewrite (pipeline("k", 2)):
+        for k in range(n):                           alloc S: [2, 4]
+            alloc S: [4]                             for k.ahead in range(1):
+            load: copy S[0:4] = A[k, 0:4]                load.ahead: copy S[k.ahead, 0:4] = A[k.ahead, 0:4] async
+            body(S)                                      commit
+                                                     for k in range(n):
+                                             ->          for k.next in range(min(1, n - k - 1)):
+                                                             load: copy S[(k + k.next + 1) % 2, 0:4] =
+                                                                 A[k + k.next + 1, 0:4] async
+                                                         commit
+                                                         wait 1
+                                                         body(S[k % 2])
+                                                     wait 0
+    The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` is a loop
+    of one iteration where there is one to come. Every iteration closes one group of copies, so that the group of
+    iteration k is the oldest of `stages` when it is waited for.
+    Legal for a loop whose iterations run in order and whose body begins with plain copies into buffers that it
+    allocates, nothing else in it writes these, and nothing in it writes what the copies read. LegalityError for less
+    than two stages, and if a new name is taken.
+    """
+    path, at = locate_loop(program, loop)
+    where = f"cannot pipeline {loop}: "
+    if stages < 2:
+        raise LegalityError(f"{where}{stages} stages leave nothing to overlap", program, loop)
+    if at.kind not in ("serial", "unroll"):
+        raise LegalityError(f"{where}it is {at.kind}, and its iterations must run in order", program, loop)
+    allocated: list[Buffer] = []
+    body = at.body
+    while isinstance(body, Alloc):
+        allocated.append(body.buffer)
+        body = body.body
+    copies, rest = _heads(body, {b.name for b in allocated})
+    if not copies:
+        reason = f"{where}its body does not begin with copies into buffers that it allocates"
+        raise LegalityError(reason, program, loop)
+    slotted = {c.destination.buffer.name for c in copies}
+    changed = written(at.body) | written(seq(*copies, *rest))
+    for copy in copies:
+        read = touches(copy).keys() - {copy.destination.buffer.name}
+        if clash := sorted(read & changed):
+            reason = f"{where}{clash[0]}, which {copy.name} reads, changes in it"
+            raise LegalityError(reason, program, copy.name)
+    if clash := sorted(slotted & written(seq(*rest))):
+        raise LegalityError(f"{where}{clash[0]} is not only filled by its copies", program, loop)
+    ahead, following = Var(f"{loop}.ahead"), Var(f"{loop}.next")
+    taken = names_in(program)
+    for new in (ahead.name, following.name, f"{loop}.more", *(f"{c.name}.ahead" for c in copies)):
+        if new in taken:
+            raise LegalityError(f"{where}the name {new} is taken", program, new)
+
+    wide = [Buffer(name=b.name, shape=(stages, *b.shape), dtype=b.dtype, scope=b.scope) for b in allocated]
+    wide = [b for b in wide if b.name in slotted]
+    ranges = loop_ranges(n for n in path[:-1] if isinstance(n, For))
+
+    def issue(iteration: Expr, slot: Expr, suffix: str) -> Stmt:
+        issued: list[Stmt] = []
+        for copy in copies:
+            moved: Stmt = replace(copy, name=f"{copy.name}{suffix}", asynchronous=True)
+            moved = substitute(moved, {loop: iteration})
+            for buffer in wide:
+                moved = in_slot(moved, buffer, slot)
+            issued.append(moved)
+        return seq(*issued)
+
+    if provably_at_least(at.extent, stages - 1, ranges):
+        first = issue(ahead, ahead, ".ahead")
+    else:
+        # Fewer iterations than stages: the groups without one are empty.
+        more = Var(f"{loop}.more")
+        exists = simplify(minimum(1, at.extent - ahead), ranges)
+        first = nest([(more, exists)], issue(ahead + more, ahead, ".ahead"))
+    prologue = nest([(ahead, stages - 1)], seq(first, Commit()))
+    to_come = simplify(minimum(1, at.extent - at.var - (stages - 1)), ranges)
+    later = at.var + following + (stages - 1)
+    issuing = nest([(following, to_come)], issue(later, later % stages, ""))
+    using = seq(*rest)
+    for buffer in wide:
+        using = in_slot(using, buffer, at.var % stages)
+    inner: Stmt = seq(issuing, Commit(), Wait(pending=stages - 1), using)
+    for buffer in reversed([b for b in allocated if b.name not in slotted]):
+        inner = Alloc(buffer=buffer, body=inner)
+    new = seq(prologue, For(var=at.var, extent=at.extent, body=inner, kind=at.kind), Wait(pending=0))
+    for buffer in reversed(wide):
+        new = Alloc(buffer=buffer, body=new)
+    return check_grid(rebuild(path, new))
+
+
+def _heads(body: Stmt, own: set[str]) -> tuple[list[Copy], tuple[Stmt, ...]]:
+    """The plain copies into the buffers `own` that a body begins with, and what follows."""
+    statements = body.statements if isinstance(body, Seq) else (body,)
+    copies = [
+        s
+        for s in takewhile(
+            lambda s: isinstance(s, Copy) and not s.asynchronous and s.destination.buffer.name in own,
+            statements,
+        )
+        if isinstance(s, Copy)
+    ]
+    return copies, statements[len(copies) :]

@@ -1,0 +1,149 @@
+"""Memory accesses of a vectorized loop: whole, masked, strided and scattered, one element a lane.
+
+A mask says which lanes count (None: all); memory is touched only there, and other lanes of what is loaded are zero.
+"""
+
+from __future__ import annotations
+
+from ...ir.types import DType
+from .arithmetic import memory_suffix
+from .text import Block, Value, constant, memory_type
+
+
+def from_memory(block: Block, value: Value) -> Value:
+    """What a load gave, as a value: any byte but 0 is a true bool."""
+    if value.dtype is not DType.BOOL:
+        return value
+    zero = "0" if value.lanes == 1 else "zeroinitializer"
+    memory = memory_type(DType.BOOL, value.lanes)
+    return block.define(f"icmp ne {memory} {value.text}, {zero}", DType.BOOL, value.lanes)
+
+
+def to_memory(block: Block, value: Value) -> str:
+    """The text of a value as it is stored."""
+    if value.dtype is not DType.BOOL:
+        return value.text
+    return block.assign(f"zext {value.typed} to {memory_type(DType.BOOL, value.lanes)}")
+
+
+def masked_load(
+    block: Block, declarations: set[str], pointer: str, dtype: DType, lanes: int, mask: Value | None
+) -> str:
+    """Lanes from consecutive elements."""
+    wide, align = memory_type(dtype, lanes), dtype.bits // 8
+    if mask is None:
+        return block.assign(f"load {wide}, ptr {pointer}, align {align}")
+    name = f"@llvm.masked.load.{memory_suffix(dtype, lanes)}.p0"
+    declarations.add(f"declare {wide} {name}(ptr, {mask.type}, {wide})")
+    return block.assign(
+        f"call {wide} {name}(ptr align {align} {pointer}, {mask.typed}, {wide} zeroinitializer)"
+    )
+
+
+def masked_store(
+    block: Block,
+    declarations: set[str],
+    pointer: str,
+    text: str,
+    dtype: DType,
+    lanes: int,
+    mask: Value | None,
+) -> None:
+    """Consecutive elements from lanes."""
+    wide, align = memory_type(dtype, lanes), dtype.bits // 8
+    if mask is None:
+        block.do(f"store {wide} {text}, ptr {pointer}, align {align}")
+        return
+    name = f"@llvm.masked.store.{memory_suffix(dtype, lanes)}.p0"
+    declarations.add(f"declare void {name}({wide}, ptr, <{lanes} x i1>)")
+    block.do(f"call void {name}({wide} {text}, ptr align {align} {pointer}, {mask.typed})")
+
+
+def strided_load(
+    block: Block,
+    declarations: set[str],
+    pointer: str,
+    stride: int,
+    dtype: DType,
+    lanes: int,
+    mask: Value | None,
+) -> str:
+    """Lanes from every `stride`th element, by whole loads and shuffles, many times faster than a gather.
+
+    Pieces overlap so that none reaches beyond the last lane's element.
+    """
+    wide = memory_type(dtype, lanes)
+    reach = (lanes - 1) * stride + 1
+    result, taken = "poison", 0
+    while taken < lanes:
+        start = min(taken * stride, reach - lanes)
+        at = block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, i64 {start}")
+        spread = None
+        if mask is not None:
+            # Lane i of the piece is element start + i, in use where that is an element of a lane that counts.
+            sources = [divmod(start + i, stride) for i in range(lanes)]
+            order = ", ".join(f"i32 {lanes if rest else lane}" for lane, rest in sources)
+            spread = block.define(
+                f"shufflevector {mask.typed}, {mask.type} zeroinitializer, <{lanes} x i32> <{order}>",
+                DType.BOOL,
+                lanes,
+            )
+        piece = masked_load(block, declarations, at, dtype, lanes, spread)
+        end = min(lanes, (start + lanes - 1) // stride + 1)
+        chosen = [i if i < taken else lanes + i * stride - start if i < end else -1 for i in range(lanes)]
+        order = ", ".join("i32 poison" if i < 0 else f"i32 {i}" for i in chosen)
+        result = block.assign(f"shufflevector {wide} {result}, {wide} {piece}, <{lanes} x i32> <{order}>")
+        taken = end
+    return result
+
+
+def spread_store(block: Block, declarations: set[str], pointer: str, stride: int, value: Value) -> None:
+    """All lanes to every `stride`th element: one store of what they span, in which only theirs count.
+
+    Many times faster than a scatter where stores have masks, and no slower elsewhere as long as the stride is a power
+    of two, so that LLVM cuts it into whole registers.
+    """
+    lanes, dtype = value.lanes, value.dtype
+    span = lanes * stride
+    narrow = memory_type(dtype, lanes)
+    order = ", ".join(f"i32 {'poison' if i % stride else i // stride}" for i in range(span))
+    text = to_memory(block, value)
+    spread = block.assign(f"shufflevector {narrow} {text}, {narrow} poison, <{span} x i32> <{order}>")
+    ours = ", ".join(f"i1 {'false' if i % stride else 'true'}" for i in range(span))
+    masked_store(block, declarations, pointer, spread, dtype, span, Value(f"<{ours}>", DType.BOOL, span))
+
+
+def gather(
+    block: Block, declarations: set[str], pointers: str, dtype: DType, lanes: int, mask: Value | None
+) -> str:
+    """Lanes from elements anywhere."""
+    wide = memory_type(dtype, lanes)
+    name = f"@llvm.masked.gather.{memory_suffix(dtype, lanes)}.v{lanes}p0"
+    declarations.add(f"declare {wide} {name}(<{lanes} x ptr>, <{lanes} x i1>, {wide})")
+    mask = mask or constant(True, DType.BOOL, lanes)
+    return block.assign(
+        f"call {wide} {name}(<{lanes} x ptr> align {dtype.bits // 8} {pointers}, {mask.typed}, "
+        f"{wide} zeroinitializer)"
+    )
+
+
+def scatter(
+    block: Block, declarations: set[str], pointers: str, value: Value, dtype: DType, mask: Value | None
+) -> None:
+    """Elements anywhere from the lanes of a value."""
+    lanes = value.lanes
+    wide = memory_type(dtype, lanes)
+    name = f"@llvm.masked.scatter.{memory_suffix(dtype, lanes)}.v{lanes}p0"
+    declarations.add(f"declare void {name}({wide}, <{lanes} x ptr>, <{lanes} x i1>)")
+    mask = mask or constant(True, DType.BOOL, lanes)
+    text = to_memory(block, value)
+    align = dtype.bits // 8
+    block.do(f"call void {name}({wide} {text}, <{lanes} x ptr> align {align} {pointers}, {mask.typed})")
+
+
+def pointers(block: Block, pointer: str, stride: int, offsets: Value | None, dtype: DType, lanes: int) -> str:
+    """One address a lane: `pointer`, plus `stride` elements a lane, plus `offsets` elements."""
+    steps = Value("<" + ", ".join(f"i64 {stride * i}" for i in range(lanes)) + ">", DType.INT64, lanes)
+    if offsets is not None:
+        steps = block.binary("add nsw", steps, offsets)
+    return block.assign(f"getelementptr {memory_type(dtype)}, ptr {pointer}, {steps.typed}")

@@ -1,0 +1,105 @@
+"""Traces as JSON: they come back the same, and a text that is none is refused with the step at fault."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from primitives import sums
+from vdla.compiler.schedule import (
+    LegalityError,
+    Schedule,
+    Step,
+    TraceError,
+    format_trace,
+    replay,
+    trace_from_json,
+    trace_to_json,
+)
+from vdla.isa.errors import UserError
+
+
+def test_the_json_form_is_stable():
+    s = Schedule(sums())
+    s.split("i", 4)
+    s.cache_read("A", None, "local")
+    text = trace_to_json(s.trace)
+    assert text == (
+        '{"version": 1, "steps": [\n  ["split", "i", 4],\n  ["cache_read", "A", null, "local"]\n]}\n'
+    )
+    assert trace_from_json(text) == s.trace
+    assert format_trace(s.trace) == 'split("i", 4)\ncache_read("A", null, "local")\n'
+
+
+def test_no_step_is_a_trace_too():
+    assert trace_from_json(trace_to_json(())) == ()
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([["dance", "i"]], "step 1 of the trace: there is no primitive 'dance'; there are: split, fuse"),
+        ([["split", "i", 4], ["__init__", "i"]], "step 2 of the trace: there is no primitive '__init__'"),
+        ([["split", "i"]], "split takes 2 arguments, not 1"),
+        ([["split", "i", 4, 5]], "split takes 2 arguments, not 3"),
+        ([["split", "i", "4"]], "argument 2 of split is '4', must be an integer"),
+        ([["split", "i", True]], "argument 2 of split is True, must be an integer"),
+        ([["split", "i", 4.0]], "must be an integer"),
+        ([["split", "i", 10**30]], "must be an integer"),
+        ([["split", "", 4]], "must be the name of a loop"),
+        ([["split", {"i": 1}, 4]], "must be the name of a loop"),
+        ([["reorder"]], "reorder takes 1 arguments, not 0"),
+        ([["reorder", "i", 3]], "argument 2 of reorder is 3"),
+        ([["annotate", "i", "quickly"]], "must be one of serial, unroll"),
+        ([["peel", "i", "middle"]], "must be first or last"),
+        ([["pack", "A", [[0, 4], [1]], [0, 1, 2]]], "must be a list of [dimension, size]"),
+        ([["pack", "A", [[0, 4]], [0, "1"]]], "must be a list of dimensions"),
+        ([["tensorize", "j", "dot", [["lanes", None]]]], "must be a list of [name, value]"),
+        ([[]], "step 1 of the trace is [], not [primitive, arguments"),
+        (["split"], "step 1 of the trace is 'split', not"),
+        ([[["split"], "i", 4]], "names no primitive"),
+        ({"split": 1}, "a trace is a list of steps"),
+        ("split", "a trace is a list of steps"),
+    ],
+)
+def test_steps_that_are_none(steps, message):
+    with pytest.raises(TraceError) as caught:
+        trace_from_json(json.dumps({"version": 1, "steps": steps}))
+    assert isinstance(caught.value, UserError)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the trace is no JSON"),
+        ("[" * 100_000, "the trace is no JSON"),
+        ('{"version": 1, "steps": [["split", "i", NaN]]}', "NaN is no number of a trace"),
+        ('{"version": 1, "steps": [["split", "i", ' + "9" * 5000 + "]]}", "no JSON"),
+        ("[]", "an object of version and steps, not []"),
+        ('{"version": 2, "steps": []}', "of version 2; this release reads 1"),
+        ('{"version": 1}', "an object of version and steps"),
+    ],
+)
+def test_texts_that_are_none(text, message):
+    with pytest.raises(TraceError, match="trace") as caught:
+        trace_from_json(text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (("split", "q", 2), "no loop or statement named 'q'; there are: i, j, sum"),
+        (("split", "i", 0), "cannot split i into pieces of 0"),
+        (("split", "i"), "the trace has a step that is none: split takes 2 arguments"),
+        (("program",), "there is no primitive 'program'"),
+        (("cache_read", "Q", None, "local"), "no buffer named 'Q'"),
+        (("tensorize", "j", "dot", ()), "the trace uses the intrinsic dot, which was not given"),
+    ],
+)
+def test_steps_that_do_not_apply(step, message):
+    head, *rest = step
+    with pytest.raises(LegalityError) as caught:
+        replay(sums(), [Step(primitive=head, arguments=tuple(rest))])
+    assert message in str(caught.value)
