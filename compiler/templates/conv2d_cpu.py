@@ -144,7 +144,8 @@ def schedule(
         "conv",
         "sum",
         ("conv.ic", "conv.kh", "conv.kw", "conv.k"),
-        ("conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j"),
+        # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
+        ("conv.n", "conv.g", "conv.y", "conv.x", "conv.o", "conv.j"),
         part_blocks(program),
     )
     for loop in (o, y, x):

@@ -73,7 +73,8 @@ def schedule(
             conv = f"conv.{tag}"
             s.compute_at(conv, x_tile)
             s.set_scope(f"sum.{tag}", "register")
-            order = ("ic", "kh", "kw", "k", "n", "g", "o", "y", "x", "j")
+            # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
+            order = ("ic", "kh", "kw", "k", "n", "g", "y", "x", "o", "j")
             s.reorder(*(f"{conv}.{v}" for v in order))
             for name in ("o", "y", "x", "j"):
                 vector = name == ("x" if co == 1 else "j")

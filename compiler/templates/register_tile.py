@@ -28,8 +28,13 @@ class RegisterTile:
 
 
 def fits(target: CpuTarget, rows: int, vectors: int) -> bool:
-    """Whether the sums, one vector of each column and one broadcast element fit into the registers."""
-    return rows <= MAXIMUM_ROWS and rows * vectors + vectors + 1 <= target.vector_registers
+    """Whether the sums, one vector of each column and one broadcast element fit into the registers.
+
+    A step must go through the rows and, for each, through the columns: the other way round the elements of all rows are
+    held at once. Without fused multiplication products need a register, too.
+    """
+    steps = vectors + (1 if target.fused_multiply_add else 2)
+    return rows <= MAXIMUM_ROWS and rows * vectors + steps <= target.vector_registers
 
 
 def step_cycles(rows: int, vectors: int) -> float:
