@@ -20,9 +20,8 @@ from .partial_sums import part_size, sum_in_parts
 from .register_tile import choose_tile
 
 PAGE = 4096
-"""Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes."""
-WAYS = 8
-"""Lines that one set of that cache holds (Zen 2-4, Intel before Sunny Cove; later ones have 12)."""
+"""Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes: in 32 KiB 8 lines a
+set (Zen 2-4, Intel before Sunny Cove), in 48 KiB 12."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +47,17 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
         rows=tile.rows,
         vectors=tile.vectors,
         row_block=row_block(target, rows, tile.rows, row_bytes),
-        stage=tile.rows >= WAYS * sets,
+        stage=tile.rows >= target.cache_bytes[0] // PAGE * sets,
     )
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
-    """Rows that share a panel: half of the second-level cache, the rest is for the panel and what passes."""
-    tiles = max(1, target.cache_bytes[1] // 2 // (row_bytes * tile_rows))
+    """Rows that share a panel: twice the second-level cache.
+
+    The panel stays there. The rows may come from the next level for each panel: an element serves all columns of a
+    tile, so that they pass slowly, where a panel that comes anew for few rows is waited for.
+    """
+    tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
     return tile_rows * min(tiles, -(-rows // tile_rows))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from vdla.compiler.ir.interp import interpret
@@ -75,14 +77,14 @@ def test_dense_with_staged_rows():
     check(program, dense_cpu.schedule(target, program, knobs), target)
 
 
-def test_rows_a_page_apart_are_staged():
-    target = host_target()
-    assert (
-        dense_cpu.choose_knobs(target, 1024, 4096, 64).rows >= dense_cpu.WAYS or target.vector_registers < 32
-    )
-    if target.vector_registers == 32:
-        assert dense_cpu.choose_knobs(target, 1024, 4096, 1024).stage
-    assert not dense_cpu.choose_knobs(target, 1024, 1000, 1024).stage
+def test_rows_a_page_apart_are_staged_where_they_share_too_few_lines():
+    small, large = [
+        replace(host_target(), vector_registers=32, cache_bytes=(kib * 1024, 512 * 1024)) for kib in (32, 48)
+    ]
+    assert dense_cpu.choose_knobs(small, 1024, 4096, 1024).rows == 9
+    assert dense_cpu.choose_knobs(small, 1024, 4096, 1024).stage
+    assert not dense_cpu.choose_knobs(large, 1024, 4096, 1024).stage
+    assert not dense_cpu.choose_knobs(small, 1024, 1000, 1024).stage
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
