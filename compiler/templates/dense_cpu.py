@@ -14,14 +14,13 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from ..te.blocks import ceil_div
 from .borders import parallel_loop, peel_ragged
 from .partial_sums import part_size, sum_in_parts
 from .register_tile import choose_tile
 
 PAGE = 4096
-"""Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes: in 32 KiB 8 lines a
-set (Zen 2-4, Intel before Sunny Cove), in 48 KiB 12."""
+"""Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes: in one of 32 KiB 8
+lines a set (Zen 2-4, Intel before Sunny Cove), of 48 KiB 12."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +121,11 @@ def schedule(
         s.vectorize(f"{sum_lane}{suffix}")
     s.pack("W", ((1, width),), (1, 0, 2))
     if parallel:
-        parallel_loop(s, {tiles.columns: ceil_div(columns, width), tiles.rows: ceil_div(rows, knobs.rows)})
+        counts = {
+            tiles.block: rows / knobs.row_block,
+            tiles.columns: columns / width,
+            tiles.rows: min(rows, knobs.row_block) / knobs.rows,
+        }
+        parallel_loop(s, counts, rows * depth * columns / (2 * lanes))
     peel_ragged(s, tiles.block, tiles.columns, tiles.rows)
     return s

@@ -133,6 +133,35 @@ def test_conv2d_in_blocks_of_rows_that_do_not_divide():
         check(program, conv2d_cpu.schedule(target, program, window, knobs), target)
 
 
+@pytest.mark.parametrize("window", [Window(kernel=(1, 1)), Window(kernel=(1, 3), pads=(0, 1, 0, 1))])
+def test_conv2d_of_one_row_in_blocks_of_columns(window):
+    target = host_target()
+    program = float_conv2d(
+        batch=1, channels=6, height=1, width=23, filters=9, window=window, block_in=2, block_out=4
+    )
+    knobs = conv2d_cpu.Knobs(rows=1, columns=3, vectors=2, row_block=1, column_block=9)
+    s = conv2d_cpu.schedule(target, program, window, knobs, parallel=True)
+    assert [step.arguments[0] for step in s.trace if "parallel" in step.arguments] == ["x.0"]
+    with Pool(2) as pool:
+        check(program, s, target, pool)
+
+
+def test_long_rows_of_few_filters_are_cut_for_threads():
+    program = float_conv2d(
+        batch=1,
+        channels=32,
+        height=1,
+        width=3136,
+        filters=64,
+        window=Window(kernel=(1, 1)),
+        block_in=16,
+        block_out=16,
+    )
+    knobs = conv2d_cpu.choose_knobs(host_target(), program, Window(kernel=(1, 1)), parallel=True)
+    assert knobs.column_block is not None
+    assert 3136 / knobs.column_block >= 8
+
+
 @pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[-1:], ids=lambda t: t.cpu)
 @pytest.mark.parametrize(("window", "size"), [*WINDOWS, (Window(kernel=(3, 3), pads=(3, 3, 3, 3)), (2, 11))])
 def test_depthwise(target, window, size):
