@@ -62,7 +62,13 @@ def schedule(
         # The last vector of a last panel may be a part of one: a use of the instruction of its own.
         peel_ragged(s, sum_vector)
         for loop in parts_of(s, sum_lane):
-            steps = loop.body
-            if isinstance(steps, For) and steps.extent == Const(DOT_DEPTH) and isinstance(loop.extent, Const):
-                s.tensorize(loop.name, dot_u8s8(int(loop.extent.value)))
+            steps, count = loop.body, loop.extent
+            # A single column has no loop any more that could be one of the instruction.
+            if (
+                isinstance(count, Const)
+                and count.value > 1
+                and isinstance(steps, For)
+                and steps.extent == Const(DOT_DEPTH)
+            ):
+                s.tensorize(loop.name, dot_u8s8(int(count.value)))
     return s
