@@ -12,7 +12,8 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.errors import TargetError
 from vdla.compiler.target.cpu.intrinsics import intrinsics
 from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import GENERIC_LEVELS, host_target, host_target_at
+from vdla.compiler.target.cpu.machine import GENERIC_LEVELS, host_target, host_target_at, runs_here
+from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
@@ -35,6 +36,8 @@ def targets():
 
 
 TARGETS = targets()
+NARROW_DOTS = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3 -mattr=+avxvnni")
+"""The dot product in registers of 256 bits."""
 
 
 def arrays_of(program):
@@ -87,8 +90,12 @@ def test_rows_a_page_apart_are_staged_where_they_share_too_few_lines():
     assert not dense_cpu.choose_knobs(small, 1024, 1000, 1024).stage
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
-@pytest.mark.parametrize("shape", [(3, 8, 16), (9, 11, 41)])
+@pytest.mark.parametrize(
+    "target",
+    [*TARGETS, *([NARROW_DOTS] if runs_here(NARROW_DOTS) else [])],
+    ids=lambda t: t.cpu + t.features[-8:],
+)
+@pytest.mark.parametrize("shape", [(3, 8, 16), (9, 11, 41), (2, 5, 17)])
 def test_dense_int8(target, shape):
     rows, depth, columns = shape
     program = dense_int8(rows=rows, depth=depth, columns=columns)

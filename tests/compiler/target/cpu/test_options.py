@@ -22,10 +22,12 @@ from vdla.compiler.target.cpu.options import parse_target
         ("-mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 512, 32, True, False),
         ("-mtriple=x86_64-linux-gnu -mcpu=icelake-server", 512, 32, True, True),
         ("-mtriple=x86_64-linux-gnu -mcpu=icelake-server -mattr=-avx512vnni", 512, 32, True, False),
+        ("-mtriple=x86_64-linux-gnu -mcpu=alderlake", 256, 16, True, True),
         # Half of AVX-512 is not enough.
         ("-mtriple=x86_64-linux-gnu -mcpu=knl", 256, 16, True, False),
         ("-mtriple=x86_64-linux-gnu -mattr=+avx2,+fma", 256, 16, True, False),
         ("-mtriple=aarch64-linux-gnu -mcpu=cortex-a53", 128, 32, True, False),
+        ("-mtriple=aarch64-linux-gnu -mcpu=neoverse-v1", 128, 32, True, True),
         ("-mtriple=armv7-linux-gnueabihf -mcpu=cortex-a9", 128, 16, False, False),
         ("-mtriple=armv7-linux-gnueabihf -mcpu=cortex-a7", 128, 16, True, False),
         ("-mtriple=thumbv7em-none-eabihf -mcpu=cortex-m4", 64, 16, True, False),
