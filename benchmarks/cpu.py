@@ -1,12 +1,13 @@
 """CPU kernels against ONNX Runtime, one thread each, interleaved in one process; medians of ratios of thread CPU time.
 
-    python benchmarks/cpu.py [--only NAME ...] [--rounds N] [--json]
+    python benchmarks/cpu.py [--only NAME ...] [--others] [--rounds N] [--json]
 
 ratio = peer's time / ours. A matrix product's peer is one MatMul with constant weights; for int8, the faster of
 MatMulInteger and QLinearMatMul on uint8 x int8 (ours gives the int32 sums). A convolution's peer time is
 marginal, (time of 11 - time of 1) / 10, so that layout conversions at the ends do not count: 11 in a chain where the
 output can be the input, else 11 with weights of their own on one input, added up (the peer fuses these additions into
-the convolutions). Ours works on its own layout, as it would inside a network.
+the convolutions). Ours works on its own layout, as it would inside a network. `--others`: shapes beside those of the
+papers, from other networks and with sizes that divide nothing.
 """
 
 from __future__ import annotations
@@ -61,18 +62,19 @@ def relative(ours: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.abs(ours.astype(np.float64) - theirs).max() / max(np.abs(theirs).max(), 1e-30))
 
 
-def gemm_case(size: int) -> Case:
+def gemm_case(name: str, rows: int, depth: int, columns: int) -> Case:
     target = host_target()
-    rng = np.random.default_rng(size)
-    arrays = {name: rng.standard_normal((size, size), dtype=np.float32) for name in ("X", "W")}
-    s = dense_cpu.schedule(target, dense(rows=size, depth=size, columns=size))
-    packed = pack_arrays(s.trace, arrays) | {"Y": np.zeros((size, size), np.float32)}
+    rng = np.random.default_rng(depth)
+    shapes = {"X": (rows, depth), "W": (depth, columns)}
+    arrays = {n: rng.standard_normal(shape, dtype=np.float32) for n, shape in shapes.items()}
+    s = dense_cpu.schedule(target, dense(rows=rows, depth=depth, columns=columns))
+    packed = pack_arrays(s.trace, arrays) | {"Y": np.zeros((rows, columns), np.float32)}
     ours = build(s.program, target).bind(packed)
     peer = session(
         model(
             [helper.make_node("MatMul", ["X", "W"], ["Y"])],
-            [info("X", (size, size))],
-            [info("Y", (size, size))],
+            [info("X", (rows, depth))],
+            [info("Y", (rows, columns))],
             {"W": arrays["W"]},
         )
     )
@@ -80,8 +82,8 @@ def gemm_case(size: int) -> Case:
     ours()
     error = relative(packed["Y"], np.asarray(peer.run(None, feed)[0]))
     return Case(
-        name=f"gemm{size}",
-        operations=2.0 * size**3,
+        name=name,
+        operations=2.0 * rows * depth * columns,
         ours=ours,
         peer=(lambda: peer.run(None, feed),),
         peer_time=lambda times: times[0],
@@ -104,6 +106,52 @@ CONVOLUTIONS = {
     "C12": (7, 512, 512, 3, 1),
 }
 """Height and width, channels, filters, kernel, stride."""
+OTHER_CONVOLUTIONS = {
+    f"{size};{channels}->{filters};{kernel},{stride}": (size, channels, filters, kernel, stride)
+    for size, channels, filters, kernel, stride in (
+        (112, 16, 32, 1, 1),
+        (112, 32, 64, 3, 2),
+        (112, 64, 64, 3, 1),
+        (56, 128, 128, 1, 1),
+        (56, 64, 256, 1, 1),
+        (56, 256, 64, 1, 1),
+        (55, 48, 48, 3, 1),
+        (35, 32, 48, 3, 1),
+        (28, 512, 128, 1, 1),
+        (28, 128, 512, 1, 1),
+        (27, 96, 256, 5, 1),
+        (20, 80, 96, 5, 2),
+        (16, 512, 512, 3, 1),
+        (14, 512, 512, 1, 1),
+        (14, 1024, 256, 1, 1),
+        (14, 512, 1024, 1, 2),
+        (13, 192, 384, 3, 1),
+        (9, 96, 96, 3, 1),
+        (7, 1024, 1024, 1, 1),
+        (7, 512, 2048, 1, 1),
+        (7, 2048, 512, 1, 1),
+    )
+}
+"""As `CONVOLUTIONS`."""
+OTHER_PRODUCTS = {
+    f"{rows}x{depth}x{columns}": (rows, depth, columns)
+    for rows, depth, columns in (
+        (100, 1000, 1000),
+        (1000, 27, 64),
+        (1000, 27, 1000),
+        (4096, 64, 64),
+        (64, 4096, 64),
+        (64, 64, 4096),
+        (35, 650, 2600),
+        (8, 1024, 1024),
+        (128, 768, 3072),
+        (128, 3072, 768),
+        (300, 300, 300),
+        (777, 333, 555),
+        (2000, 128, 33),
+    )
+}
+"""Rows, depth and columns."""
 DEPTHWISE = {
     "D1": (112, 32, 1),
     "D2": (112, 64, 2),
@@ -160,8 +208,8 @@ def marginal(times: list[float]) -> float:
 
 def convolution_case(name: str) -> Case:
     target = host_target()
-    if name in CONVOLUTIONS:
-        size, channels, filters, kernel, stride = CONVOLUTIONS[name]
+    if shape := (CONVOLUTIONS | OTHER_CONVOLUTIONS).get(name):
+        size, channels, filters, kernel, stride = shape
         groups = 1
     else:
         size, channels, stride = DEPTHWISE[name]
@@ -302,25 +350,31 @@ def measure(case: Case, rounds: int) -> dict[str, object]:
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    f"gemm{size}": (lambda size=size: gemm_case(size)) for size in (512, 1024, 2048)
+    f"gemm{size}": (lambda size=size: gemm_case(f"gemm{size}", size, size, size))
+    for size in (512, 1024, 2048)
 }
 CASES |= {"int8_1024": lambda: int8_case(1024)}
 CASES |= {name: (lambda name=name: convolution_case(name)) for name in (*CONVOLUTIONS, *DEPTHWISE)}
+OTHERS: dict[str, Callable[[], Case]] = {
+    name: (lambda name=name, sizes=sizes: gemm_case(name, *sizes)) for name, sizes in OTHER_PRODUCTS.items()
+}
+OTHERS |= {name: (lambda name=name: convolution_case(name)) for name in OTHER_CONVOLUTIONS}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=list(CASES))
+    parser.add_argument("--only", nargs="*", choices=[*CASES, *OTHERS], metavar="NAME")
+    parser.add_argument("--others", action="store_true")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     rows = []
-    for name in arguments.only:
-        row = measure(CASES[name](), arguments.rounds)
+    for name in arguments.only or (OTHERS if arguments.others else CASES):
+        row = measure((CASES | OTHERS)[name](), arguments.rounds)
         rows.append(row)
         if not arguments.json:
             print(
-                f"{row['name']:10} ours {row['ours_ms']:>9} ms {row['gflops']:>7} GFLOP/s  peer {row['peer_ms']:>9} ms"
+                f"{row['name']:17} ours {row['ours_ms']:>9} ms {row['gflops']:>7} GFLOP/s  peer {row['peer_ms']:>9} ms"
                 f"  ratio {row['ratio']:>6}  error {row['error']:.1e}",
                 flush=True,
             )

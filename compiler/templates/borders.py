@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 
 from ..ir.expr import Const, Expr
 from ..ir.stmt import For
 from ..ir.visit import free_vars, loops
 from ..schedule import Schedule
 from ..schedule.peel import FIRST, LAST
+
+TEAMS = (2, 4, 8)
+"""Numbers of threads that a kernel should do well with."""
+FORK_CYCLES = 10000.0
+"""Of handing a loop to the threads of a pool (0.7 us with two), and of data that another thread's cache holds."""
+PLENTY = 1e7
+"""Cycles of a nest of which nothing is known: so many that forks do not count."""
 
 
 def peel_ends(schedule: Schedule, loop: str, first: bool, last: bool) -> list[str]:
@@ -46,13 +54,43 @@ def peel_ragged(schedule: Schedule, *names: str) -> None:
                 schedule.peel(loop.name)
 
 
-def parallel_loop(schedule: Schedule, counts: Mapping[str, int], enough: int = 4) -> None:
-    """Runs the first of these loops that has `enough` iterations (by `counts`) in parallel, else the one with the most.
+def parallel_loop(
+    schedule: Schedule,
+    counts: Mapping[str, float],
+    cycles: float = PLENTY,
+    ahead: Mapping[str, float] | None = None,
+) -> None:
+    """Runs one of these loops in parallel, the one with the least estimated time; arguments as of `team_times`.
 
     Before peeling: afterwards the parts' accesses differ, and it is harder to see that iterations share nothing.
     """
-    chosen = next((name for name, count in counts.items() if count >= enough), None)
-    schedule.parallel(chosen or max(counts, key=lambda name: counts[name]))
+    times = team_times(counts, cycles, ahead)
+    schedule.parallel(min(times, key=lambda name: times[name]))
+
+
+def team_times(
+    counts: Mapping[str, float], cycles: float = PLENTY, ahead: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """For each of these loops, the cycles that threads spend if it runs in parallel: mean over teams of `TEAMS`.
+
+    `counts`: iterations of nested loops, outermost first. A fraction is a last, shorter iteration, which becomes a part
+    of its own: one thread does it while the others wait. `cycles`: what all iterations take together; `ahead`: what is
+    done in a loop ahead of those inside it, in cycles of all its iterations.
+    """
+    ahead = ahead or {}
+    times: dict[str, float] = {}
+    forks, serial = 1, 0.0
+    for name, count in counts.items():
+        unit = cycles / forks / count
+        shared = sum(ahead.get(other, 0.0) for other in counts if other not in times)
+        whole, rest = divmod(count, 1.0)
+        times[name] = sum(
+            team * (forks * (ceil(whole / team) * unit + rest * unit + FORK_CYCLES) + serial + shared / team)
+            for team in TEAMS
+        ) / len(TEAMS)
+        forks *= ceil(count)
+        serial += ahead.get(name, 0.0)
+    return times
 
 
 def name_in(extent: Expr, loop: For) -> bool:

@@ -8,13 +8,14 @@ done in blocks, whose padded input stays in the second-level cache while the pan
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 
 from ..ir.stmt import Program
+from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
-from .borders import parallel_loop, peel_ragged
+from .borders import parallel_loop, peel_ragged, team_times
 from .partial_sums import part_size, sum_in_parts
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
@@ -22,16 +23,24 @@ REMOTE_BYTES_CYCLE = 8.0
 """Bytes a cycle from beyond the second-level cache, as far as they do not hide behind the arithmetic."""
 COPY_BYTES_CYCLE = 16.0
 """Bytes a cycle of copying an input into its padded form."""
+MOST_POSITIONS = 16
+"""Positions of a tile: more of them, of few filters, wait for their loads (28 of one block are 20% slower than 16)."""
+MOST_BLOCKS = 64
+"""Blocks into which a row of outputs is cut at most: enough for any cache, and for the threads of a pool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile is `rows` x `columns` output positions x `vectors` blocks of filters; `row_block` rows share an input."""
+    """A tile is `rows` x `columns` output positions x `vectors` blocks of filters.
+
+    `row_block` rows, and of them `column_block` columns (None: all), pass over all filters before the next ones.
+    """
 
     rows: int
     columns: int
     vectors: int
     row_block: int
+    column_block: int | None = None
 
 
 def flattened(window: Window, height: int, width: int) -> tuple[int, int]:
@@ -40,18 +49,20 @@ def flattened(window: Window, height: int, width: int) -> tuple[int, int]:
     return (1, height * width) if alone else (height, width)
 
 
-def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
-    """Defaults for any shape, from the sizes of registers and caches alone."""
+def choose_knobs(target: CpuTarget, program: Program, window: Window, *, parallel: bool = False) -> Knobs:
+    """Defaults for any shape, from the sizes of registers and caches alone; `parallel`: also good for many threads."""
     shapes = {b.name: b.shape for b in program.parameters}
     _, _, blocks, oh, ow, _ = shapes["Y"]
     _, _, channels, kh, kw = shapes["W"]
-    rows, columns, vectors = choose_positions(target, oh, ow, blocks, channels * kh * kw)
-    return Knobs(
-        rows=rows,
-        columns=columns,
-        vectors=vectors,
-        row_block=row_block(target, program, window, rows, -(-blocks // vectors)),
-    )
+    depth = channels * kh * kw
+    rows, columns, vectors = choose_positions(target, oh, ow, blocks, depth)
+    cycles = prod(shapes["Y"]) * depth / (2 * target.lanes(DType.FLOAT32)) if parallel else None
+    panels = blocks / vectors
+    if oh == 1:
+        columns_ = column_block(target, program, window, columns, panels, cycles)
+        return Knobs(rows=rows, columns=columns, vectors=vectors, row_block=1, column_block=columns_)
+    block = row_block(target, program, window, rows, panels, cycles)
+    return Knobs(rows=rows, columns=columns, vectors=vectors, row_block=block)
 
 
 def choose_positions(target: CpuTarget, oh: int, ow: int, blocks: int, depth: int) -> tuple[int, int, int]:
@@ -63,7 +74,7 @@ def choose_positions(target: CpuTarget, oh: int, ow: int, blocks: int, depth: in
     for vectors in range(1, min(blocks, 8) + 1):
         for rows in range(1, min(oh, 6) + 1):
             for columns in range(1, min(ow, target.vector_registers) + 1):
-                if not fits(target, rows * columns, vectors):
+                if rows * columns > MOST_POSITIONS or not fits(target, rows * columns, vectors):
                     break
                 cost = 0.0
                 for height_, n in ((rows, oh // rows), (oh % rows, 1)):
@@ -80,33 +91,89 @@ def choose_positions(target: CpuTarget, oh: int, ow: int, blocks: int, depth: in
     return rows, -size // vectors // rows, vectors
 
 
-def row_block(target: CpuTarget, program: Program, window: Window, rows: int, panels: int) -> int:
-    """How many rows of outputs to do at a time: the least bytes from beyond the second-level cache, and copied."""
+def row_block(
+    target: CpuTarget,
+    program: Program,
+    window: Window,
+    rows: int,
+    panels: float,
+    cycles: float | None = None,
+) -> int:
+    """How many rows of outputs to do at a time: the least bytes from beyond the second-level cache, and copied.
+
+    `rows` are a tile's, `panels` the filters' panels, a fraction where the last one is smaller. `cycles`: of the whole
+    arithmetic, where threads share it; then there is as much work for each as can be.
+    """
     shapes = {b.name: b.shape for b in program.parameters}
-    element = program.parameters[0].dtype.bits // 8
-    _, _, blocks, _, width, lanes = shapes["X"]
-    oh = shapes["Y"][3]
-    weights = prod(shapes["W"][1:]) * element
-    line = blocks * lanes * width * element
+    oh, width = shapes["Y"][3], shapes["X"][4]
     span = (window.kernel[0] - 1) * window.dilations[0] + 1
-    near = target.cache_bytes[1] * 0.75
     best: tuple[float, int] | None = None
     for block in range(rows, oh + rows, rows):
-        count = -(-oh // block)
-        taken = line * ((min(block, oh) - 1) * window.strides[0] + span)
-        panel = weights / panels
-        # Panels come anew for each block of rows, unless all stay; rows for each panel, unless they stay.
-        remote = weights * (count if weights + taken > near else 1)
-        remote += count * taken * (panels if panel + taken > near else 1)
-        cost = remote / REMOTE_BYTES_CYCLE
-        if any(window.pads):
-            cost += count * taken / COPY_BYTES_CYCLE
-            # A small padded copy is still in the first-level cache when it is read.
-            cost += 0 if taken < near / 4 else count * taken / COPY_BYTES_CYCLE
+        lines = (min(block, oh) - 1) * window.strides[0] + span
+        blocks = {"y_block": oh / block, "y_tile": min(block, oh) / rows}
+        cost = _block_cycles(target, program, window, lines * width, blocks, panels, cycles)
         if best is None or cost < best[0]:
             best = (cost, block)
     assert best is not None
     return best[1]
+
+
+def column_block(
+    target: CpuTarget,
+    program: Program,
+    window: Window,
+    columns: int,
+    panels: float,
+    cycles: float | None = None,
+) -> int:
+    """How many columns to do at a time of a single row of outputs; otherwise as `row_block`."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    ow, height = shapes["Y"][4], shapes["X"][3]
+    span = (window.kernel[1] - 1) * window.dilations[1] + 1
+    tiles = ceil_div(ow, columns)
+    best: tuple[float, int] | None = None
+    for pieces in range(1, min(tiles, MOST_BLOCKS) + 1):
+        block = ceil_div(tiles, pieces) * columns
+        taken = height * ((min(block, ow) - 1) * window.strides[1] + span)
+        cost = _block_cycles(target, program, window, taken, {"x_block": ow / block}, panels, cycles)
+        if best is None or cost < best[0]:
+            best = (cost, block)
+    assert best is not None
+    return best[1]
+
+
+def _block_cycles(
+    target: CpuTarget,
+    program: Program,
+    window: Window,
+    positions: int,
+    blocks: dict[str, float],
+    panels: float,
+    cycles: float | None,
+) -> float:
+    """What dividing positions into `blocks`, the first of which take `positions` of the input each, costs in cycles."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    element = program.parameters[0].dtype.bits // 8
+    batch, groups, channels, _, _, lanes = shapes["X"]
+    (outer, divided), *inner = blocks.items()
+    count = ceil(divided)
+    weights = prod(shapes["W"][1:]) * element
+    taken = channels * lanes * positions * element
+    near = target.cache_bytes[1] * 0.75
+    panel = weights / ceil(panels)
+    # Panels come anew for each block of positions, unless all stay; positions for each panel, unless they stay.
+    remote = weights * (count if weights + taken > near else 1)
+    remote += count * taken * (ceil(panels) if panel + taken > near else 1)
+    waiting, copying = batch * groups * remote / REMOTE_BYTES_CYCLE, 0.0
+    if any(window.pads):
+        # A small padded copy is still in the first-level cache when it is read.
+        moves = 1 if taken < near / 4 else 2
+        copying = batch * groups * count * taken * moves / COPY_BYTES_CYCLE
+    cost = waiting + copying
+    if cycles is not None:
+        counts = {"n": batch, "g": groups, outer: divided, "panel": panels, **dict(inner)}
+        cost += min(team_times(counts, cycles + waiting, {outer: copying}).values())
+    return cost
 
 
 def part_blocks(program: Program) -> int | None:
@@ -124,16 +191,17 @@ def schedule(
 
     `parallel`: tiles run on the threads of the kernel's pool."""
     shapes = {b.name: b.shape for b in program.parameters}
-    batch, _, blocks, oh, _, co = shapes["Y"]
+    batch, groups, blocks, oh, ow, co = shapes["Y"]
     ci = shapes["X"][5]
     if knobs is None:
-        knobs = choose_knobs(target, program, window)
+        knobs = choose_knobs(target, program, window, parallel=parallel)
     s = Schedule(program)
     y_block, y = s.split("y", knobs.row_block)
     y_tile, y = s.split(y, knobs.rows)
-    x_tile, x = s.split("x", knobs.columns)
+    x_block, x = s.split("x", knobs.column_block or ow)
+    x_tile, x = s.split(x, knobs.columns)
     panel, o = s.split("o", knobs.vectors)
-    s.reorder("n", "g", y_block, panel, y_tile, x_tile, o, y, x, "j")
+    s.reorder("n", "g", y_block, x_block, panel, y_tile, x_tile, o, y, x, "j")
     s.compute_at("conv", x_tile)
     s.set_scope("sum", "register")
     if any(window.pads):
@@ -144,7 +212,8 @@ def schedule(
         "conv",
         "sum",
         ("conv.ic", "conv.kh", "conv.kw", "conv.k"),
-        ("conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j"),
+        # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
+        ("conv.n", "conv.g", "conv.y", "conv.x", "conv.o", "conv.j"),
         part_blocks(program),
     )
     for loop in (o, y, x):
@@ -156,14 +225,16 @@ def schedule(
         s.vectorize(f"conv.j{suffix}")
     s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, 2, 3, 4, 6, 5))
     if parallel:
-        parallel_loop(
-            s,
-            {
-                "n": batch,
-                y_block: ceil_div(oh, knobs.row_block),
-                panel: ceil_div(blocks, knobs.vectors),
-                y_tile: ceil_div(min(oh, knobs.row_block), knobs.rows),
-            },
-        )
-    peel_ragged(s, y_block, panel, y_tile, x_tile)
+        counts = {
+            "n": batch,
+            "g": groups,
+            y_block: oh / knobs.row_block,
+            x_block: ow / (knobs.column_block or ow),
+            panel: blocks / knobs.vectors,
+            y_tile: min(oh, knobs.row_block) / knobs.rows,
+        }
+        cycles = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
+        copied = prod(shapes["X"]) * 4 / COPY_BYTES_CYCLE if any(window.pads) else 0.0
+        parallel_loop(s, counts, cycles, {y_block: copied})
+    peel_ragged(s, y_block, x_block, panel, y_tile, x_tile)
     return s

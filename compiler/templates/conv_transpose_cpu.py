@@ -14,7 +14,7 @@ from ..ir.types import DType
 from ..ir.visit import loops
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from ..te.blocks import Window, ceil_div
+from ..te.blocks import Window
 from .borders import parallel_loop, peel_ragged
 from .conv2d_cpu import choose_positions
 
@@ -56,7 +56,7 @@ def schedule(
     `parallel`: tiles of each phase run on the threads of the kernel's pool."""
     knobs = knobs or choose_knobs(target, program)
     shapes = {b.name: b.shape for b in program.parameters}
-    batch, _, blocks, _, _, co = shapes["Y"]
+    batch, groups, blocks, _, _, co = shapes["Y"]
     s = Schedule(program)
     extents = _extents(program)
     tiles: list[str] = []
@@ -73,7 +73,8 @@ def schedule(
             conv = f"conv.{tag}"
             s.compute_at(conv, x_tile)
             s.set_scope(f"sum.{tag}", "register")
-            order = ("ic", "kh", "kw", "k", "n", "g", "o", "y", "x", "j")
+            # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
+            order = ("ic", "kh", "kw", "k", "n", "g", "y", "x", "o", "j")
             s.reorder(*(f"{conv}.{v}" for v in order))
             for name in ("o", "y", "x", "j"):
                 vector = name == ("x" if co == 1 else "j")
@@ -82,10 +83,14 @@ def schedule(
         if parallel:
             counts = {
                 f"n.{tag}": batch,
-                panel: ceil_div(blocks, knobs.vectors),
-                y_tile: ceil_div(extents[f"y.{tag}"], knobs.rows),
+                f"g.{tag}": groups,
+                panel: blocks / knobs.vectors,
+                y_tile: extents[f"y.{tag}"] / knobs.rows,
+                x_tile: extents[f"x.{tag}"] / knobs.columns,
             }
-            parallel_loop(s, counts)
+            outputs = batch * groups * blocks * co * extents[f"y.{tag}"] * extents[f"x.{tag}"]
+            depth = shapes["X"][2] * shapes["X"][5] * max(1, _taps(extents, tag))
+            parallel_loop(s, counts, outputs * depth / (2 * target.lanes(DType.FLOAT32)))
         tiles += [panel, y_tile, x_tile]
     # The taps of a phase lie together, and in them panels as `conv2d_cpu` has them.
     steps = [stride // gcd(stride, d) for stride, d in zip(window.strides, window.dilations, strict=True)]

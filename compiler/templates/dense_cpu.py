@@ -14,15 +14,13 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from ..te.blocks import ceil_div
 from .borders import parallel_loop, peel_ragged
 from .partial_sums import part_size, sum_in_parts
 from .register_tile import choose_tile
 
 PAGE = 4096
-"""Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes."""
-WAYS = 8
-"""Lines that one set of that cache holds (Zen 2-4, Intel before Sunny Cove; later ones have 12)."""
+"""Bytes after which addresses fall into the same sets of a first-level cache of 64 sets of 64 bytes: in one of 32 KiB 8
+lines a set (Zen 2-4, Intel before Sunny Cove), of 48 KiB 12."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +46,17 @@ def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knob
         rows=tile.rows,
         vectors=tile.vectors,
         row_block=row_block(target, rows, tile.rows, row_bytes),
-        stage=tile.rows >= WAYS * sets,
+        stage=tile.rows >= target.cache_bytes[0] // PAGE * sets,
     )
 
 
 def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> int:
-    """Rows that share a panel: half of the second-level cache, the rest is for the panel and what passes."""
-    tiles = max(1, target.cache_bytes[1] // 2 // (row_bytes * tile_rows))
+    """Rows that share a panel: twice the second-level cache.
+
+    The panel stays there. The rows may come from the next level for each panel: an element serves all columns of a
+    tile, so that they pass slowly, where a panel that comes anew for few rows is waited for.
+    """
+    tiles = max(1, target.cache_bytes[1] * 2 // (row_bytes * tile_rows))
     return tile_rows * min(tiles, -(-rows // tile_rows))
 
 
@@ -119,6 +121,11 @@ def schedule(
         s.vectorize(f"{sum_lane}{suffix}")
     s.pack("W", ((1, width),), (1, 0, 2))
     if parallel:
-        parallel_loop(s, {tiles.columns: ceil_div(columns, width), tiles.rows: ceil_div(rows, knobs.rows)})
+        counts = {
+            tiles.block: rows / knobs.row_block,
+            tiles.columns: columns / width,
+            tiles.rows: min(rows, knobs.row_block) / knobs.rows,
+        }
+        parallel_loop(s, counts, rows * depth * columns / (2 * lanes))
     peel_ragged(s, tiles.block, tiles.columns, tiles.rows)
     return s

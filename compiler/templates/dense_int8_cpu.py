@@ -8,7 +8,6 @@ from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.intrinsics import DOT_DEPTH, dot_u8s8
 from ..target.cpu.machine import CpuTarget
-from ..te.blocks import ceil_div
 from .borders import parallel_loop, parts_of, peel_ragged
 from .dense_cpu import Knobs, cut_tiles, product_sizes, row_block
 from .register_tile import choose_tile
@@ -52,13 +51,24 @@ def schedule(
     s.decompose_reduction("dense", step)
     s.pack("W", ((0, DOT_DEPTH), (1, width)), (1, 0, 3, 2))
     if parallel:
-        parallel_loop(s, {tiles.columns: ceil_div(columns, width), tiles.rows: ceil_div(rows, knobs.rows)})
+        counts = {
+            tiles.block: rows / knobs.row_block,
+            tiles.columns: columns / width,
+            tiles.rows: min(rows, knobs.row_block) / knobs.rows,
+        }
+        parallel_loop(s, counts, rows * depth * columns / (2 * DOT_DEPTH * lanes))
     peel_ragged(s, tiles.block, tiles.columns, tiles.rows, step)
     if target.dot_product:
         # The last vector of a last panel may be a part of one: a use of the instruction of its own.
         peel_ragged(s, sum_vector)
         for loop in parts_of(s, sum_lane):
-            steps = loop.body
-            if isinstance(steps, For) and steps.extent == Const(DOT_DEPTH) and isinstance(loop.extent, Const):
-                s.tensorize(loop.name, dot_u8s8(int(loop.extent.value)))
+            steps, count = loop.body, loop.extent
+            # A single column has no loop any more that could be one of the instruction.
+            if (
+                isinstance(count, Const)
+                and count.value > 1
+                and isinstance(steps, For)
+                and steps.extent == Const(DOT_DEPTH)
+            ):
+                s.tensorize(loop.name, dot_u8s8(int(count.value)))
     return s

@@ -6,8 +6,10 @@ Nothing is padded: the tiles along the border are kernels of their own, in which
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from ..ir.stmt import Program
+from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
@@ -51,10 +53,12 @@ def schedule(
         s.unroll(loop)
     s.vectorize("j")
     s.vectorize("conv.j")
-    _, _, oh, ow, _ = shapes["Y"]
+    batch, blocks, oh, ow, block = shapes["Y"]
     s.decompose_reduction("conv", "conv.kh")
     if parallel:
-        parallel_loop(s, {"c": shapes["Y"][1], "n": shapes["Y"][0], y_tile: ceil_div(oh, knobs.rows)})
+        cycles = batch * blocks * oh * ow * prod(window.kernel) * ceil_div(block, target.lanes(DType.FLOAT32))
+        counts = {"n": batch, "c": blocks, y_tile: ceil_div(oh, knobs.rows)}
+        parallel_loop(s, counts, cycles)
     top, left, bottom, right = window.pads
     parts = peel_ends(s, y_tile, top > 0, bottom > 0 or oh % knobs.rows > 0)
     for part in parts:

@@ -13,7 +13,7 @@ from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import ceil_div
 from .borders import peel_ragged
-from .register_tile import LATENCY_SUMS, TILE_OVERHEAD, fits, step_cycles
+from .register_tile import LATENCY_SUMS, MAXIMUM_ROWS, TILE_OVERHEAD, fits, step_cycles
 from .vectors import GRAIN, vectorize_loop
 
 
@@ -31,7 +31,7 @@ def choose_knobs(target: CpuTarget, program: Program) -> Knobs:
     columns = ceil_div(hidden, target.lanes(DType.FLOAT32))
     best: tuple[float, int, int] | None = None
     for vectors in range(1, min(columns, LATENCY_SUMS // 4) + 1):
-        for rows in range(1, batch + 1):
+        for rows in range(1, min(batch, MAXIMUM_ROWS) + 1):
             if (rows, vectors) != (1, 1) and not fits(target, rows, 4 * vectors):
                 break
             cost = 0.0

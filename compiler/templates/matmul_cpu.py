@@ -15,7 +15,6 @@ from ..ir.types import DType
 from ..ir.visit import walk, walk_expr
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from ..te.blocks import ceil_div
 from . import dense_cpu
 from .borders import parallel_loop, peel_ragged
 from .vectors import GRAIN
@@ -77,9 +76,13 @@ def schedule(
     s.vectorize(sum_lane)
     s.decompose_reduction("dense", "dense.k")
     if parallel and prod(batch) * rows * depth * columns >= 2 * GRAIN:
-        counts = {f"b{d}": size for d, size in enumerate(batch)}
-        counts |= {tiles.columns: ceil_div(columns, width), tiles.rows: ceil_div(rows, knobs.tiles.rows)}
-        parallel_loop(s, counts)
+        counts: dict[str, float] = {f"b{d}": size for d, size in enumerate(batch)}
+        counts |= {
+            tiles.block: rows / knobs.tiles.row_block,
+            tiles.columns: columns / width,
+            tiles.rows: min(rows, knobs.tiles.row_block) / knobs.tiles.rows,
+        }
+        parallel_loop(s, counts, prod(batch) * rows * depth * columns / (2 * lanes))
     peel_ragged(s, tiles.block, tiles.columns, tiles.rows)
     return s
 

@@ -51,8 +51,10 @@ def schedule(target: CpuTarget, program: Program, window: Window, *, parallel: b
         s.vectorize(j)
         s.vectorize("pool.j")
     s.decompose_reduction("pool", "pool.kh")
-    if parallel and outer * oh * ow * lanes * window.kernel[0] * window.kernel[1] >= 2 * GRAIN:
-        parallel_loop(s, {"n": outer, channels: ceil_div(lanes, width), y_tile: ceil_div(oh, rows)})
+    steps = outer * oh * ow * lanes * window.kernel[0] * window.kernel[1]
+    if parallel and steps >= 2 * GRAIN:
+        counts = {"n": outer, channels: ceil_div(lanes, width), y_tile: ceil_div(oh, rows)}
+        parallel_loop(s, counts, steps / target.lanes(DType.FLOAT32))
     top, left, bottom, right = window.pads
     for part in peel_ends(s, y_tile, top > 0, bottom > 0 or oh % rows > 0):
         peel_ends(s, f"{x_tile}{part}", left > 0, right > 0 or ow % columns > 0)

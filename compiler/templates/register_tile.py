@@ -14,7 +14,7 @@ ELEMENT_COST, VECTOR_COST = 0.5, 2.0
 multiplication takes one; they run beside one another, but for the share LOAD_SHARE."""
 LOAD_SHARE = 0.1
 MAXIMUM_ROWS = 10
-"""LLVM loads the elements of a step early; of more than ten rows it spills sums (measured with LLVM 22)."""
+"""Rows of a matrix in a tile: each is a stream of its own, for which the first-level cache has few lines a set."""
 TILE_OVERHEAD = 12.0
 """Steps' worth of starting and storing a tile, in cycles a row of it."""
 
@@ -28,8 +28,13 @@ class RegisterTile:
 
 
 def fits(target: CpuTarget, rows: int, vectors: int) -> bool:
-    """Whether the sums, one vector of each column and one broadcast element fit into the registers."""
-    return rows <= MAXIMUM_ROWS and rows * vectors + vectors + 1 <= target.vector_registers
+    """Whether the sums, one vector of each column and one broadcast element fit into the registers.
+
+    A step must go through the rows and, for each, through the columns: the other way round the elements of all rows are
+    held at once. Without fused multiplication products need a register, too.
+    """
+    steps = vectors + (1 if target.fused_multiply_add else 2)
+    return rows * vectors + steps <= target.vector_registers
 
 
 def step_cycles(rows: int, vectors: int) -> float:
@@ -43,7 +48,7 @@ def choose_tile(target: CpuTarget, rows: int, columns: int, depth: int, dtype: D
     vectors = -(-columns // target.lanes(dtype))
     best: tuple[float, int, int] | None = None
     for v in range(1, min(vectors, target.vector_registers) + 1):
-        for r in range(1, min(rows, target.vector_registers) + 1):
+        for r in range(1, min(rows, MAXIMUM_ROWS) + 1):
             if not fits(target, r, v):
                 break
             cost = 0.0

@@ -44,9 +44,9 @@ ARCHITECTURES = (
         name="x86-64",
         cpu="x86-64",
         floats="+sse2",
-        queries=tuple(f"+{f}" for f in ("avx2", "fma", *AVX512, "avx512vnni")),
+        queries=tuple(f"+{f}" for f in ("avx2", "fma", *AVX512, "avx512vnni", "avxvnni")),
     ),
-    Architecture(name="aarch64", cpu="generic", floats="+neon", queries=()),
+    Architecture(name="aarch64", cpu="generic", floats="+neon", queries=("+i8mm",)),
     Architecture(name="arm", cpu="generic", floats="+vfp2sp", queries=("+neon", "+vfp4d16sp")),
     Architecture(
         name="riscv64",
@@ -75,10 +75,10 @@ def vectors_of(architecture: str, has: Mapping[str, bool]) -> Vectors:
                 bits=512 if wide else 256 if middle else 128,
                 registers=32 if wide else 16,
                 fused_multiply_add=all_of("+fma"),
-                dot_product=wide and all_of("+avx512vnni"),
+                dot_product=all_of("+avx512vnni") if wide else middle and all_of("+avxvnni"),
             )
         case "aarch64":
-            return Vectors(bits=128, registers=32, fused_multiply_add=True)
+            return Vectors(bits=128, registers=32, fused_multiply_add=True, dot_product=all_of("+i8mm"))
         case "arm":
             bits = 128 if all_of("+neon") else WITHOUT_VECTORS
             return Vectors(bits=bits, registers=16, fused_multiply_add=all_of("+vfp4d16sp"))

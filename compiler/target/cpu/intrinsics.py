@@ -21,10 +21,10 @@ DOT_LANES, DOT_DEPTH = 16, 4
 
 
 def dot_u8s8(lanes: int = DOT_LANES) -> IntrinsicDeclaration:
-    """VPDPBUSD on 512 bits: total int32[lanes] += sum over k < 4 of data uint8[4] times weights int8[lanes, 4].
+    """VPDPBUSD, USDOT: total int32[lanes] += sum over k < 4 of data uint8[4] times weights int8[lanes, 4].
 
-    `lanes` is at most 16; fewer use a part of the register. Products and sums are exact; the sum wraps as int32 does.
-    It always adds: clear the sum first (decompose_reduction).
+    `lanes` is at most that of a register; fewer use a part of it. Products and sums are exact; the sum wraps as int32
+    does. It always adds: clear the sum first (decompose_reduction).
     """
     total = Buffer(name="total", shape=(lanes,), dtype=DType.INT32, scope="register")
     data = Buffer(name="data", shape=(DOT_DEPTH,), dtype=DType.UINT8)
@@ -55,31 +55,42 @@ def emission_of(declaration: IntrinsicDeclaration) -> Emission:
 
 
 def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
-    if not values.target.dot_product:
+    target = values.target
+    if not target.dot_product:
         raise LoweringError(f"`{summarize(use)}`: this CPU has no such instruction; leave it as loops")
     block = values.block
     pointers = [_contiguous(values, use, position) for position in range(3)]
-    vector = type_text(DType.INT32, DOT_LANES)
+    width = target.lanes(DType.INT32)
+    vector, octets = type_text(DType.INT32, width), f"<{width * DOT_DEPTH} x i8>"
     lanes = use.declaration.parameters[0].shape[0]
+    if lanes > width:
+        raise LoweringError(f"`{summarize(use)}`: a register of this CPU holds {width} sums; split the loop")
     if not values.storages[use.operands[0].buffer.name].on_stack:
         raise LoweringError(f"`{summarize(use)}`: the sum is too large for the stack; make its tile smaller")
     # A stack slot has room for whole registers, see `stack_layout`.
     total = block.assign(f"load {vector}, ptr {pointers[0]}, align 4")
     data = block.define(f"load i32, ptr {pointers[1]}, align 1", DType.INT32)
-    if lanes == DOT_LANES:
-        weights = block.assign(f"load <64 x i8>, ptr {pointers[2]}, align 1")
+    if lanes == width:
+        weights = block.assign(f"load {octets}, ptr {pointers[2]}, align 1")
     else:
-        name = "@llvm.masked.load.v64i8.p0"
-        values.declarations.add(f"declare <64 x i8> {name}(ptr, <64 x i1>, <64 x i8>)")
-        mask = ", ".join(f"i1 {'true' if i < lanes * DOT_DEPTH else 'false'}" for i in range(64))
-        weights = block.assign(
-            f"call <64 x i8> {name}(ptr align 1 {pointers[2]}, <64 x i1> <{mask}>, <64 x i8> zeroinitializer)"
+        # In units of a sum, which all processors with masks have.
+        name = f"@llvm.masked.load.v{width}i32.p0"
+        values.declarations.add(f"declare {vector} {name}(ptr, <{width} x i1>, {vector})")
+        mask = ", ".join(f"i1 {'true' if i < lanes else 'false'}" for i in range(width))
+        part = block.assign(
+            f"call {vector} {name}(ptr align 1 {pointers[2]}, <{width} x i1> <{mask}>, {vector} zeroinitializer)"
         )
-    wide = block.splat(data, DOT_LANES)
-    octets = block.assign(f"bitcast {wide.typed} to <64 x i8>")
-    name = "@llvm.x86.avx512.vpdpbusd.512"
-    values.declarations.add(f"declare {vector} {name}({vector}, <64 x i8>, <64 x i8>)")
-    result = block.assign(f"call {vector} {name}({vector} {total}, <64 x i8> {octets}, <64 x i8> {weights})")
+        weights = block.assign(f"bitcast {vector} {part} to {octets}")
+    wide = block.splat(data, width)
+    data_octets = block.assign(f"bitcast {wide.typed} to {octets}")
+    if target.triple.startswith(("aarch64", "arm64")):
+        name = f"@llvm.aarch64.neon.usdot.v{width}i32.v{width * DOT_DEPTH}i8"
+    else:
+        name = f"@llvm.x86.avx512.vpdpbusd.{target.vector_bits}"
+    values.declarations.add(f"declare {vector} {name}({vector}, {octets}, {octets})")
+    result = block.assign(
+        f"call {vector} {name}({vector} {total}, {octets} {data_octets}, {octets} {weights})"
+    )
     block.do(f"store {vector} {result}, ptr {pointers[0]}, align 4")
 
 

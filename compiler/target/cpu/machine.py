@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 import llvmlite.binding as llvm
 
@@ -14,6 +15,7 @@ from .llvm_query import includes
 
 GENERIC_LEVELS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2", "generic": "x86-64"}
 """Names of the x86-64 psABI's micro-architecture levels, in LLVM's spelling."""
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +44,24 @@ class CpuTarget:
 
 
 def host_target() -> CpuTarget:
-    """This machine, with the features that its processor reports."""
+    """This machine, with the features that its processor reports and the caches that the system knows of."""
     features = dict(llvm.get_host_cpu_features())
     text = ",".join(f"{'+' if features[name] else '-'}{name}" for name in sorted(features))
-    return _described(llvm.get_process_triple(), llvm.get_host_cpu_name(), text, features)
+    target = _described(llvm.get_process_triple(), llvm.get_host_cpu_name(), text, features)
+    return replace(target, cache_bytes=cache_sizes(_CACHES) or target.cache_bytes)
+
+
+def cache_sizes(folder: Path) -> tuple[int, int] | None:
+    """First and second level data cache in bytes, from files as Linux has them; None where it does not say."""
+    sizes: dict[str, int] = {}
+    try:
+        for cache in sorted(folder.glob("index*")):
+            kind, level, size = ((cache / name).read_text().strip() for name in ("type", "level", "size"))
+            if kind != "Instruction":
+                sizes[level] = int(size.removesuffix("K")) * 1024
+    except (OSError, ValueError):
+        return None
+    return (sizes["1"], sizes["2"]) if {"1", "2"} <= sizes.keys() else None
 
 
 def host_target_at(level: str) -> CpuTarget:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from vdla.compiler.ir.interp import interpret
@@ -10,7 +12,8 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.errors import TargetError
 from vdla.compiler.target.cpu.intrinsics import intrinsics
 from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import GENERIC_LEVELS, host_target, host_target_at
+from vdla.compiler.target.cpu.machine import GENERIC_LEVELS, host_target, host_target_at, runs_here
+from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
@@ -33,6 +36,8 @@ def targets():
 
 
 TARGETS = targets()
+NARROW_DOTS = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3 -mattr=+avxvnni")
+"""The dot product in registers of 256 bits."""
 
 
 def arrays_of(program):
@@ -75,18 +80,22 @@ def test_dense_with_staged_rows():
     check(program, dense_cpu.schedule(target, program, knobs), target)
 
 
-def test_rows_a_page_apart_are_staged():
-    target = host_target()
-    assert (
-        dense_cpu.choose_knobs(target, 1024, 4096, 64).rows >= dense_cpu.WAYS or target.vector_registers < 32
-    )
-    if target.vector_registers == 32:
-        assert dense_cpu.choose_knobs(target, 1024, 4096, 1024).stage
-    assert not dense_cpu.choose_knobs(target, 1024, 1000, 1024).stage
+def test_rows_a_page_apart_are_staged_where_they_share_too_few_lines():
+    small, large = [
+        replace(host_target(), vector_registers=32, cache_bytes=(kib * 1024, 512 * 1024)) for kib in (32, 48)
+    ]
+    assert dense_cpu.choose_knobs(small, 1024, 4096, 1024).rows == 9
+    assert dense_cpu.choose_knobs(small, 1024, 4096, 1024).stage
+    assert not dense_cpu.choose_knobs(large, 1024, 4096, 1024).stage
+    assert not dense_cpu.choose_knobs(small, 1024, 1000, 1024).stage
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
-@pytest.mark.parametrize("shape", [(3, 8, 16), (9, 11, 41)])
+@pytest.mark.parametrize(
+    "target",
+    [*TARGETS, *([NARROW_DOTS] if runs_here(NARROW_DOTS) else [])],
+    ids=lambda t: t.cpu + t.features[-8:],
+)
+@pytest.mark.parametrize("shape", [(3, 8, 16), (9, 11, 41), (2, 5, 17)])
 def test_dense_int8(target, shape):
     rows, depth, columns = shape
     program = dense_int8(rows=rows, depth=depth, columns=columns)
@@ -129,6 +138,35 @@ def test_conv2d_in_blocks_of_rows_that_do_not_divide():
     for rows, row_block in ((2, 4), (3, 3), (2, 6), (1, 7)):
         knobs = conv2d_cpu.Knobs(rows=rows, columns=3, vectors=2, row_block=row_block)
         check(program, conv2d_cpu.schedule(target, program, window, knobs), target)
+
+
+@pytest.mark.parametrize("window", [Window(kernel=(1, 1)), Window(kernel=(1, 3), pads=(0, 1, 0, 1))])
+def test_conv2d_of_one_row_in_blocks_of_columns(window):
+    target = host_target()
+    program = float_conv2d(
+        batch=1, channels=6, height=1, width=23, filters=9, window=window, block_in=2, block_out=4
+    )
+    knobs = conv2d_cpu.Knobs(rows=1, columns=3, vectors=2, row_block=1, column_block=9)
+    s = conv2d_cpu.schedule(target, program, window, knobs, parallel=True)
+    assert [step.arguments[0] for step in s.trace if "parallel" in step.arguments] == ["x.0"]
+    with Pool(2) as pool:
+        check(program, s, target, pool)
+
+
+def test_long_rows_of_few_filters_are_cut_for_threads():
+    program = float_conv2d(
+        batch=1,
+        channels=32,
+        height=1,
+        width=3136,
+        filters=64,
+        window=Window(kernel=(1, 1)),
+        block_in=16,
+        block_out=16,
+    )
+    knobs = conv2d_cpu.choose_knobs(host_target(), program, Window(kernel=(1, 1)), parallel=True)
+    assert knobs.column_block is not None
+    assert 3136 / knobs.column_block >= 8
 
 
 @pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[-1:], ids=lambda t: t.cpu)

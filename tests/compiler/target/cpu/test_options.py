@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from vdla.compiler.ir.expr import Buffer, Var
 from vdla.compiler.ir.stmt import Assign, Program, nest
 from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.errors import TargetError
 from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import host_target, host_target_at, runs_here
+from vdla.compiler.target.cpu.machine import cache_sizes, host_target, host_target_at, runs_here
 from vdla.compiler.target.cpu.options import parse_target
 
 
@@ -20,10 +22,12 @@ from vdla.compiler.target.cpu.options import parse_target
         ("-mtriple=x86_64-linux-gnu -mcpu=skylake-avx512", 512, 32, True, False),
         ("-mtriple=x86_64-linux-gnu -mcpu=icelake-server", 512, 32, True, True),
         ("-mtriple=x86_64-linux-gnu -mcpu=icelake-server -mattr=-avx512vnni", 512, 32, True, False),
+        ("-mtriple=x86_64-linux-gnu -mcpu=alderlake", 256, 16, True, True),
         # Half of AVX-512 is not enough.
         ("-mtriple=x86_64-linux-gnu -mcpu=knl", 256, 16, True, False),
         ("-mtriple=x86_64-linux-gnu -mattr=+avx2,+fma", 256, 16, True, False),
         ("-mtriple=aarch64-linux-gnu -mcpu=cortex-a53", 128, 32, True, False),
+        ("-mtriple=aarch64-linux-gnu -mcpu=neoverse-v1", 128, 32, True, True),
         ("-mtriple=armv7-linux-gnueabihf -mcpu=cortex-a9", 128, 16, False, False),
         ("-mtriple=armv7-linux-gnueabihf -mcpu=cortex-a7", 128, 16, True, False),
         ("-mtriple=thumbv7em-none-eabihf -mcpu=cortex-m4", 64, 16, True, False),
@@ -48,7 +52,22 @@ def test_without_options_it_is_this_machine():
 def test_options_and_detection_agree_on_the_host():
     host = host_target()
     named = parse_target(f"llvm -mcpu={host.cpu} -mattr={host.features}")
-    assert named == host
+    # Of a processor that is named, LLVM knows no caches.
+    assert replace(named, cache_bytes=host.cache_bytes) == host
+
+
+def test_caches_are_read_where_the_system_describes_them(tmp_path):
+    assert cache_sizes(tmp_path / "none") is None
+    for number, (kind, level, size) in enumerate(
+        [("Data", 1, "48K"), ("Instruction", 1, "32K"), ("Unified", 2, "1024K"), ("Unified", 3, "32768K")]
+    ):
+        folder = tmp_path / "caches" / f"index{number}"
+        folder.mkdir(parents=True)
+        for name, text in (("type", kind), ("level", level), ("size", size)):
+            (folder / name).write_text(f"{text}\n")
+    assert cache_sizes(tmp_path / "caches") == (48 * 1024, 1024 * 1024)
+    (tmp_path / "caches" / "index2" / "size").write_text("much\n")
+    assert cache_sizes(tmp_path / "caches") is None
 
 
 def test_calling_convention_of_riscv():

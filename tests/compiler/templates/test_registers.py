@@ -1,0 +1,105 @@
+"""Sums stay in registers: no innermost loop that multiplies touches the stack, in the assembly of any processor."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from vdla.compiler.target.cpu.machine_code import optimise, target_machine
+from vdla.compiler.target.cpu.module import lower
+from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.conv_transpose import conv_transpose
+from vdla.compiler.te.ops.dense import dense, dense_int8
+from vdla.compiler.te.ops.float_conv2d import float_conv2d
+from vdla.compiler.te.ops.lstm import lstm_steps
+from vdla.compiler.templates import conv2d_cpu, conv_transpose_cpu, dense_cpu, dense_int8_cpu, lstm_cpu
+
+PROCESSORS = {
+    "avx512": "-mtriple=x86_64-linux-gnu -mcpu=icelake-server",
+    "avx2": "-mtriple=x86_64-linux-gnu -mcpu=haswell",
+    "sse": "-mtriple=x86_64-linux-gnu -mcpu=nehalem",
+    "neon": "-mtriple=aarch64-linux-gnu -mcpu=cortex-a72",
+}
+LABEL = re.compile(r"(\.?\w+):")
+JUMP = re.compile(r"(?:j[a-z]+|b\.?[a-z]*|cbn?z\s+\w+,|tbn?z\s+\w+,\s*#\d+,)\s+(\.?\w+)$")
+MULTIPLY = re.compile(r"v?f?n?(?:mul|madd|mla|pdp)\w*\s|f?mla\s")
+STACK = re.compile(r"%rsp|\[sp\b")
+
+
+def innermost(assembly):
+    """The bodies of loops that hold no jump but their own."""
+    label, body = None, []
+    for line in assembly.splitlines():
+        text = line.split("#")[0].split("//")[0].strip()
+        if found := LABEL.match(text):
+            label, body = found[1], []
+        elif found := JUMP.match(text):
+            if found[1] == label:
+                yield body
+            label = None
+        elif label and text and not text.startswith("."):
+            body.append(text)
+
+
+def check(s, target):
+    """Compiles a schedule and looks at its loops."""
+    machine = target_machine(target, jit=False)
+    assembly = machine.emit_assembly(optimise([lower(s.program, target)], machine))
+    bodies = [body for body in innermost(assembly) if any(MULTIPLY.match(text) for text in body)]
+    assert bodies
+    for body in bodies:
+        assert not [text for text in body if STACK.search(text)]
+
+
+@pytest.fixture(params=PROCESSORS, scope="module")
+def target(request):
+    return parse_target(f"llvm {PROCESSORS[request.param]}")
+
+
+@pytest.mark.parametrize(
+    ("size", "filters", "stride"), [((28, 28), 96, 1), ((4, 7), 48, 2), ((3, 10), 32, 1)]
+)
+def test_conv2d(target, size, filters, stride):
+    window = Window(kernel=(3, 3), strides=(stride, stride), pads=(1, 1, 1, 1))
+    lanes = target.vector_bits // 32
+    program = float_conv2d(
+        batch=1,
+        channels=64,
+        height=stride * size[0],
+        width=stride * size[1],
+        filters=filters,
+        window=window,
+        block_in=lanes,
+        block_out=lanes,
+    )
+    check(conv2d_cpu.schedule(target, program, window), target)
+
+
+def test_conv_transpose(target):
+    window = Window(kernel=(2, 2), strides=(1, 1), pads=(1, 1, 1, 1))
+    lanes = target.vector_bits // 32
+    program = conv_transpose(
+        batch=1,
+        channels=lanes,
+        height=17,
+        width=17,
+        filters=96,
+        window=window,
+        block_in=lanes,
+        block_out=lanes,
+    )
+    check(conv_transpose_cpu.schedule(target, program, window), target)
+
+
+def test_products(target):
+    program = dense(rows=30, depth=300, columns=100)
+    check(dense_cpu.schedule(target, program), target)
+    if target.dot_product:
+        program = dense_int8(rows=30, depth=40, columns=100)
+        check(dense_int8_cpu.schedule(target, program), target)
+
+
+def test_lstm(target):
+    program = lstm_steps(steps=3, batch=5, hidden=48)
+    check(lstm_cpu.schedule(target, program), target)
