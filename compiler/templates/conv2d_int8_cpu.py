@@ -83,7 +83,7 @@ def schedule(
     if any(window.pads):
         # Stays in the scope of parameters, which is where the instruction takes its data from.
         s.compute_at("pad", y_block)
-    tile = ("conv.n", "conv.g", "conv.o", "conv.y", "conv.x", "conv.j")
+    tile = ("conv.n", "conv.g", "conv.y", "conv.x", "conv.o", "conv.j")
     dots = _dots(target, program)
     if dots:
         step, k = s.split("conv.k", DOT_DEPTH)
