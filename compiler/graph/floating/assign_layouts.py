@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...ir.expr import Const, Expr
-from ...ir.simplify import simplify
-from ...ir.types import DType
-from ...ir.visit import substitute_expr
+from ...ir.expr import Expr
+from ...ir.interp import interpret
+from ...te.functions import FUNCTIONS
+from ...te.ops.float_elementwise import float_elementwise
 from .graph import FloatGraph, GraphOutput, Node, Tensor
 from .operators import AveragePool, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
 
@@ -223,16 +223,16 @@ def _keeps_zeros(
     """Whether the positions beyond the channels, zeros in all inputs that have them, are zeros in the output too."""
     if output.shape[1] % block == 0:
         return True
-    values = {}
+    arrays: dict[str, np.ndarray] = {}
     for i, tensor in enumerate(tensors):
         rank = len(output.shape)
         aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
         if aligned[1] != 1:
-            values[f"argument{i}"] = Const(0.0, DType.FLOAT32)
+            number = np.zeros(1, np.float32)
         elif tensor.name in state.constants and np.unique(state.constants[tensor.name]).size == 1:
-            number = float(state.constants[tensor.name].reshape(-1)[0])
-            values[f"argument{i}"] = Const(number, DType.FLOAT32)
+            number = state.constants[tensor.name].reshape(-1)[:1]
         else:
             return False
-    result = simplify(substitute_expr(operator.body, values), {})
-    return isinstance(result, Const) and result.value == 0
+        arrays[f"X{i}"] = number
+    program = float_elementwise([(1,)] * len(tensors), operator.body)
+    return bool(interpret(program, arrays, functions=FUNCTIONS)["Y"].item() == 0)

@@ -18,6 +18,7 @@ from ...ir.visit import substitute_expr, walk_expr
 from ...te.merge import spread
 from ...te.scalars import ELEMENT, argument
 from .graph import FloatGraph, Node, Shape
+from .move_views import move_views
 from .operators import (
     AveragePool,
     Concatenate,
@@ -40,10 +41,13 @@ LARGEST_BODY = 64
 
 def fuse(graph: FloatGraph) -> FloatGraph:
     """Joins until nothing joins any more: first with what is before, then with what is behind, then by repeating."""
-    for rule in (_behind_producer, _into_reader, _into_all_readers):
-        while (fused := rule(graph)) is not graph:
-            graph = fused
-    return graph
+    while True:
+        before = graph
+        for rule in (move_views, _behind_producer, _into_reader, _into_all_readers):
+            while (fused := rule(graph)) is not graph:
+                graph = fused
+        if graph is before:
+            return graph
 
 
 def expression_size(expr: Expr) -> int:
@@ -160,46 +164,52 @@ def _inlined(graph: FloatGraph, node: Node, before: Node) -> Node | None:
             return None
         return _renumbered(before, node, positions)
     if len(positions) == 1 and positions[0] in node.operands(node.result):
-        if not all(
-            _fits_result(graph, node, name, graph.tensors[node.output].shape) for name in before.inputs
-        ):
+        out = graph.tensors[node.output].shape
+        if shape != out or not all(_fits_result(graph, node, name, out) for name in before.inputs):
             return None
-        return _with_operand(node, before, positions[0])
-    if positions != [0] or node.data is not None or not _may_compute_data(graph, node, before):
+        inputs, body = _with_operand(node, node.result, before, positions[0])
+        return _with_members(replace(node, inputs=inputs, result=body), before)
+    if len(positions) == 1 and positions[0] in node.operands(node.data):
+        if shape != graph.data_shape(node) or not _may_compute_data(graph, node, before, shape):
+            return None
+        inputs, body = _with_operand(node, node.data, before, positions[0])
+        return _with_members(replace(node, inputs=inputs, data=body), before)
+    if positions != [0] or node.data is not None or not _may_compute_data(graph, node, before, shape):
         return None
     names = tuple(dict.fromkeys(before.inputs))
     values = {argument(i).name: argument(names.index(name)) for i, name in enumerate(before.inputs)}
     # What comes behind keeps its operands, at other positions.
     later = node.operands(node.result)
     moved = {argument(i).name: argument(len(names) + n) for n, i in enumerate(later)}
-    return replace(
-        node,
-        members=(*before.members, *node.members),
-        inputs=(*names, *[node.inputs[i] for i in later]),
-        data=substitute_expr(before.operator.body, values),
-        result=None if node.result is None else substitute_expr(node.result, moved),
+    return _with_members(
+        replace(
+            node,
+            inputs=(*names, *[node.inputs[i] for i in later]),
+            data=substitute_expr(before.operator.body, values),
+            result=None if node.result is None else substitute_expr(node.result, moved),
+        ),
+        before,
     )
 
 
-def _with_operand(node: Node, before: Node, position: int) -> Node | None:
-    """`node`, whose result is computed with what the element-wise `before` makes in place of one of its operands."""
-    assert isinstance(before.operator, Elementwise) and node.result is not None
-    inputs = list(node.inputs)
-    values: dict[str, Expr] = {}
-    for i, name in enumerate(before.inputs):
-        # The operand's place goes to the first of what takes its place.
-        at = position if i == 0 else len(inputs)
-        if i == 0:
-            inputs[at] = name
-        else:
-            inputs.append(name)
-        values[argument(i).name] = argument(at)
-    body = substitute_expr(
-        node.result, {argument(position).name: substitute_expr(before.operator.body, values)}
-    )
-    if expression_size(body) > LARGEST_BODY:
+def _with_members(node: Node, before: Node) -> Node | None:
+    """`node`, which stands for the members of `before` too; None where its expressions grew too long."""
+    if any(body is not None and expression_size(body) > LARGEST_BODY for body in (node.data, node.result)):
         return None
-    return replace(node, members=(*before.members, *node.members), inputs=tuple(inputs), result=body)
+    return replace(node, members=(*before.members, *node.members))
+
+
+def _with_operand(node: Node, body: Expr | None, before: Node, position: int) -> tuple[tuple[str, ...], Expr]:
+    """A node's inputs and its `body` with what the element-wise `before` makes in place of one operand."""
+    assert isinstance(before.operator, Elementwise) and body is not None
+    # The operand's place goes to the first of what takes its place.
+    first, *rest = before.inputs
+    inputs = [*node.inputs, *rest]
+    inputs[position] = first
+    places = [position, *range(len(node.inputs), len(inputs))]
+    values: dict[str, Expr] = {argument(i).name: argument(place) for i, place in enumerate(places)}
+    value = substitute_expr(before.operator.body, values)
+    return tuple(inputs), substitute_expr(body, {argument(position).name: value})
 
 
 def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
@@ -268,10 +278,11 @@ def _dimensions(node: Node, shape: Shape) -> Shape | None:
     return None
 
 
-def _may_compute_data(graph: FloatGraph, node: Node, before: Node) -> bool:
-    """Whether a node may compute its data as it reads them: about once each, in loops that allow for broadcasting."""
+def _may_compute_data(graph: FloatGraph, node: Node, before: Node, shape: Shape) -> bool:
+    """Whether a node may compute `before` for its data, of this shape, as it reads them.
+
+    That is about once for each element, in loops that allow for broadcasting."""
     assert isinstance(before.operator, Elementwise)
-    shape = graph.tensors[before.output].shape
     match node.operator:
         case Reduction():
             return True

@@ -31,6 +31,7 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
     Inputs live from before the first step, outputs until after the last.
     """
     roots: dict[str, str] = {}
+    starts: dict[str, int] = {}
 
     def root(name: str) -> str:
         return roots.get(name, name)
@@ -41,7 +42,9 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
             if name not in graph.constants:
                 lives[root(name)] = (lives[root(name)][0], step)
         if isinstance(node.operator, Reshape):
-            roots[node.output] = root(node.inputs[0])
+            source = graph.tensors[node.inputs[0]]
+            roots[node.output] = root(source.name)
+            starts[node.output] = starts.get(source.name, 0) + node.operator.offset * source.dtype.bits // 8
         else:
             lives.update(dict.fromkeys(node.outputs, (step, step)))
     for output in graph.outputs:
@@ -53,6 +56,6 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
     ]
     plan = plan_memory(buffers, alignment=ALIGNMENT)
     offsets = dict(plan.offsets)
-    offsets.update({view: offsets[of] for view, of in roots.items()})
+    offsets.update({view: offsets[of] + starts[view] for view, of in roots.items()})
     rounded = sum(-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers)
     return StoragePlan(offsets=offsets, bytes=plan.size, bytes_without_reuse=rounded)
