@@ -31,12 +31,13 @@ from ..ir.expr import Expr
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
+from ..te.blocks import Window
 from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
 from ..te.ops.lstm import lstm_steps
 from ..te.ops.matmul import matmul
 from ..te.ops.movement import concat, gather, permute, remap
-from ..te.ops.reduction import reduction
+from ..te.ops.reduction import Kind, reduction
 from ..te.ops.relayout import relayout
 from ..te.ops.resize import axis_table, resize
 from ..te.ops.softmax import softmax
@@ -86,15 +87,13 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
         case Elementwise():
             return _elementwise(graph, node, node.operator)
         case MaxPool() | AveragePool():
-            return _pool(graph, node, node.operator)
+            return _pool(target, graph, node, node.operator)
         case Softmax(axis=axis, logarithm=logarithm):
             width = rows_cpu.row_partials(target)
             program = softmax(graph.data_shape(node), axis, width=width, logarithm=logarithm)
             return _rows(graph, node, "softmax", program, statements=("scale",))
         case Reduction(kind=kind, axes=axes):
-            width = rows_cpu.row_partials(target)
-            program = reduction(graph.data_shape(node), axes, kind, width=width, beside=_beside(graph, node))
-            return _rows(graph, node, "reduction", program)
+            return _reduction(target, graph, node, kind, axes)
         case Resize():
             return _resize(graph, node, node.operator)
         case Relayout():
@@ -151,13 +150,11 @@ def _moved(
     )
 
 
-def _beside(graph: FloatGraph, node: Node) -> list[tuple[int, ...]]:
-    """The shapes that a reduction's data and result are computed from, with its input's rank."""
+def _beside(graph: FloatGraph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shapes that the data and the result of a reduction over `axes` are computed from, with its input's rank."""
     shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
-    operator = node.operator
-    assert isinstance(operator, Reduction)
     rank = len(graph.data_shape(node))
-    kept = [axis for axis in range(rank) if axis not in operator.axes]
+    kept = [axis for axis in range(rank) if axis not in axes]
     out = graph.tensors[node.output].shape
     for i in node.operands(node.result):
         shape = graph.tensors[node.inputs[i]].shape
@@ -190,11 +187,24 @@ def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> Lowere
     )
 
 
-def _pool(graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> LoweredNode:
+def _reduction(
+    target: CpuTarget, graph: FloatGraph, node: Node, kind: Kind, axes: tuple[int, ...]
+) -> LoweredNode:
+    width = rows_cpu.row_partials(target)
+    beside = _beside(graph, node, axes)
+    program = reduction(graph.data_shape(node), axes, kind, width=width, beside=beside)
+    return _rows(graph, node, "reduction", program)
+
+
+def _pool(target: CpuTarget, graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> LoweredNode:
     out = graph.tensors[node.output]
     data = Tensor(name="data", shape=graph.data_shape(node), block=out.block)
     _, channels, height, width = data.shape
     window = operator.window
+    if data.block == 1 and window == Window(kernel=(height, width)):
+        # Rows of the input, which a pool's tiles of output positions would not read as such.
+        kind = "max" if isinstance(operator, MaxPool) else "mean"
+        return _reduction(target, graph, node, kind, (2, 3))
     program = float_pool(
         outer=prod(data.storage) // (height * width * data.block),
         height=height,
