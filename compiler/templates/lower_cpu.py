@@ -74,7 +74,7 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             program = permute(graph.data_shape(node), axes)
             return _in_order(graph, node, program, movement_cpu.schedule_permutation)
         case Concatenate(axis=axis):
-            program = concat([graph.tensors[name].shape for name in node.inputs], axis)
+            program = concat([graph.tensors[name].shape for name in node.own_inputs], axis)
             return _in_order(graph, node, program, movement_cpu.schedule)
         case Remap(runs=runs, fill=fill):
             program = remap(graph.data_shape(node), runs, fill=fill)
@@ -102,7 +102,7 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
 
 
 def _matrix_product(graph: FloatGraph, node: Node) -> LoweredNode:
-    a, b = (graph.tensors[name].shape for name in node.inputs[:2])
+    a, b = (graph.tensors[name].shape for name in node.own_inputs)
     beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
     program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1], beside=beside)
     return _in_order(graph, node, program, matmul_cpu.schedule)
@@ -116,7 +116,7 @@ def _in_order(
     if node.more_outputs:
         inputs = names[: -len(node.outputs)]
     ends = fused(graph, node, program)
-    given = zip(inputs, node.inputs, strict=False) if node.data is None else ()
+    given = zip(inputs, node.own_inputs, strict=True) if node.data is None else ()
     bound = {**dict(given), **dict(zip(names[len(inputs) :], node.outputs, strict=True))}
     shapes = {p.name: p.shape for p in program.parameters}
     return LoweredNode(

@@ -70,6 +70,12 @@ class Node:
         """All outputs."""
         return (self.output, *self.more_outputs)
 
+    @property
+    def own_inputs(self) -> tuple[str, ...]:
+        """The inputs that the operator itself reads."""
+        fused = {*self.operands(self.data), *self.operands(self.result)}
+        return tuple([name for i, name in enumerate(self.inputs) if i not in fused])
+
     def operands(self, body: Expr | None) -> tuple[int, ...]:
         """The positions of the inputs that `data` or `result` reads."""
         names = set() if body is None else free_vars(body)
