@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from ..graph.floating.graph import FloatGraph, Tensor
-from ..graph.floating.storage_plan import view_roots
+from ..graph.floating.storage_plan import find_views
 from ..ir.expr import Buffer
 from ..target.cpu.ahead_of_time import ObjectCode, emit_object
 from ..target.cpu.machine import CpuTarget
@@ -60,7 +60,7 @@ class _Ends:
     """The arrays of the caller, and which tensors lie in them; `copies` are outputs that need a kernel."""
 
     def __init__(self, graph: FloatGraph) -> None:
-        self._roots = view_roots(graph)
+        self._views = find_views(graph)
         self._arguments: dict[str, str] = {name: name for name in graph.inputs}
         self.copies: dict[str, str] = {}
         self.parameters = [_buffer(graph, name, name) for name in graph.inputs]
@@ -70,19 +70,26 @@ class _Ends:
             while name in [parameter.name for parameter in self.parameters]:
                 name += ".out"
             self.parameters.append(_buffer(graph, name, output.tensor))
-            root = self._root(output.tensor)
-            if root in graph.constants or root in self._arguments:
-                self.copies[name] = output.tensor
-            else:
+            root, _ = self._root(output.tensor)
+            whole = (
+                root not in graph.constants
+                and graph.tensors[root].bytes == graph.tensors[output.tensor].bytes
+            )
+            if whole and root not in self._arguments:
                 self._arguments[root] = name
+            else:
+                self.copies[name] = output.tensor
 
-    def _root(self, tensor: str) -> str:
-        return self._roots.get(tensor, tensor)
+    def _root(self, tensor: str) -> tuple[str, int]:
+        """The tensor that holds it, from which byte on."""
+        view = self._views.get(tensor)
+        return (tensor, 0) if view is None else (view.root, view.start)
 
     def place(self, tensor: str, offsets: Mapping[str, int]) -> Place:
         """Where a tensor lies that is no constant."""
-        argument = self._arguments.get(self._root(tensor))
-        return Arena(offsets[tensor]) if argument is None else Argument(argument)
+        root, start = self._root(tensor)
+        argument = self._arguments.get(root)
+        return Arena(offsets[tensor]) if argument is None else Argument(argument, start)
 
 
 def _buffer(graph: FloatGraph, name: str, tensor: str) -> Buffer:

@@ -7,17 +7,16 @@ from typing import Literal
 
 from ..ir.expr import Const, Expr, maximum, minimum
 from ..ir.types import DType
-from ..ir.visit import substitute_expr
 
 Activation = Literal["none", "relu", "clip"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epilogue:
-    """y = tail(activation(sum + bias + operand)): a bias a column or channel, a second tensor like y, both optional.
+    """y = activation(sum + bias + operand): a bias a column or channel, a second tensor like y, both optional.
 
-    "relu" is max(x, 0), "clip" limits x to `low` .. `high`; NaN stays NaN. `tail` is any further function, as an
-    expression of `scalars.argument(0)`; None: nothing.
+    "relu" is max(x, 0), "clip" limits x to `low` .. `high`; NaN stays NaN. Any other function, and further operands,
+    are grafted onto the program (`te.fusion`).
     """
 
     bias: bool = False
@@ -25,12 +24,11 @@ class Epilogue:
     activation: Activation = "none"
     low: float = 0.0
     high: float = 6.0
-    tail: Expr | None = None
 
     @property
     def is_identity(self) -> bool:
         """Whether y is the sum."""
-        return not self.bias and not self.operand and self.activation == "none" and self.tail is None
+        return not self.bias and not self.operand and self.activation == "none"
 
     def value(self, total: Expr, bias: Expr | None, operand: Expr | None) -> Expr:
         """y for a float32 sum, its bias and its operand (None where there is none)."""
@@ -45,4 +43,4 @@ class Epilogue:
                     maximum(total, Const(float(self.low), DType.FLOAT32)),
                     Const(float(self.high), DType.FLOAT32),
                 )
-        return total if self.tail is None else substitute_expr(self.tail, {"argument0": total})
+        return total

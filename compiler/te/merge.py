@@ -49,23 +49,63 @@ def merge_broadcast(shapes: Sequence[Shape]) -> tuple[Shape, tuple[Shape, ...]]:
     return tuple(sizes), inputs
 
 
-def merge_axes(shape: Shape, axes: Sequence[int]) -> tuple[tuple[int, bool], ...]:
+def merge_axes(
+    shape: Shape, axes: Sequence[int], beside: Sequence[Shape] = ()
+) -> tuple[tuple[int, bool], ...]:
     """A shape as (size, whether `axes` name it) pairs that alternate; axes count from the end where negative.
 
-    Dimensions of size 1 go. ValueError for an axis that the shape does not have.
+    Dimensions of size 1 go. Where one of the shapes `beside` it, which broadcast against it, is 1 in one of two
+    neighbours only, they stay apart. ValueError for an axis that the shape does not have.
     """
     if bad := [a for a in axes if not -len(shape) <= a < len(shape)]:
         raise ValueError(f"shape {shape} has no axis {bad[0]}")
     named = {a % len(shape) for a in axes}
+    aligned = [_aligned(other, len(shape)) for other in beside]
     merged: list[tuple[int, bool]] = []
+    patterns: list[tuple[bool, ...]] = []
     for d, size in enumerate(shape):
         if size == 1:
             continue
-        if merged and merged[-1][1] == (d in named):
+        pattern = (d in named, *[other[d] == 1 for other in aligned])
+        if patterns and patterns[-1] == pattern:
             merged[-1] = (merged[-1][0] * size, d in named)
         else:
             merged.append((size, d in named))
+            patterns.append(pattern)
     return tuple(merged)
+
+
+def spread(operand: Shape, full: Shape, into: Shape) -> Shape:
+    """The shape in which an operand that broadcasts against `full` does so against `into`, the same data.
+
+    ValueError where there is none: dimensions that `into` has merged are broadcast in part.
+    """
+    sizes = [
+        (size, given) for size, given in zip(full, _aligned(operand, len(full)), strict=True) if size != 1
+    ]
+    result = list(into)
+    group: list[int] = []
+    broadcasts: set[bool] = set()
+    inside = outside = 1
+    for position, size in enumerate(into):
+        if size == 1:
+            continue
+        group.append(position)
+        inside *= size
+        while outside < inside and sizes:
+            count, given = sizes.pop(0)
+            outside *= count
+            broadcasts.add(given == 1)
+        if inside == outside:
+            if len(broadcasts) > 1:
+                break
+            if broadcasts == {True}:
+                for part in group:
+                    result[part] = 1
+            group, broadcasts, inside, outside = [], set(), 1, 1
+    if group or sizes:
+        raise ValueError(f"shape {operand} does not broadcast against {into} as it does against {full}")
+    return tuple(result)
 
 
 def _aligned(shape: Shape, rank: int) -> Shape:

@@ -12,6 +12,8 @@ from ..ir.expr import Call, Expr, Var, equal, maximum, minimum, select, wrap
 from ..ir.types import DType
 
 Scalar = Expr | float
+ELEMENT = Var("element", DType.FLOAT32)
+"""What an operator computes, in an expression of what becomes of it."""
 
 
 def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:

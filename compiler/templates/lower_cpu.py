@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Literal
 
@@ -27,15 +27,17 @@ from ..graph.floating.operators import (
     Resize,
     Softmax,
 )
+from ..ir.expr import Expr
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
+from ..te.blocks import Window
 from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
 from ..te.ops.lstm import lstm_steps
 from ..te.ops.matmul import matmul
 from ..te.ops.movement import concat, gather, permute, remap
-from ..te.ops.reduction import reduction
+from ..te.ops.reduction import Kind, reduction
 from ..te.ops.relayout import relayout
 from ..te.ops.resize import axis_table, resize
 from ..te.ops.softmax import softmax
@@ -50,6 +52,7 @@ from . import (
     resize_cpu,
     rows_cpu,
 )
+from .fused_cpu import fused, storage_beside
 from .lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
 from .lowered_node import LoweredNode, kernel_key
 
@@ -68,38 +71,29 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             program = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions)
             return _in_order(graph, node, program, lstm_cpu.schedule)
         case Permute(axes=axes):
-            program = permute(graph.tensors[node.inputs[0]].shape, axes)
+            program = permute(graph.data_shape(node), axes)
             return _in_order(graph, node, program, movement_cpu.schedule_permutation)
         case Concatenate(axis=axis):
-            program = concat([graph.tensors[name].shape for name in node.inputs], axis)
+            program = concat([graph.tensors[name].shape for name in node.own_inputs], axis)
             return _in_order(graph, node, program, movement_cpu.schedule)
         case Remap(runs=runs, fill=fill):
-            program = remap(graph.tensors[node.inputs[0]].shape, runs, fill=fill)
+            program = remap(graph.data_shape(node), runs, fill=fill)
             return _in_order(graph, node, program, movement_cpu.schedule)
         case Gather(axis=axis, indices=indices):
-            program = gather(graph.tensors[node.inputs[0]].shape, axis, len(indices))
-            return LoweredNode(
-                node=node,
-                key=kernel_key("gather", program),
-                program=program,
-                schedule=lambda target: movement_cpu.schedule(target, program, parallel=True),
-                tensors={"X": node.inputs[0], "Y": node.output},
-                constants={"I": np.array(indices, np.int64)},
-            )
+            program = gather(graph.data_shape(node), axis, len(indices))
+            return _moved(graph, node, program, {"I": np.array(indices, np.int64)})
         case Dense():
             return lower_dense(graph, node, node.operator)
         case Elementwise():
             return _elementwise(graph, node, node.operator)
         case MaxPool() | AveragePool():
-            return _pool(graph, node, node.operator)
+            return _pool(target, graph, node, node.operator)
         case Softmax(axis=axis, logarithm=logarithm):
-            shape = graph.tensors[node.output].shape
             width = rows_cpu.row_partials(target)
-            return _rows(node, "softmax", softmax(shape, axis, width=width, logarithm=logarithm))
+            program = softmax(graph.data_shape(node), axis, width=width, logarithm=logarithm)
+            return _rows(graph, node, "softmax", program, statements=("scale",))
         case Reduction(kind=kind, axes=axes):
-            shape = graph.tensors[node.inputs[0]].shape
-            width = rows_cpu.row_partials(target)
-            return _rows(node, "reduction", reduction(shape, axes, kind, width=width))
+            return _reduction(target, graph, node, kind, axes)
         case Resize():
             return _resize(graph, node, node.operator)
         case Relayout():
@@ -108,35 +102,74 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
 
 
 def _matrix_product(graph: FloatGraph, node: Node) -> LoweredNode:
-    a, b = (graph.tensors[name].shape for name in node.inputs)
-    program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1])
+    a, b = (graph.tensors[name].shape for name in node.own_inputs)
+    beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
+    program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1], beside=beside)
     return _in_order(graph, node, program, matmul_cpu.schedule)
 
 
 def _in_order(
     graph: FloatGraph, node: Node, program: Program, template: Callable[..., Schedule]
 ) -> LoweredNode:
-    """A program whose parameters are the node's inputs and its outputs, in their order."""
-    names = [p.name for p in program.parameters]
+    """A program whose parameters are the inputs of the node's operator and its outputs, in their order."""
+    *inputs, _ = names = [p.name for p in program.parameters]
+    if node.more_outputs:
+        inputs = names[: -len(node.outputs)]
+    ends = fused(graph, node, program)
+    given = zip(inputs, node.own_inputs, strict=True) if node.data is None else ()
+    bound = {**dict(given), **dict(zip(names[len(inputs) :], node.outputs, strict=True))}
     shapes = {p.name: p.shape for p in program.parameters}
-    tensors = dict(zip(names, (*node.inputs, *node.outputs), strict=True))
     return LoweredNode(
         node=node,
-        key=kernel_key(type(node.operator).__name__, program),
-        program=program,
-        schedule=lambda target: template(target, program, parallel=True),
-        tensors={p: name for p, name in tensors.items() if name not in graph.constants},
+        key=kernel_key(type(node.operator).__name__, ends.program),
+        program=ends.program,
+        schedule=lambda target: template(target, ends.program, parallel=True),
+        tensors={p: name for p, name in bound.items() if name not in graph.constants} | ends.tensors,
         constants={
             p: graph.constants[name].reshape(shapes[p])
-            for p, name in tensors.items()
+            for p, name in bound.items()
             if name in graph.constants
-        },
+        }
+        | ends.constants,
     )
+
+
+def _moved(
+    graph: FloatGraph, node: Node, program: Program, constants: Mapping[str, np.ndarray]
+) -> LoweredNode:
+    """A move with constants of its own."""
+    ends = fused(graph, node, program)
+    data = {} if node.data is not None else {"X": node.inputs[0]}
+    return LoweredNode(
+        node=node,
+        key=kernel_key(program.name, ends.program),
+        program=ends.program,
+        schedule=lambda target: movement_cpu.schedule(target, ends.program, parallel=True),
+        tensors={**data, "Y": node.output, **ends.tensors},
+        constants={**constants, **ends.constants},
+    )
+
+
+def _beside(graph: FloatGraph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shapes that the data and the result of a reduction over `axes` are computed from, with its input's rank."""
+    shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
+    rank = len(graph.data_shape(node))
+    kept = [axis for axis in range(rank) if axis not in axes]
+    out = graph.tensors[node.output].shape
+    for i in node.operands(node.result):
+        shape = graph.tensors[node.inputs[i]].shape
+        aligned = (1,) * (len(out) - len(shape)) + shape
+        if len(out) < rank:
+            sizes = dict(zip(kept, aligned, strict=True))
+            aligned = tuple([sizes.get(axis, 1) for axis in range(rank)])
+        shapes.append(aligned)
+    return shapes
 
 
 def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> LoweredNode:
     out = graph.tensors[node.output]
-    shapes = [_storage_beside(graph.tensors[name], out) for name in node.inputs]
+    rank = len(out.storage)
+    shapes = [storage_beside(graph.tensors[name], rank, out.block) for name in node.inputs]
     program = float_elementwise(shapes, operator.body)
     parameters = dict(zip([p.name for p in program.parameters], (*node.inputs, node.output), strict=True))
     merged = {p.name: p.shape for p in program.parameters}
@@ -154,10 +187,24 @@ def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> Lowere
     )
 
 
-def _pool(graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> LoweredNode:
-    data = graph.tensors[node.inputs[0]]
-    _, _, height, width = data.shape
+def _reduction(
+    target: CpuTarget, graph: FloatGraph, node: Node, kind: Kind, axes: tuple[int, ...]
+) -> LoweredNode:
+    width = rows_cpu.row_partials(target)
+    beside = _beside(graph, node, axes)
+    program = reduction(graph.data_shape(node), axes, kind, width=width, beside=beside)
+    return _rows(graph, node, "reduction", program)
+
+
+def _pool(target: CpuTarget, graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> LoweredNode:
+    out = graph.tensors[node.output]
+    data = Tensor(name="data", shape=graph.data_shape(node), block=out.block)
+    _, channels, height, width = data.shape
     window = operator.window
+    if data.block == 1 and window == Window(kernel=(height, width)):
+        # Rows of the input, which a pool's tiles of output positions would not read as such.
+        kind = "max" if isinstance(operator, MaxPool) else "mean"
+        return _reduction(target, graph, node, kind, (2, 3))
     program = float_pool(
         outer=prod(data.storage) // (height * width * data.block),
         height=height,
@@ -167,23 +214,43 @@ def _pool(graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> Low
         kind="max" if isinstance(operator, MaxPool) else "average",
         counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
     )
+    ends = fused(graph, node, program, inside=_channels_inside(channels, data.block))
+    read = {} if node.data is not None else {"X": node.inputs[0]}
     return LoweredNode(
         node=node,
-        key=kernel_key("pool", program),
-        program=program,
-        schedule=lambda target: pool_cpu.schedule(target, program, window, parallel=True),
-        tensors={"X": data.name, "Y": node.output},
+        key=kernel_key("pool", ends.program),
+        program=ends.program,
+        schedule=lambda target: pool_cpu.schedule(target, ends.program, window, parallel=True),
+        tensors={**read, "Y": node.output, **ends.tensors},
+        constants=ends.constants,
     )
 
 
-def _rows(node: Node, template: Literal["softmax", "reduction"], program: Program) -> LoweredNode:
+def _channels_inside(channels: int, block: int) -> Callable[[tuple[Expr, ...]], Expr] | None:
+    """Which elements of [batch * blocks, ..., block] are channels; None where all are."""
+    if channels % block == 0:
+        return None
+    blocks = -(-channels // block)
+    return lambda at: at[0] % blocks * block + at[-1] < channels
+
+
+def _rows(
+    graph: FloatGraph,
+    node: Node,
+    template: Literal["softmax", "reduction"],
+    program: Program,
+    statements: tuple[str, ...] = (),
+) -> LoweredNode:
     scheduled = rows_cpu.schedule if template == "softmax" else reduction_cpu.schedule
+    ends = fused(graph, node, program, statements=statements)
+    read = {} if node.data is not None else {"X": node.inputs[0]}
     return LoweredNode(
         node=node,
-        key=kernel_key(template, program),
-        program=program,
-        schedule=lambda target: scheduled(target, program, parallel=True),
-        tensors={"X": node.inputs[0], "Y": node.output},
+        key=kernel_key(template, ends.program),
+        program=ends.program,
+        schedule=lambda target: scheduled(target, ends.program, parallel=True),
+        tensors={**read, "Y": node.output, **ends.tensors},
+        constants=ends.constants,
     )
 
 
@@ -212,13 +279,14 @@ def _resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredNode:
         constants[f"{axis}I"] = table.first
         if operator.mode == "linear":
             constants[f"{axis}W"] = table.weight
+    ends = fused(graph, node, program, inside=_channels_inside(data.shape[1], data.block))
     return LoweredNode(
         node=node,
-        key=kernel_key("resize", program),
-        program=program,
-        schedule=lambda target: resize_cpu.schedule(target, program, parallel=True),
-        tensors={"X": data.name, "Y": out.name},
-        constants=constants,
+        key=kernel_key("resize", ends.program),
+        program=ends.program,
+        schedule=lambda target: resize_cpu.schedule(target, ends.program, parallel=True),
+        tensors={"X": data.name, "Y": out.name, **ends.tensors},
+        constants={**constants, **ends.constants},
     )
 
 
@@ -235,11 +303,3 @@ def _relayout(graph: FloatGraph, node: Node) -> LoweredNode:
         schedule=lambda target: relayout_cpu.schedule(target, program, parallel=True),
         tensors={"X": data.name, "Y": out.name},
     )
-
-
-def _storage_beside(tensor: Tensor, out: Tensor) -> tuple[int, ...]:
-    """How an input of an element-wise operator broadcasts against the output's storage."""
-    if out.block == 1 or tensor.block > 1:
-        return tensor.storage
-    # The same for all channels: one lane serves all.
-    return (*(1,) * (len(out.shape) - len(tensor.shape)), *tensor.shape, 1)

@@ -11,6 +11,7 @@ from ..te.ops.conv_transpose import conv_transpose
 from ..te.ops.dense import dense
 from ..te.ops.float_conv2d import float_conv2d, float_depthwise
 from . import conv2d_cpu, conv_transpose_cpu, dense_cpu, depthwise_cpu
+from .fused_cpu import Fused, fused
 from .lowered_node import LoweredNode, kernel_key
 
 
@@ -54,12 +55,19 @@ def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> L
     arrays = {"W": _extended(weight.reshape(groups, filters // groups, *weight.shape[1:]), shapes["W"])}
     if operator.epilogue.bias:
         arrays["B"] = _extended(graph.constants[node.inputs[2]].reshape(groups, -1), shapes["B"])
+    inside = filters // groups
+    ends = fused(
+        graph,
+        node,
+        program,
+        inside=None if inside % out.block == 0 else lambda at: at[2] * out.block + at[5] < inside,
+    )
     return LoweredNode(
         node=node,
-        key=kernel_key(program.name, program),
-        program=program,
-        schedule=lambda target: template(target, program, window, parallel=True),
-        **_bound(graph, node, operator.epilogue, arrays),
+        key=kernel_key(program.name, ends.program),
+        program=ends.program,
+        schedule=lambda target: template(target, ends.program, window, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays, ends),
     )
 
 
@@ -83,12 +91,19 @@ def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> Low
     arrays = {"W": _extended(weight, shapes["W"])}
     if operator.epilogue.bias:
         arrays["B"] = _extended(graph.constants[node.inputs[2]], shapes["B"])
+    block = data.block
+    ends = fused(
+        graph,
+        node,
+        program,
+        inside=None if channels % block == 0 else lambda at: at[1] * block + at[4] < channels,
+    )
     return LoweredNode(
         node=node,
-        key=kernel_key("depthwise", program),
-        program=program,
-        schedule=lambda target: depthwise_cpu.schedule(target, program, window, parallel=True),
-        **_bound(graph, node, operator.epilogue, arrays),
+        key=kernel_key("depthwise", ends.program),
+        program=ends.program,
+        schedule=lambda target: depthwise_cpu.schedule(target, ends.program, window, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays, ends),
     )
 
 
@@ -100,22 +115,24 @@ def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
     arrays = {"W": graph.constants[node.inputs[1]]}
     if operator.epilogue.bias:
         arrays["B"] = graph.constants[node.inputs[2]]
+    ends = fused(graph, node, program)
     return LoweredNode(
         node=node,
-        key=kernel_key("dense", program),
-        program=program,
-        schedule=lambda target: dense_cpu.schedule(target, program, parallel=True),
-        **_bound(graph, node, operator.epilogue, arrays),
+        key=kernel_key("dense", ends.program),
+        program=ends.program,
+        schedule=lambda target: dense_cpu.schedule(target, ends.program, parallel=True),
+        **_bound(graph, node, operator.epilogue, arrays, ends),
     )
 
 
 def _bound(
-    graph: FloatGraph, node: Node, epilogue: Epilogue, constants: dict[str, np.ndarray]
+    graph: FloatGraph, node: Node, epilogue: Epilogue, constants: dict[str, np.ndarray], ends: Fused
 ) -> dict[str, dict]:
-    """`tensors` and `constants` of a sum with an epilogue; an operand may be either."""
-    tensors = {"X": node.inputs[0], "Y": node.output}
+    """`tensors` and `constants` of a sum with an epilogue and what is fused; an operand may be either."""
+    tensors = {"X": node.inputs[0], "Y": node.output, **ends.tensors}
+    constants = {**constants, **ends.constants}
     if epilogue.operand:
-        operand = node.inputs[-1]
+        operand = node.inputs[2 + epilogue.bias]
         if operand in graph.constants:
             constants["R"] = graph.constants[operand]
         else:

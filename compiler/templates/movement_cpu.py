@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..ir.expr import Const, Load
 from ..ir.stmt import Assign, For, Program, Seq, Stmt
 from ..ir.types import DType
+from ..ir.visit import walk_expr
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from .borders import peel_ragged
@@ -36,11 +37,11 @@ def schedule_permutation(target: CpuTarget, program: Program, *, parallel: bool 
         body = body.body
     assert isinstance(body, Assign)
     shape = program.parameters[-1].shape
-    x_last = next(p for p in program.parameters if p.name == "X").shape[-1]
     s = Schedule(program)
     loops = [(loop.name, size) for loop, size in zip(chain, shape, strict=True)]
     last, size = loops[-1]
-    (source,) = [d for d, loop in enumerate(chain) if _reads_last(body, loop)]
+    # What is fused may read other tensors in the output's order.
+    source = min([d for d, loop in enumerate(chain) if _reads_last(body, loop)], default=len(chain) - 1)
     if source == len(chain) - 1:
         outer = vectorize_loop(s, target, last, size)
         width = vector_width(target, size)
@@ -56,15 +57,15 @@ def schedule_permutation(target: CpuTarget, program: Program, *, parallel: bool 
     s.vectorize(column)
     if parallel:
         between = [(name, n) for d, (name, n) in enumerate(loops[:-1]) if d != source]
-        order = [*between[:source], (rows, -(-x_last // lanes)), *between[source:]]
+        order = [*between[:source], (rows, -(-shape[source] // lanes)), *between[source:]]
         parallel_grains(s, [(n, k) for n, k in order if k > 1], lanes * size)
     peel_ragged(s, columns)
     return s
 
 
 def _reads_last(move: Assign, loop: For) -> bool:
-    """Whether a loop's variable is the last index of what is read."""
-    return isinstance(move.value, Load) and move.value.indices[-1] == loop.var
+    """Whether a loop's variable is the last index of something that is read."""
+    return any(isinstance(e, Load) and e.indices[-1] == loop.var for e in walk_expr(move.value))
 
 
 def _innermost(statement: Stmt) -> list[For]:

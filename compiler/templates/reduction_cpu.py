@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.expr import Const
 from ..ir.stmt import Program
 from ..ir.visit import loops
 from ..schedule import Schedule
@@ -19,7 +20,8 @@ def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> 
     names = {loop.name for loop in loops(program)}
     if "reduce.l" in names:
         return rows_cpu.schedule(target, program, parallel=parallel)
-    shape = program.parameters[0].shape
+    extents = {loop.name: loop.extent.value for loop in loops(program) if isinstance(loop.extent, Const)}
+    shape = [int(extents[f"reduce.d{d}"]) for d in range(sum(name.startswith("reduce.d") for name in names))]
     s = Schedule(program)
     kept = [d for d in range(len(shape)) if f"d{d}" in names]
     reduced = [f"reduce.d{d}" for d in range(len(shape)) if d not in kept]

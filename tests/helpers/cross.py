@@ -47,7 +47,7 @@ static unsigned char scratch[@WORKERS@ * @UPPER@_SCRATCH_BYTES + 1] ALIGNED;
 
 void start(void)
 {
-    void *const buffers[] = {@NAMES@};
+    static void *const buffers[] = {@NAMES@};
     int launches = 0;
 @READS@
     @CALL@

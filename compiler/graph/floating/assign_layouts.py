@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...ir.expr import Const
-from ...ir.simplify import simplify
-from ...ir.types import DType
-from ...ir.visit import substitute_expr
+from ...ir.expr import Expr
+from ...ir.interp import interpret
+from ...te.functions import FUNCTIONS
+from ...te.ops.float_elementwise import float_elementwise
 from .graph import FloatGraph, GraphOutput, Node, Tensor
 from .operators import AveragePool, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
 
@@ -114,7 +114,7 @@ def _place(state: _State, node: Node, lanes: int) -> None:
         case Convolution():
             _place_convolution(state, node, operator, lanes)
         case MaxPool() | AveragePool() | Resize():
-            state.emit(node, node.inputs, state.tensors[node.inputs[0]].block)
+            _place_pool(state, node)
         case Elementwise():
             _place_elementwise(state, node, operator)
         case _:
@@ -137,8 +137,33 @@ def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: 
         block_in = data.block if inside % data.block == 0 else math.gcd(inside, lanes)
     inputs = [state.in_blocks(node.inputs[0], block_in), *node.inputs[1:]]
     if operator.epilogue.operand:
-        inputs[-1] = state.in_blocks(inputs[-1], block_out)
-    state.emit(node, tuple(inputs), block_out)
+        operand = 2 + operator.epilogue.bias
+        inputs[operand] = state.in_blocks(inputs[operand], block_out)
+    state.emit(node, _with_operands(state, node, tuple(inputs), node.result, block_out), block_out)
+
+
+def _place_pool(state: _State, node: Node) -> None:
+    """Pools keep their input's blocks, of those that are computed on the way the largest."""
+    shape = state.graph.data_shape(node)
+    read = [state.tensors[node.inputs[i]] for i in node.operands(node.data)] or [
+        state.tensors[node.inputs[0]]
+    ]
+    block = max(tensor.block for tensor in read if tensor.shape == shape)
+    inputs = _with_operands(state, node, node.inputs, node.data, block)
+    state.emit(node, _with_operands(state, node, inputs, node.result, block), block)
+
+
+def _with_operands(
+    state: _State, node: Node, inputs: tuple[str, ...], body: Expr | None, block: int
+) -> tuple[str, ...]:
+    """`inputs` with those that `body` reads as they are read beside an output in blocks."""
+    placed = list(inputs)
+    output = state.tensors[node.output]
+    for i in node.operands(body):
+        wanted = _operand_in_blocks(state, state.tensors[inputs[i]], output, block)
+        assert wanted is not None, f"fusion gave {node.name} an operand that has no form in blocks"
+        placed[i] = _adopt(state, wanted)
+    return tuple(placed)
 
 
 def _place_elementwise(state: _State, node: Node, operator: Elementwise) -> None:
@@ -168,7 +193,7 @@ def _operand_in_blocks(state: _State, tensor: Tensor, output: Tensor, block: int
     """How an input can be read beside an output in blocks; None where it cannot."""
     rank = len(output.shape)
     aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
-    if aligned[1] == 1:
+    if block == 1 or aligned[1] == 1:
         # The same for all channels: broadcast along blocks and lanes.
         return _Wanted(tensor.name, 1)
     if aligned == tensor.shape:
@@ -198,16 +223,16 @@ def _keeps_zeros(
     """Whether the positions beyond the channels, zeros in all inputs that have them, are zeros in the output too."""
     if output.shape[1] % block == 0:
         return True
-    values = {}
+    arrays: dict[str, np.ndarray] = {}
     for i, tensor in enumerate(tensors):
         rank = len(output.shape)
         aligned = (1,) * (rank - len(tensor.shape)) + tensor.shape
         if aligned[1] != 1:
-            values[f"argument{i}"] = Const(0.0, DType.FLOAT32)
+            number = np.zeros(1, np.float32)
         elif tensor.name in state.constants and np.unique(state.constants[tensor.name]).size == 1:
-            number = float(state.constants[tensor.name].reshape(-1)[0])
-            values[f"argument{i}"] = Const(number, DType.FLOAT32)
+            number = state.constants[tensor.name].reshape(-1)[:1]
         else:
             return False
-    result = simplify(substitute_expr(operator.body, values), {})
-    return isinstance(result, Const) and result.value == 0
+        arrays[f"X{i}"] = number
+    program = float_elementwise([(1,)] * len(tensors), operator.body)
+    return bool(interpret(program, arrays, functions=FUNCTIONS)["Y"].item() == 0)

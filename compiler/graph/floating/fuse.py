@@ -1,36 +1,62 @@
-"""Fusion by operator class: what follows a sum element by element is done before the sum is stored.
+"""Fusion by operator class: element-wise functions are computed where their argument is made, or where it is read.
 
-The rules are those of the TVM paper (OSDI 2018, section 3): injective operators join each other, and a
-complex-out-fusable one (convolution, matrix product) takes the injective ones behind it. All need that nothing else
-reads what lies between. A fused node stands where the last of its members stood, so that all its inputs are there.
+The rules are those of the TVM paper (OSDI 2018, section 3): injective operators join each other; what computes tiles
+or rows (convolutions, products, pools, reductions, and moves) takes the injective ones behind it; reductions and moves
+those before them too. All need that nothing else reads what lies between; only what costs no more than reading it is
+repeated in each of its readers. A fused node stands where the last of its members stood, so that all its inputs are
+there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
-from ...ir.expr import Binary, Const, Expr, Var
+from ...ir.expr import Call, Expr
 from ...ir.visit import substitute_expr, walk_expr
-from ...te import scalars
-from ...te.epilogue import Epilogue
-from ...te.scalars import argument
-from .graph import FloatGraph, Node
-from .operators import Convolution, Dense, Elementwise
+from ...te.merge import spread
+from ...te.scalars import ELEMENT, argument
+from .graph import FloatGraph, Node, Shape
+from .move_views import move_views
+from .operators import (
+    AveragePool,
+    Concatenate,
+    Convolution,
+    Dense,
+    Elementwise,
+    Gather,
+    MatrixProduct,
+    MaxPool,
+    Permute,
+    Reduction,
+    Remap,
+    Resize,
+    Softmax,
+)
 
 LARGEST_BODY = 64
 """Nodes of an expression beyond which operators are not joined: values that are read twice are repeated."""
 
 
 def fuse(graph: FloatGraph) -> FloatGraph:
-    """Joins until nothing joins any more."""
+    """Joins until nothing joins any more: first with what is before, then with what is behind, then by repeating."""
     while True:
-        fused = _fuse_once(graph)
-        if fused is graph:
+        before = graph
+        for rule in (move_views, _behind_producer, _into_reader, _into_all_readers):
+            while (fused := rule(graph)) is not graph:
+                graph = fused
+        if graph is before:
             return graph
-        graph = fused
 
 
-def _fuse_once(graph: FloatGraph) -> FloatGraph:
+def expression_size(expr: Expr) -> int:
+    """How many nodes an expression has."""
+    return sum(1 for _ in walk_expr(expr))
+
+
+def _behind_producer(graph: FloatGraph) -> FloatGraph:
+    """One element-wise node computed where its argument is made."""
     uses, producers = graph.uses(), graph.producers()
     position = {node.output: i for i, node in enumerate(graph.nodes)}
     for node in graph.nodes:
@@ -43,92 +69,256 @@ def _fuse_once(graph: FloatGraph) -> FloatGraph:
                 continue
             if graph.tensors[source].shape != graph.tensors[node.output].shape:
                 continue
-            fused = _joined(graph, before, node)
+            if isinstance(before.operator, Elementwise):
+                fused = _inlined(graph, node, before)
+            else:
+                fused = _with_result(graph, before, node)
             if fused is not None:
-                nodes = tuple(
-                    fused if other is node else other for other in graph.nodes if other is not before
-                )
-                return replace(graph, nodes=nodes)
+                return _replaced(graph, {id(node): fused}, before)
     return graph
 
 
-def _joined(graph: FloatGraph, before: Node, node: Node) -> Node | None:
-    match before.operator:
-        case Elementwise():
-            return _joined_bodies(before, node)
-        case Convolution() | Dense():
-            return _with_epilogue(graph, before, node)
-    return None
+def _into_reader(graph: FloatGraph) -> FloatGraph:
+    """One element-wise node computed where it is read, by one node."""
+    uses, producers = graph.uses(), graph.producers()
+    for node in graph.nodes:
+        for source in dict.fromkeys(node.inputs):
+            before = producers.get(source)
+            if before is None or not isinstance(before.operator, Elementwise):
+                continue
+            if uses[source] == node.inputs.count(source):
+                fused = _inlined(graph, node, before)
+                if fused is not None:
+                    return _replaced(graph, {id(node): fused}, before)
+    return graph
 
 
-def _joined_bodies(before: Node, node: Node) -> Node | None:
+def _into_all_readers(graph: FloatGraph) -> FloatGraph:
+    """One element-wise node computed in each of its readers, where that moves no more data than its result would."""
+    uses = graph.uses()
+    for before in graph.nodes:
+        if not isinstance(before.operator, Elementwise) or not _is_cheap(graph, before):
+            continue
+        readers = [node for node in graph.nodes if before.output in node.inputs]
+        if uses[before.output] != sum(node.inputs.count(before.output) for node in readers):
+            continue
+        fused: dict[int, Node] = {}
+        for node in readers:
+            if (joined := _inlined(graph, node, before)) is None:
+                break
+            fused[id(node)] = joined
+        else:
+            return _replaced(graph, fused, before)
+    return graph
+
+
+def _replaced(graph: FloatGraph, fused: Mapping[int, Node], gone: Node) -> FloatGraph:
+    """The graph with the nodes of these ids replaced, and without `gone`."""
+    nodes = tuple(fused.get(id(node), node) for node in graph.nodes if node is not gone)
+    return replace(graph, nodes=nodes)
+
+
+def _is_cheap(graph: FloatGraph, node: Node) -> bool:
+    """Whether computing an element again costs what reading it would: some arithmetic on one large tensor's element."""
+    assert isinstance(node.operator, Elementwise)
+    if any(isinstance(e, Call) for e in walk_expr(node.operator.body)):
+        return False
+    size = prod(graph.tensors[node.output].shape)
+    return sum(prod(graph.tensors[name].shape) * 8 > size for name in node.inputs) <= 1
+
+
+def _with_result(graph: FloatGraph, before: Node, node: Node) -> Node | None:
+    """`before`, which stores what the element-wise `node` makes of its result; None where that is not possible."""
+    operator = node.operator
+    assert isinstance(operator, Elementwise)
+    shape = graph.tensors[node.output].shape
+    if before.more_outputs or _dimensions(before, shape) is None:
+        return None
+    others = [name for name in dict.fromkeys(node.inputs) if name != before.output]
+    if not all(_fits_result(graph, before, name, shape) for name in others):
+        return None
+    own = ELEMENT if before.result is None else before.result
+    inputs, values = _extended(before, before.result, others)
+    values[before.output] = own
+    body = substitute_expr(
+        operator.body, {argument(i).name: values[name] for i, name in enumerate(node.inputs)}
+    )
+    if expression_size(body) > LARGEST_BODY:
+        return None
+    return replace(
+        before,
+        members=(*before.members, *node.members),
+        inputs=inputs,
+        output=node.output,
+        result=body,
+    )
+
+
+def _inlined(graph: FloatGraph, node: Node, before: Node) -> Node | None:
+    """`node`, which computes the element-wise `before` where it reads its result; None where that is not possible."""
+    assert isinstance(before.operator, Elementwise)
+    shape = graph.tensors[before.output].shape
+    positions = [i for i, name in enumerate(node.inputs) if name == before.output]
+    if isinstance(node.operator, Elementwise):
+        if graph.tensors[node.output].shape != shape:
+            return None
+        return _renumbered(before, node, positions)
+    if len(positions) == 1 and positions[0] in node.operands(node.result):
+        out = graph.tensors[node.output].shape
+        if shape != out or not all(_fits_result(graph, node, name, out) for name in before.inputs):
+            return None
+        inputs, body = _with_operand(node, node.result, before, positions[0])
+        return _with_members(replace(node, inputs=inputs, result=body), before)
+    if len(positions) == 1 and positions[0] in node.operands(node.data):
+        if shape != graph.data_shape(node) or not _may_compute_data(graph, node, before, shape):
+            return None
+        inputs, body = _with_operand(node, node.data, before, positions[0])
+        return _with_members(replace(node, inputs=inputs, data=body), before)
+    if positions != [0] or node.data is not None or not _may_compute_data(graph, node, before, shape):
+        return None
+    names = tuple(dict.fromkeys(before.inputs))
+    values = {argument(i).name: argument(names.index(name)) for i, name in enumerate(before.inputs)}
+    # What comes behind keeps its operands, at other positions.
+    later = node.operands(node.result)
+    moved = {argument(i).name: argument(len(names) + n) for n, i in enumerate(later)}
+    return _with_members(
+        replace(
+            node,
+            inputs=(*names, *[node.inputs[i] for i in later]),
+            data=substitute_expr(before.operator.body, values),
+            result=None if node.result is None else substitute_expr(node.result, moved),
+        ),
+        before,
+    )
+
+
+def _with_members(node: Node, before: Node) -> Node | None:
+    """`node`, which stands for the members of `before` too; None where its expressions grew too long."""
+    if any(body is not None and expression_size(body) > LARGEST_BODY for body in (node.data, node.result)):
+        return None
+    return replace(node, members=(*before.members, *node.members))
+
+
+def _with_operand(node: Node, body: Expr | None, before: Node, position: int) -> tuple[tuple[str, ...], Expr]:
+    """A node's inputs and its `body` with what the element-wise `before` makes in place of one operand."""
+    assert isinstance(before.operator, Elementwise) and body is not None
+    # The operand's place goes to the first of what takes its place.
+    first, *rest = before.inputs
+    inputs = [*node.inputs, *rest]
+    inputs[position] = first
+    places = [position, *range(len(node.inputs), len(inputs))]
+    values: dict[str, Expr] = {argument(i).name: argument(place) for i, place in enumerate(places)}
+    value = substitute_expr(before.operator.body, values)
+    return tuple(inputs), substitute_expr(body, {argument(position).name: value})
+
+
+def _renumbered(before: Node, node: Node, positions: list[int]) -> Node | None:
+    """Two element-wise nodes as one."""
     first, second = before.operator, node.operator
     assert isinstance(first, Elementwise) and isinstance(second, Elementwise)
-    inputs = list(dict.fromkeys((*before.inputs, *(n for n in node.inputs if n != before.output))))
+    rest = (name for i, name in enumerate(node.inputs) if i not in positions)
+    inputs = tuple(dict.fromkeys((*before.inputs, *rest)))
 
-    def renumbered(names: tuple[str, ...]) -> dict[str, Expr]:
+    def numbered(names: tuple[str, ...]) -> dict[str, Expr]:
         return {
-            f"argument{i}": argument(inputs.index(name))
-            for i, name in enumerate(names)
-            if name != before.output
+            argument(i).name: argument(inputs.index(name)) for i, name in enumerate(names) if name in inputs
         }
 
-    inner = substitute_expr(first.body, renumbered(before.inputs))
-    values = renumbered(node.inputs)
-    values |= {f"argument{i}": inner for i, name in enumerate(node.inputs) if name == before.output}
+    inner = substitute_expr(first.body, numbered(before.inputs))
+    values = numbered(node.inputs) | {argument(i).name: inner for i in positions}
     body = substitute_expr(second.body, values)
     if expression_size(body) > LARGEST_BODY:
         return None
-    return Node(
+    return replace(
+        node,
         name=before.name,
         members=(*before.members, *node.members),
         operator=Elementwise(body=body),
-        inputs=tuple(inputs),
-        output=node.output,
-    )
-
-
-def _with_epilogue(graph: FloatGraph, before: Node, node: Node) -> Node | None:
-    operator = before.operator
-    assert isinstance(operator, Convolution | Dense) and isinstance(node.operator, Elementwise)
-    epilogue, body = operator.epilogue, node.operator.body
-    inputs = before.inputs
-    others = [name for name in node.inputs if name != before.output]
-    if len(node.inputs) == 1:
-        extended = _with_function(epilogue, body)
-    elif body == argument(0) + argument(1) and len(others) == 1:
-        # A residual: what is added last, before any activation.
-        same = graph.tensors[others[0]].shape == graph.tensors[before.output].shape
-        if not same or epilogue.operand or epilogue.activation != "none" or epilogue.tail is not None:
-            return None
-        extended, inputs = replace(epilogue, operand=True), (*inputs, others[0])
-    else:
-        return None
-    if extended is None:
-        return None
-    return Node(
-        name=before.name,
-        members=(*before.members, *node.members),
-        operator=replace(operator, epilogue=extended),
         inputs=inputs,
-        output=node.output,
     )
 
 
-def _with_function(epilogue: Epilogue, body: Expr) -> Epilogue | None:
-    """The epilogue with a function of one argument behind it."""
-    if epilogue.activation == "none" and epilogue.tail is None:
-        if body == scalars.relu(argument(0)):
-            return replace(epilogue, activation="relu")
-        match body:
-            case Binary(op="min", a=Binary(op="max", a=Var(), b=Const(value=low)), b=Const(value=high)):
-                return replace(epilogue, activation="clip", low=float(low), high=float(high))
-    tail = body if epilogue.tail is None else substitute_expr(body, {"argument0": epilogue.tail})
-    if expression_size(tail) > LARGEST_BODY:
-        return None
-    return replace(epilogue, tail=tail)
+def _extended(node: Node, body: Expr | None, names: list[str]) -> tuple[tuple[str, ...], dict[str, Expr]]:
+    """A node's inputs with these behind them, and each one's argument; those that `body` reads are not read twice."""
+    inputs = list(node.inputs)
+    known: dict[str, Expr] = {inputs[i]: argument(i) for i in node.operands(body)}
+    for name in names:
+        if name not in known:
+            known[name] = argument(len(inputs))
+            inputs.append(name)
+    return tuple(inputs), known
 
 
-def expression_size(expr: Expr) -> int:
-    """How many nodes an expression has."""
-    return sum(1 for _ in walk_expr(expr))
+def _fits_result(graph: FloatGraph, node: Node, name: str, shape: Shape) -> bool:
+    """Whether a kernel can read a tensor element by element beside its result of this shape."""
+    other = graph.tensors[name].shape
+    dimensions = _dimensions(node, shape)
+    if dimensions is None or len(other) > len(shape) or not _spreads(other, shape, dimensions):
+        return False
+    if not isinstance(node.operator, Convolution | MaxPool | AveragePool | Resize):
+        return True
+    # In blocks of channels, what is given for each of them must have such blocks too.
+    aligned = (1,) * (len(shape) - len(other)) + other
+    return aligned[1] == 1 or len(other) == len(shape) or name in graph.constants
+
+
+def _dimensions(node: Node, shape: Shape) -> Shape | None:
+    """The dimensions of a kernel's result of this shape that broadcast apart; None where it stores no elements."""
+    match node.operator:
+        case Convolution():
+            return (*shape[:2], prod(shape[2:]))
+        case MaxPool() | AveragePool() | Resize():
+            return (prod(shape[:2]), *shape[2:])
+        case Dense() | MatrixProduct() | Reduction():
+            return shape
+        case Softmax(axis=axis):
+            return (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+        case Permute() | Remap() | Gather() | Concatenate():
+            return (prod(shape),)
+    return None
+
+
+def _may_compute_data(graph: FloatGraph, node: Node, before: Node, shape: Shape) -> bool:
+    """Whether a node may compute `before` for its data, of this shape, as it reads them.
+
+    That is about once for each element, in loops that allow for broadcasting."""
+    assert isinstance(before.operator, Elementwise)
+    match node.operator:
+        case Reduction():
+            return True
+        case Softmax(axis=axis):
+            if any(isinstance(e, Call) for e in walk_expr(before.operator.body)):
+                return False
+            dimensions = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+        case Permute():
+            dimensions = (prod(shape),)
+        case Remap() | Gather():
+            if prod(graph.tensors[node.output].shape) > 2 * prod(shape):
+                return False
+            dimensions = (prod(shape),)
+        case MaxPool(window=window) | AveragePool(window=window):
+            overlap = any(k > s for k, s in zip(window.kernel, window.strides, strict=True))
+            whole = window.kernel == shape[2:]
+            if any(window.pads) or window.dilations != (1, 1) or (overlap and not whole):
+                return False
+            dimensions = (prod(shape[:2]), *shape[2:])
+            blocked = all(
+                len(graph.tensors[name].shape) == len(shape)
+                or name in graph.constants
+                or prod(graph.tensors[name].shape) == 1
+                for name in before.inputs
+            )
+            # One of them says what the blocks are.
+            if not blocked or all(graph.tensors[name].shape != shape for name in before.inputs):
+                return False
+        case _:
+            return False
+    return all(_spreads(graph.tensors[name].shape, shape, dimensions) for name in before.inputs)
+
+
+def _spreads(operand: Shape, full: Shape, into: Shape) -> bool:
+    try:
+        spread(operand, full, into)
+    except ValueError:
+        return False
+    return True

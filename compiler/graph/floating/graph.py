@@ -9,7 +9,11 @@ from math import prod
 
 import numpy as np
 
+from ...ir.expr import Expr
 from ...ir.types import DType
+from ...ir.visit import free_vars
+from ...te.merge import broadcast
+from ...te.scalars import argument
 from .operators import Operator
 
 Shape = tuple[int, ...]
@@ -47,6 +51,9 @@ class Node:
     """One operator applied to tensors; `members` are the names of the ONNX nodes that it stands for.
 
     Operators with several outputs have those behind the first in `more_outputs`; they lie row by row.
+    What is fused with an operator are expressions of the elements of `inputs`, `te.scalars.argument(i)` for that of
+    input i, broadcast as numpy does: `data` is what the operator, one of a single input, has in place of it; `result`
+    is what is stored for each element of its result, which is called `te.scalars.ELEMENT`.
     """
 
     name: str
@@ -55,11 +62,24 @@ class Node:
     inputs: tuple[str, ...]
     output: str
     more_outputs: tuple[str, ...] = ()
+    data: Expr | None = None
+    result: Expr | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """All outputs."""
         return (self.output, *self.more_outputs)
+
+    @property
+    def own_inputs(self) -> tuple[str, ...]:
+        """The inputs that the operator itself reads."""
+        fused = {*self.operands(self.data), *self.operands(self.result)}
+        return tuple([name for i, name in enumerate(self.inputs) if i not in fused])
+
+    def operands(self, body: Expr | None) -> tuple[int, ...]:
+        """The positions of the inputs that `data` or `result` reads."""
+        names = set() if body is None else free_vars(body)
+        return tuple([i for i in range(len(self.inputs)) if argument(i).name in names])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +109,12 @@ class FloatGraph:
         counts = Counter(name for node in self.nodes for name in node.inputs)
         counts.update(output.tensor for output in self.outputs)
         return counts
+
+    def data_shape(self, node: Node) -> Shape:
+        """The shape of what a node's operator has as its first input."""
+        if node.data is None:
+            return self.tensors[node.inputs[0]].shape
+        return broadcast([self.tensors[node.inputs[i]].shape for i in node.operands(node.data)])
 
     def producers(self) -> dict[str, Node]:
         """The node that computes each tensor."""

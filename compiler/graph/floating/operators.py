@@ -144,7 +144,9 @@ class Gather:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape:
-    """The input's elements, in their order, in the output's shape: nothing is computed."""
+    """The input's elements from `offset` on, in their order, in the output's shape: nothing is computed."""
+
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

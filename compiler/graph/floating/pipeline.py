@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .assign_layouts import assign_layouts
-from .fold_batch_norm import fold_batch_norm
+from .fold_scale_shift import expand_batch_norm, fold_scale_shift
 from .fuse import fuse
 from .graph import FloatGraph
+from .inline_scalars import inline_scalars
 from .printer import format_graph
 from .remove_dead import remove_dead
 
@@ -22,11 +23,20 @@ class GraphPass:
 
 
 def graph_passes(lanes: int, *, fusion: bool = True) -> tuple[GraphPass, ...]:
-    """What happens to an imported graph, for vectors of `lanes` elements; `fusion` off shows what it is worth."""
+    """What happens to an imported graph, for vectors of `lanes` elements.
+
+    Without `fusion` every operator of the model is a kernel of its own, batch normalization too, and nothing is
+    repeated or left out but what no output needs: what fusion is measured against.
+    """
+    fused = [
+        GraphPass("fold-scale-shift", fold_scale_shift),
+        GraphPass("expand-batch-norm", expand_batch_norm),
+        GraphPass("inline-scalars", inline_scalars),
+        GraphPass("fuse", fuse),
+    ]
     passes = [
         GraphPass("remove-dead", remove_dead),
-        GraphPass("fold-batch-norm", fold_batch_norm),
-        *([GraphPass("fuse", fuse)] if fusion else []),
+        *(fused if fusion else [GraphPass("expand-batch-norm", expand_batch_norm)]),
         GraphPass("assign-layouts", lambda graph: assign_layouts(graph, lanes)),
         GraphPass("remove-unused", remove_dead),
     ]

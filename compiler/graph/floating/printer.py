@@ -23,6 +23,8 @@ def _node(graph: FloatGraph, node: Node) -> str:
     text = (
         f"Elementwise[{format_expr(operator.body)}]" if isinstance(operator, Elementwise) else repr(operator)
     )
+    for what, body in (("data", node.data), ("result", node.result)):
+        text += "" if body is None else f" with {what} [{format_expr(body)}]"
     inputs = ", ".join(name + (" (constant)" if name in graph.constants else "") for name in node.inputs)
     kind = operator_class(operator)
     outputs = ", ".join(_tensor(graph.tensors[name]) for name in node.outputs)

@@ -25,14 +25,24 @@ class StoragePlan:
     bytes_without_reuse: int
 
 
-def view_roots(graph: FloatGraph) -> dict[str, str]:
-    """For each view of a tensor, which tensor it looks at; that one is no view."""
-    roots: dict[str, str] = {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A tensor that lies in another one, which is no view, from byte `start` on."""
+
+    root: str
+    start: int
+
+
+def find_views(graph: FloatGraph) -> dict[str, View]:
+    """The views among the tensors, by name."""
+    views: dict[str, View] = {}
     for node in graph.nodes:
         if isinstance(node.operator, Reshape):
-            (source,) = node.inputs
-            roots[node.output] = roots.get(source, source)
-    return roots
+            source = graph.tensors[node.inputs[0]]
+            below = views.get(source.name, View(root=source.name, start=0))
+            start = below.start + node.operator.offset * source.dtype.bits // 8
+            views[node.output] = View(root=below.root, start=start)
+    return views
 
 
 def plan_storage(graph: FloatGraph) -> StoragePlan:
@@ -40,10 +50,10 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
 
     Inputs live from before the first step, outputs until after the last.
     """
-    roots = view_roots(graph)
+    views = find_views(graph)
 
     def root(name: str) -> str:
-        return roots.get(name, name)
+        return views[name].root if name in views else name
 
     lives: dict[str, tuple[int, int]] = dict.fromkeys(graph.inputs, (-1, -1))
     for step, node in enumerate(graph.nodes):
@@ -55,7 +65,7 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
     for output in graph.outputs:
         if output.tensor not in graph.constants:
             lives[root(output.tensor)] = (lives[root(output.tensor)][0], len(graph.nodes))
-    return _plan(graph, lives, roots)
+    return _plan(graph, lives, views)
 
 
 def plan_steps(graph: FloatGraph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
@@ -70,14 +80,14 @@ def plan_steps(graph: FloatGraph, accesses: Sequence[Sequence[str]]) -> StorageP
     return _plan(graph, lives, {})
 
 
-def _plan(graph: FloatGraph, lives: Mapping[str, tuple[int, int]], roots: Mapping[str, str]) -> StoragePlan:
-    """Places of tensors with their first and last steps, and of views of the tensors `roots`."""
+def _plan(graph: FloatGraph, lives: Mapping[str, tuple[int, int]], views: Mapping[str, View]) -> StoragePlan:
+    """Places of tensors with their first and last steps, and of views of them."""
     buffers = [
         Buffer(name=name, size=graph.tensors[name].bytes, first=first, last=last)
         for name, (first, last) in lives.items()
     ]
     plan = plan_memory(buffers, alignment=ALIGNMENT)
     offsets = dict(plan.offsets)
-    offsets.update({view: offsets[of] for view, of in roots.items()})
+    offsets.update({name: offsets[view.root] + view.start for name, view in views.items()})
     rounded = sum(-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers)
     return StoragePlan(offsets=offsets, bytes=plan.size, bytes_without_reuse=rounded)

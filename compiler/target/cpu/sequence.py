@@ -18,9 +18,10 @@ _ARGUMENTS = "ptr %list, ptr %room, ptr %scratch, ptr %launch, ptr %pool"
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """The caller's array of this name."""
+    """The caller's array of this name, from so many bytes of it on."""
 
     name: str
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,11 @@ def sequence(
         lists.check(call)
         for i, parameter in enumerate(call.module.parameters):
             match call.places[parameter.name]:
-                case Argument(name=name):
+                case Argument(name=name, start=start):
                     pointer = f"%p{lists.index(name)}"
+                    if start:
+                        whole, pointer = pointer, f"%c{number}.{i}.at"
+                        body.append(f"  {pointer} = getelementptr inbounds i8, ptr {whole}, i64 {start}")
                 case Arena(offset=offset):
                     pointer = f"%c{number}.{i}.at"
                     body.append(f"  {pointer} = getelementptr inbounds i8, ptr %workspace, i64 {offset}")
@@ -157,13 +161,15 @@ class _Lists:
         place = call.places[parameter.name]
         where = f"{call.module.function}: {parameter.name}"
         match place:
-            case Argument(name=name):
+            case Argument(name=name, start=start):
                 held = self.parameters.get(name)
-                # A view in another shape is the same array.
+                # A view may have another shape.
                 if (
                     held is None
                     or held.dtype is not parameter.dtype
-                    or buffer_bytes(held) != buffer_bytes(parameter)
+                    or start < 0
+                    or start % (held.dtype.bits // 8)
+                    or start + buffer_bytes(parameter) > buffer_bytes(held)
                 ):
                     raise ValueError(
                         f"{where} is {parameter.dtype}{list(parameter.shape)}, no such argument is {name}"
@@ -187,6 +193,9 @@ class _Lists:
         sizes = {p.name: buffer_bytes(p) for p in call.module.parameters}
         match call.places[one], call.places[other]:
             case Arena(offset=a), Arena(offset=b):
-                return a < b + sizes[other] and b < a + sizes[one]
-            case a, b:
-                return a == b
+                shared = True
+            case Argument(name=name, start=a), Argument(name=another, start=b):
+                shared = name == another
+            case held, against:
+                return held == against
+        return shared and a < b + sizes[other] and b < a + sizes[one]

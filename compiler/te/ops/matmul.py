@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...ir.expr import Buffer, Expr, Var, equal
 from ...ir.stmt import Alloc, Assign, Program, Reduce, nest, seq
 from ...ir.types import DType
@@ -19,18 +21,19 @@ def matmul(
     columns: int,
     transposed: bool = False,
     epilogue: Epilogue | None = None,
+    beside: Sequence[Shape] = (),
     name: str = "matmul",
 ) -> Program:
     """Y = epilogue(X @ W) in float32 for every matrix of a batch; batch dimensions broadcast as numpy's matmul has it.
 
     Parameters X [*BX, rows, depth], W [*BW, depth, columns], with `transposed` [*BW, columns, depth], B [columns] with
-    a bias, R like Y with an operand, Y [*BY, rows, columns]; BY, (BX, BW) = `te.merge.merge_broadcast` of the batches'
-    shapes. A W that all matrices share is better a `dense` of batch * rows rows. Intermediate: `sum` like Y (statement
-    "dense", loops dense.b0, …, dense.i, dense.j, dense.k); loops b0, …, i, j around "post" follow.
-    ValueError where the batches do not broadcast.
+    a bias, R like Y with an operand, Y [*BY, rows, columns]; BY, (BX, BW, …) = `te.merge.merge_broadcast` of the
+    batches' shapes and of those `beside` them, which broadcast against the result's. A W that all matrices share is
+    better a `dense` of batch * rows rows. Intermediate: `sum` like Y (statement "dense", loops dense.b0, …, dense.i,
+    dense.j, dense.k); loops b0, …, i, j around "post" follow. ValueError where the batches do not broadcast.
     """
     epilogue = epilogue or Epilogue()
-    batch, (of_x, of_w) = merge_broadcast([batch_x, batch_w])
+    batch, (of_x, of_w, *_) = merge_broadcast([batch_x, batch_w, *beside])
     x = Buffer(name="X", shape=(*of_x, rows, depth), dtype=DType.FLOAT32)
     matrix = (columns, depth) if transposed else (depth, columns)
     w = Buffer(name="W", shape=(*of_w, *matrix), dtype=DType.FLOAT32)

@@ -17,17 +17,23 @@ Kind = Literal["sum", "mean", "max", "min", "sum_square", "l1", "l2"]
 
 
 def reduction(
-    shape: Shape, axes: Sequence[int], kind: Kind, *, width: int = 1, name: str = "reduction"
+    shape: Shape,
+    axes: Sequence[int],
+    kind: Kind,
+    *,
+    width: int = 1,
+    beside: Sequence[Shape] = (),
+    name: str = "reduction",
 ) -> Program:
     """Y = sum, mean, … of X over `axes`; NaN is the greatest and the least of what it is among.
 
-    Parameters X and Y, float32, in the shapes of `te.merge.merge_axes(shape, axes)`: neighbouring axes that are both
-    reduced or both kept are one, Y has the kept ones (one of size 1 if there are none). ValueError for a wrong axis.
-    Where the last axis is reduced, its elements go to `width` (a power of two) partial results in turn: loops d0, d1, …
-    of the kept axes around `te.rows.fold_row` "reduce" and the statement "post". Else loops reduce.d0, … of all axes
-    around "reduce" into `sum`, and loops d0, … around "post".
+    Parameters X and Y, float32, in the shapes of `te.merge.merge_axes(shape, axes, beside)`: neighbouring axes that
+    are both reduced or both kept are one, Y has the kept ones (one of size 1 if there are none). ValueError for a wrong
+    axis. Where the last axis is reduced, its elements go to `width` (a power of two) partial results in turn: loops d0,
+    d1, … of the kept axes around `te.rows.fold_row` "reduce" and the statement "post". Else loops reduce.d0, … of all
+    axes around "reduce" into `sum`, and loops d0, … around "post".
     """
-    merged = merge_axes(shape, axes) or ((1, False),)
+    merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = [size for size, _ in merged]
     kept = [d for d, (_, reduced) in enumerate(merged) if not reduced]
     count = prod(size for size, reduced in merged if reduced)

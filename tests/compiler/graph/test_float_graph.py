@@ -74,7 +74,7 @@ def test_an_activation_joins_the_sum_and_a_second_reader_prevents_it() -> None:
     before = net.convolution(16, (1, 1))
     net.add("LeakyRelu", alpha=0.3)
     (node,) = (node for node in optimized(net).nodes if node.name == "n0")
-    assert isinstance(node.operator, Convolution) and node.operator.epilogue.tail is not None
+    assert isinstance(node.operator, Convolution) and node.result is not None
     both = net.model(**{before: (1, 16, 5, 5), net.last: (1, 16, 5, 5)})
     apart = run_graph_passes(import_float_model(both), graph_passes(LANES))
     assert operators(apart).count("Elementwise") == 1

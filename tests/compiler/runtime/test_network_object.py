@@ -19,7 +19,7 @@ SHAPE = (1, 5, 8, 8)
 
 
 def model() -> tuple[bytes, list[str]]:
-    """A convolution, its shared activation, a softmax of it; and outputs that are views, inputs and constants."""
+    """A convolution, its shared activation, a softmax of it; outputs that are views, parts, inputs and constants."""
     net = FloatNetwork(*SHAPE)
     net.convolution(6, (3, 3), pads=[1] * 4)
     first = net.add("Sigmoid")
@@ -29,7 +29,14 @@ def model() -> tuple[bytes, list[str]]:
     same = net.add("Identity", inputs=["x"])
     again = net.add("Identity", inputs=[first])
     held = net.add("Identity", inputs=[net.constant(np.array([1.5, -2], np.float32))])
+    bounds = [net.constant(np.array([value])) for value in (1, 3, 1)]
+    part = net.add("Slice", inputs=["x", *bounds])
+    doubled = net.add("Add", part)
+    inner = net.add("Slice", inputs=[first, *bounds])
     shapes = {
+        part: (1, 2, 8, 8),
+        doubled: (1, 2, 8, 8),
+        inner: (1, 2, 8, 8),
         first: (1, 6, 8, 8),
         flat: (1, 384),
         last: (1, 384),

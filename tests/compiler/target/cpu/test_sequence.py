@@ -127,7 +127,7 @@ def test_places_that_do_not_fit(changes, message):
     module = lower(s.program, target, function="kernel")
     shapes = {p.name: p.shape for p in module.parameters}
     constants = {name: np.zeros(shapes[name], np.float32) for name in ("W", "B", "Y")}
-    other = Buffer(name="Y", shape=(31, ROWS), dtype=DType.FLOAT32)
+    other = Buffer(name="Y", shape=(29, ROWS), dtype=DType.FLOAT32)
 
     def make(places: dict[str, Place]) -> Module:
         call = Call(module=module, places=places)

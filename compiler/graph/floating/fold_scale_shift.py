@@ -1,0 +1,231 @@
+"""Scales and shifts of channels, batch normalization among them: into the weights of the sum before or behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...ir.expr import Binary, Call, Const, Expr, Var
+from ...te.scalars import argument
+from .graph import FloatGraph, Node, Tensor, unused_name, with_tensors
+from .operators import BatchNormalization, Convolution, Dense, Elementwise
+
+
+def fold_scale_shift(graph: FloatGraph) -> FloatGraph:
+    """Folds x * scale + shift, both constants of each channel, in float64 and rounded once, where nothing else reads x.
+
+    Behind a sum: W * scale and bias * scale + shift. Before a sum: W * scale, where there is no shift (which pads do
+    not have, and which rounding would not forgive). What would leave weights that are not finite stays as it is.
+    """
+    return _fold_before(_fold_behind(graph))
+
+
+def expand_batch_norm(graph: FloatGraph) -> FloatGraph:
+    """Batch normalization as an element-wise multiplication and addition."""
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        if isinstance(node.operator, BatchNormalization):
+            graph, node = _multiply_add(graph, node)
+        nodes.append(node)
+    same = all(a is b for a, b in zip(nodes, graph.nodes, strict=True))
+    return graph if same else replace(graph, nodes=tuple(nodes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Affine:
+    """x * `scale` + `shift` with x the tensor `data`: float64 arrays of one element or of one a channel."""
+
+    data: str
+    scale: np.ndarray
+    shift: np.ndarray
+
+
+def _fold_behind(graph: FloatGraph) -> FloatGraph:
+    uses = graph.uses()
+    nodes: dict[str, Node] = {}
+    for node in graph.nodes:
+        nodes[node.output] = node
+        affine = _affine(graph, node)
+        # The node before may have been folded into already, under its new output's name.
+        before = None if affine is None else nodes.get(affine.data)
+        if affine is None or before is None or uses[affine.data] != 1 or not _is_plain_sum(before):
+            continue
+        folded = _with_scaled_result(graph, before, node, affine)
+        if folded is not None:
+            del nodes[affine.data]
+            graph, nodes[node.output] = folded
+    return _with_nodes(graph, tuple(nodes.values()))
+
+
+def _fold_before(graph: FloatGraph) -> FloatGraph:
+    uses, producers = graph.uses(), graph.producers()
+    gone: set[str] = set()
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        before = producers.get(node.inputs[0]) if node.inputs else None
+        if (
+            before is not None
+            and isinstance(node.operator, Convolution | Dense)
+            and uses[before.output] == 1
+            and before.output not in gone
+        ):
+            affine = _affine(graph, before)
+            if affine is not None and not affine.shift.any():
+                scaled = _with_scaled_data(graph, before, node, affine)
+                if scaled is not None:
+                    gone.add(before.output)
+                    graph, node = scaled
+        nodes.append(node)
+    return _with_nodes(graph, tuple(node for node in nodes if node.output not in gone))
+
+
+def _with_nodes(graph: FloatGraph, nodes: tuple[Node, ...]) -> FloatGraph:
+    same = len(nodes) == len(graph.nodes) and all(a is b for a, b in zip(nodes, graph.nodes, strict=True))
+    return graph if same else replace(graph, nodes=nodes)
+
+
+def _is_plain_sum(node: Node) -> bool:
+    operator = node.operator
+    if not isinstance(operator, Convolution | Dense):
+        return False
+    epilogue = operator.epilogue
+    return not epilogue.operand and epilogue.activation == "none"
+
+
+def _affine(graph: FloatGraph, node: Node) -> _Affine | None:
+    """What a node does to the channels of one tensor of its shape; None where it does something else."""
+    if isinstance(node.operator, BatchNormalization):
+        scale, shift = (graph.constants[name].astype(np.float64) for name in node.inputs[1:])
+        return _Affine(node.inputs[0], scale, shift)
+    if not isinstance(node.operator, Elementwise):
+        return None
+    data = [name for name in node.inputs if name not in graph.constants]
+    shape = graph.tensors[node.output].shape
+    if len(data) != 1 or len(shape) < 2 or graph.tensors[data[0]].shape != shape:
+        return None
+    known: dict[str, np.ndarray] = {}
+    for i, name in enumerate(node.inputs):
+        if name not in graph.constants:
+            continue
+        array = graph.constants[name]
+        aligned = array.reshape((1,) * (len(shape) - array.ndim) + array.shape)
+        if array.size != 1 and aligned.shape != (1, shape[1], *[1] * (len(shape) - 2)):
+            return None
+        known[argument(i).name] = array.reshape(-1).astype(np.float64)
+    with np.errstate(all="ignore"):
+        form = _linear_form(node.operator.body, known)
+    if form is None:
+        return None
+    scale, shift = form
+    return None if scale is None else _Affine(data[0], *np.broadcast_arrays(scale, shift))
+
+
+def _linear_form(body: Expr, known: dict[str, np.ndarray]) -> tuple[np.ndarray | None, np.ndarray] | None:
+    """The scale (None: a constant) and the shift of an expression of one unknown; None where it is not linear."""
+    match body:
+        case Const(value=value):
+            return None, np.array([float(value)])
+        case Var(name=name):
+            return (None, known[name]) if name in known else (np.ones(1), np.zeros(1))
+        case Binary(op=op, a=a, b=b) | Call(function="divide" as op, arguments=(a, b)):
+            first, second = _linear_form(a, known), _linear_form(b, known)
+        case _:
+            return None
+    if first is None or second is None:
+        return None
+    (s, t), (u, v) = first, second
+    match op:
+        case "+" | "-":
+            sign = 1.0 if op == "+" else -1.0
+            if u is not None:
+                s = u * sign if s is None else s + u * sign
+            return s, t + v * sign
+        case "*" if u is None:
+            return (None if s is None else s * v), t * v
+        case "*" if s is None and u is not None:
+            return u * t, v * t
+        case "divide" if u is None:
+            return (None if s is None else s / v), t / v
+    return None
+
+
+def _with_scaled_result(
+    graph: FloatGraph, before: Node, node: Node, affine: _Affine
+) -> tuple[FloatGraph, Node] | None:
+    operator = before.operator
+    assert isinstance(operator, Convolution | Dense)
+    scale, shift = affine.scale, affine.shift
+    weight = graph.constants[before.inputs[1]].astype(np.float64)
+    filters = weight.shape[0] if isinstance(operator, Convolution) else weight.shape[1]
+    scale, shift = (np.broadcast_to(part, (filters,)) for part in (scale, shift))
+    bias = shift
+    with np.errstate(all="ignore"):
+        weight = weight * (scale.reshape(-1, 1, 1, 1) if isinstance(operator, Convolution) else scale)
+        if operator.epilogue.bias:
+            bias = shift + graph.constants[before.inputs[2]].astype(np.float64) * scale
+    made = _stored(graph, node.output, weight=weight, bias=bias)
+    if made is None:
+        return None
+    graph, names = made
+    folded = replace(
+        before,
+        members=(*before.members, *node.members),
+        operator=replace(operator, epilogue=replace(operator.epilogue, bias=True)),
+        inputs=(before.inputs[0], *names),
+        output=node.output,
+    )
+    return graph, folded
+
+
+def _with_scaled_data(
+    graph: FloatGraph, before: Node, node: Node, affine: _Affine
+) -> tuple[FloatGraph, Node] | None:
+    operator = node.operator
+    assert isinstance(operator, Convolution | Dense)
+    weight = graph.constants[node.inputs[1]].astype(np.float64)
+    channels = graph.tensors[affine.data].shape[1]
+    scale = np.broadcast_to(affine.scale, (channels,))
+    with np.errstate(all="ignore"):
+        if isinstance(operator, Convolution):
+            grouped = weight.reshape(operator.groups, -1, *weight.shape[1:])
+            weight = (grouped * scale.reshape(operator.groups, 1, -1, 1, 1)).reshape(weight.shape)
+        else:
+            weight = weight * scale[:, None]
+    made = _stored(graph, node.output, weight=weight)
+    if made is None:
+        return None
+    graph, (name,) = made
+    scaled = replace(
+        node, members=(*before.members, *node.members), inputs=(affine.data, name, *node.inputs[2:])
+    )
+    return graph, scaled
+
+
+def _stored(graph: FloatGraph, stem: str, **arrays: np.ndarray) -> tuple[FloatGraph, tuple[str, ...]] | None:
+    """The graph with these as float32 constants; None where one is not finite."""
+    names: list[str] = []
+    for what, array in arrays.items():
+        with np.errstate(over="ignore"):
+            rounded = array.astype(np.float32)
+        if not np.isfinite(rounded).all():
+            return None
+        name = unused_name(graph, f"{stem}.{what}")
+        graph = with_tensors(graph, Tensor(name=name, shape=array.shape))
+        graph = replace(graph, constants={**graph.constants, name: rounded})
+        names.append(name)
+    return graph, tuple(names)
+
+
+def _multiply_add(graph: FloatGraph, node: Node) -> tuple[FloatGraph, Node]:
+    data, scale, shift = node.inputs
+    rank = len(graph.tensors[data].shape)
+    names: list[str] = []
+    for constant in (scale, shift):
+        array = graph.constants[constant].reshape(1, -1, *[1] * (rank - 2))
+        name = unused_name(graph, f"{constant}.channels")
+        graph = with_tensors(graph, Tensor(name=name, shape=array.shape))
+        graph = replace(graph, constants={**graph.constants, name: array})
+        names.append(name)
+    body = argument(0) * argument(1) + argument(2)
+    return graph, replace(node, operator=Elementwise(body=body), inputs=(data, *names))

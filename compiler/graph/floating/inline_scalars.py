@@ -1,0 +1,39 @@
+"""Constants of one element become numbers in the expressions that read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from ...ir.expr import Const, Expr
+from ...ir.types import DType
+from ...ir.visit import substitute_expr
+from ...te.scalars import argument
+from .graph import FloatGraph, Node
+from .operators import Elementwise
+
+
+def inline_scalars(graph: FloatGraph) -> FloatGraph:
+    """Element-wise operators of tensors and numbers, without inputs for the numbers. NaN stays an input."""
+    nodes = tuple(_inlined(graph, node) for node in graph.nodes)
+    same = all(a is b for a, b in zip(nodes, graph.nodes, strict=True))
+    return graph if same else replace(graph, nodes=nodes)
+
+
+def _inlined(graph: FloatGraph, node: Node) -> Node:
+    if not isinstance(node.operator, Elementwise):
+        return node
+    values: dict[str, Expr] = {}
+    kept: list[str] = []
+    for i, name in enumerate(node.inputs):
+        array = graph.constants.get(name)
+        if array is not None and array.size == 1 and not np.isnan(array).any():
+            values[argument(i).name] = Const(float(array.reshape(-1)[0]), DType.FLOAT32)
+        else:
+            values[argument(i).name] = argument(len(kept))
+            kept.append(name)
+    if len(kept) == len(node.inputs) or not kept:
+        return node
+    body = substitute_expr(node.operator.body, values)
+    return replace(node, operator=Elementwise(body=body), inputs=tuple(kept))

@@ -1,0 +1,115 @@
+"""Views out of the way of fusion: slices of what lies in a row are views, element-wise operators go before views."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from ...te.merge import spread
+from .graph import FloatGraph, Node, Shape, Tensor, unused_name, with_tensors
+from .operators import Elementwise, Remap, Reshape
+from .remove_dead import remove_dead
+from .storage_plan import ALIGNMENT
+
+
+def move_views(graph: FloatGraph) -> FloatGraph:
+    """Slices that start on a cache line and lie in a row become views; f(view(x)) becomes view(f(x)).
+
+    So an operator and what follows it element by element are neighbours, whatever shapes the model gives its result in
+    between. What f reads beside x is viewed in x's shape; where it has none, f stays behind.
+    """
+    uses = graph.uses()
+    nodes: list[Node] = []
+    views: dict[str, str] = {}
+    changed = False
+    for node in graph.nodes:
+        operator = node.operator
+        if isinstance(operator, Remap) and (offset := _slice_offset(graph, node, operator)) is not None:
+            node = replace(node, operator=Reshape(offset=offset))
+            changed = True
+        if isinstance(operator, Elementwise):
+            source = next(
+                (
+                    name
+                    for name in dict.fromkeys(node.inputs)
+                    if name in views
+                    and uses[name] == node.inputs.count(name)
+                    and graph.tensors[name].shape == graph.tensors[node.output].shape
+                ),
+                None,
+            )
+            moved = None if source is None else _before_view(graph, node, views, source)
+            if moved is not None:
+                graph, before, node = moved
+                nodes += before
+                changed = True
+        if isinstance(node.operator, Reshape) and not node.operator.offset:
+            source = node.inputs[0]
+            whole = prod(graph.tensors[source].shape) == prod(graph.tensors[node.output].shape)
+            if whole and source not in graph.constants:
+                views[node.output] = source
+        nodes.append(node)
+    return remove_dead(replace(graph, nodes=tuple(nodes))) if changed else graph
+
+
+def _slice_offset(graph: FloatGraph, node: Node, operator: Remap) -> int | None:
+    """The first element of a slice whose elements lie in a row; None where they do not, or not on a cache line."""
+    shape = graph.tensors[node.inputs[0]].shape
+    offset, whole = 0, True
+    for size, of_axis, step in zip(
+        reversed(shape), reversed(operator.runs), reversed(_strides(shape)), strict=True
+    ):
+        run = of_axis[0]
+        if len(of_axis) > 1 or run.first is None or (run.step != 1 and run.count > 1):
+            return None
+        # Further out than the first axis that is cut, there is one position.
+        if not whole and run.count > 1:
+            return None
+        whole = whole and run.count == size
+        offset += run.first * step
+    element = graph.tensors[node.inputs[0]].dtype.bits // 8
+    return None if offset * element % ALIGNMENT else offset
+
+
+def _strides(shape: Shape) -> Shape:
+    return tuple([prod(shape[d + 1 :]) for d in range(len(shape))])
+
+
+def _before_view(
+    graph: FloatGraph, node: Node, views: dict[str, str], view: str
+) -> tuple[FloatGraph, list[Node], Node] | None:
+    """The graph with new tensors, the nodes that compute `node` in the shape that `view` looks at, and a view of it."""
+    source = views[view]
+    full, shape = graph.tensors[view].shape, graph.tensors[source].shape
+    inputs: list[str] = []
+    before: list[Node] = []
+    for name in node.inputs:
+        if name == view:
+            inputs.append(source)
+            continue
+        try:
+            wanted = spread(graph.tensors[name].shape, full, shape)
+        except ValueError:
+            return None
+        if wanted == graph.tensors[name].shape:
+            inputs.append(name)
+        elif name in views and graph.tensors[views[name]].shape == wanted:
+            inputs.append(views[name])
+        else:
+            viewed = unused_name(graph, f"{name}.view")
+            graph = with_tensors(graph, Tensor(name=viewed, shape=wanted))
+            if name in graph.constants:
+                array = graph.constants[name].reshape(wanted)
+                graph = replace(graph, constants={**graph.constants, viewed: array})
+            else:
+                before.append(
+                    Node(name=viewed, members=(), operator=Reshape(), inputs=(name,), output=viewed)
+                )
+            inputs.append(viewed)
+    output = unused_name(graph, f"{node.output}.{node.name}")
+    graph = with_tensors(graph, Tensor(name=output, shape=shape))
+    before.append(replace(node, inputs=tuple(inputs), output=output))
+    after = Node(
+        name=f"{node.name}.view", members=(), operator=Reshape(), inputs=(output,), output=node.output
+    )
+    return graph, before, after

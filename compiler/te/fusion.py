@@ -1,0 +1,106 @@
+"""Element-wise functions grafted onto an operator's program: in front of its data, or behind its result.
+
+A fused operator is one tensor expression again, with the loops of the operator itself, so its templates apply as they
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..ir.expr import Buffer, Expr, Load, select
+from ..ir.stmt import Assign, Copy, Program, Reduce, Stmt
+from ..ir.types import DType
+from ..ir.visit import map_all_expressions, map_expr, map_stmt, substitute_expr, walk, walk_expr
+from .merge import Shape
+from .scalars import ELEMENT, argument
+
+
+def operand_buffer(position: int, shape: Shape) -> Buffer:
+    """The parameter A0, A1, ... of a fused program that stands for `te.scalars.argument(position)`."""
+    return Buffer(name=f"A{position}", shape=shape, dtype=DType.FLOAT32)
+
+
+def with_result(
+    program: Program,
+    body: Expr,
+    operands: Mapping[int, Shape],
+    *,
+    statements: Sequence[str] = (),
+    inside: Callable[[tuple[Expr, ...]], Expr] | None = None,
+) -> Program:
+    """The program with `body` of each element stored in its last parameter, in place of the element.
+
+    rewrite:
+        Y[i, j] = v        ->        Y[i, j] = max(v + A2[i, 0], 0)
+    In `body`, `te.scalars.ELEMENT` is the element and `argument(i)` that of the new parameter Ai, whose shape is
+    `operands`[i], of Y's rank: Y's size or 1 in each dimension. `inside`, a condition on an element's indices, says
+    what is not zero whatever `body` makes of it. `statements` names those that store results, where the program uses
+    Y for what comes before too. ValueError where Y is written or read by others.
+    """
+    y = program.parameters[-1]
+    buffers = {position: operand_buffer(position, shape) for position, shape in operands.items()}
+
+    def rewrite(statement: Stmt) -> Stmt:
+        if not isinstance(statement, Assign) or statement.buffer.name != y.name:
+            return statement
+        if statements and statement.name not in statements:
+            return statement
+        values = {argument(i).name: _element(buffer, statement.indices) for i, buffer in buffers.items()}
+        value = substitute_expr(body, {ELEMENT.name: statement.value, **values})
+        if inside is not None:
+            value = select(inside(statement.indices), value, 0.0)
+        return Assign(name=statement.name, buffer=y, indices=statement.indices, value=value)
+
+    if not statements:
+        _require_plain_stores(program, y)
+    *inputs, _ = program.parameters
+    return Program(
+        name=program.name,
+        parameters=(*inputs, *buffers.values(), y),
+        body=map_stmt(program.body, rewrite),
+    )
+
+
+def with_data(program: Program, body: Expr, operands: Mapping[int, Shape]) -> Program:
+    """The program that reads `body` wherever it read its first parameter, which goes.
+
+    rewrite:
+        sum += X[i, j]        ->        sum += exp(A0[i, j] - A1[i, 0])
+    Operands as of `with_result`, of the first parameter's rank. What is read more than once is computed more than once.
+    ValueError where a copy reads it.
+    """
+    x, *rest = program.parameters
+    buffers = {position: operand_buffer(position, shape) for position, shape in operands.items()}
+
+    def expand(e: Expr) -> Expr:
+        if isinstance(e, Load) and e.buffer.name == x.name:
+            return substitute_expr(
+                body, {argument(i).name: _element(buffer, e.indices) for i, buffer in buffers.items()}
+            )
+        return e
+
+    for statement in walk(program):
+        if isinstance(statement, Copy) and statement.source.buffer.name == x.name:
+            raise ValueError(f"{statement.name} copies {x.name}: nothing can be computed on the way")
+    return Program(
+        name=program.name,
+        parameters=(*buffers.values(), *rest),
+        body=map_all_expressions(program.body, lambda e: map_expr(e, expand)),
+    )
+
+
+def _element(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    return buffer[tuple([0 if size == 1 else at for size, at in zip(buffer.shape, indices, strict=True)])]
+
+
+def _require_plain_stores(program: Program, y: Buffer) -> None:
+    for statement in walk(program):
+        match statement:
+            case Copy(destination=region) if region.buffer.name == y.name:
+                raise ValueError(f"{statement.name} copies into {y.name}")
+            case Reduce(buffer=buffer) if buffer.name == y.name:
+                raise ValueError(f"{statement.name} sums up in {y.name}")
+            case Assign(value=value) | Reduce(value=value):
+                if any(isinstance(e, Load) and e.buffer.name == y.name for e in walk_expr(value)):
+                    raise ValueError(f"{statement.name} reads {y.name}")
