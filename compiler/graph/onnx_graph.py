@@ -76,5 +76,5 @@ class OnnxGraph:
             self.constant(f"{tensor}_zero_point", np.full(scale.shape, zero_point), integers.dtype),
         ]
         output = f"{tensor}_DequantizeLinear_Output"
-        attributes = {} if axis is None else {"axis": axis}
+        attributes: dict[str, Any] = {} if axis is None else {"axis": axis}
         return self.node("DequantizeLinear", f"{tensor}_DequantizeLinear", inputs, output, **attributes)
