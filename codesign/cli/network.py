@@ -157,7 +157,7 @@ def run(
         if inputs is None:
             launches = sample_arrays(compiled.graph, 1)
         else:
-            launches = split_launches(compiled.graph, load_arrays(inputs), str(inputs))
+            launches = split_launches(compiled.graph.inputs, load_arrays(inputs), str(inputs))
         progress.begin(LOADING)
         load_simulator()
         if engine is Engine.rtl:
