@@ -12,6 +12,8 @@ from onnx import TensorProto, checker, numpy_helper, shape_inference
 from .errors import ModelError
 
 OLDEST_OPSET = 13
+QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
+"""Operators, besides QLinear ones, that only quantized models have."""
 SHAPES_FIXED_BY = (
     "write a fixed shape into the file, for example with "
     "`python -m onnxruntime.tools.make_dynamic_shape_fixed "
@@ -56,6 +58,15 @@ def load_model(
         raise ModelError(
             f"{label}: its shapes or types contradict each other: {reason}; export it again"
         ) from None
+
+
+def is_quantized(source: str | Path | bytes) -> bool:
+    """Whether a model's activations are integers: an operator of it quantizes, or takes quantized tensors.
+
+    Raises ModelError for a file that is missing or damaged.
+    """
+    operators = {node.op_type for node in _read(source)[1].graph.node}
+    return any(name in QUANTIZED or name.startswith("QLinear") for name in operators)
 
 
 def _read(source: str | Path | bytes) -> tuple[str, onnx.ModelProto]:

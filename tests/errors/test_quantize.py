@@ -113,6 +113,8 @@ def test_places_that_cannot_be_written(vdla, tmp_path: Path) -> None:
 
 
 def test_a_float_model_on_the_accelerator_is_told_the_command(vdla, tmp_path: Path) -> None:
-    (tmp_path / "net.onnx").write_bytes(dense())
-    message = vdla("run", tmp_path / "net.onnx").message()
-    assert "vdla quantize" in message and "--device cpu" in message
+    sigmoid = (helper.make_node("Sigmoid", ["x"], ["y"], "gate"),)
+    for model in (dense(), dense(nodes=sigmoid), dense(("n", 4))):
+        (tmp_path / "net.onnx").write_bytes(model)
+        message = vdla("run", tmp_path / "net.onnx").message()
+        assert "vdla quantize" in message and "--device cpu" in message
