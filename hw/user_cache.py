@@ -66,7 +66,7 @@ def cached(
 def discard_least_used(part: str, suffix: str, most_bytes: int) -> None:
     """Removes entries of `part` that end in `suffix`, longest unused first, until they take `most_bytes` at most.
 
-    The time of use is that of the file's last change: who uses an entry sets it (`os.utime`). What another process
+    The last one used stays, whatever its size. The time of use is that of the file's last change: who uses an entry sets it (`os.utime`). What another process
     removes meanwhile, or may not be removed, is passed over.
     """
     entries: list[tuple[float, int, Path]] = []
@@ -75,7 +75,7 @@ def discard_least_used(part: str, suffix: str, most_bytes: int) -> None:
             status = path.stat()
             entries.append((status.st_mtime, status.st_size, path))
     total = sum(size for _, size, _ in entries)
-    for _, size, path in sorted(entries):
+    for _, size, path in sorted(entries)[:-1]:
         if total <= most_bytes:
             return
         with contextlib.suppress(OSError):

@@ -165,6 +165,8 @@ def test_the_least_recently_used_go_first(cache: Path) -> None:
     (cache / "old.tar.lock").touch()
     discard_least_used(network_cache.PART, ".tar", 250)
     assert sorted(path.name for path in cache.iterdir()) == ["new.tar", "old.tar.lock", "used.tar"]
+    discard_least_used(network_cache.PART, ".tar", 0)
+    assert sorted(path.name for path in cache.iterdir()) == ["new.tar", "old.tar.lock"]
 
 
 def test_a_hit_counts_as_use(tmp_path: Path) -> None:
