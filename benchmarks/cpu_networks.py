@@ -1,4 +1,4 @@
-"""Whole float32 networks on the CPU against ONNX Runtime, interleaved in one process; medians of ratios.
+"""Whole networks on the CPU against ONNX Runtime, interleaved in one process; medians of ratios.
 
     python benchmarks/cpu_networks.py [--only NAME ...] [--rounds N] [--json]
 
@@ -21,7 +21,18 @@ from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 
 Timed = Callable[[], object]
-NETWORKS = ("resnet18", "mobilenet", "dqn", "dcgan", "language_model")
+INT8 = "_int8"
+"""What the names of quantized networks end with: QDQ models with uint8 activations, the peer's fastest form."""
+NETWORKS = (
+    "resnet18",
+    "mobilenet",
+    "dqn",
+    "dcgan",
+    "language_model",
+    f"resnet18{INT8}",
+    f"mobilenet{INT8}",
+    f"dqn{INT8}",
+)
 
 
 def interleaved(clock: Callable[[], float], runs: list[Timed], rounds: int) -> list[list[float]]:
@@ -43,9 +54,10 @@ def ratio(numerators: list[float], denominators: list[float]) -> float:
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:
-    exported = build(name, "float")
+    shipped = name.removesuffix(INT8)
+    exported = build(shipped, "float" if name == shipped else "u8")
     model = exported.SerializeToString()
-    feeds = {"input": sample_inputs(name, 1)}
+    feeds = {"input": sample_inputs(shipped, 1)}
     started = time.process_time()
     network = compile_cpu(model)
     compile_cpu_seconds = time.process_time() - started
@@ -100,7 +112,7 @@ def main() -> None:
         rows.append(row)
         if not arguments.json:
             print(
-                f"{name:14} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
+                f"{name:15} ours {row['ours_ms']:>8} ms  peer {row['peer_ms']:>8} ms  ratio {row['ratio']:>6}  "
                 f"2 threads {row['threads2']}x (peer {row['peer_threads2']}x)  fusion {row['fusion']}x  "
                 f"error {row['error']:.1e}  compiled in {row['compile_s']} s ({row['compile_cpu_s']} s of CPU)  "
                 f"{row['bytes']} bytes ({row['bytes_without_reuse']} without reuse)",

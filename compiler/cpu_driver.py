@@ -1,10 +1,14 @@
-"""compile_cpu: a float32 ONNX model in, a network of kernels out, for this machine or as code for another."""
+"""compile_cpu: an ONNX model in, a network of kernels out, for this machine or as code for another.
+
+Quantized models become integer graphs, whose results are those of `graph.interpret` bit by bit; others float graphs.
+"""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
@@ -14,7 +18,12 @@ from .graph.floating.cost import count_operations
 from .graph.floating.graph import FloatGraph
 from .graph.floating.onnx_import import import_float_model
 from .graph.floating.pipeline import graph_passes, run_graph_passes
-from .graph.floating.storage_plan import plan_storage
+from .graph.floating.storage_plan import StoragePlan, plan_steps, plan_storage
+from .graph.fuse import fuse, remove_dead
+from .graph.graph import Graph
+from .graph.onnx_import import import_model
+from .graph.onnx_load import is_quantized
+from .graph.printer import format_graph as format_integer_graph
 from .ir.expr import Buffer
 from .ir.printer import format_node
 from .ir.types import DType
@@ -27,7 +36,8 @@ from .target.cpu.kernel import Kernel, aligned_copy, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
 from .templates.lower_cpu import lower_float_node
-from .templates.lowered_node import LoweredNode
+from .templates.lower_int8_cpu import lower_integer_graph
+from .templates.lowered_node import LoweredStep
 
 
 def compile_cpu(
@@ -38,7 +48,7 @@ def compile_cpu(
     fusion: bool = True,
     dump_passes: Path | None = None,
 ) -> CpuNetwork:
-    """Compile a float32 ONNX model (a path, or the bytes of one) for this machine (`target`: a lower level).
+    """Compile an ONNX model (a path, or the bytes of one) for this machine (`target`: a lower level).
 
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
     `dump_passes` names a folder that gets the graph after every pass and every kernel before and after its schedule.
@@ -46,21 +56,32 @@ def compile_cpu(
     """
     started = time.perf_counter()
     target = host_target() if target is None else target
-    graph = _optimized(model, target, batch, fusion, dump_passes)
+    work = _lowered(model, target, batch, fusion, dump_passes)
+    return _network(work, target, dump_passes, started)
+
+
+def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwork:
+    """`compile_cpu` from an integer graph on, fused or not, whose convolutions have no pool in them."""
+    started = time.perf_counter()
+    target = host_target() if target is None else target
+    return _network(_integer(graph, target), target, None, started)
+
+
+def _network(work: _Lowered, target: CpuTarget, dump_passes: Path | None, started: float) -> CpuNetwork:
     kernels: dict[str, Kernel] = {}
     launches: list[Launch] = []
-    for lowered, schedule in _scheduled(graph, target, dump_passes):
-        if lowered.key not in kernels:
-            kernels[lowered.key] = build(schedule.program, target)
-        kernel = kernels[lowered.key]
-        work = _work(graph, lowered, schedule, kernel.program.parameters)
-        launches.append(Launch(**work, kernel=kernel))
+    for step, schedule in _scheduled(work, target, dump_passes):
+        if step.key not in kernels:
+            kernels[step.key] = build(schedule.program, target)
+        kernel = kernels[step.key]
+        launches.append(Launch(**_work(step, schedule, kernel.program.parameters), kernel=kernel))
     return CpuNetwork(
-        graph=graph,
-        plan=plan_storage(graph),
+        graph=work.graph,
+        plan=work.plan,
         launches=tuple(launches),
         target=target,
         compile_seconds=time.perf_counter() - started,
+        quantized=work.quantized,
     )
 
 
@@ -72,54 +93,100 @@ def compile_cpu_ahead(
     fusion: bool = True,
     dump_passes: Path | None = None,
 ) -> NetworkCode:
-    """Compile a float32 ONNX model for any processor; see `compile_cpu`.
+    """Compile an ONNX model for any processor; see `compile_cpu`.
 
     To be saved (`runtime.network_archive`) or to become one function (`runtime.network_object`). Raises UserError.
     """
-    graph = _optimized(model, target, batch, fusion, dump_passes)
+    work = _lowered(model, target, batch, fusion, dump_passes)
     modules: dict[str, Module] = {}
     launches: list[NamedLaunch] = []
-    for lowered, schedule in _scheduled(graph, target, dump_passes):
-        if lowered.key not in modules:
-            modules[lowered.key] = lower(schedule.program, target, function=f"vdla_kernel{len(modules)}")
-        module = modules[lowered.key]
-        work = _work(graph, lowered, schedule, module.parameters)
-        launches.append(NamedLaunch(**work, function=module.function))
+    for step, schedule in _scheduled(work, target, dump_passes):
+        if step.key not in modules:
+            modules[step.key] = lower(schedule.program, target, function=f"vdla_kernel{len(modules)}")
+        module = modules[step.key]
+        launches.append(NamedLaunch(**_work(step, schedule, module.parameters), function=module.function))
     return NetworkCode(
-        graph=graph,
-        plan=plan_storage(graph),
+        graph=work.graph,
+        plan=work.plan,
         launches=tuple(launches),
         target=target,
         modules=tuple(modules.values()),
+        quantized=work.quantized,
     )
 
 
-def _optimized(
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Lowered:
+    """A network's tensors and where they lie, its kernels to be, and the inputs that may hold no NaN."""
+
+    graph: FloatGraph
+    plan: StoragePlan
+    steps: tuple[LoweredStep, ...]
+    quantized: frozenset[str] = frozenset()
+
+
+def _lowered(
     model: Path | str | bytes, target: CpuTarget, batch: int, fusion: bool, dump_passes: Path | None
-) -> FloatGraph:
+) -> _Lowered:
+    if is_quantized(model):
+        quantized = import_model(model, batch=batch)
+        name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
+        rewritten = rewrite(quantized)
+        if dump_passes is not None:
+            dump = dump_to(dump_passes)
+            dump("import", format_integer_graph(quantized))
+            dump(name, format_integer_graph(rewritten))
+        return _integer(rewritten, target)
     graph = import_float_model(model, batch=batch)
     passes = graph_passes(target.lanes(DType.FLOAT32), fusion=fusion)
-    return run_graph_passes(graph, passes, None if dump_passes is None else dump_to(dump_passes))
+    graph = run_graph_passes(graph, passes, None if dump_passes is None else dump_to(dump_passes))
+    return _Lowered(graph=graph, plan=plan_storage(graph), steps=tuple(_float_steps(graph, target)))
+
+
+def _integer(graph: Graph, target: CpuTarget) -> _Lowered:
+    lowered = lower_integer_graph(graph, target.lanes(DType.INT32))
+    accesses = [tuple(step.tensors.values()) for step in lowered.steps]
+    return _Lowered(
+        graph=lowered.graph,
+        plan=plan_steps(lowered.graph, accesses),
+        steps=lowered.steps,
+        quantized=lowered.quantized,
+    )
+
+
+def _float_steps(graph: FloatGraph, target: CpuTarget) -> Iterator[LoweredStep]:
+    """The nodes that need a kernel."""
+    for node in graph.nodes:
+        lowered = lower_float_node(target, graph, node)
+        if lowered is not None:
+            yield LoweredStep(
+                name=node.name,
+                operator=type(node.operator).__name__,
+                members=node.members,
+                operations=count_operations(graph, node),
+                key=lowered.key,
+                program=lowered.program,
+                schedule=lowered.schedule,
+                tensors=lowered.tensors,
+                constants=lowered.constants,
+            )
 
 
 def _scheduled(
-    graph: FloatGraph, target: CpuTarget, dump_passes: Path | None
-) -> Iterator[tuple[LoweredNode, Schedule]]:
-    """The nodes that need a kernel; those of equal programs share one schedule."""
+    work: _Lowered, target: CpuTarget, dump_passes: Path | None
+) -> Iterator[tuple[LoweredStep, Schedule]]:
+    """The kernels to be; those of equal programs share one schedule."""
     schedules: dict[str, Schedule] = {}
-    for number, node in enumerate(graph.nodes):
-        lowered = lower_float_node(target, graph, node)
-        if lowered is None:
-            continue
-        if lowered.key not in schedules:
-            schedules[lowered.key] = lowered.schedule(target)
-        schedule = schedules[lowered.key]
+    for number, step in enumerate(work.steps):
+        if step.key not in schedules:
+            schedules[step.key] = step.schedule(target)
+        schedule = schedules[step.key]
         if dump_passes is not None:
-            name = f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', node.name)}"
+            name = f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', step.name)}"
             write = dump_to(dump_passes / name)
-            write("tensor-expression", format_node(lowered.program) + "\n")
+            write("tensor-expression", format_node(step.program) + "\n")
             write("schedule", format_node(schedule.program) + "\n")
-        yield lowered, schedule
+        yield step, schedule
 
 
 class _Work(TypedDict):
@@ -133,17 +200,14 @@ class _Work(TypedDict):
     constants: Mapping[str, np.ndarray]
 
 
-def _work(
-    graph: FloatGraph, lowered: LoweredNode, schedule: Schedule, parameters: tuple[Buffer, ...]
-) -> _Work:
-    packed = pack_arrays(schedule.trace, lowered.constants)
+def _work(step: LoweredStep, schedule: Schedule, parameters: tuple[Buffer, ...]) -> _Work:
+    packed = pack_arrays(schedule.trace, step.constants)
     shapes = {parameter.name: parameter.shape for parameter in parameters}
-    node = lowered.node
     return _Work(
-        name=node.name,
-        operator=type(node.operator).__name__,
-        members=node.members,
-        operations=count_operations(graph, node),
-        tensors=lowered.tensors,
+        name=step.name,
+        operator=step.operator,
+        members=step.members,
+        operations=step.operations,
+        tensors=step.tensors,
         constants={name: aligned_copy(array, shapes[name]) for name, array in packed.items()},
     )

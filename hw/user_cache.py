@@ -66,8 +66,8 @@ def cached(
 def discard_least_used(part: str, suffix: str, most_bytes: int) -> None:
     """Removes entries of `part` that end in `suffix`, longest unused first, until they take `most_bytes` at most.
 
-    The last one used stays, whatever its size. The time of use is that of the file's last change: who uses an entry sets it (`os.utime`). What another process
-    removes meanwhile, or may not be removed, is passed over.
+    The last one used stays, whatever its size. The time of use is that of the file's last change: who uses an entry
+    sets it (`os.utime`). What another process removes meanwhile, or may not be removed, is passed over.
     """
     entries: list[tuple[float, int, Path]] = []
     for path in cache_directory(part).glob(f"*{suffix}"):

@@ -1,4 +1,4 @@
-"""`vdla compile`, and `vdla run` of what it writes: float32 networks on processors."""
+"""`vdla compile`, and `vdla run` of what it writes: networks on processors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NoCacheOption = Annotated[
 
 
 def compile_model(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A float32 ONNX model.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, float32 or quantized.")],
     output: Annotated[
         Path,
         typer.Option(
@@ -62,7 +62,7 @@ def compile_model(
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compiles a float32 ONNX model for a processor, for `vdla run FILE.tar` or for C programs."""
+    """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs."""
     files = _files(output)
     check_destination(*files)
     if target.split()[:1] == ["vdla"]:
@@ -331,16 +331,21 @@ def run_on_processor(
 
 
 def _inputs(network: CpuNetwork, path: Path | None) -> Mapping[str, np.ndarray]:
-    """The arrays of the file, or seeded samples of a normal distribution."""
+    """The arrays of the file, or seeded samples: of a normal distribution, for integers evenly distributed ones."""
     if path is not None:
         from ..evaluate import load_arrays
 
         return load_arrays(path)
     generator = np.random.default_rng(0)
-    return {
-        name: generator.standard_normal(shape, dtype=np.float32)
-        for name, shape in network.input_shapes.items()
-    }
+    arrays: dict[str, np.ndarray] = {}
+    for name, shape in network.input_shapes.items():
+        dtype = network.input_types[name]
+        if dtype == np.float32:
+            arrays[name] = generator.standard_normal(shape, dtype=np.float32)
+        else:
+            limits = np.iinfo(dtype)
+            arrays[name] = generator.integers(limits.min, limits.max + 1, shape, dtype=dtype)
+    return arrays
 
 
 def _shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:

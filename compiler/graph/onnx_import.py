@@ -44,14 +44,14 @@ SUPPORTED = (
 )
 
 
-def import_model(source: str | Path | bytes) -> Graph:
+def import_model(source: str | Path | bytes, *, batch: int | None = None) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
     Returns the unfused graph: one node per quantized ONNX operation, tensors named like the ONNX outputs
-    that hold their integers. Raises ModelError, which names file, node and operator, for everything that is
-    not supported.
+    that hold their integers. A dynamic first dimension of the inputs becomes `batch` (None: is refused).
+    Raises ModelError, which names file, node and operator, for everything that is not supported.
     """
-    label, model = load_model(source)
+    label, model = load_model(source, batch=batch)
     context = ImportContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
     for initializer in model.graph.initializer:
         context.values[initializer.name] = Constant(array=initializer_array(context.source, initializer))

@@ -50,6 +50,8 @@ class LaunchTime:
 class CpuNetwork:
     """A compiled network. `graph` is the fused graph with layouts, `plan` says where its tensors lie.
 
+    `quantized` are the float32 inputs that become integers: NaN has none, so they may hold none.
+
     Runs take turns: a network has one arena. Its threads end with `close`, at the end of a `with` block, or with it.
     """
 
@@ -61,12 +63,14 @@ class CpuNetwork:
         launches: tuple[Launch, ...],
         target: CpuTarget,
         compile_seconds: float,
+        quantized: frozenset[str] = frozenset(),
     ) -> None:
         self.graph = graph
         self.plan = plan
         self.launches = launches
         self.target = target
         self.compile_seconds = compile_seconds
+        self.quantized = quantized
         self._arena = aligned_empty((max(1, plan.bytes),), np.dtype(np.uint8))
         self._lock = threading.Lock()
         self._pools: dict[int, Pool] = {}
@@ -76,8 +80,13 @@ class CpuNetwork:
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """The inputs' shapes by name; all are float32."""
+        """The inputs' shapes by name."""
         return {name: self.graph.tensors[name].shape for name in self.graph.inputs}
+
+    @property
+    def input_types(self) -> dict[str, np.dtype]:
+        """The inputs' types by name: float32, in quantized networks int8 and uint8 too."""
+        return {name: self.graph.tensors[name].dtype.numpy for name in self.graph.inputs}
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -87,8 +96,8 @@ class CpuNetwork:
     def run(self, inputs: Mapping[str, np.ndarray], *, threads: int = 1) -> dict[str, np.ndarray]:
         """One inference: fresh arrays of the outputs by name.
 
-        Inputs are float32 arrays in the model's shapes, with any strides. KernelArgumentError for others, TargetError
-        for less than one thread.
+        Inputs are arrays in the model's shapes and types, with any strides. KernelArgumentError for others,
+        TargetError for less than one thread.
         """
         self._check(inputs)
         with self._lock:
@@ -144,7 +153,7 @@ class CpuNetwork:
         self.close()
 
     def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        shapes = self.input_shapes
+        shapes, types = self.input_shapes, self.input_types
         if unknown := sorted(inputs.keys() - shapes.keys()):
             raise KernelArgumentError(
                 f"{self.graph.name} has no input {unknown[0]!r}; it has {', '.join(shapes)}"
@@ -155,12 +164,17 @@ class CpuNetwork:
             array: object = inputs[name]
             if not isinstance(array, np.ndarray):
                 raise KernelArgumentError(f"input {name!r} must be a numpy array, not {type(array).__name__}")
-            if array.dtype != np.float32:
+            if array.dtype != types[name]:
                 raise KernelArgumentError(
-                    f"input {name!r} must be float32, not {array.dtype}; convert it with .astype"
+                    f"input {name!r} must be {types[name]}, not {array.dtype}; convert it with .astype"
                 )
             if array.shape != shape:
                 raise KernelArgumentError(f"input {name!r} must have shape {shape}, not {array.shape}")
+            # The least element is NaN where any is.
+            if name in self.quantized and array.size and np.isnan(array.min()):
+                raise KernelArgumentError(
+                    f"input {name!r} holds NaN, which has no quantized value; clean the input data first"
+                )
 
     def _ready(self, threads: int) -> list[BoundKernel]:
         """The launches bound to their arrays and, for more than one thread, to a pool."""

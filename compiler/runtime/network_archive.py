@@ -56,6 +56,7 @@ class NetworkCode:
     launches: tuple[NamedLaunch, ...]
     target: CpuTarget
     modules: tuple[Module, ...]
+    quantized: frozenset[str] = frozenset()
 
 
 def save_network(path: Path, network: NetworkCode) -> None:
@@ -103,6 +104,7 @@ def save_network(path: Path, network: NetworkCode) -> None:
         "arena_bytes": network.plan.bytes,
         "arena_bytes_without_reuse": network.plan.bytes_without_reuse,
         "inputs": list(graph.inputs),
+        "quantized": sorted(network.quantized),
         "outputs": outputs,
         "tensors": tensors,
         "kernels": [] if code is None else describe_kernels(code),
@@ -154,6 +156,7 @@ def load_network(path: Path) -> CpuNetwork:
         launches=tuple(launches),
         target=target,
         compile_seconds=0.0,
+        quantized=frozenset(description["quantized"]),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..graph.floating.graph import FloatGraph
+from ..graph.floating.graph import FloatGraph, Tensor
 from ..graph.floating.storage_plan import view_roots
 from ..ir.expr import Buffer
 from ..target.cpu.ahead_of_time import ObjectCode, emit_object
@@ -38,7 +38,7 @@ def emit_network(network: NetworkCode, *, name: str) -> ObjectCode:
             places[parameter] = ends.place(tensor, network.plan.offsets)
         calls.append(Call(module=modules[launch.function], places=places))
     for output, tensor in ends.copies.items():
-        copy = _copy(graph.tensors[tensor].shape, network.target, modules)
+        copy = _copy(graph.tensors[tensor], network.target, modules)
         if tensor in graph.constants:
             source: Place = Constant(f"output.{output}")
             constants[source.name] = graph.constants[tensor].reshape(copy.parameters[0].shape)
@@ -90,10 +90,10 @@ def _buffer(graph: FloatGraph, name: str, tensor: str) -> Buffer:
     return Buffer(name=name, shape=held.storage, dtype=held.dtype)
 
 
-def _copy(shape: tuple[int, ...], target: CpuTarget, modules: dict[str, Module]) -> Module:
-    """The kernel that copies so many elements, made where `modules` lacks it."""
-    size = int(np.prod(shape, dtype=np.int64))
-    function = f"vdla_copy{size}"
+def _copy(tensor: Tensor, target: CpuTarget, modules: dict[str, Module]) -> Module:
+    """The kernel that copies such a tensor, made where `modules` lacks it."""
+    size = int(np.prod(tensor.shape, dtype=np.int64))
+    function = f"vdla_copy{size}_{tensor.dtype}"
     if function not in modules:
-        modules[function] = lower(permute((size,), (0,)), target, function=function)
+        modules[function] = lower(permute((size,), (0,), dtype=tensor.dtype), target, function=function)
     return modules[function]

@@ -96,6 +96,11 @@ def combine_multiply(
     )
 
 
+def quantize(value: ArrayLike, scale: ArrayLike, zero_point: ArrayLike) -> NDArray[np.int8]:
+    """QuantizeLinear of float32 values that are numbers, as stored int8 ones."""
+    return arithmetic.quantize(np.asarray(value, np.float32), _one(scale), int(_one(zero_point)))
+
+
 def _one(value: ArrayLike) -> Any:
     """The single value of a constant that the interpreter may have broadcast."""
     return np.asarray(value).flat[0]
@@ -122,6 +127,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "rescale": rescale,
         "combine_add": combine_add,
         "combine_multiply": combine_multiply,
+        "quantize": quantize,
         # A quotient of two float32 in float64 has enough bits that rounding it once more changes nothing.
         "divide": _float32(np.divide),
         "exp": _float32(np.exp),

@@ -83,9 +83,11 @@ def post_value(total: Expr, scale_bits: Expr, operand: Expr | None, post: Post) 
     scale = Call("float32_from_bits", (scale_bits,), DType.FLOAT32)
     stage_a = (total, scale, _int8(post.zero_point), _int8(post.low), _int8(post.high))
     q = Call("requantize", stage_a, DType.INT8)
-    c = post.combination
-    if c is None:
-        return q
+    return q if post.combination is None else combined(q, operand, post.combination)
+
+
+def combined(q: Expr, operand: Expr | None, c: Combination) -> Expr:
+    """Stage B of an int8 value and, where it takes one, an operand."""
     limits = (_int8(c.low), _int8(c.high))
     if c.kind == "rescale":
         arguments = (q, _int8(c.zero_point_self), _float(c.ratio_self), _int8(c.zero_point), *limits)

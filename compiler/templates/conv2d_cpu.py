@@ -8,9 +8,9 @@ done in blocks, whose padded input stays in the second-level cache while the pan
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from ..ir.stmt import Program
-from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
@@ -50,7 +50,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
         rows=rows,
         columns=columns,
         vectors=vectors,
-        row_block=_row_block(target, program, window, rows, -(-blocks // vectors)),
+        row_block=row_block(target, program, window, rows, -(-blocks // vectors)),
     )
 
 
@@ -80,15 +80,15 @@ def choose_positions(target: CpuTarget, oh: int, ow: int, blocks: int, depth: in
     return rows, -size // vectors // rows, vectors
 
 
-def _row_block(target: CpuTarget, program: Program, window: Window, rows: int, panels: int) -> int:
+def row_block(target: CpuTarget, program: Program, window: Window, rows: int, panels: int) -> int:
     """How many rows of outputs to do at a time: the least bytes from beyond the second-level cache, and copied."""
     shapes = {b.name: b.shape for b in program.parameters}
-    oh, width = shapes["Y"][3], shapes["X"][4]
-    _, filters, channels, kh, kw = shapes["W"]
-    element = DType.FLOAT32.bits // 8
-    weights = filters * channels * kh * kw * element
-    line = channels * width * element
-    span = (kh - 1) * window.dilations[0] + 1
+    element = program.parameters[0].dtype.bits // 8
+    _, _, blocks, _, width, lanes = shapes["X"]
+    oh = shapes["Y"][3]
+    weights = prod(shapes["W"][1:]) * element
+    line = blocks * lanes * width * element
+    span = (window.kernel[0] - 1) * window.dilations[0] + 1
     near = target.cache_bytes[1] * 0.75
     best: tuple[float, int] | None = None
     for block in range(rows, oh + rows, rows):

@@ -30,6 +30,24 @@ class LoweredNode:
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoweredStep:
+    """A kernel to be, of whatever kind of graph: `LoweredNode`'s fields, with what profiles say of its node.
+
+    `members` are the names of the ONNX nodes that it computes, `operations` is what they count.
+    """
+
+    name: str
+    operator: str
+    members: tuple[str, ...]
+    operations: int
+    key: str
+    program: Program
+    schedule: Callable[[CpuTarget], Schedule]
+    tensors: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+
+
 def kernel_key(template: str, program: Program) -> str:
     """Equal for programs that a template schedules alike."""
     return f"{template} {structural_hash(program, alpha=True)}"

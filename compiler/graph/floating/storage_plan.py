@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..memory_plan import Buffer, plan_memory
@@ -55,6 +55,23 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
     for output in graph.outputs:
         if output.tensor not in graph.constants:
             lives[root(output.tensor)] = (lives[root(output.tensor)][0], len(graph.nodes))
+    return _plan(graph, lives, roots)
+
+
+def plan_steps(graph: FloatGraph, accesses: Sequence[Sequence[str]]) -> StoragePlan:
+    """The same for a network without nodes, whose step i reads and writes the tensors `accesses`[i]."""
+    lives: dict[str, tuple[int, int]] = dict.fromkeys(graph.inputs, (-1, -1))
+    for step, names in enumerate(accesses):
+        for name in names:
+            lives[name] = (lives.get(name, (step, step))[0], step)
+    for output in graph.outputs:
+        if output.tensor not in graph.constants:
+            lives[output.tensor] = (lives[output.tensor][0], len(accesses))
+    return _plan(graph, lives, {})
+
+
+def _plan(graph: FloatGraph, lives: Mapping[str, tuple[int, int]], roots: Mapping[str, str]) -> StoragePlan:
+    """Places of tensors with their first and last steps, and of views of the tensors `roots`."""
     buffers = [
         Buffer(name=name, size=graph.tensors[name].bytes, first=first, last=last)
         for name, (first, last) in lives.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...ir.affine import linear_form
 from ...ir.bounds import Ranges, form_interval, loop_range
@@ -120,25 +121,62 @@ class _Expansion:
             new[d] = offset
             return inside(d + 1, new, f"{name}{suffix}", around)
 
+        if d == len(self.extents) - 2 and isinstance(extent, Const) and (width := self.whole_rows()):
+            return self.rows(d, offsets, name, start, int(extent.value), width, ranges, inside)
         if d < len(self.extents) - 1:
             var = Var(name)
             return For(var=var, extent=extent, body=body(start + var, {**ranges, name: loop_range(extent)}))
+        return self.vectors(extent, name, ranges, lambda at, *rest: body(start + at, *rest))
+
+    def vectors(self, extent: Expr, name: str, ranges: Ranges, body: Callable[..., Stmt]) -> Stmt:
+        """A loop over `extent` neighbours, `body(element, ranges[, suffix])` each, in vectors with a rest."""
         parts: list[Stmt] = []
         vectors = simplify(binary("//", extent, self.lanes), ranges)
         if vectors != Const(0):
             outer, lane = Var(f"{name}.vector"), Var(f"{name}.lane")
             around = {**ranges, outer.name: loop_range(vectors), lane.name: loop_range(Const(self.lanes))}
-            inner = body(start + outer * self.lanes + lane, around)
+            inner = body(outer * self.lanes + lane, around)
             inner = For(var=lane, extent=Const(self.lanes), body=inner, kind="vectorize")
             parts.append(For(var=outer, extent=vectors, body=inner))
         rest = simplify(binary("-", extent, vectors * self.lanes), ranges)
         if rest != Const(0):
             var = Var(f"{name}.rest")
-            at = simplify(start + vectors * self.lanes + var, ranges)
+            at = simplify(vectors * self.lanes + var, ranges)
             kind: LoopKind = "vectorize" if isinstance(rest, Const) else "serial"
             inner = body(at, {**ranges, var.name: loop_range(rest)}, ".rest")
             parts.append(For(var=var, extent=rest, body=inner, kind=kind))
         return seq(*parts)
+
+    def whole_rows(self) -> int:
+        """Elements of the innermost dimension where both sides take all of it (0: not so): rows follow one another."""
+        to, of = self.to[-1], self.of[-1]
+        boxes = [(self.copy.source, of), (self.copy.destination, to)]
+        sizes = {box.buffer.shape[d] for box, d in boxes if d is not None and d == len(box.buffer.shape) - 1}
+        whole = all(d is not None and box.starts[d] == Const(0) for box, d in boxes)
+        return sizes.pop() if whole and len(sizes) == 1 and self.extents[-1] == Const(max(sizes)) else 0
+
+    def rows(
+        self,
+        d: int,
+        offsets: list[Expr | None],
+        name: str,
+        start: Expr,
+        count: int,
+        width: int,
+        ranges: Ranges,
+        inside: Callable[[int, list[Expr | None], str, Ranges], Stmt],
+    ) -> Stmt:
+        """Some rows of the dimensions `d` and `d` + 1, the innermost one, as one sequence of elements."""
+        end: Callable[[list[Expr | None], str, Ranges], Stmt] = self.move
+        if inside == self.fill:
+            end = partial(self.fill, d + 2)
+
+        def body(element: Expr, around: Ranges, suffix: str = "") -> Stmt:
+            row = simplify(start + element // width, around)
+            new = [*offsets[:d], row, simplify(element % width, around)]
+            return end(new, f"{name}{suffix}", around)
+
+        return self.vectors(Const(count * width), name, ranges, body)
 
     def move(self, offsets: list[Expr | None], name: str, ranges: Ranges) -> Stmt:
         """One element, or lane, from inside the source."""

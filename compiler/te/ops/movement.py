@@ -17,7 +17,9 @@ from ..merge import Shape
 PadMode = Literal["constant", "edge", "reflect", "wrap"]
 
 
-def permute(shape: Shape, axes: Sequence[int], *, name: str = "permute") -> Program:
+def permute(
+    shape: Shape, axes: Sequence[int], *, dtype: DType = DType.FLOAT32, name: str = "permute"
+) -> Program:
     """Y = X with axis d of Y being axis `axes`[d] of X.
 
     Parameters X and Y without dimensions of size 1, axes that stay neighbours merged into one; loops d0, d1, … of Y's
@@ -38,8 +40,8 @@ def permute(shape: Shape, axes: Sequence[int], *, name: str = "permute") -> Prog
     loops = [Var(f"d{d}") for d in range(len(groups))]
     sizes = [prod(shape[a] for a in group) for group in groups]
     of_x = sorted(range(len(groups)), key=lambda d: groups[d])
-    x = Buffer(name="X", shape=tuple([sizes[d] for d in of_x]), dtype=DType.FLOAT32)
-    y = Buffer(name="Y", shape=tuple(sizes), dtype=DType.FLOAT32)
+    x = Buffer(name="X", shape=tuple([sizes[d] for d in of_x]), dtype=dtype)
+    y = Buffer(name="Y", shape=tuple(sizes), dtype=dtype)
     move = Assign(name="move", buffer=y, indices=tuple(loops), value=x[tuple([loops[d] for d in of_x])])
     return Program(name=name, parameters=(x, y), body=nest(list(zip(loops, sizes, strict=True)), move))
 

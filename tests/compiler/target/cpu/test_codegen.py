@@ -402,6 +402,32 @@ def test_strided_loads_stay_within_the_last_element(dtype, stride, count):
         np.testing.assert_array_equal(arrays["Y"], expected)
 
 
+@pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.UINT8, DType.BOOL])
+@pytest.mark.parametrize("stride", [2, 3, 4, 8])
+def test_strided_stores_keep_what_lies_between(dtype, stride):
+    x = Buffer(name="X", shape=(4, 16), dtype=dtype)
+    y = Buffer(name="Y", shape=(4, 15 * stride + 1), dtype=dtype)
+    put = Assign(name="put", buffer=y, indices=(ROW, J * stride), value=x[ROW, J])
+    for count in (16, 11):
+        rows = For(var=J, extent=Const(count), body=put, kind="vectorize")
+        agrees(Program(name="strided", parameters=(x, y), body=nest([(ROW, 4)], rows)))
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 4, 16])
+@pytest.mark.parametrize("dtype", [DType.UINT8, DType.FLOAT32])
+def test_copies_of_whole_rows_of_blocks(dtype, lanes):
+    """Columns and the lanes in them lie in one piece, but for the pads beside them."""
+    x = Buffer(name="X", shape=(3, 5, 13, lanes), dtype=dtype)
+    for shape, source in (
+        ((3, 8, 17, lanes), region(x, (0, 3), (-1, 8), (-2, 17), (0, lanes))),
+        ((3, 5, 9, lanes), region(x, (0, 3), (0, 5), (4, 9), (0, lanes))),
+        ((3, 5, 20, lanes), region(x, (0, 3), (0, 5), (-20, 20), (0, lanes))),
+    ):
+        y = Buffer(name="Y", shape=shape, dtype=dtype)
+        copy = Copy(name="copy", destination=whole(y), source=source, pad=Const(7, dtype))
+        agrees(Program(name="rows", parameters=(x, y), body=copy))
+
+
 def test_a_decision_on_what_is_read_may_choose_a_row():
     x = Buffer(name="X", shape=(4, 8), dtype=DType.FLOAT32)
     order = Buffer(name="I", shape=(4,), dtype=DType.INT64)

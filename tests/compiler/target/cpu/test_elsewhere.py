@@ -21,11 +21,14 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.ahead_of_time import emit_object
 from vdla.compiler.target.cpu.module import lower
 from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.te import functions
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.dense import dense, dense_int8
 from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
-from vdla.compiler.templates import conv2d_cpu, dense_cpu, dense_int8_cpu, depthwise_cpu
+from vdla.compiler.te.ops.int8_conv2d import int8_conv2d
+from vdla.compiler.te.post import Combination, Post
+from vdla.compiler.templates import conv2d_cpu, conv2d_int8_cpu, dense_cpu, dense_int8_cpu, depthwise_cpu
 
 MACHINES = {
     "aarch64": ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53", "cortex-a53"),
@@ -133,6 +136,39 @@ def test_convolutions(machine, case, tmp_path):
     program, arrays, expected = convolution(case)
     s = conv2d_cpu.schedule(parse_target(MACHINES[machine][0]), program, WINDOWS[case][0])
     assert_close(run(machine, s, arrays, tmp_path), expected)
+
+
+@lru_cache
+def quantized_convolution() -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
+    """The same of a quantized one; the sum at its end needs fused multiply-adds."""
+    window, (height, width) = WINDOWS[0]
+    addition = Combination(kind="add", ratio_self=0.731, ratio_operand=1.25, offset=-101.7, unsigned=True)
+    program = int8_conv2d(
+        batch=1,
+        groups=2,
+        channel_blocks=1,
+        filter_blocks=2,
+        height=height,
+        width=width,
+        window=window,
+        block_in=4,
+        block_out=8,
+        pad_value=117,
+        post=Post(zero_point=-3, low=-100, combination=addition),
+    )
+    arrays = arrays_of(program, 0)
+    arrays["P"][:, 0] //= 2**17
+    arrays["P"][:, 1] = np.random.default_rng(1).uniform(1e-3, 8e-3, (4, 8)).astype(np.float32).view(np.int32)
+    expected = interpret(program, arrays, functions=functions.FUNCTIONS)["Y"]
+    assert expected.std() > 20
+    return program, arrays, expected
+
+
+@machines
+def test_quantized_convolutions(machine, tmp_path):
+    program, arrays, expected = quantized_convolution()
+    s = conv2d_int8_cpu.schedule(parse_target(MACHINES[machine][0]), program, WINDOWS[0][0])
+    np.testing.assert_array_equal(run(machine, s, arrays, tmp_path), expected)
 
 
 @machines
