@@ -6,7 +6,7 @@ import io
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -73,13 +73,26 @@ def load_arrays(path: Path) -> Arrays:
     raise CheckError(f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)")
 
 
-def split_launches(graph: Graph, arrays: Mapping[str, NDArray[np.generic]], where: str) -> list[Arrays]:
+class HostInput(Protocol):
+    """What a model expects under a name: a shape, and a numpy type by its name."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
+    @property
+    def dtype(self) -> str: ...  # noqa: D102
+
+
+def split_launches(
+    inputs: Sequence[HostInput], arrays: Mapping[str, NDArray[np.generic]], where: str
+) -> list[Arrays]:
     """`arrays` as one dict a launch: a leading axis k times the model's batch makes k launches.
 
     Raises CheckError, naming input and expected shape, for a missing or unknown name, a wrong shape or type.
     """
-    expected = {item.name: item for item in graph.inputs}
-    needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in graph.inputs)
+    expected = {item.name: item for item in inputs}
+    needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)
     for name in arrays:
         if name not in expected:
             raise CheckError(f"{where}: the model has no input {name!r}; it expects {needs}")

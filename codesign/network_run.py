@@ -10,6 +10,9 @@ from pathlib import Path
 
 import numpy as np
 from vdla.compiler.driver import Compiled, compile_model
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.onnx_context import QUANTIZE
+from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.runtime.executor import run as execute
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
@@ -69,12 +72,22 @@ class Simulated:
 def compile_network(
     path: Path, config: Config, *, virtual_threads: int = 2, dump_passes: Path | None = None
 ) -> Compiled:
-    """Compiles the model in file `path`. Raises UserError, which names the file."""
+    """Compiles the model in file `path`. Raises UserError, which names the file and, for a float model, the way out."""
     try:
         return compile_model(path, config, virtual_threads=virtual_threads, dump_passes=dump_passes)
     except UserError as error:
-        message = str(error)
-        raise UserError(message if str(path) in message else f"{path}: {message}") from None
+        message = str(error) if str(path) in str(error) else f"{path}: {error}"
+        if QUANTIZE not in message and not _is_quantized(path):
+            message += f"; as it is a float32 model: {QUANTIZE}"
+        raise UserError(message) from None
+
+
+def _is_quantized(path: Path) -> bool:
+    """Whether a model is quantized, as far as one can tell: a file that is no model does not lack that."""
+    try:
+        return is_quantized(path)
+    except ModelError:
+        return True
 
 
 def simulate_network(

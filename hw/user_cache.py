@@ -63,6 +63,26 @@ def cached(
     return target
 
 
+def discard_least_used(part: str, suffix: str, most_bytes: int) -> None:
+    """Removes entries of `part` that end in `suffix`, longest unused first, until they take `most_bytes` at most.
+
+    The last one used stays, whatever its size. The time of use is that of the file's last change: who uses an entry
+    sets it (`os.utime`). What another process removes meanwhile, or may not be removed, is passed over.
+    """
+    entries: list[tuple[float, int, Path]] = []
+    for path in cache_directory(part).glob(f"*{suffix}"):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            entries.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries)[:-1]:
+        if total <= most_bytes:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+            total -= size
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as file:

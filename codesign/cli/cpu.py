@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,16 @@ from .output import JsonOption, note, print_json, steps, text_console
 if TYPE_CHECKING:
     from vdla.compiler.runtime.cpu_network import CpuNetwork, LaunchTime
     from vdla.compiler.runtime.network_archive import NetworkCode
+    from vdla.compiler.target.cpu.machine import CpuTarget
+
+
+PROCESSOR = "On processors"
+NoCacheOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", help="Compile again, and keep nothing in the cache.", rich_help_panel=PROCESSOR
+    ),
+]
 
 
 def compile_model(
@@ -48,6 +59,7 @@ def compile_model(
             help="The graph after each compiler pass, and every kernel before and after its schedule.",
         ),
     ] = None,
+    no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs."""
@@ -58,21 +70,17 @@ def compile_model(
             "--target vdla: for the accelerator, `vdla run MODEL.onnx --program-out FILE` writes the program; "
             "here the target begins with llvm"
         )
-    from vdla.compiler.cpu_driver import compile_cpu_ahead
-    from vdla.compiler.runtime.network_archive import save_network
     from vdla.compiler.target.cpu.options import parse_target
 
     processor = parse_target(target)
     started = time.perf_counter()
     with whole_directory(dump_passes) as dumps, steps() as progress:
         progress.begin(f"compiling {model.name} for {processor.cpu}")
-        network = compile_cpu_ahead(model, processor, batch=batch, dump_passes=dumps)
-        if len(files) == 1:
-            save_network(output, network)
+        if len(files) == 1 and dumps is None and not no_cache:
+            written = _copy_cached(model, processor, batch, output)
         else:
-            _write_code(network, output)
+            written = _write_compiled(model, processor, batch, output, dumps)
     seconds = time.perf_counter() - started
-    kernels = len(network.modules)
     size = output.stat().st_size
     if json:
         print_json(
@@ -86,17 +94,73 @@ def compile_model(
                 "file": str(output),
                 "files": [str(file) for file in files],
                 "bytes": size,
-                "kernels": kernels,
-                "launches": len(network.launches),
-                "arena_bytes": network.plan.bytes,
+                "kernels": written.kernels,
+                "launches": written.launches,
+                "arena_bytes": written.arena_bytes,
                 "compile_seconds": seconds,
+                "cached": written.cached,
             }
         )
     else:
         note(
             f"wrote {', '.join([str(file) for file in files])}: {model.stem} for {processor.cpu} "
-            f"({processor.triple}), {kernels} kernels, {len(network.launches)} launches, {size:,} bytes"
+            f"({processor.triple}), {written.kernels} kernels, {written.launches} launches, {size:,} bytes, "
+            f"{'from the cache' if written.cached else 'compiled'} in {seconds:.2f} s"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """What `vdla compile` says about what it wrote."""
+
+    kernels: int
+    launches: int
+    arena_bytes: int
+    cached: bool
+
+
+def _copy_cached(model: Path, processor: CpuTarget, batch: int, output: Path) -> _Written:
+    """The archive from the user's cache, compiled where it was not there; compiled alone where there is no cache."""
+    from vdla.compiler.runtime.network_archive import check_network
+    from vdla.hw.user_cache import CacheError
+
+    from ..files import read_whole
+    from ..network_cache import cached_network
+
+    try:
+        entry = cached_network(model, processor, batch=batch)
+        content = read_whole(entry.path, "compiled network")
+    except CacheError as error:
+        note(f"compiled without the cache: {error}")
+        return _write_compiled(model, processor, batch, output, None)
+    write_whole(output, content)
+    description = check_network(output)
+    return _Written(
+        kernels=len(description["kernels"]),
+        launches=len(description["launches"]),
+        arena_bytes=description["arena_bytes"],
+        cached=entry.hit,
+    )
+
+
+def _write_compiled(
+    model: Path, processor: CpuTarget, batch: int, output: Path, dumps: Path | None
+) -> _Written:
+    """An archive, or code for C programs, compiled now."""
+    from vdla.compiler.cpu_driver import compile_cpu_ahead
+    from vdla.compiler.runtime.network_archive import save_network
+
+    network = compile_cpu_ahead(model, processor, batch=batch, dump_passes=dumps)
+    if len(_files(output)) == 1:
+        save_network(output, network)
+    else:
+        _write_code(network, output)
+    return _Written(
+        kernels=len(network.modules),
+        launches=len(network.launches),
+        arena_bytes=network.plan.bytes,
+        cached=False,
+    )
 
 
 def _files(output: Path) -> tuple[Path, ...]:
@@ -135,8 +199,20 @@ def _write_code(network: NetworkCode, output: Path) -> None:
     write_whole(driver, driver_text(code.name, code.modules[0]).encode())
 
 
-def run_compiled(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """Options of `vdla run` that only a model has, not a network that is compiled already."""
+
+    target: str
+    batch: int
+    cache: bool
+    check: str
+    dump_passes: Path | None
+
+
+def run_on_processor(
     path: Path,
+    options: ModelOptions | None,
     *,
     inputs: Path | None,
     outputs: Path | None,
@@ -145,14 +221,34 @@ def run_compiled(
     profile: bool,
     json: bool,
 ) -> None:
-    """`vdla run` of a compiled network: one inference, then `repeat` timed ones. Raises UserError."""
+    """`vdla run` on this processor: one inference, then `repeat` timed ones, of a model or, without options, FILE.tar.
+
+    A model's outputs are held against ONNX Runtime. Raises UserError.
+    """
     check_destination(outputs)
     from vdla.compiler.runtime.network_archive import load_network
     from vdla.compiler.target.cpu.errors import KernelArgumentError
 
-    with steps() as progress:
-        progress.begin(f"loading {path.name}")
-        network = load_network(path)
+    from ..processor_run import CompiledHere, OutputCheck, check_outputs, compile_here
+
+    dumps = None if options is None else options.dump_passes
+    compiled: CompiledHere | None = None
+    verdict: OutputCheck | None = None
+    with whole_directory(dumps) as folder, steps() as progress:
+        if options is None:
+            progress.begin(f"loading {path.name}")
+            network = load_network(path)
+        else:
+            progress.begin(f"compiling {path.name}")
+            compiled = compile_here(
+                path,
+                options.target,
+                batch=options.batch,
+                cache=options.cache,
+                dump_passes=folder,
+                remark=note,
+            )
+            network = compiled.network
         with network:
             arrays = _inputs(network, inputs)
             progress.begin("running", total=repeat)
@@ -171,6 +267,11 @@ def run_compiled(
             if profile:
                 progress.begin("profiling")
                 rows = network.profile(arrays, threads=threads, repeat=repeat)
+        if options is not None:
+            progress.begin("checking the outputs")
+            verdict, remark = check_outputs(path, arrays, results, options.check)
+            if remark is not None:
+                note(f"not checked: {remark}")
     if outputs is not None:
         from ..network_run import npz_bytes
 
@@ -198,6 +299,10 @@ def run_compiled(
                 ]
                 if profile
                 else None,
+                "compile": None
+                if compiled is None
+                else {"seconds": compiled.seconds, "cached": compiled.cached},
+                "check": None if verdict is None else asdict(verdict),
             }
         )
         return
@@ -215,6 +320,14 @@ def run_compiled(
     )
     for name, array in results.items():
         console.print(f"output {name}: {array.dtype} {list(array.shape)}", markup=False)
+    if compiled is not None:
+        where = "taken from the cache" if compiled.cached else "compiled"
+        console.print(f"{where} in {compiled.seconds:.2f} s", markup=False)
+    if verdict is not None:
+        error = verdict.max_relative_error
+        largest = "not finite" if error is None else f"{error:.1e} of the largest value"
+        top1 = "" if verdict.top1_equal is None else f", top-1 {'equal' if verdict.top1_equal else 'differs'}"
+        console.print(f"against {verdict.against}: largest difference {largest}{top1}", markup=False)
 
 
 def _inputs(network: CpuNetwork, path: Path | None) -> Mapping[str, np.ndarray]:

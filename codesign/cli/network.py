@@ -14,6 +14,7 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import save_program, write_whole
 
 from ..files import check_destination, whole_directory
+from .cpu import PROCESSOR, NoCacheOption
 from .output import ConfigOption, JsonOption, Steps, note, print_json, steps, text_console
 
 if TYPE_CHECKING:
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
 
     from ..evaluate import Arrays
     from ..network_run import Simulated
-
-
-class Target(StrEnum):
-    """What `vdla run` compiles for."""
-
-    vdla = "vdla"
 
 
 class Device(StrEnum):
@@ -51,10 +46,11 @@ class Check(StrEnum):
     interpreter = "interpreter"
 
 
-PROCESSOR = "On processors"
-FOR_BOTH = ("model", "device", "inputs", "outputs", "json")
-FOR_CPU = ("repeat", "threads", "profile")
+FOR_BOTH = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "json")
+FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
 """Parameters of `vdla run` for both devices and for processors; the others are the accelerator's."""
+FOR_MODELS = ("target", "check", "dump_passes", "batch", "no_cache")
+"""Parameters for models on processors, which networks that are compiled already do not have."""
 
 
 class Form(StrEnum):
@@ -71,13 +67,20 @@ def run(
     model: Annotated[
         Path,
         typer.Argument(
-            metavar="MODEL.onnx|FILE.tar", help="A quantized ONNX model, or what `vdla compile` wrote."
+            metavar="MODEL.onnx|FILE.tar",
+            help="An ONNX model, quantized for the accelerator; or what `vdla compile` wrote.",
         ),
     ],
     device: Annotated[
-        Device | None, typer.Option(help="What to run on; cpu for a FILE.tar, otherwise vdla.")
+        Device | None,
+        typer.Option(help="What to run on; cpu for a FILE.tar or a target of llvm, otherwise vdla."),
     ] = None,
-    target: Annotated[Target, typer.Option(help="What to compile for.")] = Target.vdla,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET", help="What to compile for: vdla, or llvm with options as of `vdla compile`."
+        ),
+    ] = None,
     config: ConfigOption = "vta",
     engine: Annotated[
         Engine,
@@ -115,20 +118,42 @@ def run(
     profile: Annotated[
         bool, typer.Option("--profile", help="The time of every kernel.", rich_help_panel=PROCESSOR)
     ] = False,
+    batch: Annotated[
+        int, typer.Option(min=1, help="What a dynamic first dimension becomes.", rich_help_panel=PROCESSOR)
+    ] = 1,
+    no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
     """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went.
 
-    With what `vdla compile` wrote: runs it on this processor.
+    With --device cpu, or what `vdla compile` wrote: runs it on this processor.
     """
+    words = "" if target is None else target.split()[:1]
     if device is None:
-        device = Device.cpu if model.suffix == ".tar" else Device.vdla
+        device = Device.cpu if model.suffix == ".tar" or words == ["llvm"] else Device.vdla
     _refuse_options_of_others(context, device)
     if device is Device.cpu:
-        from .cpu import run_compiled
+        from ..processor_run import is_compiled
+        from .cpu import ModelOptions, run_on_processor
 
-        run_compiled(
+        options = None
+        if is_compiled(model):
+            _refuse_options_of_models(context)
+        else:
+            if check is Check.interpreter:
+                raise UserError(
+                    "--check interpreter is for the accelerator; on processors there is onnxruntime"
+                )
+            options = ModelOptions(
+                target=target or "llvm",
+                batch=batch,
+                cache=not no_cache,
+                check=check.value,
+                dump_passes=dump_passes,
+            )
+        run_on_processor(
             model,
+            options,
             inputs=inputs,
             outputs=outputs,
             repeat=repeat,
@@ -140,6 +165,8 @@ def run(
     from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
     from .simulate import exit_on_deadlock
 
+    if words not in ("", ["vdla"]):
+        raise UserError(f"--target {target}: the accelerator is called vdla, processors llvm; choose one")
     machine = load_config(config)
     check_destination(outputs, trace, program_out)
     if timing_only and outputs is not None:
@@ -157,7 +184,7 @@ def run(
         if inputs is None:
             launches = sample_arrays(compiled.graph, 1)
         else:
-            launches = split_launches(compiled.graph, load_arrays(inputs), str(inputs))
+            launches = split_launches(compiled.graph.inputs, load_arrays(inputs), str(inputs))
         progress.begin(LOADING)
         load_simulator()
         if engine is Engine.rtl:
@@ -204,10 +231,17 @@ def _refuse_options_of_others(context: typer.Context, device: Device) -> None:
             continue
         option = "--" + name.replace("_", "-")
         if device is Device.cpu:
-            raise UserError(f"{option} is for the accelerator; leave it out for a compiled network on a cpu")
-        raise UserError(
-            f"{option} is for processors; leave it out, or write a FILE.tar with `vdla compile` and run that"
-        )
+            raise UserError(f"{option} is for the accelerator; leave it out on a cpu")
+        raise UserError(f"{option} is for processors; leave it out, or run with --device cpu")
+
+
+def _refuse_options_of_models(context: typer.Context) -> None:
+    """UserError for options that were given and say nothing about a network that is compiled already."""
+    for name in FOR_MODELS:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is for models; leave it out for a FILE.tar, which is compiled already")
 
 
 def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:

@@ -7,9 +7,10 @@ that double rows and columns and halve the channels.
 
 import numpy as np
 import onnx
+from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT
-from .onnx_graph import OUTPUT, OnnxGraph, finish
+from .onnx_graph import OUTPUT, finish
 
 CODE = 100
 WIDTHS = (1024, 512, 256, 128)

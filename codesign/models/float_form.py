@@ -2,10 +2,11 @@
 
 import numpy as np
 import onnx
+from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .calibrate import Calibrated
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool
-from .onnx_graph import OUTPUT, OnnxGraph, finish_network, window_attributes
+from .onnx_graph import OUTPUT, finish_network, window_attributes
 
 
 def write_float(calibrated: Calibrated, batch: int) -> onnx.ModelProto:

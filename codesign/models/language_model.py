@@ -6,9 +6,10 @@ sequences of 35 words, a vocabulary of 10,000. Its inputs are embedded words.
 
 import numpy as np
 import onnx
+from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT
-from .onnx_graph import OUTPUT, OnnxGraph, finish
+from .onnx_graph import OUTPUT, finish
 
 STEPS, UNITS, LAYERS, VOCABULARY = 35, 650, 2, 10_000
 BOUND = 0.05

@@ -1,13 +1,11 @@
-"""An ONNX graph under construction, shared by the writers of every form."""
+"""How a shipped network ends up in an ONNX model, shared by the writers of every form."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import onnx
-from numpy.typing import ArrayLike
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT, AveragePool, Convolution, MaxPool, Network
 
@@ -15,35 +13,6 @@ OPSET = 17
 IR_VERSION = 8
 MICROSOFT = "com.microsoft"
 OUTPUT = "output"
-
-
-@dataclass(slots=True, kw_only=True)
-class OnnxGraph:
-    """Nodes and initializers in the order they were added."""
-
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
-    initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
-
-    def constant(self, name: str, values: ArrayLike, dtype: type[np.generic]) -> str:
-        """Add the initializer `name` once; return the name."""
-        if name not in self.initializers:
-            self.initializers[name] = numpy_helper.from_array(np.asarray(values, dtype), name)
-        return name
-
-    def node(
-        self,
-        operator: str,
-        name: str,
-        inputs: Sequence[str],
-        output: str,
-        domain: str = "",
-        **attributes: Any,
-    ) -> str:
-        """Add a node with one output; return the output's name."""
-        self.nodes.append(
-            helper.make_node(operator, list(inputs), [output], name=name, domain=domain, **attributes)
-        )
-        return output
 
 
 def window_attributes(layer: Convolution | MaxPool | AveragePool) -> dict[str, Any]:

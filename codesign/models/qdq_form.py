@@ -4,12 +4,12 @@ As ONNX Runtime's static quantizer writes it: weights and biases are integer ini
 DequantizeLinear each, every activation passes one QuantizeLinear and one DequantizeLinear that all readers share.
 """
 
-import numpy as np
 import onnx
+from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool, Network
-from .onnx_graph import OUTPUT, OnnxGraph, finish_network, window_attributes
-from .quantize import Quantized, TensorScale
+from .onnx_graph import OUTPUT, finish_network, window_attributes
+from .quantize import Quantized
 
 
 def write_qdq(network: Network, quantized: Quantized, batch: int, form: str) -> onnx.ModelProto:
@@ -17,7 +17,7 @@ def write_qdq(network: Network, quantized: Quantized, batch: int, form: str) -> 
     graph = OnnxGraph()
     last = network.layers[-1].name
     rank = {INPUT: len(network.input_shape) + 1}
-    ready = {INPUT: _quantize_dequantize(graph, INPUT, quantized.tensors[INPUT])}
+    ready = {INPUT: graph.quantize_dequantize(INPUT, quantized.tensors[INPUT])}
     for layer in network.layers:
         name = layer.name
         rank[name] = 2 if isinstance(layer, Dense) else 4
@@ -31,7 +31,7 @@ def write_qdq(network: Network, quantized: Quantized, batch: int, form: str) -> 
                 if rank[layer.data] == 4:
                     flat = f"{name}.flattened"
                     graph.node("Flatten", f"{name}.flatten", [data], flat, axis=1)
-                    data = _quantize_dequantize(graph, flat, quantized.tensors[layer.data])
+                    data = graph.quantize_dequantize(flat, quantized.tensors[layer.data])
                 inputs = [data, *_dequantized_weights(graph, name, quantized)]
                 graph.node("Gemm", name, inputs, linear, transB=1)
             case MaxPool():
@@ -43,39 +43,17 @@ def write_qdq(network: Network, quantized: Quantized, batch: int, form: str) -> 
             case Add():
                 graph.node("Add", name, [ready[layer.first], ready[layer.second]], linear)
         if name in quantized.before_relu:
-            data = _quantize_dequantize(graph, linear, quantized.before_relu[name])
+            data = graph.quantize_dequantize(linear, quantized.before_relu[name])
             linear = graph.node("Relu", f"{name}.relu", [data], f"{name}.result")
         final = OUTPUT if name == last else None
-        ready[name] = _quantize_dequantize(graph, linear, quantized.tensors[name], final)
+        ready[name] = graph.quantize_dequantize(linear, quantized.tensors[name], output=final)
     return finish_network(graph, network, batch, form)
-
-
-def _quantize_dequantize(
-    graph: OnnxGraph, tensor: str, quantization: TensorScale, output: str | None = None
-) -> str:
-    scale = graph.constant(f"{tensor}_scale", quantization.scale, np.float32)
-    zero_point = graph.constant(f"{tensor}_zero_point", quantization.zero_point, quantization.dtype)
-    integers = f"{tensor}_QuantizeLinear_Output"
-    graph.node("QuantizeLinear", f"{tensor}_QuantizeLinear", [tensor, scale, zero_point], integers)
-    output = output or f"{tensor}_DequantizeLinear_Output"
-    return graph.node("DequantizeLinear", f"{tensor}_DequantizeLinear", [integers, scale, zero_point], output)
 
 
 def _dequantized_weights(graph: OnnxGraph, name: str, quantized: Quantized) -> list[str]:
     """Write weight and bias of a layer, each behind its DequantizeLinear over axis 0; return their names."""
     weights = quantized.weights[name]
-    names = []
-    for part, values, scale, dtype in (
-        ("weight", weights.weight, weights.scale, np.int8),
-        ("bias", weights.bias, weights.bias_scale, np.int32),
-    ):
-        tensor = f"{name}.{part}"
-        inputs = [
-            graph.constant(f"{tensor}_quantized", values, dtype),
-            graph.constant(f"{tensor}_scale", scale, np.float32),
-            graph.constant(f"{tensor}_zero_point", np.zeros(scale.shape), dtype),
-        ]
-        output = f"{tensor}_DequantizeLinear_Output"
-        graph.node("DequantizeLinear", f"{tensor}_DequantizeLinear", inputs, output, axis=0)
-        names.append(output)
-    return names
+    return [
+        graph.dequantized(f"{name}.weight", weights.weight, weights.scale, axis=0),
+        graph.dequantized(f"{name}.bias", weights.bias, weights.bias_scale, axis=0),
+    ]

@@ -6,9 +6,10 @@ domain: QLinearAdd, QLinearAveragePool, QLinearGlobalAveragePool and QGemm. MaxP
 
 import numpy as np
 import onnx
+from vdla.compiler.graph.onnx_graph import OnnxGraph
 
 from .layers import INPUT, Add, AveragePool, Convolution, Dense, GlobalAveragePool, MaxPool, Network
-from .onnx_graph import MICROSOFT, OUTPUT, OnnxGraph, finish_network, window_attributes
+from .onnx_graph import MICROSOFT, OUTPUT, finish_network, window_attributes
 from .quantize import Quantized
 
 

@@ -14,8 +14,8 @@ from .graph import ActivationType, GraphInput, Node, Quantization, Tensor
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
 
 QUANTIZE = (
-    "quantize the model, for example with onnxruntime.quantization.quantize_static "
-    "(static quantization, QDQ or QOperator format)"
+    "quantize the model with `vdla quantize` (or onnxruntime.quantization.quantize_static), "
+    "or run it as it is with `vdla run --device cpu`"
 )
 MERGE_PATTERN = (
     "put a QuantizeLinear/DequantizeLinear pair there, as onnxruntime.quantization.quantize_static does"

@@ -115,6 +115,12 @@ def save_network(path: Path, network: NetworkCode) -> None:
     write_archive(path, description, files)
 
 
+def check_network(path: Path) -> dict[str, Any]:
+    """The description of an archive that is whole, for whatever processor it is; ArchiveError for others."""
+    files = read_archive(path, (CODE, _CONSTANTS), what=WHAT)
+    return read_description(path, files[DESCRIPTION], FORMAT)
+
+
 def load_network(path: Path) -> CpuNetwork:
     """The network of an archive, ready to run; its graph has tensors but no nodes, and it took no time to compile.
 

@@ -19,6 +19,12 @@ from vdla.compiler.target.cpu.machine import host_target
 INPUT = (1, 3, 32, 32)
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that was compiled before is taken for what is compiled here."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "cnn.onnx"
@@ -189,11 +195,12 @@ def test_models_that_cannot_be_compiled(vdla, tmp_path: Path) -> None:
 
 
 def test_options_of_the_other_device_are_refused(vdla, model: Path, compiled: Path) -> None:
-    for arguments in (["--vthreads", "1"], ["--config", "vta"], ["--timing-only"], ["--target", "vdla"]):
+    for arguments in (["--vthreads", "1"], ["--config", "vta"], ["--timing-only"]):
         assert f"{arguments[0]} is for the accelerator" in vdla("run", compiled, *arguments).message()
+    for arguments in (["--target", "llvm"], ["--batch", "2"], ["--no-cache"], ["--check", "onnxruntime"]):
+        assert f"{arguments[0]} is for models" in vdla("run", compiled, *arguments).message()
     for arguments in (["--repeat", "2"], ["--threads", "1"], ["--profile"]):
         assert f"{arguments[0]} is for processors" in vdla("run", model, *arguments).message()
-    assert "is no compiled network" in vdla("run", model, "--device", "cpu").message()
 
 
 def test_objects_and_shared_libraries_for_c_programs(vdla, model: Path, tmp_path: Path) -> None:

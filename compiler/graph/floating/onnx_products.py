@@ -8,6 +8,7 @@ from ...te.blocks import Window
 from ...te.epilogue import Epilogue
 from ...te.merge import broadcast
 from ...te.ops.conv_transpose import transposed_outputs
+from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import OnnxNode
 from ..onnx_products import declared_pads
 from .graph import Tensor
@@ -167,23 +168,14 @@ def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: 
 
 def import_batch_normalization(context: FloatContext, node: OnnxNode) -> None:
     """BatchNormalization as inference runs it: one multiplication and one addition a channel."""
-    if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
-        context.fail(node, "is in training mode", "export the model for inference")
     data = context.operand(node, 0)
     if len(data.shape) < 2:
         context.fail(node, f"has data of shape {data.shape}", "give it at least (N, C)")
-    parts: list[np.ndarray] = []
-    for index, what in enumerate(("scale", "bias", "mean", "variance"), start=1):
-        part = context.array(node, index, what)
-        if part is None or part.shape != (data.shape[1],):
-            context.fail(node, f"has no {what} of {data.shape[1]} channels", "export the model again")
-        parts.append(part.astype(np.float64))
-    scale, bias, mean, variance = parts
-    factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+    factor, shift = batch_norm_factors(context, node, data.shape[1])
     inputs = (
         data.name,
         context.store(f"{node.outputs[0]}.scale", factor),
-        context.store(f"{node.outputs[0]}.shift", bias - mean * factor),
+        context.store(f"{node.outputs[0]}.shift", shift),
     )
     context.add(node, BatchNormalization(), inputs, data.shape)
 

@@ -1,0 +1,135 @@
+"""Networks compiled for processors, kept for this user by their content.
+
+An entry is the archive that `vdla compile` writes. Its name is a hash of all that decides its bytes: the model with its
+external data, the target, the options, the sources of the compiler and the versions of what it stands on. So an entry
+is never out of date, only unused; the least recently used go when all take more than `MOST_BYTES`. Entries are written
+whole by one process at a time, and one that was damaged since is made again.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import llvmlite
+import numpy as np
+import onnx
+import vdla.compiler
+import vdla.isa
+from google.protobuf.message import DecodeError
+from onnx.external_data_helper import ExternalDataInfo, uses_external_data
+from vdla.compiler.cpu_driver import compile_cpu_ahead
+from vdla.compiler.runtime.archive import ArchiveError
+from vdla.compiler.runtime.network_archive import check_network, save_network
+from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.hw.user_cache import cached, discard_least_used
+from vdla.isa.errors import UserError
+
+from .files import read_whole
+
+PART = "networks"
+MOST_BYTES = 2**31
+
+
+class ChangedModelError(UserError):
+    """A model that was written to while it was compiled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheEntry:
+    """Where a compiled network lies, and whether it lay there before."""
+
+    path: Path
+    hit: bool
+
+
+def cached_network(
+    model: Path, target: CpuTarget, *, batch: int = 1, valid: Callable[[Path], bool] | None = None
+) -> CacheEntry:
+    """The archive of `model` compiled for `target`, now or earlier.
+
+    `valid` says whether an entry is what it was when it was written; by default its checksum does. Raises UserError,
+    for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
+    """
+    key = network_key(model, target, batch=batch)
+    built = False
+
+    def build(partial: Path) -> None:
+        nonlocal built
+        save_network(partial, compile_cpu_ahead(model, target, batch=batch))
+        if network_key(model, target, batch=batch) != key:
+            raise ChangedModelError(f"{model}: changed while it was compiled; run it again")
+        built = True
+
+    path = cached(PART, f"{key}.tar", build, valid or _is_whole)
+    if built:
+        discard_least_used(PART, ".tar", MOST_BYTES)
+    else:
+        _touch(path)
+    return CacheEntry(path=path, hit=not built)
+
+
+def network_key(model: Path, target: CpuTarget, *, batch: int) -> str:
+    """The name of what compiling gives: equal names, equal bytes. Raises FileError for a model that cannot be read."""
+    content = read_whole(model, "model")
+    parts = (
+        hashlib.sha256(content).hexdigest(),
+        *_external_data(model, content),
+        json.dumps(asdict(target), sort_keys=True),
+        json.dumps({"batch": batch}),
+        _compiler(),
+    )
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _external_data(model: Path, content: bytes) -> list[str]:
+    """Hashes of the files in which a model keeps initializers; of a damaged model none, as it compiles to nothing."""
+    if b"location" not in content:
+        return []
+    try:
+        graph = onnx.load_model_from_string(content).graph
+    except (DecodeError, ValueError):
+        return []
+    tensors = [
+        *graph.initializer,
+        *(attribute.t for node in graph.node for attribute in node.attribute),
+    ]
+    places = {ExternalDataInfo(tensor).location for tensor in tensors if uses_external_data(tensor)}
+    return [
+        f"{place} {hashlib.sha256(read_whole(model.parent / place, 'external data of the model')).hexdigest()}"
+        for place in sorted(places)
+    ]
+
+
+@functools.cache
+def _compiler() -> str:
+    """What compiles: our sources, and the versions of what they use."""
+    digest = hashlib.sha256()
+    for package in (vdla.compiler, vdla.isa):
+        root = Path(str(package.__file__)).parent
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{path.relative_to(root)}\0".encode())
+            digest.update(path.read_bytes())
+    versions = (llvmlite.__version__, onnx.__version__, np.__version__)
+    return "\0".join((digest.hexdigest(), *versions))
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        check_network(path)
+    except ArchiveError:
+        return False
+    return True
+
+
+def _touch(path: Path) -> None:
+    """Marks an entry as used; in a cache that only others may write, its time stays."""
+    try:
+        os.utime(path)
+    except OSError:
+        return

@@ -1,0 +1,144 @@
+"""One network on this processor: compiled now or earlier, and held against ONNX Runtime."""
+
+from __future__ import annotations
+
+import math
+import tarfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.quantize.error import Error
+from vdla.compiler.runtime.archive import ArchiveError
+from vdla.compiler.runtime.cpu_network import CpuNetwork
+from vdla.compiler.runtime.network_archive import load_network
+from vdla.compiler.target.cpu.machine import host_target, runs_here
+from vdla.compiler.target.cpu.options import parse_target
+from vdla.hw.user_cache import CacheError
+from vdla.isa.errors import UserError
+
+from .evaluate import ONNXRUNTIME, CheckError, reference_to_use
+from .network_cache import cached_network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledHere:
+    """A network of kernels, the seconds it took to have it, and whether the cache had it."""
+
+    network: CpuNetwork
+    seconds: float
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputCheck:
+    """Outputs against a reference: max |a - b| / max |b| over all of them, and whether all vectors have equal top-1.
+
+    The first is None where only one side is finite, or where b is all zeros and a is not; the second for networks
+    without a vector among their outputs.
+    """
+
+    against: str
+    max_relative_error: float | None
+    top1_equal: bool | None
+
+
+def is_compiled(path: Path) -> bool:
+    """Whether a file is, or by its name should be, what `vdla compile` wrote, and no model."""
+    try:
+        return path.suffix == ".tar" or tarfile.is_tarfile(path)
+    except OSError:
+        return False
+
+
+def compile_here(
+    model: Path,
+    target: str,
+    *,
+    batch: int,
+    cache: bool,
+    dump_passes: Path | None,
+    remark: Callable[[str], None],
+) -> CompiledHere:
+    """The network of the model in a file for `target` ("llvm ..."), which must be a processor that this one can be.
+
+    With `cache`, and without passes to dump, the user's cache is asked first and keeps what is compiled; `remark` is
+    told where it cannot be written. Raises UserError.
+    """
+    processor = parse_target(target)
+    if not runs_here(processor):
+        host = host_target()
+        raise UserError(
+            f'--target "{target}": this machine ({host.cpu}, {host.triple}) may lack instructions of {processor.cpu} '
+            f"({processor.triple}); leave --target out, or write a file for it with `vdla compile`"
+        )
+    started = time.perf_counter()
+    network: CpuNetwork | None = None
+
+    def loads(path: Path) -> bool:
+        nonlocal network
+        try:
+            network = load_network(path)
+        except ArchiveError:
+            return False
+        return True
+
+    if cache and dump_passes is None:
+        try:
+            entry = cached_network(model, processor, batch=batch, valid=loads)
+            if network is None:
+                network = load_network(entry.path)
+            return CompiledHere(network=network, seconds=time.perf_counter() - started, cached=entry.hit)
+        except CacheError as error:
+            remark(f"compiled without the cache: {error}")
+    network = compile_cpu(model, processor, batch=batch, dump_passes=dump_passes)
+    return CompiledHere(network=network, seconds=time.perf_counter() - started, cached=False)
+
+
+def check_outputs(
+    model: Path, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray], wanted: str
+) -> tuple[OutputCheck | None, str | None]:
+    """Holds outputs against ONNX Runtime's, where that is installed; else None, and why.
+
+    `wanted` is auto or onnxruntime. Raises CheckError.
+    """
+    against, remark = reference_to_use(wanted)
+    if against != ONNXRUNTIME:
+        return None, remark
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        expected = session.run(list(outputs), dict(inputs))
+    except Exception as error:
+        # onnxruntime's errors share no base class of their own.
+        if wanted == ONNXRUNTIME:
+            reason = str(error).splitlines()[0]
+            raise CheckError(f"ONNX Runtime refuses the model: {reason}; leave out --check") from None
+        return None, f"ONNX Runtime refuses the model: {str(error).splitlines()[0]}"
+    largest: list[float | None] = []
+    top1: list[float] = []
+    for name, values in zip(outputs, expected, strict=True):
+        error = Error()
+        error.add(*_without_equal_infinities(np.asarray(values), outputs[name]))
+        part = error.relative_maximum
+        largest.append(part if part is not None and math.isfinite(part) else None)
+        if error.top1 is not None:
+            top1.append(error.top1)
+    known = [part for part in largest if part is not None]
+    return OutputCheck(
+        against=against,
+        max_relative_error=max(known, default=0.0) if len(known) == len(largest) else None,
+        top1_equal=min(top1) == 1.0 if top1 else None,
+    ), None
+
+
+def _without_equal_infinities(expected: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both arrays with zeros where they hold the same infinity, or both NaN: there they agree."""
+    same = ~np.isfinite(expected) & ((expected == got) | (np.isnan(expected) & np.isnan(got)))
+    return np.where(same, 0, expected), np.where(same, 0, got)

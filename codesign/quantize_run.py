@@ -1,0 +1,131 @@
+"""Post-training quantization of one file: the steps of `vdla quantize`, without a command line around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx.reference import ReferenceEvaluator
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.quantize.float_model import FloatModel
+from vdla.compiler.graph.quantize.observe import Run
+from vdla.compiler.graph.quantize.quantize import Quantized, Recipe
+from vdla.isa.errors import UserError
+
+from .evaluate import Arrays, load_arrays, split_launches
+
+
+class CalibrationError(UserError):
+    """Calibration data that do not fit the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInput:
+    """What a model expects under a name; `dtype` is numpy's name of the type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def model_inputs(model: FloatModel) -> tuple[ModelInput, ...]:
+    """The inputs of a float model."""
+    return tuple(
+        ModelInput(
+            name=info.name,
+            shape=model.static_shapes[info.name],
+            dtype=onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type).name,
+        )
+        for info in model.inputs
+    )
+
+
+def load_calibration(model: FloatModel, path: Path) -> list[Arrays]:
+    """The arrays of the npz file at `path`, one dict a run of the model: the first dimension are samples.
+
+    Raises CalibrationError or CheckError, which name file and input, for data that do not fit or are not finite.
+    """
+    inputs = model_inputs(model)
+    for item in inputs:
+        if not item.shape:
+            raise CalibrationError(
+                f"{model.source}: input '{item.name}' is a single number without a dimension for samples; "
+                "make it a constant, or give it a first dimension"
+            )
+    arrays = load_arrays(path)
+    samples = split_launches(inputs, arrays, str(path))
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise CalibrationError(
+                f"{path}: input {name!r} holds NaN or infinities, which have no scale; remove those samples"
+            )
+    return samples
+
+
+def prepare_here(model: onnx.ModelProto, remark: Callable[[str], None]) -> Run:
+    """Has a float model ready to run: on kernels of our own, or, where those lack an operator, on ONNX's reference.
+
+    The reference is slow, and runs everything of the standard; `remark` is told when it has to serve, and why. The run
+    raises ModelError where it cannot, either.
+    """
+    try:
+        return compile_cpu(model.SerializeToString()).run
+    except ModelError as error:
+        remark(f"calibrating on ONNX's reference implementation, which is slow: {error}")
+        return _on_reference(model)
+
+
+def _on_reference(model: onnx.ModelProto) -> Run:
+    names = [info.name for info in model.graph.output]
+    evaluator = ReferenceEvaluator(model)
+
+    def run(feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        try:
+            results = evaluator.run(names, dict(feeds))
+        except Exception as error:
+            # The evaluator raises whatever its numpy code does.
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ModelError(
+                f"the float model cannot be computed by our own compiler nor by ONNX's reference: {reason}; "
+                "try it with onnxruntime first"
+            ) from None
+        assert isinstance(results, list)
+        return {name: np.asarray(value) for name, value in zip(names, results, strict=True)}
+
+    return run
+
+
+def describe(quantized: Quantized, recipe: Recipe, samples: Sequence[Arrays]) -> dict[str, object]:
+    """The account of a quantization for programs."""
+    return {
+        "activations": recipe.activations,
+        "method": recipe.method,
+        "per_channel": recipe.per_channel,
+        "runs": len(samples),
+        "layers": [
+            {
+                "name": layer.name,
+                "operator": layer.operator,
+                "tensor": layer.tensor,
+                "scale": float(layer.quantization.scale),
+                "zero_point": layer.quantization.zero_point,
+                "sqnr_db": layer.error.sqnr,
+                "relative_error": layer.error.relative,
+            }
+            for layer in quantized.layers
+        ],
+        "outputs": [
+            {
+                "name": name,
+                "max_relative_error": error.relative_maximum,
+                "sqnr_db": error.sqnr,
+                "top1_agreement": error.top1,
+            }
+            for name, error in quantized.outputs.items()
+        ],
+        "float_operators": quantized.float_operators,
+    }

@@ -1,0 +1,48 @@
+"""The errors of a quantized network for people: one line a layer, then one an output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.box import SIMPLE
+from rich.markup import escape
+from rich.table import Table
+from vdla.compiler.graph.quantize.quantize import Quantized
+
+
+def error_table(model: str, quantized: Quantized) -> Table:
+    """Signal to quantization noise of each layer of `model`, in order."""
+    table = Table(
+        title=escape(model), title_justify="left", box=SIMPLE, padding=(0, 1), collapse_padding=True
+    )
+    for heading in ("layer", "operator"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("scale", "zero point", "SQNR dB", "relative error"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for layer in quantized.layers:
+        table.add_row(
+            escape(layer.name[-48:]),
+            layer.operator,
+            f"{layer.quantization.scale:.4g}",
+            str(layer.quantization.zero_point),
+            _number(layer.error.sqnr, ".1f"),
+            _number(layer.error.relative, ".2%"),
+        )
+    return table
+
+
+def output_lines(quantized: Quantized) -> Iterator[str]:
+    """What is left at each output, and what stays float."""
+    for name, error in quantized.outputs.items():
+        top1 = "" if error.top1 is None else f", top-1 agrees on {error.top1:.1%} of {error.rows}"
+        yield (
+            f"output {name}: largest error {_number(error.relative_maximum, '.2%')} of the largest value, "
+            f"SQNR {_number(error.sqnr, '.1f')} dB{top1}"
+        )
+    if quantized.float_operators:
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted(quantized.float_operators.items()))
+        yield f"stays float: {kinds}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

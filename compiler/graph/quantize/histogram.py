@@ -1,0 +1,116 @@
+"""From the values of a tensor on calibration data to the range that is worth quantizing.
+
+minmax      all of it
+percentile  but for a fraction on either side
+mse         the range with the least mean square error of quantization: outliers are clipped where that makes the error
+            of the others smaller by more than it costs
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..graph import ActivationType
+from .scales import activation_quantization
+
+Method = Literal["minmax", "percentile", "mse"]
+Range = tuple[float, float]
+
+BINS = 2048
+COARSE, FINE = 24, 12
+"""Candidates for an end of a range, in the whole range and then around the best of them."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Histogram:
+    """How often values lie in each of `BINS` bins of equal width between `low` and `high`."""
+
+    low: float
+    high: float
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, low: float, high: float) -> Histogram:
+        """Of no values yet."""
+        return cls(low=low, high=high, counts=np.zeros(BINS, np.int64))
+
+    def add(self, values: NDArray[np.float32]) -> None:
+        """Counts `values`; those outside of the range count in the bins at its ends."""
+        width = (self.high - self.low) / BINS
+        if width <= 0.0:
+            self.counts[0] += values.size
+            return
+        places = (values.astype(np.float64).reshape(-1) - self.low) / width
+        self.counts += np.bincount(np.clip(places, 0, BINS - 1).astype(np.int64), minlength=BINS)
+
+    def values(self) -> NDArray[np.float64]:
+        """One value for each bin: its middle, and zero for the bin in which zero lies, as a ReLU leaves many of it."""
+        edges = np.linspace(self.low, self.high, BINS + 1)
+        middles = (edges[:-1] + edges[1:]) / 2
+        if self.low <= 0.0 <= self.high:
+            middles[min(int(np.searchsorted(edges, 0.0, "right")) - 1, BINS - 1)] = 0.0
+        return middles
+
+
+def choose_range(
+    histogram: Histogram, method: Method, dtype: ActivationType, *, percentile: float = 99.99
+) -> Range:
+    """The range to quantize. `percentile` says which part of the values it holds, in percent, with that method."""
+    full = (histogram.low, histogram.high)
+    if histogram.high <= histogram.low:
+        return full
+    match method:
+        case "minmax":
+            return full
+        case "percentile":
+            return _percentile(histogram, percentile)
+        case "mse":
+            return _least_error(histogram, dtype)
+
+
+def _percentile(histogram: Histogram, percentile: float) -> Range:
+    """Without the outer part of the values, half of it on either side."""
+    outside = histogram.counts.sum() * (1.0 - percentile / 100.0) / 2.0
+    below, edges = np.cumsum(histogram.counts), np.linspace(histogram.low, histogram.high, BINS + 1)
+    first = int(np.searchsorted(below, outside, "right"))
+    last = int(np.searchsorted(below, below[-1] - outside, "left"))
+    return float(edges[min(first, BINS - 1)]), float(edges[min(last, BINS - 1) + 1])
+
+
+def _least_error(histogram: Histogram, dtype: ActivationType) -> Range:
+    """Shrinks one end after the other, twice; of equal errors the larger range wins."""
+    values, low, high = histogram.values(), min(histogram.low, 0.0), max(histogram.high, 0.0)
+    used = histogram.counts > 0
+    values, weights = values[used], histogram.counts[used].astype(np.float64)
+
+    def error(low: float, high: float) -> float:
+        quantization = activation_quantization(low, high, dtype)
+        scale, zero_point = float(quantization.scale), quantization.zero_point
+        limits = (0, 255) if dtype == "uint8" else (-128, 127)
+        steps = np.clip(np.rint(values / scale) + zero_point, *limits) - zero_point
+        return float(np.dot(weights, (steps * scale - values) ** 2))
+
+    if dtype == "int8":
+        # Only the larger magnitude counts.
+        reach = max(-low, high)
+        reach *= _least(lambda part: error(-reach * part, reach * part))
+        return max(low, -reach), min(high, reach)
+    for _ in range(2):
+        if high > 0.0:
+            high *= _least(lambda part, low=low, high=high: error(low, high * part))
+        if low < 0.0:
+            low *= _least(lambda part, low=low, high=high: error(low * part, high))
+    return low, high
+
+
+def _least(error) -> float:
+    """The part of 1 with the least error, on a coarse grid and then a fine one."""
+    step = 1.0 / COARSE
+    grid = [1.0 - step * number for number in range(COARSE)]
+    best = min(grid, key=error)
+    fine = [best + step * (1.0 - 2.0 * number / FINE) for number in range(FINE + 1)]
+    return min((best, *(part for part in fine if 0.0 < part <= 1.0)), key=error)

@@ -1,0 +1,87 @@
+"""Runs a float model on calibration data and keeps what choosing scales needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from ..errors import ModelError
+from ..graph import ActivationType, Quantization
+from .float_model import FloatModel, assemble, constant_protos
+from .histogram import Histogram, Method, Range, choose_range
+from .plan import Plan
+from .scales import activation_quantization
+
+Arrays = Mapping[str, np.ndarray]
+Run = Callable[[Arrays], Arrays]
+"""Computes all outputs of a model by name from its inputs by name."""
+Prepare = Callable[[onnx.ModelProto], Run]
+"""Makes a float model ready to run. Whoever quantizes hands in the means: this package only reads and writes models."""
+
+
+def prepare_outputs(model: FloatModel, names: Sequence[str], prepare: Prepare) -> Run:
+    """Has the float `model` compute `names`; those that are its own inputs are handed through."""
+    given = {info.name for info in model.inputs}
+    computed = [name for name in names if name not in given]
+    if not computed:
+        return lambda feeds: {name: feeds[name] for name in names}
+    run = prepare(assemble(model.header, model.nodes, constant_protos(model.constants), outputs=computed))
+
+    def run_all(feeds: Arrays) -> Arrays:
+        return {**run(feeds), **{name: feeds[name] for name in names if name in given}}
+
+    return run_all
+
+
+def calibrate(
+    model: FloatModel,
+    plan: Plan,
+    samples: Sequence[Arrays],
+    run: Run,
+    *,
+    dtype: ActivationType,
+    method: Method,
+    percentile: float,
+    advance: Callable[[], None] = lambda: None,
+) -> dict[str, Quantization]:
+    """The quantization of every tensor and constant of the plan, in `dtype`.
+
+    `run` computes all of the plan's tensors; `advance` is called after each run. Tensors of one scale are observed
+    as one. The model's outputs, and constants, keep all of their range whatever the method: largest values are what
+    outputs are read for. Raises ModelError where the model computes NaN or infinities.
+    """
+    names = [name for name in plan.scale_of if name not in model.constants]
+    ranges: dict[str, Range] = {}
+
+    def widen(name: str, values: np.ndarray) -> None:
+        low, high = ranges.get(plan.scale_of[name], (np.inf, -np.inf))
+        ranges[plan.scale_of[name]] = (min(low, float(values.min())), max(high, float(values.max())))
+
+    for number, feeds in enumerate(samples):
+        results = run(feeds)
+        for name in names:
+            if not np.isfinite(results[name]).all():
+                raise ModelError(
+                    f"{model.source}: tensor '{name}' is not finite on calibration run {number}; "
+                    "check the model with these data before quantizing it"
+                )
+            widen(name, results[name])
+        advance()
+    constants = [name for name in plan.scale_of if name in model.constants]
+    for name in constants:
+        widen(name, model.constants[name])
+    whole = {plan.scale_of[name] for name in (*constants, *model.outputs) if name in plan.scale_of}
+    if method != "minmax":
+        histograms = {name: Histogram.empty(*limits) for name, limits in ranges.items() if name not in whole}
+        for feeds in samples:
+            results = run(feeds)
+            for name in names:
+                if plan.scale_of[name] in histograms:
+                    histograms[plan.scale_of[name]].add(results[name])
+            advance()
+        for name, histogram in histograms.items():
+            ranges[name] = choose_range(histogram, method, dtype, percentile=percentile)
+    chosen = {name: activation_quantization(*limits, dtype) for name, limits in ranges.items()}
+    return {name: chosen[group] for name, group in plan.scale_of.items()}

@@ -1,0 +1,140 @@
+"""quantize_model: a float32 model and calibration data in, the model in QDQ form and what it costs out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from ..errors import ModelError
+from ..graph import ActivationType, Quantization
+from .error import Error
+from .float_model import FloatModel, read_float_model
+from .fold import fold
+from .histogram import Method
+from .observe import Arrays, Prepare, Run, calibrate, prepare_outputs
+from .plan import PRODUCTS, plan_quantization
+from .simulate import simulated
+from .write_qdq import QuantizedModel, write_qdq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to quantize: the type of activations, the method of calibration and its percentile, scales of weights."""
+
+    activations: ActivationType = "uint8"
+    method: Method = "mse"
+    percentile: float = 99.99
+    per_channel: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizedLayer:
+    """A node on integers: its result's `tensor` in the float model, that tensor's quantization and its error."""
+
+    name: str
+    operator: str
+    tensor: str
+    quantization: Quantization
+    error: Error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Quantized:
+    """The model in QDQ form, its layers, the errors of its outputs, and how many nodes stay float by operator."""
+
+    proto: onnx.ModelProto
+    layers: tuple[QuantizedLayer, ...]
+    outputs: dict[str, Error]
+    float_operators: dict[str, int]
+
+
+def read_model(source: str | Path | bytes, *, batch: int | None = None) -> FloatModel:
+    """Reads and folds a float32 model of opset 13 or later; a dynamic first dimension of inputs becomes `batch`.
+
+    Raises ModelError, also for a model that is quantized already.
+    """
+    model = read_float_model(source, batch=batch)
+    fold(model)
+    return model
+
+
+def quantize_model(
+    model: FloatModel,
+    samples: Sequence[Arrays],
+    prepare: Prepare,
+    recipe: Recipe,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> Quantized:
+    """Quantizes what `read_model` read, with scales from `samples`: the model's inputs by name, one mapping a run.
+
+    `prepare` makes a float model ready to run. `advance` is called after each of the `runs_needed` runs. Raises
+    ModelError for a model in which there is no product to quantize, or that computes NaN or infinities from the
+    samples; ScaleError for scales that float32 cannot hold.
+    """
+    plan = plan_quantization(model)
+    if not any(node.op_type in PRODUCTS for node, _ in plan.layers):
+        raise ModelError(
+            f"{model.source}: there is no layer to quantize; needed is at least one of {', '.join(sorted(PRODUCTS))} "
+            "of float32 with constant weights"
+        )
+    outputs = [name for name in model.outputs if model.is_float(name)]
+    observed = [name for name in plan.scale_of if name not in model.constants]
+    run = prepare_outputs(model, list(dict.fromkeys([*observed, *outputs])), prepare)
+    scales = calibrate(
+        model,
+        plan,
+        samples,
+        run,
+        dtype=recipe.activations,
+        method=recipe.method,
+        percentile=recipe.percentile,
+        advance=advance,
+    )
+    written = write_qdq(model, plan, scales, per_channel=recipe.per_channel)
+    errors = {name: Error() for name in dict.fromkeys([*(tensor for _, tensor in plan.layers), *outputs])}
+    _measure(errors, model, written, samples, run, prepare, advance)
+    return Quantized(
+        proto=written.proto,
+        layers=tuple(
+            QuantizedLayer(
+                name=node.name,
+                operator=node.op_type,
+                tensor=tensor,
+                quantization=scales[tensor],
+                error=errors[tensor],
+            )
+            for node, tensor in plan.layers
+        ),
+        outputs={name: errors[name] for name in model.outputs if name in errors},
+        float_operators=dict(Counter(node.op_type for node in model.nodes if not plan.computes(node))),
+    )
+
+
+def runs_needed(recipe: Recipe, samples: int) -> int:
+    """How often `quantize_model` calls `advance` for so many samples."""
+    return (2 if recipe.method == "minmax" else 3) * samples
+
+
+def _measure(
+    errors: dict[str, Error],
+    model: FloatModel,
+    written: QuantizedModel,
+    samples: Sequence[Arrays],
+    run: Run,
+    prepare: Prepare,
+    advance: Callable[[], None],
+) -> None:
+    """Adds up the errors of tensors, by the float model's names, which `run` computes."""
+    kept = {name: name if name in model.outputs else written.dequantized[name] for name in errors}
+    given = {info.name for info in model.inputs}
+    run_quantized = prepare(simulated(written.proto, [name for name in kept.values() if name not in given]))
+    for feeds in samples:
+        expected, got = run(feeds), {**feeds, **run_quantized(feeds)}
+        for name, error in errors.items():
+            error.add(expected[name], got[kept[name]])
+        advance()

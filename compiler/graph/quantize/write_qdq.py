@@ -1,0 +1,194 @@
+"""From a plan and its scales to a model in QDQ form.
+
+Weights and biases are integer initializers behind a DequantizeLinear; every quantized tensor passes one QuantizeLinear
+and one DequantizeLinear, which all its readers share. Float operators read a tensor that a float operator, or the
+caller, wrote as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from vdla.isa.arithmetic import quantize
+
+from ..graph import Quantization
+from ..onnx_context import read_node
+from ..onnx_graph import OnnxGraph
+from .float_model import FloatModel, assemble, input_name
+from .fold import weight_axis
+from .plan import CLAMPS, PRODUCTS, Plan, operands
+from .scales import bias_scales, quantize_bias, quantize_weights, weight_scales
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class QuantizedModel:
+    """The model in QDQ form; `dequantized` are the names in it of the plan's tensors behind their DequantizeLinear."""
+
+    proto: onnx.ModelProto
+    dequantized: Mapping[str, str]
+
+
+def write_qdq(
+    model: FloatModel, plan: Plan, quantizations: Mapping[str, Quantization], *, per_channel: bool = True
+) -> QuantizedModel:
+    """Returns the checked model; weights have one scale an output channel with `per_channel`, else one a tensor.
+
+    Raises ScaleError where scales multiply to what float32 cannot hold.
+    """
+    writer = _Writer(model, plan, quantizations, per_channel)
+    for node in model.nodes:
+        if plan.computes(node):
+            writer.quantized_node(node)
+        else:
+            writer.float_node(node)
+    graph = writer.graph
+    own = (numpy_helper.from_array(array, name) for name, array in model.constants.items())
+    initializers = {tensor.name: tensor for tensor in (*own, *graph.initializers.values())}
+    proto = assemble(model.header, graph.nodes, initializers.values())
+    proto.producer_name = "vdla"
+    proto.producer_version = ""
+    onnx.checker.check_model(proto, full_check=True)
+    return QuantizedModel(proto=proto, dequantized=dict(writer.dequantized))
+
+
+class _Writer:
+    """Nodes in the order in which they are computed, pairs of QuantizeLinear and DequantizeLinear at first need."""
+
+    def __init__(
+        self, model: FloatModel, plan: Plan, quantizations: Mapping[str, Quantization], per_channel: bool
+    ) -> None:
+        self.model, self.plan, self.quantizations = model, plan, quantizations
+        self.per_channel = per_channel
+        self.graph = OnnxGraph()
+        self.dequantized: dict[str, str] = {}
+        self._computed: set[str] = set()
+        self._taken = {*model.types, *model.constants}
+        self._weights: dict[tuple[object, ...], str] = {}
+
+    def float_node(self, node: onnx.NodeProto) -> None:
+        """A node as it is, behind the DequantizeLinear of what quantized nodes computed."""
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        for index, name in enumerate(copy.input):
+            if name in self._computed:
+                copy.input[index] = self.dequantized[name]
+        self.graph.nodes.append(copy)
+
+    def quantized_node(self, node: onnx.NodeProto) -> None:
+        """A node between dequantized operands and the quantization of its outputs."""
+        data = operands(self.model, node)
+        if node.op_type in CLAMPS and data[0] in self.plan.fused and self._clamps_nothing(node):
+            self._rename(data[0], node.output[0])
+        else:
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            for index, name in enumerate(data):
+                copy.input[index] = self._operand(name)
+            if node.op_type in PRODUCTS:
+                self._weigh(copy, self.quantizations[data[0]].scale)
+            self.graph.nodes.append(copy)
+        for name in node.output:
+            if name and name not in self.plan.fused:
+                self._pair(name)
+                self._computed.add(name)
+
+    def _operand(self, name: str) -> str:
+        """The name of a dequantized operand, which is quantized now if it was not yet."""
+        if name in self.plan.fused:
+            return name
+        if name not in self.dequantized:
+            array = self.model.constants.get(name)
+            if array is None:
+                self.dequantized[name] = self.graph.quantize_dequantize(
+                    self._free(name), self.quantizations[name], source=name
+                )
+            else:
+                quantization = self.quantizations[name]
+                stored = quantize(array, quantization.scale, quantization.stored_zero_point)
+                integers = (stored.astype(np.int16) + quantization.offset).astype(quantization.dtype)
+                self.dequantized[name] = self.graph.dequantized(
+                    self._free(name), integers, np.asarray(quantization.scale), quantization.zero_point
+                )
+        return self.dequantized[name]
+
+    def _pair(self, name: str) -> None:
+        """The quantization of a result; an output of the model keeps its name behind it."""
+        if name in self.model.outputs:
+            before = self._free(f"{name}_QuantizeLinear_Input")
+            self._rename(name, before)
+            self.dequantized[name] = self.graph.quantize_dequantize(
+                self._free(name), self.quantizations[name], source=before, output=name
+            )
+        else:
+            self._operand(name)
+
+    def _rename(self, name: str, new: str) -> None:
+        """Has the node that computes `name`, the last or one of the last, compute `new` instead."""
+        for node in reversed(self.graph.nodes):
+            if name in node.output:
+                node.output[list(node.output).index(name)] = new
+                return
+
+    def _clamps_nothing(self, node: onnx.NodeProto) -> bool:
+        """Whether all integers of the quantization lie within the bounds of a clamp, as after a ReLU in uint8."""
+        bounds = [0.0, np.inf]
+        if node.op_type == "Clip":
+            given = [self.model.array(read_node(node, 0), index, "bound") for index in (1, 2)]
+            bounds = [
+                default if array is None else float(array.reshape(-1)[0])
+                for array, default in zip(given, (-np.inf, np.inf), strict=True)
+            ]
+        quantization = self.quantizations[self.plan.behind_clamps(node.output[0])]
+        ends = quantize(np.array(bounds, np.float32), quantization.scale, quantization.stored_zero_point)
+        return ends.tolist() == [-128, 127]
+
+    def _weigh(self, copy: onnx.NodeProto, input_scale: np.float32) -> None:
+        """Integer weights and bias in place of a product's float ones."""
+        node = read_node(copy, 0)
+        weight_name, bias_name = copy.input[1], input_name(copy, 2)
+        weight, bias = self.model.constants[weight_name], self.model.constants.get(bias_name)
+        axis = weight_axis(node) if self.per_channel else None
+        groups = node.integer("group", 1) if node.op_type == "ConvTranspose" else 1
+        # Groups of a transposed convolution share the scales of its channels.
+        most = None if bias is None else np.abs(bias).reshape(groups, -1).max(axis=0)
+        scale = weight_scales(weight, axis, bias=most, input_scale=float(input_scale))
+        key = (weight_name, axis, scale.tobytes())
+        if key not in self._weights:
+            integers = quantize_weights(weight, scale, axis)
+            self._weights[key] = self.graph.dequantized(self._free(weight_name), integers, scale, axis=axis)
+        copy.input[1] = self._weights[key]
+        if bias is None:
+            return
+        step = bias_scales(input_scale, scale)
+        if axis is not None:
+            step = np.tile(step, groups)
+        key = (bias_name, None, step.tobytes())
+        if key not in self._weights:
+            self._weights[key] = self.graph.dequantized(
+                self._free(bias_name),
+                quantize_bias(bias, step),
+                step,
+                axis=None if axis is None else 0,
+            )
+        copy.input[2] = self._weights[key]
+
+    def _free(self, name: str) -> str:
+        """`name`, with a number behind it where names made from it are taken."""
+        suffixes = (
+            "",
+            "_scale",
+            "_zero_point",
+            "_quantized",
+            "_QuantizeLinear_Output",
+            "_DequantizeLinear_Output",
+        )
+        unique, number = name, 1
+        while any(f"{unique}{suffix}" in self._taken for suffix in suffixes if f"{unique}{suffix}" != name):
+            number += 1
+            unique = f"{name}#{number}"
+        self._taken.update(f"{unique}{suffix}" for suffix in suffixes)
+        return unique
