@@ -12,6 +12,8 @@ from ..ir.expr import Call, Expr, Var, equal, maximum, minimum, select, wrap
 from ..ir.types import DType
 
 Scalar = Expr | float
+ROUNDING = 12582912.0
+"""1.5 * 2**23: a float32 of this size has no fractional bits, so adding it to a smaller number rounds that."""
 
 
 def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
@@ -82,6 +84,11 @@ def leaky_relu(x: Expr, slope: Scalar) -> Expr:
 def clip(x: Expr, low: Scalar = -math.inf, high: Scalar = math.inf) -> Expr:
     """x within low .. high; high where they cross."""
     return minimum(maximum(x, low), high)
+
+
+def round_half_even(x: Expr) -> Expr:
+    """The nearest whole number, of two the even one, for |x| up to 2**22; NaN stays."""
+    return (x + ROUNDING) - ROUNDING
 
 
 def elu(x: Expr, alpha: float = 1.0) -> Expr:
