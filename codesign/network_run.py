@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from vdla.compiler.driver import Compiled, compile_model
+from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
+from vdla.compiler.graph.errors import NodeError
 from vdla.compiler.runtime.executor import run as execute
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
@@ -31,6 +32,8 @@ from .evaluate import (
 from .report.account_run import account_layers, account_total
 from .report.accounts import CheckAccount, RunAccount
 
+DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
+"""The way out for a model with operators that the accelerator does not have."""
 LOADING = "loading the simulator (compiled once after an installation: about a minute)"
 """What to tell a person while `load_simulator` works."""
 
@@ -72,9 +75,15 @@ def compile_network(
     """Compiles the model in file `path`. Raises UserError, which names the file."""
     try:
         return compile_model(path, config, virtual_threads=virtual_threads, dump_passes=dump_passes)
+    except (NodeError, DoesNotFitError) as error:
+        raise UserError(f"{_naming(path, error)}; or {DIVIDE}") from None
     except UserError as error:
-        message = str(error)
-        raise UserError(message if str(path) in message else f"{path}: {message}") from None
+        raise UserError(_naming(path, error)) from None
+
+
+def _naming(path: Path, error: UserError) -> str:
+    message = str(error)
+    return message if str(path) in message else f"{path}: {message}"
 
 
 def simulate_network(

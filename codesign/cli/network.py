@@ -14,6 +14,7 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import save_program, write_whole
 
 from ..files import check_destination, whole_directory
+from .heterogeneous import Partition, parse_targets, run_divided
 from .output import ConfigOption, JsonOption, Steps, note, print_json, steps, text_console
 
 if TYPE_CHECKING:
@@ -21,12 +22,6 @@ if TYPE_CHECKING:
 
     from ..evaluate import Arrays
     from ..network_run import Simulated
-
-
-class Target(StrEnum):
-    """What `vdla run` compiles for."""
-
-    vdla = "vdla"
 
 
 class Device(StrEnum):
@@ -54,7 +49,9 @@ class Check(StrEnum):
 PROCESSOR = "On processors"
 FOR_BOTH = ("model", "device", "inputs", "outputs", "json")
 FOR_CPU = ("repeat", "threads", "profile")
-"""Parameters of `vdla run` for both devices and for processors; the others are the accelerator's."""
+FOR_DIVIDED = ("target", "config", "partition", "vthreads", "dump_passes", "check", "repeat", "threads")
+"""Parameters of `vdla run` for both devices, for processors, and for models that both share; all but those for
+processors and the partition are the accelerator's."""
 
 
 class Form(StrEnum):
@@ -77,7 +74,13 @@ def run(
     device: Annotated[
         Device | None, typer.Option(help="What to run on; cpu for a FILE.tar, otherwise vdla.")
     ] = None,
-    target: Annotated[Target, typer.Option(help="What to compile for.")] = Target.vdla,
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGETS",
+            help="vdla, or vdla,llvm: what the accelerator does not support runs on this processor.",
+        ),
+    ] = "vdla",
     config: ConfigOption = "vta",
     engine: Annotated[
         Engine,
@@ -107,6 +110,12 @@ def run(
             "--program-out", metavar="FILE", help="The compiled program, for `vdla check` and others."
         ),
     ] = None,
+    partition: Annotated[
+        Partition,
+        typer.Option(
+            help="For vdla,llvm: the accelerator gets what it supports, or of that what costs less there.",
+        ),
+    ] = Partition.support,
     check: Annotated[Check, typer.Option(help="What to compare the outputs with.")] = Check.auto,
     repeat: Annotated[
         int, typer.Option(min=1, help="Timed runs, after one that is not.", rich_help_panel=PROCESSOR)
@@ -119,11 +128,29 @@ def run(
 ) -> None:
     """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went.
 
-    With what `vdla compile` wrote: runs it on this processor.
+    With --target vdla,llvm any model: what the accelerator does not support runs on this processor, and the report says
+    where the time went. With what `vdla compile` wrote: runs it on this processor.
     """
     if device is None:
         device = Device.cpu if model.suffix == ".tar" else Device.vdla
-    _refuse_options_of_others(context, device)
+    targets = parse_targets(target)
+    _refuse_options_of_others(context, device, divided=bool(targets.llvm))
+    if device is Device.vdla and targets.llvm:
+        run_divided(
+            model,
+            targets,
+            config=config,
+            by_cost=partition is Partition.cost,
+            inputs=inputs,
+            outputs=outputs,
+            vthreads=vthreads,
+            dump_passes=dump_passes,
+            check=check.value,
+            threads=threads,
+            repeat=repeat,
+            json=json,
+        )
+        return
     if device is Device.cpu:
         from .cpu import run_compiled
 
@@ -194,20 +221,29 @@ def run(
         console.print(line, markup=False)
 
 
-def _refuse_options_of_others(context: typer.Context, device: Device) -> None:
+def _refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:
     """UserError for options that were given and say nothing on this device."""
     for name in context.params:
         source = context.get_parameter_source(name)
-        if name in FOR_BOTH or (name in FOR_CPU) == (device is Device.cpu) or source is None:
-            continue
-        if source.name != "COMMANDLINE":
+        if name in FOR_BOTH or source is None or source.name != "COMMANDLINE":
             continue
         option = "--" + name.replace("_", "-")
         if device is Device.cpu:
-            raise UserError(f"{option} is for the accelerator; leave it out for a compiled network on a cpu")
-        raise UserError(
-            f"{option} is for processors; leave it out, or write a FILE.tar with `vdla compile` and run that"
-        )
+            if name not in FOR_CPU:
+                raise UserError(
+                    f"{option} is for the accelerator; leave it out for a compiled network on a cpu"
+                )
+        elif divided:
+            if name not in FOR_DIVIDED:
+                raise UserError(
+                    f"{option} is not for networks on several targets; leave it out, or take --target vdla"
+                )
+        elif name == "partition":
+            raise UserError("--partition divides networks between targets; add --target vdla,llvm")
+        elif name in FOR_CPU:
+            raise UserError(
+                f"{option} is for processors; leave it out, or write a FILE.tar with `vdla compile` and run that"
+            )
 
 
 def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:
