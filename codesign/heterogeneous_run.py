@@ -1,0 +1,255 @@
+"""One network divided between simulated accelerator and CPU: the steps of `vdla run --target vdla,llvm`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from vdla.compiler.graph.host import InputError
+from vdla.compiler.hetero_driver import Division, compile_heterogeneous
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.compiler.runtime.cpu_network import CpuNetwork
+from vdla.compiler.runtime.heterogeneous_network import (
+    CompiledRegion,
+    HeterogeneousNetwork,
+    HeterogeneousResult,
+    RegionTime,
+    run_region,
+)
+from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.isa.config import Config
+from vdla.isa.errors import UserError
+
+from .evaluate import (
+    INTERPRETER,
+    Arrays,
+    interpreter_outputs,
+    largest_difference,
+    reference_to_use,
+    sample_values,
+    session_runs,
+    shipped_samples,
+    symmetric,
+)
+from .report.division import CostAccount, DivisionAccount, DivisionCheck, RegionAccount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuAlone:
+    """The whole network on the CPU: its seconds, those of kernels by their first ONNX node, or why there are none."""
+
+    seconds: float | None
+    by_node: dict[str, float]
+    remark: str = ""
+
+
+def sample_feeds(network: HeterogeneousNetwork) -> Arrays:
+    """Seeded inputs for one launch: a shipped model's own, what an accelerator region can represent, or normal ones."""
+    shipped = shipped_samples(network, 1)
+    if shipped is not None:
+        return shipped[0]
+    grids = {
+        item.name: region.code.graph.tensors[item.tensor].quantization
+        for region in network.regions
+        if isinstance(region.code, Compiled)
+        for item in region.code.graph.inputs
+    }
+    generator = np.random.default_rng(0)
+    feeds: Arrays = {}
+    for port in network.inputs:
+        if port.name in grids:
+            feeds[port.name] = sample_values(generator, port, grids[port.name])
+        elif port.dtype.kind in "iu":
+            feeds[port.name] = generator.integers(0, 100, port.shape).astype(port.dtype)
+        else:
+            feeds[port.name] = generator.standard_normal(port.shape).astype(port.dtype)
+    return feeds
+
+
+def run_launches(
+    network: HeterogeneousNetwork,
+    launches: Sequence[Arrays],
+    *,
+    threads: int,
+    repeat: int,
+    where: str,
+    on_launch: Callable[[], None] = lambda: None,
+) -> list[HeterogeneousResult]:
+    """All launches; only the first is timed `repeat` times. Raises UserError, which names `where` inputs are from."""
+    results = []
+    for number, feeds in enumerate(launches):
+        try:
+            results.append(network.run(feeds, threads=threads, repeat=1 if number else repeat))
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        on_launch()
+    return results
+
+
+def run_cpu_alone(
+    model: Path, target: CpuTarget | None, feeds: Arrays, *, threads: int, repeat: int
+) -> CpuAlone:
+    """The whole model on the CPU, timed as a region is."""
+    try:
+        division = compile_heterogeneous(model, None, target=target)
+    except UserError as error:
+        return CpuAlone(seconds=None, by_node={}, remark=str(error))
+    by_node: dict[str, float] = {}
+    with division.network as network:
+        result = network.run(feeds, threads=threads, repeat=repeat)
+        for region in network.regions:
+            assert isinstance(region.code, CpuNetwork)
+            floats = {name: np.asarray(result.tensors[name], np.float32) for name in region.inputs}
+            for kernel in region.code.profile(floats, threads=threads, repeat=repeat):
+                # A fused kernel counts where the first of its nodes counts; a change of layout has none.
+                name = next(iter(kernel.members), kernel.name)
+                by_node[name] = by_node.get(name, 0.0) + kernel.milliseconds / 1e3
+    return CpuAlone(seconds=sum(spent.seconds for spent in result.regions), by_node=by_node)
+
+
+def check_division(
+    model: Path,
+    network: HeterogeneousNetwork,
+    launches: Sequence[Arrays],
+    results: Sequence[HeterogeneousResult],
+    wanted: str,
+) -> tuple[DivisionCheck, str | None]:
+    """Compares every launch with a reference, and the accelerator's regions always with our own interpreter.
+
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and why the reference is not ONNX Runtime where
+    that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours.
+    """
+    for result in results:
+        for region in network.regions:
+            if isinstance(region.code, Compiled):
+                _check_interpreter(region, region.code, result)
+    against, remark = reference_to_use(wanted)
+    verdict = DivisionCheck(against=against, images=len(launches))
+    if against == INTERPRETER:
+        return verdict, remark
+    borders = sorted({name for region in network.regions for name in (*region.inputs, *region.outputs)})
+    given = {port.name for port in network.inputs}
+    names = list(dict.fromkeys([*network.outputs, *(name for name in borders if name not in given)]))
+    graphs = [region.code.graph for region in network.regions if isinstance(region.code, Compiled)]
+    optimized = not any(symmetric(graph) for graph in graphs)
+    found = session_runs(_with_outputs(model, names), names, launches, optimized=optimized)
+    for feeds, result, values in zip(launches, results, found, strict=True):
+        theirs = {**feeds, **dict(zip(names, values, strict=True))}
+        verdict = _compare(network, verdict, result, theirs)
+    return verdict, remark
+
+
+def _check_interpreter(region: CompiledRegion, compiled: Compiled, result: HeterogeneousResult) -> None:
+    own = interpreter_outputs(compiled.graph, {name: result.tensors[name] for name in region.inputs})
+    ours = {name: result.tensors[name] for name in region.outputs}
+    difference = largest_difference(compiled.graph, ours, own)
+    if difference:
+        raise RuntimeError(
+            f"{region.name}: the simulated outputs differ from the integer interpreter's by {difference} LSB; "
+            "this is a defect of vdla"
+        )
+
+
+def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
+    content = onnx.load(model)
+    known = {output.name for output in content.graph.output}
+    content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
+    return content.SerializeToString()
+
+
+def _compare(
+    network: HeterogeneousNetwork, verdict: DivisionCheck, result: HeterogeneousResult, theirs: Arrays
+) -> DivisionCheck:
+    lsb, relative = verdict.accelerator_lsb, verdict.cpu_relative
+    for region in network.regions:
+        ours, _ = run_region(region, theirs)
+        expected = {name: theirs[name] for name in region.outputs}
+        if isinstance(region.code, Compiled):
+            lsb = max(lsb or 0, largest_difference(region.code.graph, ours, expected))
+        else:
+            relative = max(
+                relative or 0.0, *(_relative(ours[name], expected[name]) for name in region.outputs)
+            )
+    pairs = [(result.outputs[name], theirs[name]) for name in network.outputs]
+    differences = [_relative(a, b) for a, b in pairs]
+    return replace(
+        verdict,
+        accelerator_lsb=lsb,
+        cpu_relative=relative,
+        output_relative=max([verdict.output_relative or 0.0, *differences]),
+        top1_equal=verdict.top1_equal is not False and all(_top1(a) == _top1(b) for a, b in pairs),
+    )
+
+
+def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """max |a - b| / max |b|; equal infinities and NaN do not count, others as the greatest number."""
+    a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    difference = np.abs(np.where(same, 0.0, a) - np.where(same, 0.0, b))
+    largest = np.abs(b[np.isfinite(b)]).max(initial=0.0) or 1.0
+    return float(np.nan_to_num(difference / largest, nan=np.inf).max(initial=0.0))
+
+
+def _top1(array: np.ndarray) -> list[int]:
+    rows = array.reshape(array.shape[0] if array.ndim > 1 else 1, -1)
+    return rows.argmax(axis=1).tolist() if array.size else []
+
+
+def account_division(
+    division: Division,
+    times: Sequence[RegionTime],
+    alone: CpuAlone | None,
+    check: DivisionCheck,
+    *,
+    model: str,
+    config: Config,
+    cpu: str,
+    threads: int,
+    repeat: int,
+    by_cost: bool,
+) -> DivisionAccount:
+    """The account of a run, named as the user named its parts; `alone` None where the network is the CPU's anyway."""
+    regions = [
+        RegionAccount(
+            name=region.name,
+            target="vdla" if region.accelerated else "llvm",
+            nodes=region.nodes,
+            operators=region.operators,
+            inputs=region.inputs,
+            outputs=region.outputs,
+            seconds=spent.seconds,
+            boundary_seconds=spent.boundary_seconds,
+            cycles=spent.cycles,
+            cpu_seconds=None
+            if alone is None or alone.seconds is None
+            else sum(alone.by_node.get(name, 0.0) for name in region.nodes),
+        )
+        for region, spent in zip(division.network.regions, times, strict=True)
+    ]
+    return DivisionAccount(
+        model=model,
+        config=config.name,
+        clock_hertz=config.clock_hertz,
+        cpu=cpu,
+        threads=threads,
+        repeat=repeat,
+        partition="cost" if by_cost else "support",
+        regions=tuple(regions),
+        costs=tuple(
+            CostAccount(
+                nodes=item.nodes,
+                accelerator_seconds=item.accelerator_seconds,
+                boundary_seconds=item.boundary_seconds,
+                cpu_seconds=item.cpu_seconds,
+                target="vdla" if item.accelerated else "llvm",
+                remark=item.remark,
+            )
+            for item in division.comparisons
+        ),
+        all_cpu_seconds=None if alone is None else alone.seconds,
+        all_cpu_remark="" if alone is None else alone.remark,
+        check=check,
+    )
