@@ -199,13 +199,13 @@ def symmetric(graph: Graph) -> bool:
     return any(tensor.quantization.dtype == "int8" for tensor in graph.tensors.values())
 
 
-def compare_layers(model: Path, launches: Sequence[Arrays]) -> tuple[int, bool]:
+def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int, bool]:
     """(largest difference in LSB of any layer, whether every top-1 agrees), each layer fed ONNX Runtime's own integers.
 
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
     DequantizeLinear; end to end its last bits, one a layer, add up (measures.md). Raises CheckError.
     """
-    content = onnx.load_from_string(model.read_bytes())
+    content = onnx.load_from_string(model if isinstance(model, bytes) else model.read_bytes())
     graph = import_model(model)
     produced = {name for node in content.graph.node for name in node.output}
     names = [name for name in graph.tensors if name in produced]

@@ -213,7 +213,7 @@ def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes
             work.label,
             error.node,
             error.op_type,
-            f"neither target runs it: {error.problem} (CPU), and {refusal} (accelerator)",
+            f"neither target runs it (CPU: {error.problem}; accelerator: {refusal})",
             error.way_out,
         ) from None
     except ModelError as error:

@@ -73,8 +73,9 @@ class DivisionCheck:
     """How results compare with ONNX Runtime's, each None where there is nothing to compare.
 
     With every region fed ONNX Runtime's own tensors: the largest difference of an accelerator region in quantization
-    steps, and of a CPU region as max |a - b| / max |b|. End to end: that of the outputs, and whether the largest value
-    of each image sits at the same place. Against the interpreter the accelerator's regions are equal, or the run fails.
+    steps (of a layer where activations are symmetric int8), and of a CPU region as max |a - b| / max |b|. End to end:
+    that of the outputs, and whether the largest value of each image sits at the same place. Against the interpreter the
+    accelerator's regions are equal, or the run fails.
     """
 
     against: str
