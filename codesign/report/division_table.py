@@ -14,8 +14,10 @@ from .division import CostAccount, DivisionAccount, DivisionCheck
 def region_table(account: DivisionAccount) -> Table:
     """One line a region, in the order of their runs."""
     total = account.total_seconds
+    offloaded = any(region.target == "vdla" for region in account.regions)
+    places = [account.config, account.cpu] if offloaded else [account.cpu]
     table = Table(
-        title=escape(f"{account.model} on {account.config} and {account.cpu}"),
+        title=escape(f"{account.model} on {' and '.join(places)}"),
         title_justify="left",
         box=SIMPLE,
         padding=(0, 1),
@@ -66,7 +68,7 @@ def division_summary(account: DivisionAccount) -> list[str]:
             f"{_ms(account.total_seconds)} in all: accelerator {_ms(account.accelerator_seconds)} (simulated, at "
             f"{account.clock_hertz / 1e6:g} MHz), conversions at its border {_ms(account.boundary_seconds)} and CPU "
             f"{_ms(account.cpu_seconds)} (measured on {account.cpu}, {workers})",
-            f"Amdahl: with an infinitely fast accelerator this division is {_times(account.limit)} as fast",
+            f"Amdahl: with an infinitely fast accelerator this division is {account.limit or 1.0:.2f} times as fast",
         ]
         lines += _against_cpu(account)
     else:
@@ -82,11 +84,16 @@ def _against_cpu(account: DivisionAccount) -> list[str]:
         return [f"the CPU alone cannot run this network: {account.all_cpu_remark}"]
     faster = account.speedup >= 1
     factor = account.speedup if faster else 1 / account.speedup
+    limit = account.limit_over_cpu
+    most = (
+        ""
+        if limit is None
+        else f": no accelerator makes the network more than {limit:.2f} times as fast as this CPU"
+    )
     return [
         f"the CPU alone takes {_ms(account.all_cpu_seconds)} (measured): the division is {factor:.2f} times "
         f"{'faster' if faster else 'slower'}",
-        f"the CPU alone spends {account.offloaded_share:.1%} of its time in what the accelerator has here: "
-        f"no accelerator makes the network more than {_times(account.limit_over_cpu)} as fast as this CPU",
+        f"the CPU alone spends {account.offloaded_share:.1%} of its time in what the accelerator has here{most}",
     ]
 
 
@@ -106,9 +113,10 @@ def _check(check: DivisionCheck) -> str:
     if check.cpu_relative is not None:
         parts.append(f"CPU regions by {check.cpu_relative:.1e} of the largest value")
     if check.output_relative is not None:
-        parts.append(
-            f"end to end {check.output_relative:.1e}, top-1 {'equal' if check.top1_equal else 'DIFFERENT'}"
-        )
+        optimized = check.output_relative_optimized
+        both = "" if optimized is None else f" ({optimized:.1e} with its optimization)"
+        top1 = "equal" if check.top1_equal else "DIFFERENT"
+        parts.append(f"end to end {check.output_relative:.1e}{both}, top-1 {top1}")
     if not parts:
         parts.append("accelerator regions are equal")
     return f"against {check.against}, region by region, {images}: {'; '.join(parts)}"
@@ -116,7 +124,3 @@ def _check(check: DivisionCheck) -> str:
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3f} ms"
-
-
-def _times(factor: float | None) -> str:
-    return "without limit times" if factor is None else f"{factor:.2f} times"
