@@ -120,13 +120,15 @@ def load_arrays(path: Path) -> Arrays:
     raise CheckError(f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)")
 
 
-def split_launches(model: TakesInputs, arrays: Mapping[str, NDArray[np.generic]], where: str) -> list[Arrays]:
+def split_launches(
+    inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str
+) -> list[Arrays]:
     """`arrays` as one dict a launch: a leading axis k times the model's batch makes k launches.
 
     Raises CheckError, naming input and expected shape, for a missing or unknown name, a wrong shape or type.
     """
-    expected = {item.name: item for item in model.inputs}
-    needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in model.inputs)
+    expected = {item.name: item for item in inputs}
+    needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)
     for name in arrays:
         if name not in expected:
             raise CheckError(f"{where}: the model has no input {name!r}; it expects {needs}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import onnx
-from vdla.compiler.graph.host import InputError
-from vdla.compiler.hetero_driver import Division, compile_heterogeneous
+from vdla.compiler.hetero_driver import Division, compile_heterogeneous, time_on_cpu
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.heterogeneous_network import (
@@ -40,11 +39,11 @@ from .report.division import CostAccount, DivisionAccount, DivisionCheck, Region
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuAlone:
-    """The whole network on the CPU: its seconds, how they divide among kernels by their first ONNX node, or why there
-    are none."""
+    """The seconds of each region when the CPU has all of them, by name, and those of the whole network compiled as one;
+    `remark` says which region it cannot run."""
 
-    seconds: float | None
-    by_node: dict[str, float]
+    seconds: Mapping[str, float]
+    whole: float | None = None
     remark: str = ""
 
 
@@ -85,34 +84,41 @@ def run_launches(
     for number, feeds in enumerate(launches):
         try:
             results.append(network.run(feeds, threads=threads, repeat=1 if number else repeat))
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
         on_launch()
     return results
 
 
 def run_cpu_alone(
-    model: Path, target: CpuTarget | None, feeds: Arrays, *, threads: int, repeat: int
+    model: Path,
+    network: HeterogeneousNetwork,
+    result: HeterogeneousResult,
+    target: CpuTarget | None,
+    *,
+    threads: int,
+    repeat: int,
 ) -> CpuAlone:
-    """The whole model on the CPU, timed as a region is."""
-    try:
-        division = compile_heterogeneous(model, None, target=target)
-    except UserError as error:
-        return CpuAlone(seconds=None, by_node={}, remark=str(error))
-    by_node: dict[str, float] = {}
-    with division.network as network:
-        result = network.run(feeds, threads=threads, repeat=repeat)
-        for region in network.regions:
-            assert isinstance(region.code, CpuNetwork)
-            floats = {name: np.asarray(result.tensors[name], np.float32) for name in region.inputs}
-            for kernel in region.code.profile(floats, threads=threads, repeat=repeat):
-                # A fused kernel counts where the first of its nodes counts; a change of layout has none.
-                name = next(iter(kernel.members), kernel.name)
-                by_node[name] = by_node.get(name, 0.0) + kernel.milliseconds / 1e3
-    seconds, kernels = sum(spent.seconds for spent in result.regions), sum(by_node.values())
-    # Kernels are profiled by the clock on the wall, which counts whatever else this machine does.
-    by_node = {name: share * seconds / kernels for name, share in by_node.items()}
-    return CpuAlone(seconds=seconds, by_node=by_node)
+    """Every region on the CPU, with the tensors that `result` had at their borders, and the whole without borders.
+
+    Calling a network costs microseconds, so that many small regions are slower than one network; large quantized
+    regions may be faster, as kernels of integers need a network of them.
+    """
+    seconds: dict[str, float] = {}
+    for region, spent in zip(network.regions, result.regions, strict=True):
+        if not region.accelerated:
+            seconds[region.name] = spent.seconds
+            continue
+        measured, remark = time_on_cpu(region, result.tensors, target, threads=threads, repeat=repeat)
+        if measured is None:
+            return CpuAlone(seconds={}, remark=f"{region.name}: {remark}")
+        seconds[region.name] = measured
+    if not any(region.accelerated for region in network.regions):
+        return CpuAlone(seconds=seconds)
+    feeds = {port.name: result.tensors[port.name] for port in network.inputs}
+    with compile_heterogeneous(model, None, target=target).network as one:
+        times = one.run(feeds, threads=threads, repeat=repeat).regions
+    return CpuAlone(seconds=seconds, whole=sum(spent.seconds for spent in times))
 
 
 def check_division(
@@ -233,7 +239,7 @@ def _top1(array: np.ndarray) -> list[int]:
 def account_division(
     division: Division,
     times: Sequence[RegionTime],
-    alone: CpuAlone | None,
+    alone: CpuAlone,
     check: DivisionCheck,
     *,
     model: str,
@@ -243,7 +249,7 @@ def account_division(
     repeat: int,
     by_cost: bool,
 ) -> DivisionAccount:
-    """The account of a run, named as the user named its parts; `alone` None where the network is the CPU's anyway."""
+    """The account of a run, named as the user named its parts."""
     regions = [
         RegionAccount(
             name=region.name,
@@ -255,9 +261,7 @@ def account_division(
             seconds=spent.seconds,
             boundary_seconds=spent.boundary_seconds,
             cycles=spent.cycles,
-            cpu_seconds=None
-            if alone is None or alone.seconds is None
-            else sum(alone.by_node.get(name, 0.0) for name in region.nodes),
+            cpu_seconds=alone.seconds.get(region.name),
         )
         for region, spent in zip(division.network.regions, times, strict=True)
     ]
@@ -281,7 +285,7 @@ def account_division(
             )
             for item in division.comparisons
         ),
-        all_cpu_seconds=None if alone is None else alone.seconds,
-        all_cpu_remark="" if alone is None else alone.remark,
+        whole_cpu_seconds=alone.whole,
+        all_cpu_remark=alone.remark,
         check=check,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from .cpu_driver import compile_cpu
 from .driver import DoesNotFitError, compile_model
 from .graph.errors import ModelError, NodeError, node_error
 from .graph.floating.onnx_import import OLDEST_OPSET
-from .graph.partition import Partition, Region, partition_model, region_on_cpu
+from .graph.partition import Partition, Region, partition_model
 from .graph.submodel import prepare_model
 from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
@@ -151,6 +151,24 @@ def _blamed(region: Region, names: Collection[str]) -> set[str]:
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
 
 
+def time_on_cpu(
+    region: CompiledRegion,
+    tensors: Mapping[str, np.ndarray],
+    target: CpuTarget | None,
+    *,
+    threads: int = 1,
+    repeat: int = 1,
+) -> tuple[float | None, str]:
+    """The seconds that the CPU takes for a region of the accelerator, as `HeterogeneousNetwork.run` measures; where it
+    cannot run it None, and why."""
+    try:
+        with compile_cpu(region.cpu_model, target) as network:
+            _, measured = run_region(replace(region, code=network), tensors, threads=threads, repeat=repeat)
+    except NodeError as error:
+        return None, f"node '{error.node}' ({error.op_type}): {error.problem}"
+    return measured.seconds, ""
+
+
 def _compare(work: _Work, partition: Partition, region: Region, threads: int) -> Comparison:
     """One region on both sides, on sample inputs."""
     generator = np.random.default_rng(0)
@@ -158,13 +176,7 @@ def _compare(work: _Work, partition: Partition, region: Region, threads: int) ->
     feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}
     compiled = _with_code(region, work.compile_offloaded(region))
     _, offloaded = run_region(compiled, feeds, data=False, repeat=5)
-    seconds, remark = None, ""
-    try:
-        with compile_cpu(region_on_cpu(work.label, work.proto, partition, region), work.target) as network:
-            _, measured = run_region(_with_code(region, network), feeds, threads=threads, repeat=5)
-            seconds = measured.seconds
-    except NodeError as error:
-        remark = f"node '{error.node}' ({error.op_type}): {error.problem}"
+    seconds, remark = time_on_cpu(compiled, feeds, work.target, threads=threads, repeat=5)
     return Comparison(
         nodes=region.nodes,
         accelerator_seconds=offloaded.seconds,
@@ -229,5 +241,6 @@ def _with_code(region: Region, code: Compiled | CpuNetwork) -> CompiledRegion:
         inputs=region.inputs,
         outputs=region.outputs,
         model=region.model,
+        cpu_model=region.cpu_model,
         code=code,
     )

@@ -49,9 +49,9 @@ def parse_targets(text: str) -> Targets:
 
 def run_divided(
     model: Path,
-    targets: Targets,
     *,
     config: str,
+    llvm: str,
     by_cost: bool,
     inputs: Path | None,
     outputs: Path | None,
@@ -62,10 +62,10 @@ def run_divided(
     repeat: int,
     json: bool,
 ) -> None:
-    """`vdla run` of a model on the targets. Raises UserError."""
+    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it). Raises UserError."""
     machine = load_config(config)
     check_destination(outputs)
-    processor = _processor(targets.llvm)
+    processor = _processor(llvm)
     from vdla.compiler.hetero_driver import compile_heterogeneous
 
     from ..heterogeneous_run import (
@@ -75,17 +75,15 @@ def run_divided(
         run_launches,
         sample_feeds,
     )
+    from ..network_run import LOADING, load_simulator
 
     with whole_directory(dump_passes) as dumps, steps() as progress:
-        if targets.vdla:
-            from ..network_run import LOADING, load_simulator
-
-            progress.begin(LOADING)
-            load_simulator()
+        progress.begin(LOADING)
+        load_simulator()
         progress.begin(f"compiling {model.name} for {machine.name} and {processor.cpu}")
         division = compile_heterogeneous(
             model,
-            machine if targets.vdla else None,
+            machine,
             target=processor,
             by_cost=by_cost,
             virtual_threads=vthreads,
@@ -98,7 +96,7 @@ def run_divided(
             if inputs is None:
                 launches = [sample_feeds(network)]
             else:
-                launches = split_launches(network, load_arrays(inputs), str(inputs))
+                launches = split_launches(network.inputs, load_arrays(inputs), str(inputs))
             progress.begin("running", total=len(launches))
             results = run_launches(
                 network,
@@ -112,10 +110,8 @@ def run_divided(
             verdict, remark = check_division(model, network, launches, results, check)
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
-        alone = None
-        if any(region.accelerated for region in division.network.regions):
             progress.begin("running all of it on the CPU")
-            alone = run_cpu_alone(model, processor, launches[0], threads=threads, repeat=repeat)
+            alone = run_cpu_alone(model, network, results[0], processor, threads=threads, repeat=repeat)
         if outputs is not None:
             from ..network_run import npz_bytes
 

@@ -134,12 +134,17 @@ def run(
     if device is None:
         device = Device.cpu if model.suffix == ".tar" else Device.vdla
     targets = parse_targets(target)
+    if not targets.vdla:
+        raise UserError(
+            f"--target {target}: for a processor alone, write a FILE.tar with `vdla compile` and run that, or "
+            "divide the network with --target vdla,llvm"
+        )
     _refuse_options_of_others(context, device, divided=bool(targets.llvm))
     if device is Device.vdla and targets.llvm:
         run_divided(
             model,
-            targets,
             config=config,
+            llvm=targets.llvm,
             by_cost=partition is Partition.cost,
             inputs=inputs,
             outputs=outputs,
@@ -184,7 +189,7 @@ def run(
         if inputs is None:
             launches = sample_arrays(compiled.graph, 1)
         else:
-            launches = split_launches(compiled.graph, load_arrays(inputs), str(inputs))
+            launches = split_launches(compiled.graph.inputs, load_arrays(inputs), str(inputs))
         progress.begin(LOADING)
         load_simulator()
         if engine is Engine.rtl:

@@ -14,8 +14,7 @@ class RegionAccount:
     """One region. Seconds of the accelerator are simulated at its clock; those of the CPU and of conversions at the
     border (int8 to float32 and back, numpy) are measured.
 
-    `cpu_seconds` is what the same nodes take when the CPU runs the whole network (a fused kernel counts where its first
-    node is), None where that was not measured.
+    `cpu_seconds` is what the CPU takes for the same region, None where it cannot run it.
     """
 
     name: str
@@ -104,8 +103,8 @@ class DivisionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionAccount:
-    """A run of a divided network. `partition` says what decided; `all_cpu_seconds` is None where not measured, as
-    `all_cpu_remark` says."""
+    """A run of a divided network. `partition` says what decided; `whole_cpu_seconds` is what the CPU takes for the
+    network compiled as one, None where it cannot run it, as `all_cpu_remark` says, or has all of it anyway."""
 
     model: str
     config: str
@@ -116,7 +115,7 @@ class DivisionAccount:
     partition: str
     regions: tuple[RegionAccount, ...]
     costs: tuple[CostAccount, ...]
-    all_cpu_seconds: float | None
+    whole_cpu_seconds: float | None
     all_cpu_remark: str
     check: DivisionCheck
 
@@ -141,6 +140,21 @@ class DivisionAccount:
         return self.accelerator_seconds + self.boundary_seconds + self.cpu_seconds
 
     @property
+    def region_cpu_seconds(self) -> float | None:
+        """What the CPU takes for all regions one after another; None where it cannot."""
+        if any(region.cpu_seconds is None for region in self.regions):
+            return None
+        return sum((region.cpu_seconds or 0.0 for region in self.regions), 0.0)
+
+    @property
+    def all_cpu_seconds(self) -> float | None:
+        """The CPU alone, region by region or as one network, whichever is faster."""
+        known = [
+            seconds for seconds in (self.region_cpu_seconds, self.whole_cpu_seconds) if seconds is not None
+        ]
+        return min(known, default=None)
+
+    @property
     def limit(self) -> float | None:
         """Amdahl's limit of this division: how much faster it were with an infinitely fast accelerator."""
         return _quotient(self.total_seconds, self.boundary_seconds + self.cpu_seconds)
@@ -152,11 +166,12 @@ class DivisionAccount:
 
     @property
     def offloaded_share(self) -> float | None:
-        """The share of the CPU's time for the whole network that it spends in regions that the accelerator has here."""
-        if self.all_cpu_seconds is None:
+        """The share of the CPU's time for all regions that it spends in those that the accelerator has here."""
+        total = self.region_cpu_seconds
+        if total is None:
             return None
         own = sum(region.cpu_seconds or 0.0 for region in self.regions if region.target == "vdla")
-        return own / self.all_cpu_seconds if self.all_cpu_seconds else 0.0
+        return own / total if total else 0.0
 
     @property
     def limit_over_cpu(self) -> float | None:
@@ -181,7 +196,12 @@ class DivisionAccount:
                 "boundary_seconds": self.boundary_seconds,
                 "cpu_seconds": self.cpu_seconds,
             },
-            "all_cpu": {"seconds": self.all_cpu_seconds, "remark": self.all_cpu_remark},
+            "all_cpu": {
+                "seconds": self.all_cpu_seconds,
+                "regions_seconds": self.region_cpu_seconds,
+                "whole_seconds": self.whole_cpu_seconds,
+                "remark": self.all_cpu_remark,
+            },
             "amdahl": {
                 "limit": self.limit,
                 "speedup_over_cpu": self.speedup,

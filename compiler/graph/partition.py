@@ -27,7 +27,7 @@ class Region:
 
     `nodes` are the names of the nodes that are this region's alone. Constants, and QuantizeLinear and views that merely
     lead into a region, are copied into every one that needs them; `operators` are the types of all nodes but constants.
-    `readers` are the nodes behind each node that was added.
+    `readers` are the nodes behind each node that was added. `cpu_model` is the model that the CPU would get for it.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Region:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     model: bytes
+    cpu_model: bytes
     readers: Mapping[str, tuple[str, ...]]
 
 
@@ -103,14 +104,6 @@ def partition_model(
         },
         survey=survey,
     )
-
-
-def region_on_cpu(label: str, model: onnx.ModelProto, partition: Partition, region: Region) -> bytes:
-    """The model that the CPU would get for a region of the accelerator; arguments as of `partition_model`."""
-    positions = {node.name: index for index, node in enumerate(model.graph.node)}
-    writer = SubmodelWriter(label, model, partition.survey)
-    own = [positions[name] for name in region.nodes]
-    return writer.write(own, region.outputs, accelerated=False).model
 
 
 def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
@@ -211,7 +204,8 @@ def _regions(
         if not wanted:
             # Only the shapes of its results were asked for.
             continue
-        submodel = writer.write(own, wanted, accelerated=accelerated)
+        on_cpu = writer.write(own, wanted, accelerated=False)
+        submodel = writer.write(own, wanted, accelerated=True) if accelerated else on_cpu
         regions.append(
             Region(
                 name=f"region {len(regions)}",
@@ -221,6 +215,7 @@ def _regions(
                 inputs=submodel.inputs,
                 outputs=submodel.outputs,
                 model=submodel.model,
+                cpu_model=on_cpu.model,
                 readers=submodel.readers,
             )
         )

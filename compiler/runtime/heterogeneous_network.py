@@ -25,7 +25,8 @@ Result = TypeVar("Result")
 class CompiledRegion:
     """A region of a network and what runs it, on the accelerator (`Compiled`) or on the CPU.
 
-    `nodes` are its own ONNX nodes, `operators` the types of all, `model` the bytes of the region as an ONNX model.
+    `nodes` are its own ONNX nodes, `operators` the types of all, `model` the bytes of the region as an ONNX model,
+    `cpu_model` those of the model that the CPU would get for it.
     """
 
     name: str
@@ -34,6 +35,7 @@ class CompiledRegion:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     model: bytes
+    cpu_model: bytes
     code: Compiled | CpuNetwork
 
     @property

@@ -62,10 +62,13 @@ def test_the_report_adds_up(vdla, model: Path) -> None:
     assert total["seconds"] == pytest.approx(sum(r["seconds"] + r["boundary_seconds"] for r in regions))
     rest = total["seconds"] - total["accelerator_seconds"]
     assert amdahl["limit"] == pytest.approx(total["seconds"] / rest)
-    alone = document["all_cpu"]["seconds"]
-    assert amdahl["speedup_over_cpu"] == pytest.approx(alone / total["seconds"])
-    offloaded = sum(r["cpu_seconds"] for r in regions if r["target"] == "vdla") / alone
+    alone = document["all_cpu"]
+    assert alone["seconds"] == min(alone["regions_seconds"], alone["whole_seconds"])
+    assert amdahl["speedup_over_cpu"] == pytest.approx(alone["seconds"] / total["seconds"])
+    assert alone["regions_seconds"] == pytest.approx(sum(region["cpu_seconds"] for region in regions))
+    offloaded = sum(r["cpu_seconds"] for r in regions if r["target"] == "vdla") / alone["regions_seconds"]
     assert amdahl["offloaded_share_of_cpu"] == pytest.approx(offloaded)
+    assert amdahl["limit_over_cpu"] == pytest.approx(1 / (1 - offloaded))
     check = document["check"]
     assert check["accelerator_max_lsb"] <= 1 and check["cpu_max_relative"] <= 1e-5 and check["top1_equal"]
     assert (check["against"], check["mode"], check["images"]) == ("onnxruntime", "region by region", 1)
@@ -110,10 +113,15 @@ def test_cost_says_what_was_compared(vdla, model: Path) -> None:
     assert table.code == 0 and "conversions against" in table.out
 
 
-def test_one_target_alone(vdla, model: Path, supported: Path) -> None:
-    cpu = vdla("run", model, "--target", "llvm", "--check", "interpreter", "--json").document()
+def test_one_target_that_runs_all(vdla, supported: Path, tmp_path: Path) -> None:
+    net = MixedNetwork(*SHAPE)
+    net.add("Sigmoid")
+    path = tmp_path / "float.onnx"
+    path.write_bytes(net.model())
+    cpu = vdla("run", path, *BOTH, "--check", "interpreter", "--json").document()
     assert [region["target"] for region in cpu["regions"]] == ["llvm"]
-    assert cpu["amdahl"]["limit"] == 1 and cpu["all_cpu"]["seconds"] is None
+    assert cpu["amdahl"]["limit"] == 1 and cpu["all_cpu"]["seconds"] == cpu["total"]["seconds"]
+    assert "nothing runs on the accelerator" in vdla("run", path, *BOTH).out
     document = vdla("run", supported, *BOTH, "--json").document()
     assert [region["target"] for region in document["regions"]] == ["vdla"]
     alone = vdla("run", supported, "--config", "tiny", "--json").document()
@@ -158,6 +166,7 @@ def test_parsing_targets() -> None:
         ([*BOTH, "--profile"], "--profile is not for networks on several targets"),
         ([*BOTH, "--config", "none"], "none"),
         (["--target", "cuda"], "there are vdla"),
+        (["--target", "llvm"], "write a FILE.tar with `vdla compile`"),
         (["--target", "vdla,llvm -mtriple=riscv64-linux-gnu"], "cannot run code for"),
         (["--target", "vdla,llvm -mcpu=nothing"], "has no processor nothing"),
         (["--partition", "cost"], "add --target vdla,llvm"),
