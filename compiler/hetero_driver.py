@@ -142,6 +142,8 @@ def _compile_offloaded(work: _Work, partition: Partition) -> set[str]:
             refused.update(_blamed(region, (error.node,)))
         except DoesNotFitError as error:
             refused.update(_blamed(region, error.members))
+        except ModelError:
+            refused.update(region.nodes)
     return refused
 
 

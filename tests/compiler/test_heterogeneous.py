@@ -143,6 +143,30 @@ def test_a_layer_that_does_not_fit_goes_to_the_cpu(config: Config) -> None:
         )
 
 
+def test_a_view_that_cannot_enter_the_accelerator_is_read_on_the_cpu(config: Config) -> None:
+    net = MixedNetwork(*SHAPE)
+    flat, plane = net.constant(np.array([1, 4, 36])), net.constant(np.array(SHAPE))
+    net.pair()
+    convolved = net.quantized_convolution(4)
+    rows = net.add("Reshape", flat)
+    net.last = convolved
+    net.add("Sigmoid")
+    net.pair(0.004, 0)
+    net.add("Reshape", flat)
+    net.add("Add", rows)
+    net.add("Reshape", plane)
+    net.pair()
+    net.quantized_convolution(4)
+    model = net.model()
+    feeds = {"x": np.random.default_rng(0).normal(0, 1.5, SHAPE).astype(np.float32)}
+    with compile_heterogeneous(model, config).network as network:
+        assert [region.accelerated for region in network.regions] == [True, False, True]
+        assert "Add" in network.regions[1].operators
+        np.testing.assert_array_equal(
+            network.run(feeds).outputs[net.last], unoptimized(model, feeds)[net.last]
+        )
+
+
 def test_cost_decides(model: bytes, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_seconds = {1: 1e9, 2: 0.0}
 
