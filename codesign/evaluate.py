@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
-from vdla.compiler.graph.graph import Graph, reads
+from numpy.typing import DTypeLike, NDArray
+from vdla.compiler.graph.graph import Graph, Quantization, reads
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
@@ -30,31 +30,78 @@ class CheckError(UserError):
     """A check that cannot be made here, or input arrays that do not fit the model."""
 
 
+class Input(Protocol):
+    """An input of anything that runs."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the model."""
+        ...
+
+    @property
+    def dtype(self) -> DTypeLike:
+        """The type of its arrays."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of its arrays."""
+        ...
+
+
+class TakesInputs(Protocol):
+    """A graph or a network, named as its model is."""
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        ...
+
+    @property
+    def inputs(self) -> Sequence[Input]:
+        """The model's inputs."""
+        ...
+
+
 def sample_arrays(graph: Graph, count: int, seed: int = 0) -> list[Arrays]:
     """Seeded inputs for `count` launches of `graph`, one dict of arrays (by input name) a launch.
 
     A shipped model gets its own sample images; any other model gets values uniform over what its inputs can represent.
     """
-    name = next((n for n in models.NAMES if graph.name == n or graph.name.startswith(f"{n}_")), None)
-    if name is not None and len(graph.inputs) == 1:
-        shape = graph.inputs[0].shape
-        images = models.sample_inputs(name, count * shape[0], seed)
-        if images.shape[1:] == shape[1:] and graph.inputs[0].dtype == "float32":
-            return [{graph.inputs[0].name: part} for part in np.split(images, count)]
-    launches = []
-    for launch in range(count):
-        generator = np.random.default_rng([seed, launch])
-        arrays: Arrays = {}
-        for item in graph.inputs:
-            integers = generator.integers(-128, 128, item.shape)
-            quantization = graph.tensors[item.tensor].quantization
-            if item.dtype == "float32":
-                distance = integers - quantization.stored_zero_point
-                arrays[item.name] = (distance * quantization.scale).astype(np.float32)
-            else:
-                arrays[item.name] = (integers + quantization.offset).astype(item.dtype)
-        launches.append(arrays)
-    return launches
+    launches = shipped_samples(graph, count, seed)
+    if launches is not None:
+        return launches
+    generators = [np.random.default_rng([seed, launch]) for launch in range(count)]
+    return [
+        {
+            item.name: sample_values(generator, item, graph.tensors[item.tensor].quantization)
+            for item in graph.inputs
+        }
+        for generator in generators
+    ]
+
+
+def shipped_samples(model: TakesInputs, count: int, seed: int = 0) -> list[Arrays] | None:
+    """The sample images of a shipped model for `count` launches; None for other models."""
+    name = next((n for n in models.NAMES if model.name == n or model.name.startswith(f"{n}_")), None)
+    if name is None or len(model.inputs) != 1:
+        return None
+    item = model.inputs[0]
+    images = models.sample_inputs(name, count * item.shape[0], seed)
+    if images.shape[1:] != item.shape[1:] or np.dtype(item.dtype) != np.float32:
+        return None
+    return [{item.name: part} for part in np.split(images, count)]
+
+
+def sample_values(
+    generator: np.random.Generator, item: Input, quantization: Quantization
+) -> NDArray[np.generic]:
+    """An array for an input, uniform over what its quantization can represent."""
+    integers = generator.integers(-128, 128, item.shape)
+    if np.dtype(item.dtype) == np.float32:
+        distance = integers - quantization.stored_zero_point
+        return (distance * quantization.scale).astype(np.float32)
+    return (integers + quantization.offset).astype(item.dtype)
 
 
 def load_arrays(path: Path) -> Arrays:
@@ -73,19 +120,8 @@ def load_arrays(path: Path) -> Arrays:
     raise CheckError(f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)")
 
 
-class HostInput(Protocol):
-    """What a model expects under a name: a shape, and a numpy type by its name."""
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def shape(self) -> tuple[int, ...]: ...  # noqa: D102
-    @property
-    def dtype(self) -> str: ...  # noqa: D102
-
-
 def split_launches(
-    inputs: Sequence[HostInput], arrays: Mapping[str, NDArray[np.generic]], where: str
+    inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str
 ) -> list[Arrays]:
     """`arrays` as one dict a launch: a leading axis k times the model's batch makes k launches.
 
@@ -100,24 +136,29 @@ def split_launches(
     for name, item in expected.items():
         if name not in arrays:
             raise CheckError(f"{where}: input {name!r} is missing; the model expects {needs}")
-        array, batch = arrays[name], item.shape[0]
+        array = arrays[name]
+        batch, length = (shape[0] if shape else 1 for shape in (item.shape, array.shape))
         fits = array.ndim == len(item.shape) and array.shape[1:] == item.shape[1:]
-        if not fits or not array.shape[0] or array.shape[0] % batch:
+        if not fits or not length or length % batch:
             raise CheckError(
                 f"{where}: input {name!r} has shape {list(array.shape)}; the model expects {list(item.shape)}, "
                 f"or a multiple of {batch} on the first axis for several launches"
             )
         if array.dtype != np.dtype(item.dtype):
             raise CheckError(f"{where}: input {name!r} is {array.dtype}; convert it to {item.dtype}")
-        counts.add(array.shape[0] // batch)
-    if len(counts) != 1:
+        counts.add(length // batch)
+    if len(counts) > 1:
         raise CheckError(f"{where}: the inputs have different numbers of images; give each the same")
-    count = counts.pop()
+    count = counts.pop() if counts else 1
+    if count == 1:
+        return [dict(arrays)]
     return [{name: np.split(array, count)[i] for name, array in arrays.items()} for i in range(count)]
 
 
 def join_launches(launches: Sequence[Mapping[str, NDArray[np.generic]]]) -> Arrays:
-    """The arrays of several launches, concatenated on the first axis."""
+    """The arrays of several launches, concatenated on the first axis; those of one launch as they are."""
+    if len(launches) == 1:
+        return dict(launches[0])
     return {name: np.concatenate([launch[name] for launch in launches]) for name in launches[0]}
 
 
@@ -160,13 +201,13 @@ def symmetric(graph: Graph) -> bool:
     return any(tensor.quantization.dtype == "int8" for tensor in graph.tensors.values())
 
 
-def compare_layers(model: Path, launches: Sequence[Arrays]) -> tuple[int, bool]:
+def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int, bool]:
     """(largest difference in LSB of any layer, whether every top-1 agrees), each layer fed ONNX Runtime's own integers.
 
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
     DequantizeLinear; end to end its last bits, one a layer, add up (measures.md). Raises CheckError.
     """
-    content = onnx.load_from_string(model.read_bytes())
+    content = onnx.load_from_string(model if isinstance(model, bytes) else model.read_bytes())
     graph = import_model(model)
     produced = {name for node in content.graph.node for name in node.output}
     names = [name for name in graph.tensors if name in produced]
@@ -209,11 +250,21 @@ def onnxruntime_outputs(model: Path, graph: Graph, launches: Sequence[Arrays]) -
 def _session_runs(
     model: str | bytes, graph: Graph, names: list[str], launches: Sequence[Arrays]
 ) -> list[list[NDArray[Any]]]:
+    return session_runs(model, names, launches, optimized=not symmetric(graph))
+
+
+def session_runs(
+    model: str | bytes, names: list[str], launches: Sequence[Arrays], *, optimized: bool
+) -> list[list[NDArray[Any]]]:
+    """The named outputs of a model (a path, or the bytes of one) for each launch, as ONNX Runtime computes them.
+
+    Raises CheckError when it refuses the model.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    if symmetric(graph):
+    if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

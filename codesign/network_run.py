@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from vdla.compiler.driver import Compiled, compile_model
-from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
+from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.onnx_context import QUANTIZE
 from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.runtime.executor import run as execute
@@ -34,6 +34,8 @@ from .evaluate import (
 from .report.account_run import account_layers, account_total
 from .report.accounts import CheckAccount, RunAccount
 
+DIVIDE = "add --target vdla,llvm: the CPU then runs what the accelerator does not support"
+"""The way out for a model with operators that the accelerator does not have."""
 LOADING = "loading the simulator (compiled once after an installation: about a minute)"
 """What to tell a person while `load_simulator` works."""
 
@@ -75,11 +77,19 @@ def compile_network(
     """Compiles the model in file `path`. Raises UserError, which names the file and, for a float model, the way out."""
     try:
         return compile_model(path, config, virtual_threads=virtual_threads, dump_passes=dump_passes)
+    except (NodeError, DoesNotFitError) as error:
+        raise UserError(f"{_naming(path, error)}; or {DIVIDE}") from None
     except UserError as error:
-        message = str(error) if str(path) in str(error) else f"{path}: {error}"
-        if QUANTIZE not in message and not _is_quantized(path):
-            message += f"; as it is a float32 model: {QUANTIZE}"
-        raise UserError(message) from None
+        raise UserError(_naming(path, error)) from None
+
+
+def _naming(path: Path, error: UserError) -> str:
+    message = str(error)
+    if str(path) not in message:
+        message = f"{path}: {message}"
+    if QUANTIZE not in message and not _is_quantized(path):
+        message += f"; as it is a float32 model: {QUANTIZE}"
+    return message
 
 
 def _is_quantized(path: Path) -> bool:

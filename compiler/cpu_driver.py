@@ -14,6 +14,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from .graph.errors import ModelError, NodeError
 from .graph.floating.cost import count_operations
 from .graph.floating.graph import FloatGraph
 from .graph.floating.onnx_import import import_float_model
@@ -128,8 +129,13 @@ class _Lowered:
 def _lowered(
     model: Path | str | bytes, target: CpuTarget, batch: int, fusion: bool, dump_passes: Path | None
 ) -> _Lowered:
-    if is_quantized(model):
-        quantized = import_model(model, batch=batch)
+    refusal: ModelError | None = None
+    try:
+        quantized = import_model(model, batch=batch) if is_quantized(model) else None
+    except ModelError as error:
+        # Quantized in parts: what rounds is computed in float32 then, with both roundings of every pair.
+        quantized, refusal = None, error
+    if quantized is not None:
         name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
         rewritten = rewrite(quantized)
         if dump_passes is not None:
@@ -137,7 +143,11 @@ def _lowered(
             dump("import", format_integer_graph(quantized))
             dump(name, format_integer_graph(rewritten))
         return _integer(rewritten, target)
-    graph = import_float_model(model, batch=batch)
+    try:
+        graph = import_float_model(model, batch=batch)
+    except NodeError as error:
+        # Operators on integers are the other importer's, so that knows what is really missing.
+        raise refusal if refusal is not None and error.op_type.startswith("QLinear") else error from None
     passes = graph_passes(target.lanes(DType.FLOAT32), fusion=fusion)
     graph = run_graph_passes(graph, passes, None if dump_passes is None else dump_to(dump_passes))
     return _Lowered(graph=graph, plan=plan_storage(graph), steps=tuple(_float_steps(graph, target)))

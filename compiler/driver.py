@@ -29,7 +29,11 @@ class CompileError(UserError):
 
 
 class DoesNotFitError(CompileError):
-    """A layer of which no tile is small enough for the accelerator's memories."""
+    """A layer of which no tile is small enough for the accelerator's memories; `members` are its ONNX nodes' names."""
+
+    def __init__(self, message: str, members: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.members = members
 
 
 def compile_model(
@@ -92,7 +96,8 @@ def compile_graph(
         except NoTileError as error:
             raise DoesNotFitError(
                 f"node {node.name} ({type(node).__name__}): {error} of configuration {config.name}; "
-                "make that memory larger, or the layer smaller"
+                "make that memory larger, or the layer smaller",
+                node.members,
             ) from None
     linked = link(config, graph, layouts, lowered)
     if dump_passes is not None:

@@ -15,6 +15,7 @@ from vdla.isa.program import save_program, write_whole
 
 from ..files import check_destination, whole_directory
 from .cpu import PROCESSOR, NoCacheOption
+from .heterogeneous import Partition, parse_targets, run_divided
 from .output import ConfigOption, JsonOption, Steps, note, print_json, steps, text_console
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class Check(StrEnum):
 
 FOR_BOTH = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "json")
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
-"""Parameters of `vdla run` for both devices and for processors; the others are the accelerator's."""
+FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads")
+"""Parameters of `vdla run` for both devices, for processors, and for models that both share; all but those for
+processors and the partition are the accelerator's."""
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "no_cache")
 """Parameters for models on processors, which networks that are compiled already do not have."""
 
@@ -78,7 +81,9 @@ def run(
     target: Annotated[
         str | None,
         typer.Option(
-            metavar="TARGET", help="What to compile for: vdla, or llvm with options as of `vdla compile`."
+            metavar="TARGET",
+            help="What to compile for: vdla; llvm with options as of `vdla compile`; or vdla,llvm: what the "
+            "accelerator does not support runs on this processor.",
         ),
     ] = None,
     config: ConfigOption = "vta",
@@ -110,6 +115,12 @@ def run(
             "--program-out", metavar="FILE", help="The compiled program, for `vdla check` and others."
         ),
     ] = None,
+    partition: Annotated[
+        Partition,
+        typer.Option(
+            help="For vdla,llvm: the accelerator gets what it supports, or of that what costs less there.",
+        ),
+    ] = Partition.support,
     check: Annotated[Check, typer.Option(help="What to compare the outputs with.")] = Check.auto,
     repeat: Annotated[
         int, typer.Option(min=1, help="Timed runs, after one that is not.", rich_help_panel=PROCESSOR)
@@ -126,12 +137,36 @@ def run(
 ) -> None:
     """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went.
 
-    With --device cpu, or what `vdla compile` wrote: runs it on this processor.
+    With --target vdla,llvm any model: what the accelerator does not support runs on this processor, and the report says
+    where the time went. With --device cpu, or what `vdla compile` wrote: runs it on this processor.
     """
-    words = "" if target is None else target.split()[:1]
+    targets = parse_targets("vdla" if target is None else target)
     if device is None:
-        device = Device.cpu if model.suffix == ".tar" or words == ["llvm"] else Device.vdla
-    _refuse_options_of_others(context, device)
+        device = Device.cpu if model.suffix == ".tar" or not targets.vdla else Device.vdla
+    divided = device is Device.vdla and bool(targets.llvm)
+    if target is not None and device is Device.vdla and not targets.vdla:
+        raise UserError(
+            f"--device vdla: --target {target} is a processor's; say --target vdla,{targets.llvm} for both"
+        )
+    if device is Device.cpu and target is not None and targets.vdla:
+        raise UserError(f"--device cpu: --target {target} names the accelerator; leave out one of them")
+    _refuse_options_of_others(context, device, divided=divided)
+    if divided:
+        run_divided(
+            model,
+            config=config,
+            llvm=targets.llvm,
+            by_cost=partition is Partition.cost,
+            inputs=inputs,
+            outputs=outputs,
+            vthreads=vthreads,
+            dump_passes=dump_passes,
+            check=check.value,
+            threads=threads,
+            repeat=repeat,
+            json=json,
+        )
+        return
     if device is Device.cpu:
         from ..processor_run import is_compiled
         from .cpu import ModelOptions, run_on_processor
@@ -165,8 +200,6 @@ def run(
     from ..network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
     from .simulate import exit_on_deadlock
 
-    if words not in ("", ["vdla"]):
-        raise UserError(f"--target {target}: the accelerator is called vdla, processors llvm; choose one")
     machine = load_config(config)
     check_destination(outputs, trace, program_out)
     if timing_only and outputs is not None:
@@ -221,18 +254,25 @@ def run(
         console.print(line, markup=False)
 
 
-def _refuse_options_of_others(context: typer.Context, device: Device) -> None:
+def _refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:
     """UserError for options that were given and say nothing on this device."""
     for name in context.params:
         source = context.get_parameter_source(name)
-        if name in FOR_BOTH or (name in FOR_CPU) == (device is Device.cpu) or source is None:
-            continue
-        if source.name != "COMMANDLINE":
+        if name in FOR_BOTH or source is None or source.name != "COMMANDLINE":
             continue
         option = "--" + name.replace("_", "-")
         if device is Device.cpu:
-            raise UserError(f"{option} is for the accelerator; leave it out on a cpu")
-        raise UserError(f"{option} is for processors; leave it out, or run with --device cpu")
+            if name not in FOR_CPU:
+                raise UserError(f"{option} is for the accelerator; leave it out on a cpu")
+        elif divided:
+            if name not in FOR_DIVIDED:
+                raise UserError(
+                    f"{option} is not for networks on several targets; leave it out, or take --target vdla"
+                )
+        elif name == "partition":
+            raise UserError("--partition divides networks between targets; add --target vdla,llvm")
+        elif name in FOR_CPU:
+            raise UserError(f"{option} is for processors; leave it out, or run with --device cpu")
 
 
 def _refuse_options_of_models(context: typer.Context) -> None:

@@ -9,6 +9,17 @@ class ModelError(UserError):
     """A model that cannot be read, or that asks for something the compiler does not support."""
 
 
-def node_error(source: str, node: str, op_type: str, problem: str, way_out: str) -> ModelError:
+class NodeError(ModelError):
+    """A node that is not supported: its name, or what the importer calls it where it has none, and what is wrong."""
+
+    def __init__(self, source: str, node: str, op_type: str, problem: str, way_out: str) -> None:
+        super().__init__(f"{source}: node '{node}' ({op_type}): {problem}; {way_out}")
+        self.node = node
+        self.op_type = op_type
+        self.problem = problem
+        self.way_out = way_out
+
+
+def node_error(source: str, node: str, op_type: str, problem: str, way_out: str) -> NodeError:
     """The one form of a message about a node: `FILE: node 'NAME' (OP): PROBLEM; WAY OUT`."""
-    return ModelError(f"{source}: node '{node}' ({op_type}): {problem}; {way_out}")
+    return NodeError(source, node, op_type, problem, way_out)

@@ -57,10 +57,10 @@ def import_model(source: str | Path | bytes, *, batch: int | None = None) -> Gra
         context.values[initializer.name] = Constant(array=initializer_array(context.source, initializer))
     for info in model.graph.input:
         if info.name not in context.values:
-            _bind_input(context, info)
+            bind_input(context, info)
     nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
     for node in nodes:
-        _import_node(context, node)
+        import_node(context, node)
     producers = {output: node for node in nodes for output in node.outputs}
     outputs = tuple(_output(context, info, producers.get(info.name)) for info in model.graph.output)
     return Graph(
@@ -73,7 +73,8 @@ def import_model(source: str | Path | bytes, *, batch: int | None = None) -> Gra
     )
 
 
-def _bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
+def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
+    """Binds an input of the model. Raises ModelError for types and shapes that no operator takes."""
     shape = input_shape(context.source, info)
     dtype = type_name(info.type.tensor_type.elem_type)
     if dtype == "float":
@@ -124,8 +125,8 @@ def _output(context: ImportContext, info: onnx.ValueInfoProto, node: OnnxNode | 
     return GraphOutput(name=info.name, tensor=tensor, shape=shape, dtype=dtype, quantization=quantization)
 
 
-def _import_node(context: ImportContext, node: OnnxNode) -> None:
-    """Binds the outputs of one node."""
+def import_node(context: ImportContext, node: OnnxNode) -> None:
+    """Binds the outputs of one node. Raises ModelError for what is not supported."""
     if node.domain not in ("", "ai.onnx", "com.microsoft"):
         context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
     if _foldable(context, node):

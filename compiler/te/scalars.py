@@ -14,6 +14,8 @@ from ..ir.types import DType
 Scalar = Expr | float
 ELEMENT = Var("element", DType.FLOAT32)
 """What an operator computes, in an expression of what becomes of it."""
+ROUNDING = 12582912.0
+"""1.5 * 2**23: a float32 of this size has no fractional bits, so adding it to a smaller number rounds that."""
 
 
 def argument(position: int, dtype: DType = DType.FLOAT32) -> Var:
@@ -84,6 +86,11 @@ def leaky_relu(x: Expr, slope: Scalar) -> Expr:
 def clip(x: Expr, low: Scalar = -math.inf, high: Scalar = math.inf) -> Expr:
     """x within low .. high; high where they cross."""
     return minimum(maximum(x, low), high)
+
+
+def round_half_even(x: Expr) -> Expr:
+    """The nearest whole number, of two the even one, for |x| up to 2**22; NaN stays."""
+    return (x + ROUNDING) - ROUNDING
 
 
 def elu(x: Expr, alpha: float = 1.0) -> Expr:

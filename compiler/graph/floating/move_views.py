@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
@@ -16,39 +17,48 @@ def move_views(graph: FloatGraph) -> FloatGraph:
     """Slices that start on a cache line and lie in a row become views; f(view(x)) becomes view(f(x)).
 
     So an operator and what follows it element by element are neighbours, whatever shapes the model gives its result in
-    between. What f reads beside x is viewed in x's shape; where it has none, f stays behind.
+    between. What f reads beside x is viewed in x's shape; where it has none, or would need a view although it is
+    computed after x, f stays behind. (Of two tensors in different shapes only the later one draws f; else f would
+    move back and forth.)
     """
     uses = graph.uses()
     nodes: list[Node] = []
     views: dict[str, str] = {}
+    ages: dict[str, int] = {}
     changed = False
+
+    def append(node: Node) -> None:
+        # A view is as old as what it looks at; inputs and constants are older than all.
+        looks = isinstance(node.operator, Reshape)
+        ages.update(dict.fromkeys(node.outputs, ages.get(node.inputs[0], -1) if looks else len(nodes)))
+        nodes.append(node)
+
     for node in graph.nodes:
         operator = node.operator
         if isinstance(operator, Remap) and (offset := _slice_offset(graph, node, operator)) is not None:
             node = replace(node, operator=Reshape(offset=offset))
             changed = True
         if isinstance(operator, Elementwise):
-            source = next(
-                (
-                    name
-                    for name in dict.fromkeys(node.inputs)
-                    if name in views
-                    and uses[name] == node.inputs.count(name)
-                    and graph.tensors[name].shape == graph.tensors[node.output].shape
-                ),
-                None,
-            )
-            moved = None if source is None else _before_view(graph, node, views, source)
+            candidates = [
+                name
+                for name in dict.fromkeys(node.inputs)
+                if name in views
+                and uses[name] == node.inputs.count(name)
+                and graph.tensors[name].shape == graph.tensors[node.output].shape
+            ]
+            attempts = (_before_view(graph, node, views, source, ages) for source in candidates)
+            moved = next((attempt for attempt in attempts if attempt is not None), None)
             if moved is not None:
                 graph, before, node = moved
-                nodes += before
+                for other in before:
+                    append(other)
                 changed = True
         if isinstance(node.operator, Reshape) and not node.operator.offset:
             source = node.inputs[0]
             whole = prod(graph.tensors[source].shape) == prod(graph.tensors[node.output].shape)
             if whole and source not in graph.constants:
                 views[node.output] = source
-        nodes.append(node)
+        append(node)
     return remove_dead(replace(graph, nodes=tuple(nodes))) if changed else graph
 
 
@@ -76,7 +86,7 @@ def _strides(shape: Shape) -> Shape:
 
 
 def _before_view(
-    graph: FloatGraph, node: Node, views: dict[str, str], view: str
+    graph: FloatGraph, node: Node, views: Mapping[str, str], view: str, ages: Mapping[str, int]
 ) -> tuple[FloatGraph, list[Node], Node] | None:
     """The graph with new tensors, the nodes that compute `node` in the shape that `view` looks at, and a view of it."""
     source = views[view]
@@ -101,6 +111,8 @@ def _before_view(
             if name in graph.constants:
                 array = graph.constants[name].reshape(wanted)
                 graph = replace(graph, constants={**graph.constants, viewed: array})
+            elif ages.get(name, -1) >= ages.get(source, -1):
+                return None
             else:
                 before.append(
                     Node(name=viewed, members=(), operator=Reshape(), inputs=(name,), output=viewed)

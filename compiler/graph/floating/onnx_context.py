@@ -18,7 +18,8 @@ from .operators import Operator, Reshape
 class FloatContext:
     """Collects the graph; used by one call of `import_float_model` and then dropped.
 
-    `renamed` leads from the outputs of nodes that compute nothing to what they are.
+    `renamed` leads from the outputs of nodes that compute nothing to what they are. `quantized` holds the tensors that
+    stand for integers, with their type.
     """
 
     source: str
@@ -28,6 +29,7 @@ class FloatContext:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
+    quantized: dict[str, str] = field(default_factory=dict)
     node_names: set[str] = field(default_factory=set)
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:

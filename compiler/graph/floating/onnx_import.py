@@ -34,6 +34,7 @@ from .onnx_products import (
     import_matmul,
     import_transposed_convolution,
 )
+from .onnx_quantization import check_integers, import_dequantize, import_quantize
 from .onnx_recurrent import import_lstm
 from .onnx_reductions import import_reduction, import_softmax
 from .onnx_resize import import_resize
@@ -55,7 +56,8 @@ SUPPORTED = (
     "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, "
     "GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
     f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Split, Slice, Gather, "
-    "Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, and whatever has constant inputs"
+    "Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, QuantizeLinear, DequantizeLinear, "
+    "and whatever has constant inputs"
 )
 
 
@@ -113,6 +115,11 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
         raise ModelError(
             f"{context.source}: output '{info.name}' is computed by no node; remove it from the model's outputs"
         )
+    if name in context.quantized:
+        raise ModelError(
+            f"{context.source}: output '{info.name}' is {context.quantized[name]}; only float32 networks run on "
+            "the CPU so far: end it with DequantizeLinear"
+        )
     return GraphOutput(name=info.name, tensor=name)
 
 
@@ -122,9 +129,22 @@ def _import_node(context: FloatContext, node: OnnxNode) -> None:
         context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
     if all(context.resolve(name) in context.constants for name in node.inputs if name):
         feeds = {name: context.constants[context.resolve(name)] for name in node.inputs if name}
-        context.constants.update(evaluate_node(context, node, feeds, context.opset))
+        # The reference implementation has these two from opset 19 on, where they mean the same.
+        oldest = 19 if node.op_type in ("QuantizeLinear", "DequantizeLinear") else 0
+        context.constants.update(evaluate_node(context, node, feeds, max(context.opset, oldest)))
         return
+    integers = check_integers(context, node)
+    _import_operator(context, node)
+    if integers and node.op_type not in ("DequantizeLinear", "Shape"):
+        context.quantized.update((context.resolve(name), integers) for name in node.outputs if name)
+
+
+def _import_operator(context: FloatContext, node: OnnxNode) -> None:
     match node.op_type:
+        case "QuantizeLinear":
+            import_quantize(context, node)
+        case "DequantizeLinear":
+            import_dequantize(context, node)
         case "Conv":
             on_planes(context, node, import_convolution)
         case "ConvTranspose":

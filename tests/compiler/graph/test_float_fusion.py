@@ -248,6 +248,27 @@ def test_an_operand_that_a_kernel_cannot_broadcast_stays_outside() -> None:
     agree(net)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("views", [1, 2])
+def test_two_shapes_draw_an_operator_to_one_side(views, swapped) -> None:
+    """Each argument of the sum could be viewed in the other one's shape, for ever."""
+    net = FloatNetwork(1, 4, 6, 6)
+
+    def view(name: str, *shape: int) -> str:
+        return net.add("Reshape", inputs=[name, axes_of(net, *shape)])
+
+    first = net.add("Softmax", axis=1)
+    second = net.add("Softmax", inputs=[view("x", 1, 12, 12)], axis=1)
+    if views == 1:
+        arguments = [view(first, 1, 12, 12), second]
+    else:
+        arguments = [view(first, 1, 36, 4), view(second, 1, 36, 4)]
+    net.add("Add", inputs=arguments[::-1] if swapped else arguments)
+    net.add("Sigmoid")
+    assert [operator for operator, _ in kernels(fused(net))] == ["Softmax", "Softmax"]
+    agree(net)
+
+
 @pytest.mark.parametrize("steps", [["Mul"], ["Div", "Add"], ["Sub", "Mul"], ["Mul", "BN", "Add"]])
 @pytest.mark.parametrize("behind", ["convolution", "product"])
 def test_constants_of_channels_go_into_the_weights_before_them(steps, behind) -> None:

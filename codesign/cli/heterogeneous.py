@@ -1,0 +1,153 @@
+"""`vdla run --target vdla,llvm`: a network divided between the simulated accelerator and this processor."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vdla.isa.config import load_config
+from vdla.isa.errors import UserError
+from vdla.isa.program import write_whole
+
+from ..files import check_destination, whole_directory
+from .output import note, print_json, steps, text_console
+
+if TYPE_CHECKING:
+    from vdla.compiler.target.cpu.machine import CpuTarget
+
+
+class Partition(StrEnum):
+    """What decides who gets a region that the accelerator supports."""
+
+    support = "support"
+    cost = "cost"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """What `--target` names: whether the accelerator, and the processor as LLVM names it ("" for none)."""
+
+    vdla: bool
+    llvm: str
+
+
+def parse_targets(text: str) -> Targets:
+    """The targets of a list such as "vdla,llvm -mattr=+avx2,+fma". Raises UserError."""
+    parts = [part.strip() for part in re.split(r",(?=\s*(?:vdla|llvm)\b)", text)]
+    words = [part.split()[:1] for part in parts]
+    llvm = [part for part, word in zip(parts, words, strict=True) if word == ["llvm"]]
+    vdla = [part for part in parts if part == "vdla"]
+    if len(llvm) + len(vdla) != len(parts) or len(llvm) > 1 or len(vdla) > 1:
+        raise UserError(
+            f'--target "{text}": there are vdla (the accelerator), llvm (this processor), and vdla,llvm for both'
+        )
+    return Targets(vdla=bool(vdla), llvm=llvm[0] if llvm else "")
+
+
+def run_divided(
+    model: Path,
+    *,
+    config: str,
+    llvm: str,
+    by_cost: bool,
+    inputs: Path | None,
+    outputs: Path | None,
+    vthreads: int,
+    dump_passes: Path | None,
+    check: str,
+    threads: int,
+    repeat: int,
+    json: bool,
+) -> None:
+    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it). Raises UserError."""
+    machine = load_config(config)
+    check_destination(outputs)
+    processor = _processor(llvm)
+    from vdla.compiler.hetero_driver import compile_heterogeneous
+
+    from ..heterogeneous_run import (
+        account_division,
+        check_division,
+        run_cpu_alone,
+        run_launches,
+        sample_feeds,
+    )
+    from ..network_run import LOADING, load_simulator
+
+    with whole_directory(dump_passes) as dumps, steps() as progress:
+        progress.begin(LOADING)
+        load_simulator()
+        progress.begin(f"compiling {model.name} for {machine.name} and {processor.cpu}")
+        division = compile_heterogeneous(
+            model,
+            machine,
+            target=processor,
+            by_cost=by_cost,
+            virtual_threads=vthreads,
+            threads=threads,
+            dump_passes=dumps,
+        )
+        with division.network as network:
+            from ..evaluate import join_launches, load_arrays, split_launches
+
+            if inputs is None:
+                launches = [sample_feeds(network)]
+            else:
+                launches = split_launches(network.inputs, load_arrays(inputs), str(inputs))
+            progress.begin("running", total=len(launches))
+            results = run_launches(
+                network,
+                launches,
+                threads=threads,
+                repeat=repeat,
+                where=str(inputs or model),
+                on_launch=progress.advance,
+            )
+            progress.begin("checking the outputs")
+            verdict, remark = check_division(model, network, launches, results, check)
+            if remark is not None:
+                note(f"checked against the interpreter: {remark}")
+            progress.begin("running all of it on the CPU")
+            alone = run_cpu_alone(model, network, results[0], processor, threads=threads, repeat=repeat)
+        if outputs is not None:
+            from ..network_run import npz_bytes
+
+            write_whole(outputs, npz_bytes(join_launches([dict(result.outputs) for result in results])))
+    account = account_division(
+        division,
+        results[0].regions,
+        alone,
+        verdict,
+        model=model.stem,
+        config=machine,
+        cpu=processor.cpu,
+        threads=threads,
+        repeat=repeat,
+        by_cost=by_cost,
+    )
+    if json:
+        print_json(account.to_dict())
+        return
+    from ..report.division_table import division_summary, region_table
+
+    console = text_console()
+    console.print(region_table(account))
+    for line in division_summary(account):
+        console.print(line, markup=False)
+
+
+def _processor(text: str) -> CpuTarget:
+    """The processor that a target names, if code for it runs here."""
+    from vdla.compiler.target.cpu.machine import host_target, runs_here
+    from vdla.compiler.target.cpu.options import parse_target
+
+    processor = parse_target(text)
+    if not runs_here(processor):
+        raise UserError(
+            f"--target {text}: this machine is {host_target().cpu} ({host_target().triple}) and cannot run code for "
+            f"{processor.cpu} ({processor.triple}); take `llvm`, or compile for it with `vdla compile`"
+        )
+    return processor

@@ -1,0 +1,291 @@
+"""One network divided between simulated accelerator and CPU: the steps of `vdla run --target vdla,llvm`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from vdla.compiler.hetero_driver import Division, compile_heterogeneous, time_on_cpu
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.compiler.runtime.cpu_network import CpuNetwork
+from vdla.compiler.runtime.heterogeneous_network import (
+    CompiledRegion,
+    HeterogeneousNetwork,
+    HeterogeneousResult,
+    RegionTime,
+    run_region,
+)
+from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.isa.config import Config
+from vdla.isa.errors import UserError
+
+from .evaluate import (
+    INTERPRETER,
+    Arrays,
+    compare_layers,
+    interpreter_outputs,
+    largest_difference,
+    reference_to_use,
+    sample_values,
+    session_runs,
+    shipped_samples,
+    symmetric,
+)
+from .report.division import CostAccount, DivisionAccount, DivisionCheck, RegionAccount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuAlone:
+    """The seconds of each region when the CPU has all of them, by name, and those of the whole network compiled as one;
+    `remark` says which region it cannot run."""
+
+    seconds: Mapping[str, float]
+    whole: float | None = None
+    remark: str = ""
+
+
+def sample_feeds(network: HeterogeneousNetwork) -> Arrays:
+    """Seeded inputs for one launch: a shipped model's own, what an accelerator region can represent, or normal ones."""
+    shipped = shipped_samples(network, 1)
+    if shipped is not None:
+        return shipped[0]
+    grids = {
+        item.name: region.code.graph.tensors[item.tensor].quantization
+        for region in network.regions
+        if isinstance(region.code, Compiled)
+        for item in region.code.graph.inputs
+    }
+    generator = np.random.default_rng(0)
+    feeds: Arrays = {}
+    for port in network.inputs:
+        if port.name in grids:
+            feeds[port.name] = sample_values(generator, port, grids[port.name])
+        elif port.dtype.kind in "iu":
+            feeds[port.name] = generator.integers(0, 100, port.shape).astype(port.dtype)
+        else:
+            feeds[port.name] = generator.standard_normal(port.shape).astype(port.dtype)
+    return feeds
+
+
+def run_launches(
+    network: HeterogeneousNetwork,
+    launches: Sequence[Arrays],
+    *,
+    threads: int,
+    repeat: int,
+    where: str,
+    on_launch: Callable[[], None] = lambda: None,
+) -> list[HeterogeneousResult]:
+    """All launches; only the first is timed `repeat` times. Raises UserError, which names `where` inputs are from."""
+    results = []
+    for number, feeds in enumerate(launches):
+        try:
+            results.append(network.run(feeds, threads=threads, repeat=1 if number else repeat))
+        except UserError as error:
+            raise UserError(f"{where}: {error}") from None
+        on_launch()
+    return results
+
+
+def run_cpu_alone(
+    model: Path,
+    network: HeterogeneousNetwork,
+    result: HeterogeneousResult,
+    target: CpuTarget | None,
+    *,
+    threads: int,
+    repeat: int,
+) -> CpuAlone:
+    """Every region on the CPU, with the tensors that `result` had at their borders, and the whole without borders.
+
+    Calling a network costs microseconds, so that many small regions are slower than one network; large quantized
+    regions may be faster, as kernels of integers need a network of them.
+    """
+    seconds: dict[str, float] = {}
+    for region, spent in zip(network.regions, result.regions, strict=True):
+        if not region.accelerated:
+            seconds[region.name] = spent.seconds
+            continue
+        measured, remark = time_on_cpu(region, result.tensors, target, threads=threads, repeat=repeat)
+        if measured is None:
+            return CpuAlone(seconds={}, remark=f"{region.name}: {remark}")
+        seconds[region.name] = measured
+    if not any(region.accelerated for region in network.regions):
+        return CpuAlone(seconds=seconds)
+    feeds = {port.name: result.tensors[port.name] for port in network.inputs}
+    with compile_heterogeneous(model, None, target=target).network as one:
+        times = one.run(feeds, threads=threads, repeat=repeat).regions
+    return CpuAlone(seconds=seconds, whole=sum(spent.seconds for spent in times))
+
+
+def check_division(
+    model: Path,
+    network: HeterogeneousNetwork,
+    launches: Sequence[Arrays],
+    results: Sequence[HeterogeneousResult],
+    wanted: str,
+) -> tuple[DivisionCheck, str | None]:
+    """Compares every launch with a reference, and the accelerator's regions always with our own interpreter.
+
+    `wanted` is auto, onnxruntime or interpreter. Returns the verdict, and why the reference is not ONNX Runtime where
+    that was not asked for. Raises RuntimeError when simulator and interpreter differ: a defect of ours.
+    """
+    for result in results:
+        for region in network.regions:
+            if isinstance(region.code, Compiled):
+                _check_interpreter(region, region.code, result)
+    against, remark = reference_to_use(wanted)
+    verdict = DivisionCheck(against=against, images=len(launches))
+    if against == INTERPRETER:
+        return verdict, remark
+    borders = {name: None for region in network.regions for name in (*region.inputs, *region.outputs)}
+    given = {port.name for port in network.inputs}
+    names = [name for name in dict.fromkeys([*network.outputs, *borders]) if name not in given]
+    content = _with_outputs(model, names)
+    graphs = [region.code.graph for region in network.regions if isinstance(region.code, Compiled)]
+    plain = _tensors(session_runs(content, names, launches, optimized=False), names, launches)
+    fast = plain
+    if any(not symmetric(graph) for graph in graphs):
+        fast = _tensors(session_runs(content, names, launches, optimized=True), names, launches)
+    for result, as_written, optimized in zip(results, plain, fast, strict=True):
+        verdict = _compare(network, verdict, result, as_written, optimized)
+    return verdict, remark
+
+
+def _check_interpreter(region: CompiledRegion, compiled: Compiled, result: HeterogeneousResult) -> None:
+    own = interpreter_outputs(compiled.graph, {name: result.tensors[name] for name in region.inputs})
+    ours = {name: result.tensors[name] for name in region.outputs}
+    difference = largest_difference(compiled.graph, ours, own)
+    if difference:
+        raise RuntimeError(
+            f"{region.name}: the simulated outputs differ from the integer interpreter's by {difference} LSB; "
+            "this is a defect of vdla"
+        )
+
+
+def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Sequence[Arrays]) -> list[Arrays]:
+    return [
+        {**feeds, **dict(zip(names, values, strict=True))}
+        for feeds, values in zip(launches, runs, strict=True)
+    ]
+
+
+def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
+    content = onnx.load(model)
+    known = {output.name for output in content.graph.output}
+    content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
+    return content.SerializeToString()
+
+
+def _compare(
+    network: HeterogeneousNetwork,
+    verdict: DivisionCheck,
+    result: HeterogeneousResult,
+    as_written: Arrays,
+    optimized: Arrays,
+) -> DivisionCheck:
+    """The verdict with one more launch, given ONNX Runtime's tensors without and with its optimization.
+
+    Optimized it computes uint8 layers in integers, as the accelerator does; but it then rounds otherwise than the model
+    says in the float operators between them.
+    """
+    lsb, relative = verdict.accelerator_lsb, verdict.cpu_relative
+    for region in network.regions:
+        match region.code:
+            case Compiled(graph=graph) if symmetric(graph):
+                found, _ = compare_layers(region.model, [{name: as_written[name] for name in region.inputs}])
+                lsb = max(lsb or 0, found)
+            case Compiled(graph=graph):
+                ours, _ = run_region(region, optimized)
+                expected = {name: optimized[name] for name in region.outputs}
+                lsb = max(lsb or 0, largest_difference(graph, ours, expected))
+            case CpuNetwork():
+                ours, _ = run_region(region, as_written)
+                found = [_relative(ours[name], as_written[name]) for name in region.outputs]
+                relative = max(relative or 0.0, *found)
+    plain, fast = (
+        [(result.outputs[name], found[name]) for name in network.outputs] for found in (as_written, optimized)
+    )
+    equal = any(all(_top1(a) == _top1(b) for a, b in pairs) for pairs in (plain, fast))
+    return replace(
+        verdict,
+        accelerator_lsb=lsb,
+        cpu_relative=relative,
+        output_relative=max([verdict.output_relative or 0.0, *(_relative(a, b) for a, b in plain)]),
+        output_relative_optimized=None
+        if optimized is as_written
+        else max([verdict.output_relative_optimized or 0.0, *(_relative(a, b) for a, b in fast)]),
+        top1_equal=verdict.top1_equal is not False and equal,
+    )
+
+
+def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """max |a - b| / max |b|; equal infinities and NaN do not count, others as the greatest number."""
+    a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    difference = np.abs(np.where(same, 0.0, a) - np.where(same, 0.0, b))
+    largest = np.abs(b[np.isfinite(b)]).max(initial=0.0) or 1.0
+    return float(np.nan_to_num(difference / largest, nan=np.inf).max(initial=0.0))
+
+
+def _top1(array: np.ndarray) -> list[int]:
+    rows = array.reshape(array.shape[0] if array.ndim > 1 else 1, -1)
+    return rows.argmax(axis=1).tolist() if array.size else []
+
+
+def account_division(
+    division: Division,
+    times: Sequence[RegionTime],
+    alone: CpuAlone,
+    check: DivisionCheck,
+    *,
+    model: str,
+    config: Config,
+    cpu: str,
+    threads: int,
+    repeat: int,
+    by_cost: bool,
+) -> DivisionAccount:
+    """The account of a run, named as the user named its parts."""
+    regions = [
+        RegionAccount(
+            name=region.name,
+            target="vdla" if region.accelerated else "llvm",
+            nodes=region.nodes,
+            operators=region.operators,
+            inputs=region.inputs,
+            outputs=region.outputs,
+            seconds=spent.seconds,
+            boundary_seconds=spent.boundary_seconds,
+            cycles=spent.cycles,
+            cpu_seconds=alone.seconds.get(region.name),
+        )
+        for region, spent in zip(division.network.regions, times, strict=True)
+    ]
+    return DivisionAccount(
+        model=model,
+        config=config.name,
+        clock_hertz=config.clock_hertz,
+        cpu=cpu,
+        threads=threads,
+        repeat=repeat,
+        partition="cost" if by_cost else "support",
+        regions=tuple(regions),
+        costs=tuple(
+            CostAccount(
+                nodes=item.nodes,
+                accelerator_seconds=item.accelerator_seconds,
+                boundary_seconds=item.boundary_seconds,
+                cpu_seconds=item.cpu_seconds,
+                target="vdla" if item.accelerated else "llvm",
+                remark=item.remark,
+            )
+            for item in division.comparisons
+        ),
+        whole_cpu_seconds=alone.whole,
+        all_cpu_remark=alone.remark,
+        check=check,
+    )

@@ -1,0 +1,217 @@
+"""The account of a network divided between accelerator and CPU: where its time goes, and Amdahl's limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Target = Literal["vdla", "llvm"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionAccount:
+    """One region. Seconds of the accelerator are simulated at its clock; those of the CPU and of conversions at the
+    border (int8 to float32 and back, numpy) are measured.
+
+    `cpu_seconds` is what the CPU takes for the same region, None where it cannot run it.
+    """
+
+    name: str
+    target: Target
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    seconds: float
+    boundary_seconds: float
+    cycles: int | None
+    cpu_seconds: float | None
+
+    def to_dict(self, total: float) -> dict[str, Any]:
+        """The region's entry in the JSON object; `share` is of `total` seconds."""
+        return {
+            "name": self.name,
+            "target": self.target,
+            "operators": dict(Counter(self.operators)),
+            "nodes": list(self.nodes),
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "cycles": self.cycles,
+            "seconds": self.seconds,
+            "boundary_seconds": self.boundary_seconds,
+            "share": (self.seconds + self.boundary_seconds) / total if total else 0.0,
+            "cpu_seconds": self.cpu_seconds,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostAccount:
+    """What decided who gets a region: simulated and boundary seconds against the CPU's, None where it cannot run it."""
+
+    nodes: tuple[str, ...]
+    accelerator_seconds: float
+    boundary_seconds: float
+    cpu_seconds: float | None
+    target: Target
+    remark: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entry in the JSON object."""
+        return {
+            "nodes": list(self.nodes),
+            "accelerator_seconds": self.accelerator_seconds,
+            "boundary_seconds": self.boundary_seconds,
+            "cpu_seconds": self.cpu_seconds,
+            "target": self.target,
+            "remark": self.remark,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivisionCheck:
+    """How results compare with ONNX Runtime's, each None where there is nothing to compare.
+
+    With every region fed ONNX Runtime's own tensors: the largest difference of an accelerator region in quantization
+    steps (of a layer where activations are symmetric int8), and of a CPU region as max |a - b| / max |b|. End to end:
+    that of the outputs, against ONNX Runtime without its optimization and, for uint8 activations, with it (they differ
+    from each other), and whether the largest value of each image sits where either has it. Against the interpreter the
+    accelerator's regions are equal, or the run fails.
+    """
+
+    against: str
+    images: int
+    accelerator_lsb: int | None = None
+    cpu_relative: float | None = None
+    output_relative: float | None = None
+    output_relative_optimized: float | None = None
+    top1_equal: bool | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `check` of the JSON object."""
+        return {
+            "against": self.against,
+            "mode": "region by region",
+            "images": self.images,
+            "accelerator_max_lsb": self.accelerator_lsb,
+            "cpu_max_relative": self.cpu_relative,
+            "output_max_relative": self.output_relative,
+            "output_max_relative_optimized": self.output_relative_optimized,
+            "top1_equal": self.top1_equal,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DivisionAccount:
+    """A run of a divided network. `partition` says what decided; `whole_cpu_seconds` is what the CPU takes for the
+    network compiled as one, None where it cannot run it, as `all_cpu_remark` says, or has all of it anyway."""
+
+    model: str
+    config: str
+    clock_hertz: float
+    cpu: str
+    threads: int
+    repeat: int
+    partition: str
+    regions: tuple[RegionAccount, ...]
+    costs: tuple[CostAccount, ...]
+    whole_cpu_seconds: float | None
+    all_cpu_remark: str
+    check: DivisionCheck
+
+    @property
+    def accelerator_seconds(self) -> float:
+        """Simulated seconds."""
+        return sum((region.seconds for region in self.regions if region.target == "vdla"), 0.0)
+
+    @property
+    def boundary_seconds(self) -> float:
+        """Measured seconds of conversions."""
+        return sum((region.boundary_seconds for region in self.regions), 0.0)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Measured seconds of the CPU's regions."""
+        return sum((region.seconds for region in self.regions if region.target == "llvm"), 0.0)
+
+    @property
+    def total_seconds(self) -> float:
+        """One after another, as the regions run."""
+        return self.accelerator_seconds + self.boundary_seconds + self.cpu_seconds
+
+    @property
+    def region_cpu_seconds(self) -> float | None:
+        """What the CPU takes for all regions one after another; None where it cannot."""
+        if any(region.cpu_seconds is None for region in self.regions):
+            return None
+        return sum((region.cpu_seconds or 0.0 for region in self.regions), 0.0)
+
+    @property
+    def all_cpu_seconds(self) -> float | None:
+        """The CPU alone, region by region or as one network, whichever is faster."""
+        known = [
+            seconds for seconds in (self.region_cpu_seconds, self.whole_cpu_seconds) if seconds is not None
+        ]
+        return min(known, default=None)
+
+    @property
+    def limit(self) -> float | None:
+        """Amdahl's limit of this division: how much faster it were with an infinitely fast accelerator."""
+        return _quotient(self.total_seconds, self.boundary_seconds + self.cpu_seconds)
+
+    @property
+    def speedup(self) -> float | None:
+        """The division against the CPU alone."""
+        return None if self.all_cpu_seconds is None else _quotient(self.all_cpu_seconds, self.total_seconds)
+
+    @property
+    def offloaded_share(self) -> float | None:
+        """The share of the CPU's time for all regions that it spends in those that the accelerator has here."""
+        total = self.region_cpu_seconds
+        if total is None:
+            return None
+        own = sum(region.cpu_seconds or 0.0 for region in self.regions if region.target == "vdla")
+        return own / total if total else 0.0
+
+    @property
+    def limit_over_cpu(self) -> float | None:
+        """Amdahl's limit over the CPU alone: were the offloaded share of its time nothing, without conversions."""
+        return None if self.offloaded_share is None else _quotient(1.0, 1.0 - self.offloaded_share)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object of `vdla run --target vdla,llvm`."""
+        return {
+            "model": self.model,
+            "config": self.config,
+            "clock_hertz": self.clock_hertz,
+            "cpu": self.cpu,
+            "threads": self.threads,
+            "repeat": self.repeat,
+            "partition": self.partition,
+            "regions": [region.to_dict(self.total_seconds) for region in self.regions],
+            "costs": [cost.to_dict() for cost in self.costs],
+            "total": {
+                "seconds": self.total_seconds,
+                "accelerator_seconds": self.accelerator_seconds,
+                "boundary_seconds": self.boundary_seconds,
+                "cpu_seconds": self.cpu_seconds,
+            },
+            "all_cpu": {
+                "seconds": self.all_cpu_seconds,
+                "regions_seconds": self.region_cpu_seconds,
+                "whole_seconds": self.whole_cpu_seconds,
+                "remark": self.all_cpu_remark,
+            },
+            "amdahl": {
+                "limit": self.limit,
+                "speedup_over_cpu": self.speedup,
+                "offloaded_share_of_cpu": self.offloaded_share,
+                "limit_over_cpu": self.limit_over_cpu,
+            },
+            "check": self.check.to_dict(),
+        }
+
+
+def _quotient(a: float, b: float) -> float | None:
+    """a / b; None for what has no limit."""
+    return a / b if b > 0 else None

@@ -1,0 +1,128 @@
+"""The account of a divided network for people: one line a region, and what the lines do not say."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rich.box import SIMPLE
+from rich.markup import escape
+from rich.table import Table
+
+from .division import CostAccount, DivisionAccount, DivisionCheck
+
+
+def region_table(account: DivisionAccount) -> Table:
+    """One line a region, in the order of their runs."""
+    total = account.total_seconds
+    offloaded = any(region.target == "vdla" for region in account.regions)
+    places = [account.config, account.cpu] if offloaded else [account.cpu]
+    table = Table(
+        title=escape(f"{account.model} on {' and '.join(places)}"),
+        title_justify="left",
+        box=SIMPLE,
+        padding=(0, 1),
+        collapse_padding=True,
+        show_footer=True,
+    )
+    whole = account.region_cpu_seconds
+    table.add_column("region", footer="total", no_wrap=True)
+    table.add_column("target", no_wrap=True)
+    table.add_column("operators", overflow="ellipsis", no_wrap=True, max_width=60)
+    for heading, footer in (
+        ("cycles", f"{sum(region.cycles or 0 for region in account.regions):,}"),
+        ("ms", f"{(total - account.boundary_seconds) * 1e3:.3f}"),
+        ("border ms", f"{account.boundary_seconds * 1e3:.3f}"),
+        ("share", "100.0%"),
+        ("on CPU ms", "" if whole is None else f"{whole * 1e3:.3f}"),
+    ):
+        table.add_column(heading, footer=footer, justify="right", no_wrap=True)
+    for region in account.regions:
+        table.add_row(
+            region.name,
+            region.target,
+            escape(count_operators(region.operators)),
+            "" if region.cycles is None else f"{region.cycles:,}",
+            f"{region.seconds * 1e3:.3f}",
+            f"{region.boundary_seconds * 1e3:.3f}" if region.target == "vdla" else "",
+            f"{(region.seconds + region.boundary_seconds) / total:.1%}" if total else "",
+            "" if region.cpu_seconds is None else f"{region.cpu_seconds * 1e3:.3f}",
+        )
+    return table
+
+
+def count_operators(operators: tuple[str, ...]) -> str:
+    """Operators by number, those that only convert left out unless there is nothing else."""
+    counts = Counter(operators)
+    work = {
+        name: count for name, count in counts.items() if name not in ("QuantizeLinear", "DequantizeLinear")
+    }
+    return ", ".join(name if count == 1 else f"{count} {name}" for name, count in (work or counts).items())
+
+
+def division_summary(account: DivisionAccount) -> list[str]:
+    """What the table does not say: what is simulated and what measured, Amdahl's limits, costs, the check."""
+    workers = "1 thread" if account.threads == 1 else f"{account.threads} threads"
+    lines: list[str] = []
+    if any(region.target == "vdla" for region in account.regions):
+        lines += [
+            f"{_ms(account.total_seconds)} in all: accelerator {_ms(account.accelerator_seconds)} (simulated, at "
+            f"{account.clock_hertz / 1e6:g} MHz), conversions at its border {_ms(account.boundary_seconds)} and CPU "
+            f"{_ms(account.cpu_seconds)} (measured on {account.cpu}, {workers})",
+            f"Amdahl: with an infinitely fast accelerator this division is {account.limit or 1.0:.2f} times as fast",
+        ]
+        lines += _against_cpu(account)
+    else:
+        lines.append(
+            f"{_ms(account.total_seconds)} measured on {account.cpu}, {workers}; nothing runs on the accelerator"
+        )
+    lines += [_cost(cost) for cost in account.costs]
+    return [*lines, _check(account.check)]
+
+
+def _against_cpu(account: DivisionAccount) -> list[str]:
+    if account.all_cpu_seconds is None or account.speedup is None or account.offloaded_share is None:
+        return [f"the CPU alone cannot run this network: {account.all_cpu_remark}"]
+    faster = account.speedup >= 1
+    factor = account.speedup if faster else 1 / account.speedup
+    how = "as one network" if account.all_cpu_seconds == account.whole_cpu_seconds else "region by region"
+    limit = account.limit_over_cpu
+    most = (
+        ""
+        if limit is None
+        else f": no accelerator makes the network more than {limit:.2f} times as fast as this CPU"
+    )
+    return [
+        f"the CPU alone takes {_ms(account.all_cpu_seconds)} (measured, {how}): the division is {factor:.2f} times "
+        f"{'faster' if faster else 'slower'}",
+        f"region by region the CPU spends {account.offloaded_share:.1%} of its time in what the accelerator has here"
+        + most,
+    ]
+
+
+def _cost(cost: CostAccount) -> str:
+    nodes = cost.nodes[0] if len(cost.nodes) == 1 else f"{cost.nodes[0]} .. {cost.nodes[-1]}"
+    offloaded = f"{_ms(cost.accelerator_seconds)} simulated + {_ms(cost.boundary_seconds)} conversions"
+    if cost.cpu_seconds is None:
+        return f"cost of {nodes}: {offloaded}; the CPU cannot run it ({cost.remark}): vdla"
+    return f"cost of {nodes}: {offloaded} against {_ms(cost.cpu_seconds)} measured on the CPU: {cost.target}"
+
+
+def _check(check: DivisionCheck) -> str:
+    images = "1 launch" if check.images == 1 else f"{check.images} launches"
+    parts: list[str] = []
+    if check.accelerator_lsb is not None:
+        parts.append(f"accelerator regions differ by at most {check.accelerator_lsb} LSB")
+    if check.cpu_relative is not None:
+        parts.append(f"CPU regions by {check.cpu_relative:.1e} of the largest value")
+    if check.output_relative is not None:
+        optimized = check.output_relative_optimized
+        both = "" if optimized is None else f" ({optimized:.1e} with its optimization)"
+        top1 = "equal" if check.top1_equal else "DIFFERENT"
+        parts.append(f"end to end {check.output_relative:.1e}{both}, top-1 {top1}")
+    if not parts:
+        parts.append("accelerator regions are equal")
+    return f"against {check.against}, region by region, {images}: {'; '.join(parts)}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3f} ms"

@@ -1,0 +1,125 @@
+"""QuantizeLinear and DequantizeLinear of a float model: what rounding to integers does to float32 numbers.
+
+Integers between the two are float32 numbers of the same values. What moves values or picks some of them may stand
+there; arithmetic on integers may not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...te import scalars
+from ...te.scalars import Scalar, argument
+from ..onnx_context import OnnxNode
+from .graph import Tensor
+from .onnx_context import FloatContext
+from .operators import Elementwise
+
+QUANTIZED = {"int8": (-128.0, 127.0), "uint8": (0.0, 255.0)}
+MOVES = frozenset(
+    (
+        *(
+            "Transpose",
+            "Concat",
+            "Split",
+            "Slice",
+            "Gather",
+            "Pad",
+            "Flatten",
+            "Reshape",
+            "Squeeze",
+            "Unsqueeze",
+        ),
+        *(
+            "Identity",
+            "Dropout",
+            "MaxPool",
+            "GlobalMaxPool",
+            "Max",
+            "Min",
+            "Relu",
+            "Shape",
+            "DequantizeLinear",
+        ),
+    )
+)
+"""Operators that treat numbers and integers alike."""
+
+
+def import_quantize(context: FloatContext, node: OnnxNode) -> None:
+    """QuantizeLinear, per tensor or along an axis: y = saturate(round_half_even(x / scale) + zero_point)."""
+    data = context.operand(node, 0)
+    dtype, scale, zero_point = _grid(context, node, data)
+    low, high = QUANTIZED[dtype]
+    inputs, (s, z) = _operands(context, node, data, scale, zero_point)
+    # The bounds are whole numbers: saturating first changes nothing, and rounding needs numbers of moderate size.
+    steps = scalars.clip(scalars.divide(argument(0), s), low - z, high - z)
+    name = context.add(node, Elementwise(body=scalars.round_half_even(steps) + z), inputs, data.shape)
+    context.quantized[name] = dtype
+
+
+def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
+    """DequantizeLinear of what the model itself quantized: y = (x - zero_point) * scale."""
+    data = context.operand(node, 0)
+    made = context.quantized.get(data.name)
+    if made is None:
+        context.fail(node, f"its input '{node.inputs[0]}' is float", "remove it")
+    dtype, scale, zero_point = _grid(context, node, data)
+    if len(node.inputs) > 2 and node.inputs[2] and dtype != made:
+        context.fail(node, f"reads {made} with a {dtype} zero point", "export it again")
+    inputs, (s, z) = _operands(context, node, data, scale, zero_point)
+    context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
+
+
+def check_integers(context: FloatContext, node: OnnxNode) -> str:
+    """The integer type of the node's operands, "" where they are float; fails on operators that compute with integers.
+
+    What such a node makes is quantized as its operands are.
+    """
+    types = {context.quantized.get(context.resolve(name), "") for name in node.inputs if name} - {""}
+    if types and (node.op_type not in MOVES or len(types) > 1):
+        context.fail(
+            node,
+            f"works on {' and '.join(sorted(types))} tensors",
+            "put it between DequantizeLinear and QuantizeLinear",
+        )
+    return types.pop() if types else ""
+
+
+def _grid(context: FloatContext, node: OnnxNode, data: Tensor) -> tuple[str, np.ndarray, np.ndarray]:
+    """The integer type, scale and zero point, of one element each or with the data's rank; fails on others."""
+    scale, zero_point = context.array(node, 1, "scale"), context.array(node, 2, "zero point")
+    if scale is None:
+        context.fail(node, "has no scale", "give scale and zero point as initializers")
+    if node.integer("block_size", 0):
+        context.fail(node, "works in blocks", "quantize per tensor or per channel")
+    zero_point = np.zeros(scale.shape, np.uint8) if zero_point is None else zero_point
+    if zero_point.dtype.name not in QUANTIZED:
+        context.fail(node, f"has a zero point of {zero_point.dtype}", "quantize activations to int8 or uint8")
+    narrow = scale.astype(np.float32)
+    if scale.dtype.kind != "f" or not (np.isfinite(narrow).all() and (narrow > 0).all()):
+        context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
+    if scale.size == 1:
+        return zero_point.dtype.name, narrow.reshape(()), zero_point.reshape(-1)[:1].reshape(())
+    rank, axis = len(data.shape), node.integer("axis", 1)
+    if (
+        scale.ndim != 1
+        or not -rank <= axis < rank
+        or data.shape[axis] != scale.size
+        or zero_point.shape != scale.shape
+    ):
+        context.fail(node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize it again")
+    along = [1] * rank
+    along[axis] = scale.size
+    return zero_point.dtype.name, narrow.reshape(along), zero_point.reshape(along)
+
+
+def _operands(
+    context: FloatContext, node: OnnxNode, data: Tensor, scale: np.ndarray, zero_point: np.ndarray
+) -> tuple[tuple[str, ...], tuple[Scalar, Scalar]]:
+    """The inputs of the element-wise node, and scale and zero point in its body."""
+    if not scale.ndim:
+        return (data.name,), (float(scale), float(zero_point))
+    arrays = (("scale", scale), ("zero_point", zero_point.astype(np.float32)))
+    names = [context.store(context.temporary(node, what), array) for what, array in arrays]
+    return (data.name, *names), (argument(1), argument(2))

@@ -1,0 +1,164 @@
+"""What the accelerator's importer makes of each node of a model that it need not support as a whole.
+
+One walk, as of `import_model`; but a node that is refused does not end it: its results are then float tensors that come
+from elsewhere. So there is no second table of what is supported, and every attribute, shape and constant counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import onnx
+
+from .errors import ModelError, NodeError
+from .graph import Quantization
+from .onnx_context import ImportContext, OnnxNode, read_node
+from .onnx_emit import on_input_grid
+from .onnx_import import bind_input, import_node
+from .onnx_load import initializer_array, opset_of, static_shapes
+from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
+
+Kind = Literal["constant", "entry", "result", "pending", "refused"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSurvey:
+    """What one node is to the accelerator, by its first output.
+
+    constant: known at import. entry: a tensor from outside, quantized or seen in another shape on its way in, which
+    computes nothing. result: a tensor that the accelerator computes; `quantization` is its grid where it is seen as
+    float32. pending: a float32 value that is rounded only with its readers, and so exists for them alone. refused: not
+    supported, as `refusal` says.
+    """
+
+    kind: Kind
+    quantization: Quantization | None = None
+    refusal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorType:
+    """Type and static shape of a tensor of the model."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Survey:
+    """The nodes in the order of the model; by tensor name the arrays known at import, and the types of tensors whose
+    shapes ONNX or the importer knows."""
+
+    nodes: tuple[NodeSurvey, ...]
+    constants: Mapping[str, np.ndarray]
+    types: Mapping[str, TensorType]
+
+
+def survey_model(label: str, model: onnx.ModelProto, *, elsewhere: Collection[str] = ()) -> Survey:
+    """Surveys a checked model with shapes inferred; `label` names it in messages.
+
+    Nodes whose names are in `elsewhere` are refused unseen.
+    """
+    types = _declared_types(model)
+    context = ImportContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
+    for initializer in model.graph.initializer:
+        context.values[initializer.name] = Constant(array=initializer_array(label, initializer))
+    for info in model.graph.input:
+        if info.name not in context.values:
+            _bind_if_possible(context, info)
+    nodes = [read_node(proto, index) for index, proto in enumerate(model.graph.node)]
+    refusals: dict[int, str] = {}
+    for index, node in enumerate(nodes):
+        try:
+            if node.name in elsewhere:
+                context.fail(node, "runs elsewhere", "leave it there")
+            import_node(context, node)
+        except ModelError as error:
+            refusals[index] = error.problem if isinstance(error, NodeError) else str(error)
+            for name in node.outputs:
+                # Integers of other makers have no known scale; who reads them is refused in turn.
+                context.values.pop(name, None)
+                if name in types and types[name].dtype == np.float32:
+                    shape = types[name].shape
+                    context.values[name] = FloatInput(
+                        name=name, declared=shape, permutation=None, shape=shape
+                    )
+    entries = {item.tensor for item in context.inputs}
+    return Survey(
+        nodes=tuple(
+            NodeSurvey(kind="refused", refusal=refusals[index])
+            if index in refusals
+            else _survey_of(context, node, entries)
+            for index, node in enumerate(nodes)
+        ),
+        constants={
+            name: value.array for name, value in context.values.items() if isinstance(value, Constant)
+        },
+        # Where both know a shape they agree, but after ceil_mode, which ONNX's inference gets wrong.
+        types=types | {name: _type_of(value) for name, value in context.values.items()},
+    )
+
+
+def _declared_types(model: onnx.ModelProto) -> dict[str, TensorType]:
+    graph = model.graph
+    shapes = static_shapes(model) | {
+        info.name: tuple(dimension.dim_value for dimension in info.type.tensor_type.shape.dim)
+        for info in graph.input
+    }
+    return {
+        info.name: TensorType(
+            dtype=onnx.helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type),
+            shape=shapes[info.name],
+        )
+        for info in (*graph.input, *graph.value_info, *graph.output)
+        if info.name in shapes and info.type.tensor_type.elem_type
+    }
+
+
+def _type_of(value: Value) -> TensorType:
+    match value:
+        case Constant(array=array):
+            return TensorType(dtype=array.dtype, shape=array.shape)
+        case Integer(dtype=dtype):
+            return TensorType(dtype=np.dtype(dtype), shape=value.shape)
+        case _:
+            return TensorType(dtype=np.dtype(np.float32), shape=value.shape)
+
+
+def _bind_if_possible(context: ImportContext, info: onnx.ValueInfoProto) -> None:
+    try:
+        bind_input(context, info)
+    except ModelError:
+        # An input that the accelerator cannot take: whatever reads it is refused.
+        return
+
+
+def _survey_of(context: ImportContext, node: OnnxNode, entries: Collection[str]) -> NodeSurvey:
+    value: Value | None = context.values.get(node.outputs[0])
+    if isinstance(value, Pending):
+        value = _on_grid(context, node, value) or value
+    match value:
+        case Constant() | QuantizedConstant():
+            return NodeSurvey(kind="constant")
+        case FloatInput():
+            return NodeSurvey(kind="entry")
+        case Integer(tensor=tensor) | Real(tensor=tensor) if tensor in entries:
+            return NodeSurvey(kind="entry")
+        case Integer():
+            return NodeSurvey(kind="result")
+        case Real(quantization=quantization):
+            return NodeSurvey(kind="result", quantization=quantization)
+        case Pending():
+            return NodeSurvey(kind="pending")
+        case None:
+            return NodeSurvey(kind="refused", refusal="has no output")
+
+
+def _on_grid(context: ImportContext, node: OnnxNode, pending: Pending) -> Real | None:
+    try:
+        return on_input_grid(context, node, pending)
+    except ModelError:
+        return None

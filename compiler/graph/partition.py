@@ -1,0 +1,222 @@
+"""A model divided between the accelerator and the CPU: regions, each a model of its own, that run one after another.
+
+Regions meet in float32 tensors, except where the model itself passes integers on. A region of the accelerator begins
+with QuantizeLinear and ends with DequantizeLinear, so it is a quantized model as any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import onnx
+
+from .onnx_load import OLDEST_OPSET, opset_of
+from .onnx_survey import Survey, survey_model
+from .phases import assign_phases
+from .submodel import SubmodelWriter, tensors_read
+
+Side = Literal["accelerator", "cpu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Region:
+    """Nodes that run together, as the bytes of a model with the tensors `inputs` and `outputs`.
+
+    `nodes` are the names of the nodes that are this region's alone. Constants, and QuantizeLinear and views that merely
+    lead into a region, are copied into every one that needs them; `operators` are the types of all nodes but constants.
+    `readers` are the nodes behind each node that was added. `cpu_model` is the model that the CPU would get for it.
+    """
+
+    name: str
+    side: Side
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    model: bytes
+    cpu_model: bytes
+    readers: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Partition:
+    """The regions of a model in an order in which they can run, and why the CPU has what the accelerator refused.
+
+    `refusals` holds what the importer says of each. `constants` are outputs of the model that depend on no input.
+    """
+
+    regions: tuple[Region, ...]
+    refusals: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+    survey: Survey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unit:
+    """What is placed as one: a node, or an output of the model that is a mere view of an input (`node` None)."""
+
+    node: int | None
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    accelerated: bool
+
+
+def partition_model(
+    label: str, model: onnx.ModelProto, *, offload: bool = True, on_cpu: Collection[str] = ()
+) -> Partition:
+    """Divides `model`, which `prepare_model` made, between both sides; `label` names it in messages.
+
+    The accelerator gets the nodes that its importer takes and whose results are quantized, but those named in `on_cpu`;
+    with `offload` False it gets none. A node of a result that stays float32 runs where its reader runs. Raises
+    ModelError for a damaged initializer.
+    """
+    names = [node.name for node in model.graph.node]
+    moved = set(on_cpu) if offload and opset_of(model) >= OLDEST_OPSET else set(names)
+    while True:
+        survey = survey_model(label, model, elsewhere=moved)
+        stranded = _stranded(model, survey)
+        if not stranded:
+            break
+        moved |= {names[index] for index in stranded}
+    sources = _sources(model, survey)
+    units = _units(model, survey, sources)
+    writers = {
+        name: index for index, unit in enumerate(units) for name in unit.writes if unit.node is not None
+    }
+    phases = assign_phases(
+        [unit.accelerated for unit in units],
+        [{writers[name] for name in unit.reads if name in writers} for unit in units],
+    )
+    return Partition(
+        regions=_regions(label, model, survey, units, phases),
+        refusals={
+            name: item.refusal
+            for name, item in zip(names, survey.nodes, strict=True)
+            if item.kind == "refused" and name not in moved
+        },
+        constants={
+            info.name: survey.constants[info.name]
+            for info in model.graph.output
+            if info.name in survey.constants
+        },
+        survey=survey,
+    )
+
+
+def _stranded(model: onnx.ModelProto, survey: Survey) -> set[int]:
+    """Nodes whose float32 results are wanted where the accelerator has none: they must run on the CPU.
+
+    A pending result exists for its readers on the accelerator only. With its node go the nodes before it that wait for
+    it, and those behind it but QuantizeLinear, which takes float32 from anywhere.
+    """
+    nodes = model.graph.node
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output}
+    readers: dict[str, list[int]] = {}
+    for index, node in enumerate(nodes):
+        for name in tensors_read(node):
+            readers.setdefault(name, []).append(index)
+    outputs = {info.name for info in model.graph.output}
+
+    def pending(index: int) -> bool:
+        return survey.nodes[index].kind == "pending"
+
+    def escapes(index: int) -> bool:
+        name = nodes[index].output[0]
+        kinds = {survey.nodes[reader].kind for reader in readers.get(name, [])} - {"constant"}
+        return name in outputs or not kinds or "refused" in kinds
+
+    waiting = [index for index in range(len(nodes)) if pending(index) and escapes(index)]
+    stranded: set[int] = set()
+    while waiting:
+        index = waiting.pop()
+        if index in stranded:
+            continue
+        stranded.add(index)
+        waiting.extend(
+            makers[name] for name in nodes[index].input if name in makers and pending(makers[name])
+        )
+        if pending(index):
+            waiting.extend(
+                reader
+                for reader in readers.get(nodes[index].output[0], [])
+                if survey.nodes[reader].kind != "refused" and nodes[reader].op_type != "QuantizeLinear"
+            )
+    return stranded
+
+
+def _sources(model: onnx.ModelProto, survey: Survey) -> dict[str, str]:
+    """For each tensor behind nodes that only lead into a region, the tensor that it comes from."""
+    sources: dict[str, str] = {}
+    for node, item in zip(model.graph.node, survey.nodes, strict=True):
+        if item.kind == "entry":
+            sources[node.output[0]] = sources.get(node.input[0], node.input[0])
+    return sources
+
+
+def _units(model: onnx.ModelProto, survey: Survey, sources: Mapping[str, str]) -> list[_Unit]:
+    units: list[_Unit] = []
+    for index, (node, item) in enumerate(zip(model.graph.node, survey.nodes, strict=True)):
+        if item.kind in ("refused", "result", "pending"):
+            units.append(
+                _Unit(
+                    node=index,
+                    reads=tuple(
+                        sources.get(name, name) for name in tensors_read(node) if name not in survey.constants
+                    ),
+                    writes=tuple(name for name in node.output if name),
+                    accelerated=item.kind != "refused",
+                )
+            )
+    computed = {name for unit in units for name in unit.writes}
+    given = {info.name for info in model.graph.input}
+    for info in model.graph.output:
+        # What is left is an input seen otherwise, or a dequantized constant.
+        if info.name not in computed | given | survey.constants.keys():
+            reads = (sources[info.name],) if info.name in sources else ()
+            units.append(_Unit(node=None, reads=reads, writes=(info.name,), accelerated=False))
+    return units
+
+
+def _regions(
+    label: str, model: onnx.ModelProto, survey: Survey, units: list[_Unit], phases: tuple[int, ...]
+) -> tuple[Region, ...]:
+    outputs = {info.name for info in model.graph.output} - survey.constants.keys()
+    read_in: dict[str, set[int]] = {}
+    members: dict[int, list[_Unit]] = {}
+    for unit, phase in zip(units, phases, strict=True):
+        members.setdefault(phase, []).append(unit)
+        for name in unit.reads:
+            read_in.setdefault(name, set()).add(phase)
+    writer = SubmodelWriter(label, model, survey)
+    regions: list[Region] = []
+    for phase, together in sorted(members.items()):
+        accelerated = together[0].accelerated
+        own = [unit.node for unit in together if unit.node is not None]
+        wanted = [
+            name
+            for unit in together
+            for name in unit.writes
+            if name in outputs or read_in.get(name, set()) - {phase}
+        ]
+        if not wanted:
+            # Only the shapes of its results were asked for.
+            continue
+        on_cpu = writer.write(own, wanted, accelerated=False)
+        submodel = writer.write(own, wanted, accelerated=True) if accelerated else on_cpu
+        regions.append(
+            Region(
+                name=f"region {len(regions)}",
+                side="accelerator" if accelerated else "cpu",
+                nodes=tuple(model.graph.node[index].name for index in own),
+                operators=submodel.operators,
+                inputs=submodel.inputs,
+                outputs=submodel.outputs,
+                model=submodel.model,
+                cpu_model=on_cpu.model,
+                readers=submodel.readers,
+            )
+        )
+    return tuple(regions)

@@ -1,0 +1,35 @@
+"""Regions of a graph whose nodes run on one of two sides: as few as can be, none of which waits for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+
+def assign_phases(accelerated: Sequence[bool], predecessors: Sequence[Collection[int]]) -> tuple[int, ...]:
+    """For each node, the number of its phase; phases run one after another and alternate between the sides.
+
+    `accelerated` says on which side each node runs; `predecessors` of a node come before it. Every node stands in the
+    first phase of its side in which all it needs is there. So the nodes of a phase form a convex region: a path that
+    leaves it leads to later phases only. Of the two sides, that one begins which gives the accelerator fewer phases,
+    then all fewer. So every phase but the first needs something of the one before it, and the regions are maximal:
+    between two of one side a path leads through the other side, and joining them would close a cycle.
+    """
+    candidates = [_phases(accelerated, predecessors, first) for first in (True, False)]
+
+    def cost(phases: tuple[int, ...]) -> tuple[int, int]:
+        launches = {phase for phase, on in zip(phases, accelerated, strict=True) if on}
+        return len(launches), len(set(phases))
+
+    return min(candidates, key=cost)
+
+
+def _phases(
+    accelerated: Sequence[bool], predecessors: Sequence[Collection[int]], first: bool
+) -> tuple[int, ...]:
+    """The phases where even ones are the accelerator's (`first`) or the CPU's."""
+    phases: list[int] = []
+    for on, before in zip(accelerated, predecessors, strict=True):
+        parity = 0 if on == first else 1
+        earliest = max((phases[index] for index in before), default=0)
+        phases.append(earliest + (earliest - parity) % 2)
+    return tuple(phases)

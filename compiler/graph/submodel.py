@@ -1,0 +1,240 @@
+"""Some nodes of an ONNX model as a model of their own, with what leads into them and float32 tensors at its border."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from .errors import ModelError
+from .graph import Quantization
+from .onnx_load import load_model
+from .onnx_survey import Survey
+
+INTEGERS = (np.dtype(np.int8), np.dtype(np.uint8))
+"""Types that may cross a border besides float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Submodel:
+    """The bytes of a model, its tensors at the border, and for each node that was added those that read it."""
+
+    model: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    operators: tuple[str, ...]
+    readers: Mapping[str, tuple[str, ...]]
+
+
+def prepare_model(source: str | Path | bytes, *, oldest_opset: int) -> tuple[str, onnx.ModelProto]:
+    """`load_model`, then only the nodes that an output depends on, each with a name that no other one has."""
+    label, model = load_model(source, oldest_opset=oldest_opset)
+    wanted = {info.name for info in model.graph.output}
+    kept: list[onnx.NodeProto] = []
+    for index, node in reversed(list(enumerate(model.graph.node))):
+        if wanted.intersection(node.output):
+            node.name = node.name or f"{node.op_type}_{index}"
+            wanted.update(tensors_read(node))
+            kept.append(node)
+    kept.reverse()
+    taken: set[str] = set()
+    for node in kept:
+        node.name = unused(node.name, taken)
+        taken.add(node.name)
+    nodes = [onnx.NodeProto.FromString(node.SerializeToString()) for node in kept]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return label, model
+
+
+def tensors_read(node: onnx.NodeProto) -> Iterator[str]:
+    """The names of a node's inputs, those included that the bodies of a loop or a branch take from outside."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            own = {info.name for info in body.input} | {item.name for item in body.initializer}
+            for inner in body.node:
+                yield from (name for name in tensors_read(inner) if name not in own)
+                own.update(inner.output)
+
+
+def unused(name: str, taken: Collection[str]) -> str:
+    """`name`, with a number behind it where it is taken."""
+    unique, suffix = name, 1
+    while unique in taken:
+        suffix += 1
+        unique = f"{name}#{suffix}"
+    return unique
+
+
+class SubmodelWriter:
+    """Cuts submodels out of `model`, which `prepare_model` made and `survey` describes."""
+
+    def __init__(self, label: str, model: onnx.ModelProto, survey: Survey) -> None:
+        self.label = label
+        self.model = model
+        self.survey = survey
+        self.makers = {name: index for index, node in enumerate(model.graph.node) for name in node.output}
+        self.declared = {
+            info.name: info for info in (*model.graph.input, *model.graph.value_info, *model.graph.output)
+        }
+        self.names = {
+            *self.declared,
+            *self.makers,
+            *survey.constants,
+            *(node.name for node in model.graph.node),
+        }
+
+    def write(self, own: Sequence[int], wanted: Sequence[str], *, accelerated: bool) -> Submodel:
+        """The nodes `own`, by their positions, with the outputs `wanted`.
+
+        Constants and nodes that only lead into a region are copied along; all else that is read is an input. On the
+        accelerator, float32 inputs that another of its regions computed begin with their own QuantizeLinear. On the
+        CPU, inputs and outputs of integers pass the border as float32 numbers of the same values. Raises ModelError
+        for tensors at the border whose shapes are not known.
+        """
+        part = _Part(taken=self.names)
+        self._collect(part, own, wanted)
+        entries = [self._enter(part, name, accelerated) for name in part.inputs]
+        outputs = [self._leave(part, name, accelerated) for name in wanted]
+        nodes = [self._renamed(part, self.model.graph.node[index]) for index in sorted(part.nodes)]
+        graph = helper.make_graph(
+            [*part.before, *nodes, *part.after],
+            self.model.graph.name or "graph",
+            entries,
+            outputs,
+            [numpy_helper.from_array(self.survey.constants[name], name) for name in part.constants]
+            + part.initializers,
+        )
+        submodel = helper.make_model(
+            graph, opset_imports=list(self.model.opset_import), ir_version=self.model.ir_version
+        )
+        return Submodel(
+            model=submodel.SerializeToString(deterministic=True),
+            inputs=tuple(part.inputs),
+            outputs=tuple(wanted),
+            operators=tuple(
+                self.model.graph.node[index].op_type
+                for index in sorted(part.nodes)
+                if self.survey.nodes[index].kind != "constant"
+            ),
+            readers={
+                added: tuple(
+                    self.model.graph.node[index].name
+                    for index in own
+                    if name in tensors_read(self.model.graph.node[index])
+                )
+                for added, name in part.added.items()
+            },
+        )
+
+    def _collect(self, part: _Part, own: Sequence[int], wanted: Sequence[str]) -> None:
+        part.nodes.update(own)
+        waiting = [name for index in own for name in tensors_read(self.model.graph.node[index])]
+        waiting.extend(name for name in wanted if self.makers[name] not in part.nodes)
+        waiting.reverse()
+        while waiting:
+            name = waiting.pop()
+            maker = self.makers.get(name)
+            if name in self.survey.constants:
+                part.constants.setdefault(name)
+            elif maker is not None and self.survey.nodes[maker].kind in ("constant", "entry"):
+                if maker not in part.nodes:
+                    part.nodes.add(maker)
+                    waiting.extend(reversed(list(tensors_read(self.model.graph.node[maker]))))
+            elif maker not in part.nodes:
+                part.inputs.setdefault(name)
+
+    def _enter(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
+        """Declares an input, and adds what stands between the border and its readers."""
+        if name not in self.survey.types:
+            raise ModelError(
+                f"{self.label}: the shape of '{name}' is not known before the model runs, so its maker and its readers "
+                "cannot be divided; export the model with fixed shapes"
+            )
+        dtype = self.survey.types[name].dtype
+        maker = self.makers.get(name)
+        grid = None if maker is None else self.survey.nodes[maker].quantization
+        # The importer quantizes (N, C, H, W) and (N, K) only; it then refuses the reader, which goes to the CPU.
+        if accelerated and grid is not None and len(self.survey.types[name].shape) in (2, 4):
+            integers, part.renamed[name] = (
+                part.name(f"{name}/{what}") for what in ("quantized", "dequantized")
+            )
+            part.before.append(part.convert("QuantizeLinear", name, integers, grid, about=name))
+            part.before.append(
+                part.convert("DequantizeLinear", integers, part.renamed[name], grid, about=name)
+            )
+        elif not accelerated and dtype in INTEGERS:
+            part.renamed[name] = part.name(f"{name}/integers")
+            part.before.append(
+                part.convert("QuantizeLinear", name, part.renamed[name], _plain(dtype), about=name)
+            )
+            dtype = np.dtype(np.float32)
+        return _declaration(name, dtype, self.survey.types[name].shape)
+
+    def _leave(self, part: _Part, name: str, accelerated: bool) -> onnx.ValueInfoProto:
+        """Declares an output; on the CPU integers become float32 numbers."""
+        known = self.survey.types.get(name)
+        if known is None:
+            # Of an output of the model at least the type is declared; other readers find no shape and say so.
+            return self.declared.get(name) or onnx.ValueInfoProto(name=name)
+        if accelerated or known.dtype not in INTEGERS:
+            return _declaration(name, known.dtype, known.shape)
+        part.renamed[name] = part.name(f"{name}/integers")
+        part.after.append(
+            part.convert("DequantizeLinear", part.renamed[name], name, _plain(known.dtype), about=name)
+        )
+        return _declaration(name, np.dtype(np.float32), known.shape)
+
+    @staticmethod
+    def _renamed(part: _Part, node: onnx.NodeProto) -> onnx.NodeProto:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        for names in (copy.input, copy.output):
+            for position, name in enumerate(names):
+                names[position] = part.renamed.get(name, name)
+        return copy
+
+
+def _plain(dtype: np.dtype) -> Quantization:
+    """The grid on which a number stands for itself."""
+    return Quantization(scale=np.float32(1), zero_point=0, dtype="int8" if dtype == np.int8 else "uint8")
+
+
+def _declaration(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(dtype), shape)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    """A submodel under construction. Dicts without values are sets in order; `added` leads from nodes to what they
+    read."""
+
+    taken: Collection[str]
+    nodes: set[int] = field(default_factory=set)
+    inputs: dict[str, None] = field(default_factory=dict)
+    constants: dict[str, None] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    before: list[onnx.NodeProto] = field(default_factory=list)
+    after: list[onnx.NodeProto] = field(default_factory=list)
+    initializers: list[onnx.TensorProto] = field(default_factory=list)
+    added: dict[str, str] = field(default_factory=dict)
+
+    def name(self, wanted: str) -> str:
+        """A name for a tensor or node that is added."""
+        return unused(wanted, self.taken)
+
+    def convert(
+        self, op_type: str, data: str, output: str, grid: Quantization, *, about: str
+    ) -> onnx.NodeProto:
+        """A QuantizeLinear or DequantizeLinear at the border, for the tensor `about`."""
+        name = self.name(f"{about}/{op_type}")
+        operands = [self.name(f"{name}/scale"), self.name(f"{name}/zero_point")]
+        values = (np.asarray(grid.scale, np.float32), np.asarray(grid.zero_point, grid.dtype))
+        self.initializers.extend(map(numpy_helper.from_array, values, operands))
+        self.added[name] = about
+        return helper.make_node(op_type, [data, *operands], [output], name)

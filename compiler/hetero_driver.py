@@ -1,0 +1,248 @@
+"""compile_heterogeneous: a model divided between the accelerator and this processor, as one network that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper
+from vdla.isa.config import Config
+
+from .cpu_driver import compile_cpu
+from .driver import DoesNotFitError, compile_model
+from .graph.errors import ModelError, NodeError, node_error
+from .graph.floating.onnx_import import OLDEST_OPSET
+from .graph.partition import Partition, Region, partition_model
+from .graph.submodel import prepare_model
+from .runtime.artifact import Compiled
+from .runtime.cpu_network import CpuNetwork
+from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, Port, run_region
+from .target.cpu.machine import CpuTarget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One region on either side: the accelerator's simulated and boundary seconds, the CPU's measured ones.
+
+    `cpu_seconds` is None where the CPU cannot run the region, as `remark` says; then the accelerator has it.
+    """
+
+    nodes: tuple[str, ...]
+    accelerator_seconds: float
+    boundary_seconds: float
+    cpu_seconds: float | None
+    remark: str = ""
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether the accelerator is the cheaper side."""
+        return self.cpu_seconds is None or self.accelerator_seconds + self.boundary_seconds < self.cpu_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Division:
+    """A compiled network; `comparisons` holds what was measured where cost decided, `refusals` why nodes run on the CPU
+    that the accelerator's importer refused, `label` what messages call the model."""
+
+    label: str
+    network: HeterogeneousNetwork
+    comparisons: tuple[Comparison, ...]
+    refusals: Mapping[str, str]
+
+
+def compile_heterogeneous(
+    model: Path | str | bytes,
+    config: Config | None,
+    *,
+    target: CpuTarget | None = None,
+    by_cost: bool = False,
+    virtual_threads: int = 2,
+    threads: int = 1,
+    dump_passes: Path | None = None,
+) -> Division:
+    """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config` and this machine (`target`: less
+    of it).
+
+    The accelerator gets what it supports; None for `config`: nothing. With `by_cost` it keeps a region only where its
+    simulated time and the conversions at the border are less than what the CPU takes for the same region, measured
+    with `threads`. `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that gets one folder a
+    region. Raises UserError.
+    """
+    label, proto = prepare_model(model, oldest_opset=OLDEST_OPSET)
+    work = _Work(
+        label=label,
+        proto=proto,
+        config=config,
+        target=target,
+        virtual_threads=virtual_threads,
+    )
+    on_cpu: set[str] = set()
+    comparisons: dict[tuple[str, ...], Comparison] = {}
+    while True:
+        partition = partition_model(label, proto, offload=config is not None, on_cpu=on_cpu)
+        refused = _compile_offloaded(work, partition)
+        if refused:
+            on_cpu |= refused
+            continue
+        if not by_cost:
+            break
+        losing: set[str] = set()
+        for region in partition.regions:
+            if region.side == "accelerator":
+                if region.nodes not in comparisons:
+                    comparisons[region.nodes] = _compare(work, partition, region, threads)
+                if not comparisons[region.nodes].accelerated:
+                    losing.update(region.nodes)
+        if not losing:
+            break
+        on_cpu |= losing
+    return Division(
+        label=label,
+        network=_network(work, partition, dump_passes),
+        comparisons=tuple(comparisons.values()),
+        refusals=partition.refusals,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    """What one compilation has made so far: regions may stay the same while others change."""
+
+    label: str
+    proto: onnx.ModelProto
+    config: Config | None
+    target: CpuTarget | None
+    virtual_threads: int
+    offloaded: dict[bytes, Compiled] = field(default_factory=dict)
+
+    def compile_offloaded(self, region: Region, dump_passes: Path | None = None) -> Compiled:
+        assert self.config is not None
+        if region.model not in self.offloaded or dump_passes is not None:
+            self.offloaded[region.model] = compile_model(
+                region.model,
+                self.config,
+                virtual_threads=self.virtual_threads,
+                dump_passes=dump_passes,
+            )
+        return self.offloaded[region.model]
+
+
+def _compile_offloaded(work: _Work, partition: Partition) -> set[str]:
+    """Compiles the accelerator's regions; returns the nodes that it refuses after all, which then go to the CPU."""
+    refused: set[str] = set()
+    for region in partition.regions:
+        if region.side == "cpu":
+            continue
+        try:
+            work.compile_offloaded(region)
+        except NodeError as error:
+            refused.update(_blamed(region, (error.node,)))
+        except DoesNotFitError as error:
+            refused.update(_blamed(region, error.members))
+        except ModelError:
+            refused.update(region.nodes)
+    return refused
+
+
+def _blamed(region: Region, names: Collection[str]) -> set[str]:
+    """The nodes of a region that an error names: those behind an added node, all where the error names none."""
+    behind = {reader for name in names for reader in region.readers.get(name, ())}
+    return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
+
+
+def time_on_cpu(
+    region: CompiledRegion,
+    tensors: Mapping[str, np.ndarray],
+    target: CpuTarget | None,
+    *,
+    threads: int = 1,
+    repeat: int = 1,
+) -> tuple[float | None, str]:
+    """The seconds that the CPU takes for a region of the accelerator, as `HeterogeneousNetwork.run` measures; where it
+    cannot run it None, and why."""
+    try:
+        with compile_cpu(region.cpu_model, target) as network:
+            _, measured = run_region(replace(region, code=network), tensors, threads=threads, repeat=repeat)
+    except NodeError as error:
+        return None, f"node '{error.node}' ({error.op_type}): {error.problem}"
+    return measured.seconds, ""
+
+
+def _compare(work: _Work, partition: Partition, region: Region, threads: int) -> Comparison:
+    """One region on both sides, on sample inputs."""
+    generator = np.random.default_rng(0)
+    types = [(name, partition.survey.types[name]) for name in region.inputs]
+    feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}
+    compiled = _with_code(region, work.compile_offloaded(region))
+    _, offloaded = run_region(compiled, feeds, data=False, repeat=5)
+    seconds, remark = time_on_cpu(compiled, feeds, work.target, threads=threads, repeat=5)
+    return Comparison(
+        nodes=region.nodes,
+        accelerator_seconds=offloaded.seconds,
+        boundary_seconds=offloaded.boundary_seconds,
+        cpu_seconds=seconds,
+        remark=remark,
+    )
+
+
+def _network(work: _Work, partition: Partition, dump_passes: Path | None) -> HeterogeneousNetwork:
+    regions: list[CompiledRegion] = []
+    for number, region in enumerate(partition.regions):
+        dumps = None if dump_passes is None else dump_passes / f"{number:02d}-{region.side}"
+        if region.side == "accelerator":
+            code = work.compile_offloaded(region, dumps)
+        else:
+            code = _compile_rest(work, partition, region, dumps)
+        regions.append(_with_code(region, code))
+    graph = work.proto.graph
+    initialized = {item.name for item in graph.initializer}
+    types = {name: known.dtype for name, known in partition.survey.types.items()}
+    types |= {
+        info.name: helper.tensor_dtype_to_np_dtype(info.type.tensor_type.elem_type) for info in graph.output
+    }
+    return HeterogeneousNetwork(
+        name=graph.name or "graph",
+        inputs=tuple(
+            Port(name=info.name, dtype=types[info.name], shape=partition.survey.types[info.name].shape)
+            for info in graph.input
+            if info.name not in initialized
+        ),
+        outputs=tuple(info.name for info in graph.output),
+        regions=tuple(regions),
+        types=types,
+        constants=partition.constants,
+    )
+
+
+def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes: Path | None) -> CpuNetwork:
+    try:
+        return compile_cpu(region.model, work.target, dump_passes=dump_passes)
+    except NodeError as error:
+        if (refusal := partition.refusals.get(error.node)) is None:
+            raise node_error(work.label, error.node, error.op_type, error.problem, error.way_out) from None
+        raise node_error(
+            work.label,
+            error.node,
+            error.op_type,
+            f"neither target runs it (CPU: {error.problem}; accelerator: {refusal})",
+            error.way_out,
+        ) from None
+    except ModelError as error:
+        # The region's bytes have no name of their own.
+        raise ModelError(f"{work.label}: {region.name}: {str(error).removeprefix('model: ')}") from None
+
+
+def _with_code(region: Region, code: Compiled | CpuNetwork) -> CompiledRegion:
+    return CompiledRegion(
+        name=region.name,
+        nodes=region.nodes,
+        operators=region.operators,
+        inputs=region.inputs,
+        outputs=region.outputs,
+        model=region.model,
+        cpu_model=region.cpu_model,
+        code=code,
+    )

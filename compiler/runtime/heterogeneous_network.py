@@ -1,0 +1,207 @@
+"""Networks divided between the simulated accelerator and this machine's processor, run as one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median
+from typing import TypeVar
+
+import numpy as np
+from vdla.isa.errors import UserError
+
+from ..graph.host import InputError, load_output, store_inputs
+from .artifact import Compiled
+from .cpu_network import CpuNetwork
+from .executor import RunResult
+from .executor import run as execute
+
+Arrays = Mapping[str, np.ndarray]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CompiledRegion:
+    """A region of a network and what runs it, on the accelerator (`Compiled`) or on the CPU.
+
+    `nodes` are its own ONNX nodes, `operators` the types of all, `model` the bytes of the region as an ONNX model,
+    `cpu_model` those of the model that the CPU would get for it.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    model: bytes
+    cpu_model: bytes
+    code: Compiled | CpuNetwork
+
+    @property
+    def accelerated(self) -> bool:
+        """Whether the accelerator runs it."""
+        return isinstance(self.code, Compiled)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionTime:
+    """What one run of a region took.
+
+    On the accelerator `seconds` are its simulated `cycles` at the configuration's clock, and `boundary_seconds` what
+    the host measured for the conversion of inputs to int8 and of outputs to float32 (numpy). On the CPU `seconds` are
+    measured, `cycles` None.
+    """
+
+    name: str
+    accelerated: bool
+    seconds: float
+    boundary_seconds: float = 0.0
+    cycles: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class HeterogeneousResult:
+    """Outputs by the model's names, each region's time in the order of their runs, and all tensors at borders."""
+
+    outputs: Arrays
+    regions: tuple[RegionTime, ...]
+    tensors: Arrays
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """An input of a network."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+class HeterogeneousNetwork:
+    """Regions in an order in which they can run. Its threads end with `close`, or at the end of a `with` block.
+
+    `types` are those of all tensors that the model declares; `constants` are outputs that depend on no input.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        inputs: tuple[Port, ...],
+        outputs: tuple[str, ...],
+        regions: tuple[CompiledRegion, ...],
+        types: Mapping[str, np.dtype],
+        constants: Arrays,
+    ) -> None:
+        self.name = name
+        self.inputs = inputs
+        self.outputs = outputs
+        self.regions = regions
+        self.constants = constants
+        self._types = types
+
+    def run(self, feeds: Arrays, *, threads: int = 1, repeat: int = 1) -> HeterogeneousResult:
+        """One inference; what the host does is timed `repeat` times after one run that is not, medians count.
+
+        CPU time of the thread where there is one, else time on the clock. Raises UserError for inputs that are not the
+        model's.
+        """
+        self._check(feeds)
+        if repeat < 1:
+            raise UserError(f"cannot time {repeat} runs; ask for at least 1")
+        tensors: dict[str, np.ndarray] = {**self.constants, **feeds}
+        times: list[RegionTime] = []
+        for region in self.regions:
+            results, spent = run_region(region, tensors, threads=threads, repeat=repeat)
+            times.append(spent)
+            for name, array in results.items():
+                # What is no number has no integer either; QuantizeLinear leaves open which one it becomes.
+                with np.errstate(invalid="ignore"):
+                    tensors[name] = np.asarray(array, self._types[name])
+        return HeterogeneousResult(
+            outputs={name: tensors[name] for name in self.outputs},
+            regions=tuple(times),
+            tensors=tensors,
+        )
+
+    def close(self) -> None:
+        """Ends the threads."""
+        for region in self.regions:
+            if isinstance(region.code, CpuNetwork):
+                region.code.close()
+
+    def __enter__(self) -> HeterogeneousNetwork:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check(self, feeds: Arrays) -> None:
+        ports = {port.name: port for port in self.inputs}
+        needs = ", ".join(f"{port.name} {port.dtype} {list(port.shape)}" for port in self.inputs)
+        for name in feeds:
+            if name not in ports:
+                raise InputError(f"the model has no input '{name}'; it expects {needs}")
+        for name, port in ports.items():
+            if name not in feeds:
+                raise InputError(f"input '{name}' is missing; the model expects {needs}")
+            array: object = feeds[name]
+            if not isinstance(array, np.ndarray):
+                raise InputError(f"input '{name}' must be a numpy array, not {type(array).__name__}")
+            if array.shape != port.shape:
+                raise InputError(f"input '{name}' has shape {array.shape}; the model needs {port.shape}")
+            if array.dtype != port.dtype:
+                raise InputError(f"input '{name}' has type {array.dtype}; convert it to {port.dtype}")
+
+
+def run_region(
+    region: CompiledRegion, tensors: Arrays, *, threads: int = 1, repeat: int = 1, data: bool = True
+) -> tuple[dict[str, np.ndarray], RegionTime]:
+    """The region's outputs, computed from its inputs among `tensors`, and its time.
+
+    With `data` False the accelerator's timing alone: no outputs. Raises UserError.
+    """
+    feeds = {name: tensors[name] for name in region.inputs}
+    match region.code:
+        case CpuNetwork() as network:
+            # Integers pass the border of a CPU region as float32 numbers.
+            floats = {name: np.asarray(array, np.float32) for name, array in feeds.items()}
+            results, seconds = _timed(lambda: network.run(floats, threads=threads), threads, repeat)
+            return results, RegionTime(name=region.name, accelerated=False, seconds=seconds)
+        case Compiled() as compiled:
+            try:
+                result = execute(compiled, feeds, data=data)
+            except UserError as error:
+                raise InputError(f"{region.name} ({', '.join(region.inputs)}): {error}") from None
+            cycles = result.simulation.cycles
+            return dict(result.outputs), RegionTime(
+                name=region.name,
+                accelerated=True,
+                seconds=cycles / compiled.program.config.clock_hertz,
+                boundary_seconds=_boundary_seconds(compiled, feeds, result, repeat),
+                cycles=cycles,
+            )
+
+
+def _boundary_seconds(compiled: Compiled, feeds: Arrays, result: RunResult, repeat: int) -> float:
+    """What the host needs to convert inputs and outputs; outputs of zeros stand in where nothing was computed."""
+    graph = compiled.graph
+    stored = {
+        item.name: result.integer_outputs.get(item.name, np.zeros(graph.tensors[item.tensor].shape, np.int8))
+        for item in graph.outputs
+    }
+    _, entering = _timed(lambda: store_inputs(graph, dict(feeds)), 1, repeat)
+    _, leaving = _timed(lambda: [load_output(item, stored[item.name]) for item in graph.outputs], 1, repeat)
+    return entering + leaving
+
+
+def _timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result, float]:
+    clock = time.thread_time if threads == 1 else time.perf_counter
+    result = work()
+    times: list[float] = []
+    for _ in range(repeat):
+        start = clock()
+        result = work()
+        times.append(clock() - start)
+    return result, median(times)

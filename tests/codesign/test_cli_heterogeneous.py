@@ -1,0 +1,209 @@
+"""`vdla run --target vdla,llvm`: one network on both targets, where its time goes, and one line for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from mixed_networks import MixedNetwork, unoptimized
+from vdla.codesign import heterogeneous_run
+from vdla.codesign.cli.heterogeneous import parse_targets
+from vdla.isa.config import load_config
+from vdla.isa.errors import UserError
+
+SHAPE = (1, 4, 6, 6)
+BOTH = ("--target", "vdla,llvm", "--config", "tiny")
+
+
+def mixed() -> MixedNetwork:
+    net = MixedNetwork(*SHAPE)
+    net.pair()
+    net.quantized_convolution(8)
+    net.add("Sigmoid")
+    net.pair(0.004, 0)
+    net.quantized_convolution(4)
+    net.other("Flatten")
+    net.add("Softmax")
+    return net
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "mixed.onnx"
+    path.write_bytes(mixed().model())
+    return path
+
+
+@pytest.fixture(scope="module")
+def supported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    net = MixedNetwork(*SHAPE)
+    net.pair()
+    net.quantized_convolution(4)
+    path = tmp_path_factory.mktemp("models") / "supported.onnx"
+    path.write_bytes(net.model())
+    return path
+
+
+def test_the_report_adds_up(vdla, model: Path) -> None:
+    document = vdla("run", model, *BOTH, "--repeat", "3", "--json").document()
+    regions, total, amdahl = (document[name] for name in ("regions", "total", "amdahl"))
+    assert [region["target"] for region in regions] == ["vdla", "llvm", "vdla", "llvm"]
+    assert (document["partition"], document["costs"], document["config"]) == ("support", [], "tiny")
+    clock = load_config("tiny").clock_hertz
+    for region in regions:
+        if region["target"] == "vdla":
+            assert region["seconds"] == region["cycles"] / clock and region["boundary_seconds"] > 0
+        else:
+            assert region["cycles"] is None and region["seconds"] > 0 and region["boundary_seconds"] == 0
+        assert region["operators"] and region["inputs"] and region["outputs"]
+    assert sum(region["share"] for region in regions) == pytest.approx(1)
+    assert total["seconds"] == pytest.approx(sum(r["seconds"] + r["boundary_seconds"] for r in regions))
+    rest = total["seconds"] - total["accelerator_seconds"]
+    assert amdahl["limit"] == pytest.approx(total["seconds"] / rest)
+    alone = document["all_cpu"]
+    assert alone["seconds"] == min(alone["regions_seconds"], alone["whole_seconds"])
+    assert amdahl["speedup_over_cpu"] == pytest.approx(alone["seconds"] / total["seconds"])
+    assert alone["regions_seconds"] == pytest.approx(sum(region["cpu_seconds"] for region in regions))
+    offloaded = sum(r["cpu_seconds"] for r in regions if r["target"] == "vdla") / alone["regions_seconds"]
+    assert amdahl["offloaded_share_of_cpu"] == pytest.approx(offloaded)
+    assert amdahl["limit_over_cpu"] == pytest.approx(1 / (1 - offloaded))
+    check = document["check"]
+    assert check["accelerator_max_lsb"] <= 1 and check["cpu_max_relative"] <= 1e-5 and check["top1_equal"]
+    assert (check["against"], check["mode"], check["images"]) == ("onnxruntime", "region by region", 1)
+
+
+def test_outputs_of_every_image(vdla, model: Path, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(0, 1.5, (3, *SHAPE[1:])).astype(np.float32)
+    np.savez(tmp_path / "in.npz", x=x)
+    where = ("--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz")
+    document = vdla("run", model, *BOTH, *where, "--json").document()
+    assert document["check"]["images"] == 3
+    expected = [unoptimized(model.read_bytes(), {"x": image[None]}) for image in x]
+    with np.load(tmp_path / "out.npz") as outputs:
+        for name in outputs.files:
+            both = np.concatenate([result[name] for result in expected])
+            np.testing.assert_allclose(outputs[name], both, rtol=0, atol=1e-5 * both.max())
+
+
+def test_the_table_names_regions_limit_and_check(vdla, model: Path, tmp_path: Path) -> None:
+    outcome = vdla("run", model, *BOTH, "--threads", "2", "--dump-passes", tmp_path / "passes")
+    assert outcome.code == 0 and outcome.err == ""
+    for words in (
+        "region 3",
+        "Sigmoid",
+        "Softmax",
+        "Amdahl:",
+        "the CPU alone takes",
+        "2 threads",
+        "top-1 equal",
+    ):
+        assert words in outcome.out
+    assert len(list((tmp_path / "passes").iterdir())) == 4
+
+
+def test_cost_says_what_was_compared(vdla, model: Path) -> None:
+    document = vdla("run", model, *BOTH, "--partition", "cost", "--json").document()
+    assert document["partition"] == "cost" and document["costs"]
+    for cost in document["costs"]:
+        offloaded = cost["accelerator_seconds"] + cost["boundary_seconds"]
+        assert cost["target"] == ("vdla" if offloaded < cost["cpu_seconds"] else "llvm")
+    table = vdla("run", model, *BOTH, "--partition", "cost")
+    assert table.code == 0 and "conversions against" in table.out
+
+
+def test_one_target_that_runs_all(vdla, supported: Path, tmp_path: Path) -> None:
+    net = MixedNetwork(*SHAPE)
+    net.add("Sigmoid")
+    path = tmp_path / "float.onnx"
+    path.write_bytes(net.model())
+    cpu = vdla("run", path, *BOTH, "--check", "interpreter", "--json").document()
+    assert [region["target"] for region in cpu["regions"]] == ["llvm"]
+    assert cpu["amdahl"]["limit"] == 1 and cpu["all_cpu"]["seconds"] == cpu["total"]["seconds"]
+    assert "nothing runs on the accelerator" in vdla("run", path, *BOTH).out
+    document = vdla("run", supported, *BOTH, "--json").document()
+    assert [region["target"] for region in document["regions"]] == ["vdla"]
+    alone = vdla("run", supported, "--config", "tiny", "--json").document()
+    assert document["regions"][0]["cycles"] == alone["total"]["cycles"]
+    assert document["check"]["accelerator_max_lsb"] == alone["check"]["max_lsb"]
+    assert document["check"]["cpu_max_relative"] is None
+
+
+def test_wrong_results_would_be_noticed(vdla, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    true_runs = heterogeneous_run.session_runs
+
+    def wrong(model, names, launches, *, optimized):
+        found = true_runs(model, names, launches, optimized=optimized)
+        return [[values[..., ::-1] * np.float32(0.5) for values in run] for run in found]
+
+    monkeypatch.setattr(heterogeneous_run, "session_runs", wrong)
+    check = vdla("run", model, *BOTH, "--json").document()["check"]
+    assert check["accelerator_max_lsb"] > 1 and check["cpu_max_relative"] > 1e-3 and not check["top1_equal"]
+
+
+def test_a_refused_model_names_the_way_out(vdla, model: Path) -> None:
+    message = vdla("run", model, "--config", "tiny").message()
+    assert "(Sigmoid): this operator is not supported" in message
+    assert "add --target vdla,llvm: the CPU then runs what the accelerator does not support" in message
+
+
+def test_parsing_targets() -> None:
+    both = parse_targets("vdla, llvm -mcpu=x86-64-v3 -mattr=+avx2,+fma")
+    assert both.vdla and both.llvm == "llvm -mcpu=x86-64-v3 -mattr=+avx2,+fma"
+    assert parse_targets("llvm,vdla") == parse_targets("vdla,llvm")
+    assert parse_targets("vdla").llvm == "" and not parse_targets("llvm").vdla
+    for text in ("", "cuda", "vdla,vdla", "llvm,llvm", "vdla -mcpu=x", "vdla,cuda"):
+        with pytest.raises(UserError, match="there are vdla"):
+            parse_targets(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ([*BOTH, "--engine", "rtl"], "--engine is not for networks on several targets"),
+        ([*BOTH, "--timing-only"], "--timing-only is not for networks on several targets"),
+        ([*BOTH, "--profile"], "--profile is not for networks on several targets"),
+        ([*BOTH, "--config", "none"], "none"),
+        (["--target", "cuda"], "there are vdla"),
+        (["--target", "llvm", "--device", "vdla"], "say --target vdla,llvm for both"),
+        ([*BOTH, "--device", "cpu"], "names the accelerator; leave out one of them"),
+        (["--target", "vdla,llvm -mtriple=riscv64-linux-gnu"], "cannot run code for"),
+        (["--target", "vdla,llvm -mcpu=nothing"], "has no processor nothing"),
+        (["--partition", "cost"], "add --target vdla,llvm"),
+    ],
+)
+def test_options_that_do_not_fit(vdla, model: Path, options: list[str], words: str) -> None:
+    assert words in vdla("run", model, *options).message()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({}, "input 'x' is missing"),
+        ({"x": np.zeros(SHAPE)}, "convert it to float32"),
+        ({"x": np.zeros((1, 4, 6, 7), np.float32)}, "the model expects [1, 4, 6, 6]"),
+        ({"x": np.full(SHAPE, np.nan, np.float32)}, "holds NaN"),
+    ],
+)
+def test_unfit_inputs(vdla, model: Path, tmp_path: Path, arrays, words: str) -> None:
+    np.savez(tmp_path / "in.npz", **arrays)
+    files = ("--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz")
+    message = vdla("run", model, *BOTH, *files).message()
+    assert "in.npz: " in message and words in message
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_operators_of_no_target(vdla, tmp_path: Path) -> None:
+    net = MixedNetwork(*SHAPE)
+    net.pair()
+    net.add("Det")
+    net.shape = (1, 4)
+    path = tmp_path / "det.onnx"
+    path.write_bytes(net.model())
+    message = vdla("run", path, *BOTH).message()
+    assert "det.onnx: node 'n2' (Det): neither target runs it" in message
+    onnx.save(onnx.load(path), path)
+    path.write_text("no model")
+    assert "det.onnx" in vdla("run", path, *BOTH).message()
+    assert "none.onnx" in vdla("run", tmp_path / "none.onnx", *BOTH).message()

@@ -1,0 +1,139 @@
+"""QuantizeLinear and DequantizeLinear in float networks: ONNX Runtime's bits, and what may stand between the two."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from float_networks import FloatNetwork, runtime
+from mixed_networks import MixedNetwork, unoptimized
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.errors import ModelError
+
+SHAPE = (2, 3, 37)
+HARD = [
+    np.inf,
+    -np.inf,
+    0.5,
+    1.5,
+    2.5,
+    -0.5,
+    -1.5,
+    -2.5,
+    1e30,
+    -1e30,
+    1e-40,
+    -0.0,
+    127.5,
+    255.5,
+    1e7,
+    0.49999997,
+]
+
+
+def values(*shape: int, deviation: float = 100.0) -> np.ndarray:
+    """Normal values of many sizes, with those that are hard to round among them."""
+    x = np.random.default_rng(1).normal(0, deviation, shape).astype(np.float32)
+    x.reshape(-1)[: len(HARD)] = HARD
+    return x
+
+
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "axis"),
+    [
+        (1.0, np.int8(0), 1),
+        (0.3, np.uint8(200), 1),
+        ([0.3, 0.1, 1.0], np.array([1, 200, 30], np.uint8), 1),
+        ([0.3, 2.0], np.array([1, -100], np.int8), -3),
+    ],
+)
+def test_bits_of_onnxruntime(scale, zero_point, axis: int) -> None:
+    net = FloatNetwork(*SHAPE)
+    grid = [net.constant(np.asarray(scale, np.float32)), net.constant(zero_point)]
+    net.add("QuantizeLinear", *grid, axis=axis)
+    net.add("DequantizeLinear", *grid, axis=axis)
+    model, x = net.model(), {"x": values(*SHAPE)}
+    with compile_cpu(model) as network:
+        np.testing.assert_array_equal(network.run(x)[net.last], runtime(model, x)[net.last])
+        # One element-wise kernel does both; what is no number stays none.
+        assert len(network.launches) == 1
+        x["x"][0, 0, 5] = np.nan
+        assert np.flatnonzero(np.isnan(network.run(x)[net.last])).tolist() == [5]
+
+
+def test_integers_between_kernels_are_moved_and_compared() -> None:
+    net = FloatNetwork(1, 4, 6, 6)
+    grid = [net.constant(np.float32(0.7)), net.constant(np.uint8(100))]
+    net.add("QuantizeLinear", *grid)
+    net.add("Transpose", perm=[0, 2, 3, 1])
+    net.add("Pad", net.constant(np.array([0, 0, 0, 1, 0, 0, 0, 1])), net.constant(np.uint8(9)))
+    net.add("MaxPool", kernel_shape=[2, 2])
+    net.add("Reshape", net.constant(np.array([5, -1])))
+    net.add("DequantizeLinear", *grid)
+    net.shape = (5, 30)
+    model, x = net.model(), {"x": values(1, 4, 6, 6)}
+    with compile_cpu(model) as network:
+        np.testing.assert_array_equal(network.run(x)[net.last], runtime(model, x)[net.last])
+
+
+def test_quantized_layers_as_onnxruntime_rounds_them() -> None:
+    net = MixedNetwork(1, 3, 7, 7)
+    net.pair()
+    net.quantized_convolution(8)
+    net.quantized_convolution(5, strides=[2, 2])
+    net.add("Relu")
+    net.pair(0.03, 0)
+    net.other("Flatten")
+    net.add("Gemm", net.weight(6, 80), transB=1)
+    net.shape = (1, 6)
+    model, x = net.model(), {"x": np.random.default_rng(0).standard_normal((1, 3, 7, 7), dtype=np.float32)}
+    with compile_cpu(model) as network:
+        ours, theirs = network.run(x)[net.last], unoptimized(model, x)[net.last]
+    # Sums in another order may round to the next step here and there.
+    assert np.abs(ours - theirs).max() <= 0.05
+
+
+@pytest.mark.parametrize(
+    ("operators", "words"),
+    [
+        (
+            ["QuantizeLinear", "Add"],
+            "works on uint8 tensors; put it between DequantizeLinear and QuantizeLinear",
+        ),
+        (["QuantizeLinear"], "is uint8; only float32 networks"),
+        (["blocks"], "has 2 scales along axis 1 of (2, 3, 37)"),
+        (["negative"], "its scale is not a positive finite number"),
+        (["wide"], "has a zero point of uint16"),
+    ],
+)
+def test_what_cannot_be_quantized(operators: list[str], words: str) -> None:
+    net = FloatNetwork(*SHAPE, opset=21)
+    grid = [net.constant(np.float32(0.1)), net.constant(np.uint8(3))]
+    for name in operators:
+        match name:
+            case "Add":
+                net.add("Add", net.last)
+            case "blocks":
+                net.add(
+                    "QuantizeLinear",
+                    net.constant(np.ones(2, np.float32)),
+                    net.constant(np.zeros(2, np.uint8)),
+                )
+            case "negative":
+                net.add("QuantizeLinear", net.constant(np.float32(-1)), grid[1])
+            case "wide":
+                net.add("QuantizeLinear", grid[0], net.constant(np.uint16(0)))
+            case _:
+                net.add(name, *grid)
+    with pytest.raises(ModelError) as refused:
+        compile_cpu(with_integers(net))
+    assert words in str(refused.value)
+
+
+def with_integers(net: FloatNetwork) -> bytes:
+    """The model with an output of integers."""
+    proto = onnx.load_from_string(net.model())
+    wide = any(item.data_type == onnx.TensorProto.UINT16 for item in proto.graph.initializer)
+    element_type = onnx.TensorProto.UINT16 if wide else onnx.TensorProto.UINT8
+    proto.graph.output[0].type.tensor_type.elem_type = element_type
+    return proto.SerializeToString()
