@@ -2,9 +2,10 @@
 
     python benchmarks/cpu_networks.py [--only NAME ...] [--rounds N] [--json]
 
-ratio = our time / the peer's, one thread each, thread CPU time; below 1 we are faster. `threads2` is our wall time on
-one thread over that on two, measured alternately, and `peer_threads2` the same of the peer. `fusion` is our time
-without fusion over that with it. `bytes` are the arena's, `bytes_without_reuse` those without sharing.
+ratio = our time / the peer's, the inverse of `vdla bench`'s, one thread each, thread CPU time; below 1 we are faster.
+`threads2` is our wall time on one thread over that on two, measured alternately, and `peer_threads2` the same of the
+peer. `fusion` is our time without fusion over that with it. `bytes` are the arena's, `bytes_without_reuse` those
+without sharing.
 """
 
 from __future__ import annotations
@@ -13,39 +14,21 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
 
 import numpy as np
-from peer import session
+from vdla.codesign.bench.case import relative_error
+from vdla.codesign.bench.networks import NETWORKS
+from vdla.codesign.bench.peer import session
+from vdla.codesign.bench.timing import interleaved, ratio
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 
-Timed = Callable[[], object]
-NETWORKS = ("resnet18", "mobilenet", "dqn", "dcgan", "language_model")
-
-
-def interleaved(clock: Callable[[], float], runs: list[Timed], rounds: int) -> list[list[float]]:
-    """Seconds of each run in each round."""
-    times: list[list[float]] = [[] for _ in runs]
-    for run in runs:
-        run()
-    for _ in range(rounds):
-        for run, seconds in zip(runs, times, strict=True):
-            start = clock()
-            run()
-            seconds.append(clock() - start)
-    return times
-
-
-def ratio(numerators: list[float], denominators: list[float]) -> float:
-    """Median of the rounds' ratios."""
-    return round(statistics.median(a / b for a, b in zip(numerators, denominators, strict=True)), 3)
-
 
 def measure(name: str, rounds: int) -> dict[str, object]:
-    exported = build(name, "float")
+    shipped, form = NETWORKS[name]
+    exported = build(shipped, form)
     model = exported.SerializeToString()
-    feeds = {"input": sample_inputs(name, 1)}
+    feeds = {"input": sample_inputs(shipped, 1)}
     started = time.process_time()
     network = compile_cpu(model)
     compile_cpu_seconds = time.process_time() - started
@@ -62,23 +45,26 @@ def measure(name: str, rounds: int) -> dict[str, object]:
         time.perf_counter,
         [lambda: network.run(feeds), lambda: network.run(feeds, threads=2)],
         rounds,
+        alone=True,
     )
-    # The peer's threads spin for a while after each run: they are measured by themselves.
     pair = session(exported, 2)
     peer_one, peer_two = interleaved(
-        time.perf_counter, [lambda: peer.run(None, feeds), lambda: pair.run(None, feeds)], rounds
+        time.perf_counter,
+        [lambda: peer.run(None, feeds), lambda: pair.run(None, feeds)],
+        rounds,
+        alone=True,
     )
     network.close()
     return {
         "name": name,
         "ours_ms": round(statistics.median(ours) * 1e3, 3),
         "peer_ms": round(statistics.median(theirs) * 1e3, 3),
-        "ratio": ratio(ours, theirs),
+        "ratio": round(ratio(ours, theirs), 3),
         "threads": 1,
-        "threads2": ratio(one, two),
-        "peer_threads2": ratio(peer_one, peer_two),
-        "fusion": ratio(apart, ours),
-        "error": float(np.abs(got - expected).max() / np.abs(expected).max()),
+        "threads2": round(ratio(one, two), 3),
+        "peer_threads2": round(ratio(peer_one, peer_two), 3),
+        "fusion": round(ratio(apart, ours), 3),
+        "error": relative_error(got, expected),
         "compile_s": round(network.compile_seconds, 2),
         "compile_cpu_s": round(compile_cpu_seconds, 2),
         "launches": len(network.launches),

@@ -12,7 +12,7 @@ import sys
 import typer
 from vdla.isa.errors import UserError
 
-from . import cosim, cpu, describe, network, programs, rtl, simulate, synth
+from . import bench, cosim, cpu, describe, network, programs, rtl, simulate, synth
 
 app = typer.Typer(
     name="vdla",
@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 app.command("run")(network.run)
 app.command("compile")(cpu.compile_model)
+app.command("bench")(bench.bench)
 app.command("demo")(network.demo)
 app.command("models")(network.models)
 app.command("sim")(simulate.sim)
