@@ -23,7 +23,6 @@ from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
 from .schedule import Schedule
 from .schedule.pack import pack_arrays
-from .target.cpu.ahead_of_time import emit_object
 from .target.cpu.kernel import Kernel, aligned_copy, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
@@ -73,9 +72,9 @@ def compile_cpu_ahead(
     fusion: bool = True,
     dump_passes: Path | None = None,
 ) -> NetworkCode:
-    """Compile a float32 ONNX model for any processor, to be saved (`runtime.network_archive`); see `compile_cpu`.
+    """Compile a float32 ONNX model for any processor; see `compile_cpu`.
 
-    Raises UserError.
+    To be saved (`runtime.network_archive`) or to become one function (`runtime.network_object`). Raises UserError.
     """
     graph = _optimized(model, target, batch, fusion, dump_passes)
     modules: dict[str, Module] = {}
@@ -86,9 +85,12 @@ def compile_cpu_ahead(
         module = modules[lowered.key]
         work = _work(graph, lowered, schedule, module.parameters)
         launches.append(NamedLaunch(**work, function=module.function))
-    code = emit_object(list(modules.values()), target, name="network") if modules else None
     return NetworkCode(
-        graph=graph, plan=plan_storage(graph), launches=tuple(launches), target=target, code=code
+        graph=graph,
+        plan=plan_storage(graph),
+        launches=tuple(launches),
+        target=target,
+        modules=tuple(modules.values()),
     )
 
 

@@ -18,12 +18,20 @@ from .output import JsonOption, note, print_json, steps, text_console
 
 if TYPE_CHECKING:
     from vdla.compiler.runtime.cpu_network import CpuNetwork, LaunchTime
+    from vdla.compiler.runtime.network_archive import NetworkCode
 
 
 def compile_model(
     model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="A float32 ONNX model.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE.tar", help="Where to write the compiled network.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="FILE.tar for `vdla run`; FILE.o: an object for C programs, with FILE.h and FILE_main.c; "
+            "FILE.so: the same as a shared library for this machine.",
+        ),
     ],
     target: Annotated[
         str,
@@ -42,8 +50,9 @@ def compile_model(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compiles a float32 ONNX model for a processor into one file, which `vdla run FILE.tar` runs."""
-    check_destination(output)
+    """Compiles a float32 ONNX model for a processor, for `vdla run FILE.tar` or for C programs."""
+    files = _files(output)
+    check_destination(*files)
     if target.split()[:1] == ["vdla"]:
         raise UserError(
             "--target vdla: for the accelerator, `vdla run MODEL.onnx --program-out FILE` writes the program; "
@@ -58,9 +67,12 @@ def compile_model(
     with whole_directory(dump_passes) as dumps, steps() as progress:
         progress.begin(f"compiling {model.name} for {processor.cpu}")
         network = compile_cpu_ahead(model, processor, batch=batch, dump_passes=dumps)
-        save_network(output, network)
+        if len(files) == 1:
+            save_network(output, network)
+        else:
+            _write_code(network, output)
     seconds = time.perf_counter() - started
-    kernels = 0 if network.code is None else len(network.code.modules)
+    kernels = len(network.modules)
     size = output.stat().st_size
     if json:
         print_json(
@@ -72,6 +84,7 @@ def compile_model(
                     "vector_bits": processor.vector_bits,
                 },
                 "file": str(output),
+                "files": [str(file) for file in files],
                 "bytes": size,
                 "kernels": kernels,
                 "launches": len(network.launches),
@@ -81,9 +94,45 @@ def compile_model(
         )
     else:
         note(
-            f"wrote {output}: {model.stem} for {processor.cpu} ({processor.triple}), {kernels} kernels, "
-            f"{len(network.launches)} launches, {size:,} bytes"
+            f"wrote {', '.join([str(file) for file in files])}: {model.stem} for {processor.cpu} "
+            f"({processor.triple}), {kernels} kernels, {len(network.launches)} launches, {size:,} bytes"
         )
+
+
+def _files(output: Path) -> tuple[Path, ...]:
+    """What `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError."""
+    if output.suffix not in (".o", ".so"):
+        return (output,)
+    from vdla.compiler.target.cpu.c_header import is_c_name
+
+    name = _function(output)
+    if not is_c_name(name):
+        raise UserError(
+            f"-o {output}: {name!r} is no name of a C function, which the code would have; "
+            "use letters, digits and single underscores"
+        )
+    return (output, output.with_name(f"{name}.h"), output.with_name(f"{name}_main.c"))
+
+
+def _function(output: Path) -> str:
+    """The function in FILE.o, FILE.so or libFILE.so."""
+    return output.stem.removeprefix("lib") if output.suffix == ".so" else output.stem
+
+
+def _write_code(network: NetworkCode, output: Path) -> None:
+    """An object or a shared library, its header and a driver, each whole. Raises UserError."""
+    from vdla.compiler.runtime.network_object import emit_network
+    from vdla.compiler.target.cpu.ahead_of_time import write_shared_library
+    from vdla.compiler.target.cpu.c_header import driver_text
+
+    code = emit_network(network, name=_function(output))
+    _, header, driver = _files(output)
+    if output.suffix == ".so":
+        write_shared_library(code, output)
+    else:
+        write_whole(output, code.data)
+    write_whole(header, code.header.encode())
+    write_whole(driver, driver_text(code.name, code.modules[0]).encode())
 
 
 def run_compiled(

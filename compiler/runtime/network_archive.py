@@ -19,9 +19,10 @@ import numpy as np
 from ..graph.floating.graph import FloatGraph, GraphOutput, Tensor
 from ..graph.floating.storage_plan import StoragePlan
 from ..ir.types import DType
-from ..target.cpu.ahead_of_time import ObjectCode
+from ..target.cpu.ahead_of_time import emit_object
 from ..target.cpu.kernel import aligned_copy
 from ..target.cpu.machine import CpuTarget
+from ..target.cpu.module import Module
 from ..target.cpu.storage import ALIGNMENT
 from .archive import CODE, DESCRIPTION, read_archive, read_description, read_target, write_archive
 from .cpu_network import CpuNetwork, Launch
@@ -48,19 +49,23 @@ class NamedLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkCode:
-    """A network compiled for `target`, which need not be this machine. `code` is None where nothing is computed."""
+    """A network compiled for `target`, which need not be this machine: `modules` are its kernels."""
 
     graph: FloatGraph
     plan: StoragePlan
     launches: tuple[NamedLaunch, ...]
     target: CpuTarget
-    code: ObjectCode | None
+    modules: tuple[Module, ...]
 
 
 def save_network(path: Path, network: NetworkCode) -> None:
-    """Writes an archive whole or not at all; equal networks give equal files. ProgramError if it cannot be written."""
+    """Writes an archive whole or not at all; equal networks give equal files.
+
+    ProgramError if it cannot be written, TargetError where the processor lacks instructions for a kernel.
+    """
     constants = _Constants()
-    graph, code = network.graph, network.code
+    graph = network.graph
+    code = emit_object(network.modules, network.target, name="network") if network.modules else None
     launches = [
         {
             "name": launch.name,

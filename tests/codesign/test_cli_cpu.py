@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from vdla.codesign.models import build, sample_inputs
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
+from vdla.compiler.runtime.network_archive import save_network
+from vdla.compiler.target.cpu.ahead_of_time import c_compiler
 from vdla.compiler.target.cpu.machine import host_target
 
 INPUT = (1, 3, 32, 32)
@@ -23,10 +26,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def archive(model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What the command is to write."""
+    path = tmp_path_factory.mktemp("archive") / "cnn.tar"
+    save_network(path, compile_cpu_ahead(model, host_target()))
+    return path.read_bytes()
+
+
 @pytest.fixture
-def compiled(vdla, model: Path, tmp_path: Path) -> Path:
+def compiled(archive: bytes, tmp_path: Path) -> Path:
     path = tmp_path / "cnn.tar"
-    assert vdla("compile", model, "-o", path).code == 0
+    path.write_bytes(archive)
     return path
 
 
@@ -183,3 +194,27 @@ def test_options_of_the_other_device_are_refused(vdla, model: Path, compiled: Pa
     for arguments in (["--repeat", "2"], ["--threads", "1"], ["--profile"]):
         assert f"{arguments[0]} is for processors" in vdla("run", model, *arguments).message()
     assert "is no compiled network" in vdla("run", model, "--device", "cpu").message()
+
+
+def test_objects_and_shared_libraries_for_c_programs(vdla, model: Path, tmp_path: Path) -> None:
+    foreign = ("--target", "llvm -mtriple=riscv64-linux-gnu")
+    files = vdla("compile", model, *foreign, "-o", tmp_path / "cnn.o", "--json").document()["files"]
+    assert files == [str(tmp_path / name) for name in ("cnn.o", "cnn.h", "cnn_main.c")]
+    assert "void cnn(" in (tmp_path / "cnn.h").read_text()
+    message = vdla("compile", model, *foreign, "-o", tmp_path / "libcnn.so").message()
+    assert "links no shared library of code for riscv64" in message and not (tmp_path / "libcnn.so").exists()
+    assert vdla("compile", model, "-o", tmp_path / "libcnn.so").code == 0
+    build = [c_compiler(), "-Wall", "-Werror", "cnn_main.c", "libcnn.so", "-Wl,-rpath,.", "-o", "main"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    x = sample_inputs("small_cnn", 1, seed=3)
+    x.tofile(tmp_path / "x.bin")
+    np.zeros((1, 20), np.float32).tofile(tmp_path / "y.bin")
+    subprocess.run(["./main", "x.bin", "y.bin"], cwd=tmp_path, check=True)
+    with compile_cpu(model) as network:
+        expected = network.run({"input": x})["output"]
+    np.testing.assert_array_equal(np.fromfile(tmp_path / "y.bin", np.float32).reshape(1, 20), expected)
+
+
+def test_files_that_c_cannot_name(vdla, model: Path, tmp_path: Path) -> None:
+    message = vdla("compile", model, "-o", tmp_path / "my-net.o").message()
+    assert "'my-net' is no name of a C function" in message

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from vdla.compiler.target.cpu.ahead_of_time import ObjectCode, write_object
 from vdla.compiler.target.cpu.module import Module
+from vdla.compiler.target.cpu.storage import buffer_bytes
 
 WORKERS = 3
 _PROGRAM = """\
@@ -160,17 +161,17 @@ def run_elsewhere(
 
 
 def _program(header: str, module: Module, parallel: bool) -> str:
-    names = [p.name for p in module.parameters]
+    # Names of tensors are not all names in C.
+    sizes = {f"array{i}": buffer_bytes(p) for i, p in enumerate(module.parameters)}
     upper = module.function.upper()
-    sizes = {n: f"{upper}_{n.upper()}_BYTES" for n in names}
     values = {
         "HEADER": header,
         "UPPER": upper,
         "WORKERS": str(WORKERS),
-        "ARRAYS": "\n".join(f"static unsigned char {n}[{sizes[n]}] ALIGNED;" for n in names),
-        "NAMES": ", ".join(names),
-        "READS": "\n".join(f"    transfer(READ, 0, {n}, sizeof {n});" for n in names),
-        "WRITES": "\n".join(f"    transfer(WRITE, 1, {n}, sizeof {n});" for n in names),
+        "ARRAYS": "\n".join(f"static unsigned char {n}[{size}] ALIGNED;" for n, size in sizes.items()),
+        "NAMES": ", ".join(sizes),
+        "READS": "\n".join(f"    transfer(READ, 0, {n}, sizeof {n});" for n in sizes),
+        "WRITES": "\n".join(f"    transfer(WRITE, 1, {n}, sizeof {n});" for n in sizes),
         "CALL": f"{module.function}(buffers, workspace, scratch, {int(parallel)} ? backwards : 0, &launches);",
     }
     return _filled(_PROGRAM, values)

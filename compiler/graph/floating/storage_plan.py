@@ -25,12 +25,22 @@ class StoragePlan:
     bytes_without_reuse: int
 
 
+def view_roots(graph: FloatGraph) -> dict[str, str]:
+    """For each view of a tensor, which tensor it looks at; that one is no view."""
+    roots: dict[str, str] = {}
+    for node in graph.nodes:
+        if isinstance(node.operator, Reshape):
+            (source,) = node.inputs
+            roots[node.output] = roots.get(source, source)
+    return roots
+
+
 def plan_storage(graph: FloatGraph) -> StoragePlan:
     """Plans a graph with layouts. Node i is step i; it reads while it writes.
 
     Inputs live from before the first step, outputs until after the last.
     """
-    roots: dict[str, str] = {}
+    roots = view_roots(graph)
 
     def root(name: str) -> str:
         return roots.get(name, name)
@@ -40,9 +50,7 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
         for name in node.inputs:
             if name not in graph.constants:
                 lives[root(name)] = (lives[root(name)][0], step)
-        if isinstance(node.operator, Reshape):
-            roots[node.output] = root(node.inputs[0])
-        else:
+        if not isinstance(node.operator, Reshape):
             lives.update(dict.fromkeys(node.outputs, (step, step)))
     for output in graph.outputs:
         if output.tensor not in graph.constants:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -84,23 +85,26 @@ def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:
     return paths
 
 
-def write_shared_library(code: ObjectCode, folder: Path) -> Path:
-    """Links lib`name`.so with this machine's C compiler, into a folder that exists.
+def write_shared_library(code: ObjectCode, library: Path) -> None:
+    """Links the object to `library` with this machine's C compiler; the file is there whole or not at all.
 
-    TargetError if there is no compiler, or the object is for another kind of machine.
+    TargetError if there is no compiler, or the object is for another kind of machine; ProgramError if the file cannot
+    be written.
     """
     compiler = c_compiler()
-    object_path, _ = write_object(code, folder)
-    library = folder / f"lib{code.name}.so"
-    command = [compiler, "-shared", "-nostdlib", str(object_path), "-o", str(library)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        reason = " / ".join(result.stderr.strip().splitlines()[:5])
-        raise TargetError(
-            f"{compiler} links no shared library of code for {code.target.triple}: {reason}; link {object_path} with "
-            "that system's own tools"
-        )
-    return library
+    with tempfile.TemporaryDirectory() as folder:
+        object_path, _ = write_object(code, Path(folder))
+        linked = Path(folder, "linked.so")
+        command = [compiler, "-shared", "-nostdlib", str(object_path), "-o", str(linked)]
+        command.append(f"-Wl,-soname,{library.name}")
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode:
+            reason = " / ".join(result.stderr.replace(folder, "").strip().splitlines()[:5])
+            raise TargetError(
+                f"{compiler} links no shared library of code for {code.target.triple}: {reason}; write an "
+                "object (.o) and link it with that system's own tools"
+            )
+        write_whole(library, linked.read_bytes())
 
 
 def c_compiler() -> str:

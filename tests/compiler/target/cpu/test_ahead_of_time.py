@@ -196,7 +196,9 @@ def test_a_shared_library_with_its_driver(which, tmp_path):
     target = host_target()
     modules, schedules = two_kernels("llvm")
     code = emit_object(modules, target, name="two")
-    library = write_shared_library(code, tmp_path)
+    library = tmp_path / "libtwo.so"
+    write_object(code, tmp_path)
+    write_shared_library(code, library)
     driver = driver_text("two", modules[which])
     assert len(driver.splitlines()) < 50
     (tmp_path / "driver.c").write_text(driver)
@@ -231,7 +233,7 @@ def test_a_missing_compiler_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     code = emit_object(two_kernels("llvm")[0], host_target(), name="two")
     with pytest.raises(TargetError, match=r"no C compiler on the path, .*apt-get install gcc"):
-        write_shared_library(code, tmp_path)
+        write_shared_library(code, tmp_path / "libtwo.so")
 
 
 def test_a_foreign_object_is_no_library_here(tmp_path):
@@ -239,4 +241,4 @@ def test_a_foreign_object_is_no_library_here(tmp_path):
     target = parse_target(TARGETS[elsewhere])
     code = emit_object(two_kernels(TARGETS[elsewhere])[0], target, name="two")
     with pytest.raises(TargetError, match=f"links no shared library of code for {target.triple}"):
-        write_shared_library(code, tmp_path)
+        write_shared_library(code, tmp_path / "libtwo.so")
