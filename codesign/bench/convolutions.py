@@ -1,4 +1,4 @@
-"""The convolutions of the TVM paper (its Table 2): C1-C12 of ResNet-18, D1-D9 of MobileNet.
+"""The convolutions of the TVM paper (its Table 2), C1-C12 of ResNet-18 and D1-D9 of MobileNet, and other ones.
 
 A convolution's peer time is marginal, (time of 11 - time of 1) / 10, so that layout conversions at the ends do not
 count: 11 in a chain where the output can be the input, else 11 with weights of their own on one input, added up (the
@@ -39,6 +39,33 @@ CONVOLUTIONS = {
     "C12": (7, 512, 512, 3, 1),
 }
 """Height and width, channels, filters, kernel, stride."""
+OTHER_CONVOLUTIONS = {
+    f"{size};{channels}->{filters};{kernel},{stride}": (size, channels, filters, kernel, stride)
+    for size, channels, filters, kernel, stride in (
+        (112, 16, 32, 1, 1),
+        (112, 32, 64, 3, 2),
+        (112, 64, 64, 3, 1),
+        (56, 128, 128, 1, 1),
+        (56, 64, 256, 1, 1),
+        (56, 256, 64, 1, 1),
+        (55, 48, 48, 3, 1),
+        (35, 32, 48, 3, 1),
+        (28, 512, 128, 1, 1),
+        (28, 128, 512, 1, 1),
+        (27, 96, 256, 5, 1),
+        (20, 80, 96, 5, 2),
+        (16, 512, 512, 3, 1),
+        (14, 512, 512, 1, 1),
+        (14, 1024, 256, 1, 1),
+        (14, 512, 1024, 1, 2),
+        (13, 192, 384, 3, 1),
+        (9, 96, 96, 3, 1),
+        (7, 1024, 1024, 1, 1),
+        (7, 512, 2048, 1, 1),
+        (7, 2048, 512, 1, 1),
+    )
+}
+"""As `CONVOLUTIONS`, from other networks and of odd sizes."""
 DEPTHWISE = {
     "D1": (112, 32, 1),
     "D2": (112, 64, 2),
@@ -93,11 +120,11 @@ def _peer(
 
 
 def convolution_case(name: str, threads: int) -> Case:
-    """The layer `name` of CONVOLUTIONS or DEPTHWISE, batch 1."""
+    """The layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or DEPTHWISE, batch 1."""
     target = host_target()
     parallel = threads > 1
-    if name in CONVOLUTIONS:
-        size, channels, filters, kernel, stride = CONVOLUTIONS[name]
+    if shape := (CONVOLUTIONS | OTHER_CONVOLUTIONS).get(name):
+        size, channels, filters, kernel, stride = shape
         groups = 1
     else:
         size, channels, stride = DEPTHWISE[name]

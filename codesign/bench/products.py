@@ -1,4 +1,4 @@
-"""Square matrix products with constant weights: float32, and uint8 x int8."""
+"""Matrix products with constant weights: float32, and uint8 x int8."""
 
 from __future__ import annotations
 
@@ -19,6 +19,26 @@ from .case import Case, relative_error
 from .peer import model_of, session, value
 from .timing import Timed
 
+OTHER_PRODUCTS = {
+    f"{rows}x{depth}x{columns}": (rows, depth, columns)
+    for rows, depth, columns in (
+        (100, 1000, 1000),
+        (1000, 27, 64),
+        (1000, 27, 1000),
+        (4096, 64, 64),
+        (64, 4096, 64),
+        (64, 64, 4096),
+        (35, 650, 2600),
+        (8, 1024, 1024),
+        (128, 768, 3072),
+        (128, 3072, 768),
+        (300, 300, 300),
+        (777, 333, 555),
+        (2000, 128, 33),
+    )
+}
+"""Rows, depth and columns of products in networks and of odd sizes."""
+
 
 def bound_kernel(
     schedule: Schedule, arrays: Mapping[str, np.ndarray], threads: int
@@ -35,22 +55,23 @@ def bound_kernel(
     return kernel.bind(given, pool), result, pool.close
 
 
-def product_case(size: int, threads: int) -> Case:
-    """float32 [size, size] x [size, size]; the peer's is one MatMul."""
-    rng = np.random.default_rng(size)
-    arrays = {name: rng.standard_normal((size, size), dtype=np.float32) for name in ("X", "W")}
-    program = dense(rows=size, depth=size, columns=size)
+def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -> Case:
+    """float32 [rows, depth] x [depth, columns]; the peer's is one MatMul."""
+    rng = np.random.default_rng(depth)
+    shapes = {"X": (rows, depth), "W": (depth, columns)}
+    arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    program = dense(rows=rows, depth=depth, columns=columns)
     schedule = dense_cpu.schedule(host_target(), program, parallel=threads > 1)
     ours, result, close = bound_kernel(schedule, arrays, threads)
-    square = (size, size)
     nodes = [helper.make_node("MatMul", ["X", "W"], ["Y"])]
-    peer = session(model_of(nodes, [value("X", square)], [value("Y", square)], {"W": arrays["W"]}), threads)
+    inputs, outputs = [value("X", (rows, depth))], [value("Y", (rows, columns))]
+    peer = session(model_of(nodes, inputs, outputs, {"W": arrays["W"]}), threads)
     feed = {"X": arrays["X"]}
     ours()
     return Case(
-        name=f"gemm{size}",
+        name=name,
         threads=threads,
-        operations=2.0 * size**3,
+        operations=2.0 * rows * depth * columns,
         error=relative_error(result, np.asarray(peer.run(None, feed)[0])),
         ours=ours,
         peer=(lambda: peer.run(None, feed),),

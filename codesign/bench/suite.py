@@ -1,4 +1,4 @@
-"""The suite "paper": what the TVM paper (OSDI 2018) measures on processors, row by row."""
+"""Suites, row by row: what the TVM paper (OSDI 2018) measures on processors, and other shapes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from functools import partial
 from vdla.isa.errors import UserError
 
 from .case import Case, Row, measure
-from .convolutions import CONVOLUTIONS, DEPTHWISE, convolution_case
+from .convolutions import CONVOLUTIONS, DEPTHWISE, OTHER_CONVOLUTIONS, convolution_case
 from .networks import NETWORKS, network_case
-from .products import int8_product_case, product_case
+from .products import OTHER_PRODUCTS, int8_product_case, product_case
 
 
 class UnknownRowError(UserError):
@@ -34,10 +34,22 @@ def paper_suite() -> tuple[Entry, ...]:
     return (
         *(Entry(name, "convolutions", partial(convolution_case, name)) for name in CONVOLUTIONS),
         *(Entry(name, "depthwise convolutions", partial(convolution_case, name)) for name in DEPTHWISE),
-        *(Entry(f"gemm{n}", "matrix products", partial(product_case, n)) for n in (512, 1024, 2048)),
+        *(_product(f"gemm{size}", (size, size, size)) for size in (512, 1024, 2048)),
         Entry("int8_1024", "matrix products", partial(int8_product_case, 1024)),
         *(Entry(name, "networks", partial(network_case, name)) for name in NETWORKS),
     )
+
+
+def other_suite() -> tuple[Entry, ...]:
+    """Layers and matrix products from other networks, and of sizes that divide nothing."""
+    return (
+        *(Entry(name, "convolutions", partial(convolution_case, name)) for name in OTHER_CONVOLUTIONS),
+        *(_product(name, sizes) for name, sizes in OTHER_PRODUCTS.items()),
+    )
+
+
+def _product(name: str, sizes: tuple[int, int, int]) -> Entry:
+    return Entry(name, "matrix products", partial(product_case, name, *sizes))
 
 
 def choose(entries: Sequence[Entry], names: Iterable[str]) -> tuple[Entry, ...]:

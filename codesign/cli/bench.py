@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..bench.case import Row
     from ..bench.suite import Entry
 
-COLUMNS = (("row", 15), ("ours ms", 11), ("peer ms", 11), ("ratio", 7), ("GFLOP/s", 9), ("difference", 11))
+COLUMNS = (("row", 18), ("ours ms", 11), ("peer ms", 11), ("ratio", 7), ("GFLOP/s", 9), ("difference", 11))
 """Heading and width."""
 
 
@@ -25,13 +25,15 @@ class Suite(StrEnum):
     """What `vdla bench` can measure."""
 
     paper = "paper"
+    others = "others"
 
 
 def bench(
     suite: Annotated[
         Suite,
         typer.Option(
-            help="paper: the layers C1-C12 and D1-D9, matrix products and networks of the TVM paper (OSDI 2018)."
+            help="paper: the layers C1-C12 and D1-D9, matrix products and networks of the TVM paper (OSDI 2018); "
+            "others: layers and products from other networks and of odd sizes."
         ),
     ] = Suite.paper,
     only: Annotated[
@@ -53,10 +55,11 @@ def bench(
     is faster, for layers and networks alike.
     """
     from ..bench.peer import peer_version
-    from ..bench.suite import choose, measured, paper_suite
+    from ..bench.suite import choose, measured, other_suite, paper_suite
 
     peer = peer_version()
-    entries = choose(paper_suite(), [name.strip() for item in only or () for name in item.split(",")])
+    entries = paper_suite() if suite is Suite.paper else other_suite()
+    entries = choose(entries, [name.strip() for item in only or () for name in item.split(",")])
     rows: list[Row] = []
     interrupted = False
     console = text_console()

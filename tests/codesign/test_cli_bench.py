@@ -59,5 +59,12 @@ def test_without_the_peer_one_line_says_what_to_install(vdla, monkeypatch: pytes
     assert 'pip install "vdla[check]"' in vdla("bench", "--only", "D9").message()
 
 
+def test_the_other_suite_has_rows_of_its_own(vdla) -> None:
+    arguments = ("bench", "--suite", "others", "--rounds", "1", "--json")
+    (row,) = vdla(*arguments, "--only", "2000x128x33").document()["rows"]
+    assert row["name"] == "2000x128x33" and row["error"] <= 1e-5
+    assert "no row 'C1'" in vdla(*arguments, "--only", "C1").message()
+
+
 def test_unknown_rows_are_refused(vdla) -> None:
     assert "no row 'C0'" in vdla("bench", "--only", "C1,C0", "--json").message()
