@@ -1,4 +1,4 @@
-# The three things to do with this repository: see it work, test it, measure it.
+# What to do with this repository: see it work, test it, measure it, and execute its notebooks.
 # Everything runs from .venv, which the first of them makes; a stamp keeps the installation from being repeated.
 
 PYTHON ?= python3
@@ -8,7 +8,7 @@ DEMO ?= build/demo
 # The studies of faults and of mutations take long: make bench BENCHMARKS="faults mutations"
 BENCHMARKS ?= network simulator rtl cpu
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench notebooks clean
 
 demo: $(VENV)/.installed-check
 	$(BIN)/vdla demo -o $(DEMO)
@@ -18,6 +18,10 @@ test: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# Executes the notebooks and writes them with their outputs: on a quiet machine, since two of them measure.
+notebooks: $(VENV)/.installed-dev
+	$(BIN)/python notebooks/run_notebooks.py $(NOTEBOOKS)
 
 clean:
 	rm -rf build

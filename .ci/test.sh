@@ -28,5 +28,7 @@ fi
 if ((${#failed[@]})); then
     echo "failed before pytest: ${failed[*]}"
 fi
+# Two processes on two cores: more threads of numpy's matrix products would wait for each other, ten times as long.
+export OPENBLAS_NUM_THREADS=1
 "$bin/python" -m pytest -n 2 -q "${@:2}" || failed+=("pytest")
 ((${#failed[@]} == 0))

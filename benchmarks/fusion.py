@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from peer import session
+from vdla.codesign.bench.peer import session
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.runtime.cpu_network import Launch

@@ -16,8 +16,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from timing import median_seconds
 from vdla.codesign import models
+from vdla.codesign.bench.timing import median_seconds
 from vdla.codesign.evaluate import (
     interpreter_outputs,
     largest_difference,

@@ -20,7 +20,7 @@ import numpy as np
 import onnx
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
-from peer import session
+from vdla.codesign.bench.peer import session
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantize_run import prepare_here
 from vdla.compiler.graph.quantize.error import Error

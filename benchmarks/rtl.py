@@ -15,8 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-from timing import median_seconds
 from vdla.codesign import models
+from vdla.codesign.bench.timing import median_seconds
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import library_for, run_on_rtl
 from vdla.compiler.driver import compile_model

@@ -12,7 +12,7 @@ import sys
 import typer
 from vdla.isa.errors import UserError
 
-from . import cosim, cpu, describe, network, programs, quantize, rtl, simulate, synth
+from . import bench, cosim, cpu, describe, network, programs, quantize, rtl, simulate, synth
 
 app = typer.Typer(
     name="vdla",
@@ -25,6 +25,7 @@ app = typer.Typer(
 app.command("run")(network.run)
 app.command("compile")(cpu.compile_model)
 app.command("quantize")(quantize.quantize)
+app.command("bench")(bench.bench)
 app.command("demo")(network.demo)
 app.command("models")(network.models)
 app.command("sim")(simulate.sim)

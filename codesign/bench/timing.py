@@ -1,0 +1,78 @@
+"""How calls are timed: thread CPU time for one thread, wall time for several, rivals alternately in one process."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+Timed = Callable[[], object]
+Clock = Callable[[], float]
+
+REPEAT = 5
+"""Calls of which the median counts, unless told."""
+LEAST_SECONDS = 0.01
+"""Shorter calls are repeated until one reading of the clock covers so much."""
+_LOOK = 0.01
+_LONGEST_WAIT = 1.0
+
+
+def median_seconds(function: Timed, repeat: int = REPEAT) -> float:
+    """Median thread CPU seconds of `repeat` calls of `function`, after one that is not counted."""
+    function()
+    times = []
+    for _ in range(repeat):
+        begin = time.thread_time()
+        function()
+        times.append(time.thread_time() - begin)
+    return statistics.median(times)
+
+
+def clock_of(threads: int) -> Clock:
+    """Thread CPU time for one thread, so that other work on the machine does not count; wall time for several."""
+    return time.thread_time if threads == 1 else time.perf_counter
+
+
+def interleaved(
+    clock: Clock, runs: Sequence[Timed], rounds: int, *, least: float = 0.0, alone: bool = False
+) -> list[list[float]]:
+    """Seconds of each run in each round; the runs take turns.
+
+    Every run first runs once, uncounted. With `least` a run that takes less is repeated, and the mean of its
+    repetitions counts. `alone` is for runs with threads of their own, which look for work for a while before they
+    sleep: each turn then begins when those of the run before sleep, with one uncounted call that wakes the run's own.
+    """
+    counts = []
+    for run in runs:
+        run()
+        counts.append(max(1, int(least / max(_seconds(clock, run, 1), 1e-7))))
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, count, seconds in zip(runs, counts, times, strict=True):
+            if alone:
+                wait_until_idle()
+                run()
+            seconds.append(_seconds(clock, run, count))
+    return times
+
+
+def _seconds(clock: Clock, run: Timed, repeat: int) -> float:
+    start = clock()
+    for _ in range(repeat):
+        run()
+    return (clock() - start) / repeat
+
+
+def wait_until_idle() -> None:
+    """Returns when no thread of this process computes any more, or after a second."""
+    end = time.perf_counter() + _LONGEST_WAIT
+    while time.perf_counter() < end:
+        start = time.process_time()
+        time.sleep(_LOOK)
+        if time.process_time() - start < _LOOK / 10:
+            return
+
+
+def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float:
+    """Median of the rounds' ratios."""
+    return statistics.median(a / b for a, b in zip(numerators, denominators, strict=True))

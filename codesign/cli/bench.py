@@ -1,0 +1,158 @@
+"""`vdla bench`: our speed on this processor against ONNX Runtime's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .output import JsonOption, note, print_json, steps, text_console
+
+if TYPE_CHECKING:
+    from ..bench.case import Row
+    from ..bench.suite import Entry
+
+COLUMNS = (("row", 18), ("ours ms", 11), ("peer ms", 11), ("ratio", 7), ("GFLOP/s", 9), ("difference", 11))
+"""Heading and width."""
+
+
+class Suite(StrEnum):
+    """What `vdla bench` can measure."""
+
+    paper = "paper"
+    others = "others"
+
+
+def bench(
+    suite: Annotated[
+        Suite,
+        typer.Option(
+            help="paper: the layers C1-C12 and D1-D9, matrix products and networks of the TVM paper (OSDI 2018); "
+            "others: layers and products from other networks and of odd sizes."
+        ),
+    ] = Suite.paper,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROW,...", help="These rows, with commas between; may be given several times."),
+    ] = None,
+    threads: Annotated[
+        int,
+        typer.Option(min=1, help="Of both sides. One: thread CPU time; several: wall time."),
+    ] = 1,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often both sides take turns; each round gives one ratio.")
+    ] = 15,
+    json: JsonOption = False,
+) -> None:
+    """Measures kernels and networks on this processor against ONNX Runtime, both in this process, by turns.
+
+    In every row, ratio is our speed over the peer's: the peer's time / ours, the median over the rounds. Above 1 ours
+    is faster, for layers and networks alike.
+    """
+    from ..bench.peer import peer_version
+    from ..bench.suite import choose, measured, other_suite, paper_suite
+
+    peer = peer_version()
+    entries = paper_suite() if suite is Suite.paper else other_suite()
+    entries = choose(entries, [name.strip() for item in only or () for name in item.split(",")])
+    rows: list[Row] = []
+    interrupted = False
+    console = text_console()
+    if not json:
+        _heading(console, suite, peer, threads)
+    try:
+        with steps() if json else nullcontext() as progress:
+            for number, entry in enumerate(entries, 1):
+                doing = f"{entry.name} ({number} of {len(entries)})"
+                if progress is not None:
+                    progress.begin(doing)
+                # Off a terminal the status says nothing.
+                with nullcontext() if json else console.status(doing):
+                    rows.append(measured(entry, threads=threads, rounds=rounds))
+                if not json:
+                    _print_row(console, rows[-1])
+    except KeyboardInterrupt:
+        interrupted = True
+    if json:
+        print_json(_document(suite, peer, threads, rounds, entries, rows, interrupted))
+    else:
+        _print_means(console, entries, rows)
+    if interrupted:
+        note(f"interrupted after {len(rows)} of {len(entries)} rows")
+        raise typer.Exit(130)
+
+
+def _document(
+    suite: Suite,
+    peer: str,
+    threads: int,
+    rounds: int,
+    entries: Sequence[Entry],
+    rows: Sequence[Row],
+    interrupted: bool,
+) -> dict[str, Any]:
+    from vdla.compiler.target.cpu.machine import host_target
+
+    from ..bench.case import RATIO_IS
+    from ..bench.suite import geometric_means
+
+    target = host_target()
+    return {
+        "suite": suite.value,
+        "target": {"triple": target.triple, "cpu": target.cpu, "vector_bits": target.vector_bits},
+        "peer": peer,
+        "threads": threads,
+        "clock": "thread CPU time" if threads == 1 else "wall time",
+        "rounds": rounds,
+        "ratio_is": RATIO_IS,
+        "rows": [row.to_dict() for row in rows],
+        "geometric_means": geometric_means(entries, rows),
+        "interrupted": interrupted,
+    }
+
+
+def _grid() -> Table:
+    """One line of the table, which grows while it is measured."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for number, (_, width) in enumerate(COLUMNS):
+        table.add_column(width=width, justify="right" if number else "left", no_wrap=True)
+    return table
+
+
+def _heading(console: Console, suite: Suite, peer: str, threads: int) -> None:
+    from vdla.compiler.target.cpu.machine import host_target
+
+    from ..bench.case import RATIO_IS
+
+    clock = "1 thread, thread CPU time" if threads == 1 else f"{threads} threads, wall time"
+    console.print(f"suite {suite} on {host_target().cpu} against {peer}: {clock}", markup=False)
+    console.print(f"ratio is {RATIO_IS}\n", markup=False)
+    heading = _grid()
+    heading.add_row(*(name for name, _ in COLUMNS))
+    console.print(heading)
+
+
+def _print_row(console: Console, row: Row) -> None:
+    line = _grid()
+    line.add_row(
+        row.name,
+        f"{row.ours_ms:.4f}",
+        f"{row.peer_ms:.4f}",
+        f"{row.ratio:.3f}",
+        f"{row.gflops:.1f}",
+        f"{row.error:.1e}",
+    )
+    console.print(line)
+
+
+def _print_means(console: Console, entries: Sequence[Entry], rows: Sequence[Row]) -> None:
+    from ..bench.suite import geometric_means
+
+    for group, mean in geometric_means(entries, rows).items():
+        ratio = "no ratio" if mean is None else f"{mean:.3f}"
+        console.print(f"geometric mean of {group}: {ratio}", markup=False)
