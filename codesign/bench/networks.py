@@ -19,8 +19,8 @@ NETWORKS = {
     "mobilenet_int8": ("mobilenet", "u8"),
     "dqn_int8": ("dqn", "u8"),
 }
-"""The TVM paper's five, and those that have a quantized form (QDQ, uint8 activations: the peer's fastest): a row's name,
-and which shipped model it is in which form."""
+"""A row's name, and which shipped model it is in which form: the TVM paper's five, and those of them that have a quantized
+form (QDQ, uint8 activations, which are the peer's fastest)."""
 
 
 def network_case(name: str, threads: int) -> Case:
