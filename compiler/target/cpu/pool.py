@@ -19,8 +19,12 @@ from .machine import host_target
 from .machine_code import compile_module
 from .module import Module
 
-SPINS = 4000
-"""Looks at the counter before a waiting thread sleeps: some tens of microseconds."""
+IDLE_SPINS = 100_000
+"""Looks at the counter before a helper sleeps: a millisecond or a few. To wake it takes up to hundreds of microseconds
+on a virtual machine, so it must not fall asleep while the caller does what cannot be shared."""
+YIELD_SPINS = 4000
+"""Looks at the counter before the caller, waiting for the last chunks, lets others have its core: some tens of
+microseconds."""
 _FUTEX = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 """Number of Linux's futex call; with 128 + 0 it waits while a word holds a value, with 128 + 1 it wakes waiters."""
 _WORDS = 16
@@ -148,7 +152,7 @@ look:
 spin:
   {pause}
   %spun = add i32 %spins, 1
-  %tired = icmp eq i32 %spun, {SPINS}
+  %tired = icmp eq i32 %spun, {IDLE_SPINS}
   br i1 %tired, label %sleep, label %look
 sleep:
   %before = atomicrmw add ptr %sleepers.at, i64 1 seq_cst
@@ -223,7 +227,7 @@ look:
 spin:
   {pause}
   %spun = add i32 %spins, 1
-  %tired = icmp eq i32 %spun, {SPINS}
+  %tired = icmp eq i32 %spun, {YIELD_SPINS}
   br i1 %tired, label %yield, label %look
 yield:
   %ignored = call i32 @sched_yield()
