@@ -35,15 +35,15 @@ NoCacheOption = Annotated[
 def compile_model(
     model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, float32 or quantized.")],
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "-o",
             "--output",
             metavar="FILE",
-            help="FILE.tar for `vdla run`; FILE.o: an object for C programs, with FILE.h and FILE_main.c; "
-            "FILE.so: the same as a shared library for this machine.",
+            help="FILE.tar for `vdla run` (MODEL.tar in this folder, unless told); FILE.o: an object for C programs, "
+            "with FILE.h and FILE_main.c; FILE.so: the same as a shared library for this machine.",
         ),
-    ],
+    ] = None,
     target: Annotated[
         str,
         typer.Option(
@@ -63,6 +63,7 @@ def compile_model(
     json: JsonOption = False,
 ) -> None:
     """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs."""
+    output = Path(f"{model.stem}.tar") if output is None else output
     files = _files(output)
     check_destination(*files)
     if target.split()[:1] == ["vdla"]:

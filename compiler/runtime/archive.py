@@ -18,7 +18,7 @@ from vdla.isa.program import write_whole
 
 from ..target.cpu.machine import CpuTarget, host_target, runs_here
 
-DESCRIPTION, CODE, CHECKSUM = "description.json", "code.o", "sha256"
+DESCRIPTION, CODE, HEADER, CHECKSUM = "description.json", "code.o", "code.h", "sha256"
 
 
 class ArchiveError(UserError):

@@ -1,8 +1,8 @@
 """Compiled kernels as a file (see `archive`).
 
 description.json    format, target, and of each kernel: function, parameters, outputs, bytes of working memory
-code.o              the object that `target.cpu.ahead_of_time.emit_object` made
-sha256              of both, so that damage is seen before any of it runs
+code.o, code.h      the object that `target.cpu.ahead_of_time.emit_object` made, and its C header
+sha256              of all three, so that damage is seen before any of it runs
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ..target.cpu.kernel import Kernel
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.machine_code import load_object
 from ..target.cpu.module import Module
-from .archive import CODE, DESCRIPTION, read_archive, read_description, read_target, write_archive
+from .archive import CODE, DESCRIPTION, HEADER, read_archive, read_description, read_target, write_archive
 
-FORMAT = 1
+FORMAT = 2
 """Goes up when the description or the way that kernels are called changes."""
 
 
@@ -34,7 +34,7 @@ def save_kernels(path: Path, code: ObjectCode) -> None:
         "target": asdict(code.target),
         "kernels": describe_kernels(code),
     }
-    write_archive(path, description, {CODE: code.data})
+    write_archive(path, description, {CODE: code.data, HEADER: code.header.encode()})
 
 
 def load_kernels(path: Path) -> dict[str, Kernel]:
@@ -43,7 +43,7 @@ def load_kernels(path: Path) -> dict[str, Kernel]:
     Their programs have parameters but no bodies. ArchiveError for a file that is no archive, was changed, or holds code
     that this machine may not be able to run.
     """
-    files = read_archive(path, (CODE,), what="archive of kernels")
+    files = read_archive(path, (CODE, HEADER), what="archive of kernels")
     description = read_description(path, files[DESCRIPTION], FORMAT)
     return bind_kernels(description["kernels"], files[CODE], read_target(path, description["target"]))
 

@@ -1,9 +1,10 @@
 """A whole compiled network as a file (see `archive`).
 
 description.json    format, target, inputs, outputs, tensors in the arena, kernels, launches, constants by name
-code.o              the kernels, an object that `target.cpu.ahead_of_time.emit_object` made; empty without kernels
+code.o, code.h      the kernels, an object that `target.cpu.ahead_of_time.emit_object` made, and their C header; empty
+                    without kernels
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
-sha256              of all three, so that damage is seen before any of it runs
+sha256              of them all, so that damage is seen before any of it runs
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from ..target.cpu.kernel import aligned_copy
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.module import Module
 from ..target.cpu.storage import ALIGNMENT
-from .archive import CODE, DESCRIPTION, read_archive, read_description, read_target, write_archive
+from .archive import CODE, DESCRIPTION, HEADER, read_archive, read_description, read_target, write_archive
 from .cpu_network import CpuNetwork, Launch
 from .kernel_archive import bind_kernels, describe_kernels
 
-FORMAT = 1
+FORMAT = 2
 """Goes up when the description or the way that kernels are called changes."""
 WHAT = "compiled network"
 _CONSTANTS = "constants.bin"
@@ -111,13 +112,17 @@ def save_network(path: Path, network: NetworkCode) -> None:
         "launches": launches,
         "constants": constants.entries,
     }
-    files = {CODE: b"" if code is None else code.data, _CONSTANTS: bytes(constants.data)}
+    files = {
+        CODE: b"" if code is None else code.data,
+        HEADER: b"" if code is None else code.header.encode(),
+        _CONSTANTS: bytes(constants.data),
+    }
     write_archive(path, description, files)
 
 
 def check_network(path: Path) -> dict[str, Any]:
     """The description of an archive that is whole, for whatever processor it is; ArchiveError for others."""
-    files = read_archive(path, (CODE, _CONSTANTS), what=WHAT)
+    files = read_archive(path, (CODE, HEADER, _CONSTANTS), what=WHAT)
     return read_description(path, files[DESCRIPTION], FORMAT)
 
 
@@ -127,7 +132,7 @@ def load_network(path: Path) -> CpuNetwork:
     ArchiveError for a file that is no compiled network, was changed, or holds code that this machine may not be able to
     run.
     """
-    files = read_archive(path, (CODE, _CONSTANTS), what=WHAT)
+    files = read_archive(path, (CODE, HEADER, _CONSTANTS), what=WHAT)
     description = read_description(path, files[DESCRIPTION], FORMAT)
     target = read_target(path, description["target"])
     constants = {

@@ -74,6 +74,15 @@ def test_equal_models_give_equal_files(vdla, model: Path, compiled: Path, tmp_pa
     assert document["launches"] >= document["kernels"] > 0
 
 
+def test_the_file_is_named_like_the_model_unless_told(
+    vdla, model: Path, compiled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert vdla("compile", model).code == 0
+    assert (tmp_path / "here" / "cnn.tar").read_bytes() == compiled.read_bytes()
+
+
 def test_profile_and_times(vdla, compiled: Path) -> None:
     document = vdla("run", compiled, "--repeat", "3", "--profile", "--json").document()
     times = document["milliseconds"]

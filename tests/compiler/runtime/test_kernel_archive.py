@@ -140,7 +140,7 @@ def test_code_of_other_machines(tmp_path):
 def test_other_formats(path, monkeypatch):
     assert json.loads(members(path)["description.json"])["format"] == kernel_archive.FORMAT
     monkeypatch.setattr(kernel_archive, "FORMAT", kernel_archive.FORMAT + 1)
-    with pytest.raises(ArchiveError, match="has format 1, and this version reads 2"):
+    with pytest.raises(ArchiveError, match="has format 2, and this version reads 3"):
         load_kernels(path)
 
 

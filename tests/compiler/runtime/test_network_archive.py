@@ -112,6 +112,12 @@ def test_constants_are_described(path):
         assert hashlib.sha256(raw).hexdigest() == entry["sha256"] and len(raw) == size
 
 
+def test_code_comes_with_its_header(path):
+    files = members(path)
+    for kernel in json.loads(files["description.json"])["kernels"]:
+        assert f"void {kernel['function']}(" in files["code.h"].decode()
+
+
 def test_every_changed_byte_is_found(path):
     files = members(path)
     rng = np.random.default_rng(0)
@@ -158,5 +164,5 @@ def test_code_of_other_machines(tmp_path):
 
 def test_other_formats(path, monkeypatch):
     monkeypatch.setattr(network_archive, "FORMAT", network_archive.FORMAT + 1)
-    with pytest.raises(ArchiveError, match="has format 1, and this version reads 2"):
+    with pytest.raises(ArchiveError, match="has format 2, and this version reads 3"):
         load_network(path)
