@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from vdla.compiler.hetero_driver import Division, compile_heterogeneous, time_on_cpu
+from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous, time_on_cpu
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.heterogeneous_network import (

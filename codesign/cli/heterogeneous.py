@@ -66,7 +66,7 @@ def run_divided(
     machine = load_config(config)
     check_destination(outputs)
     processor = _processor(llvm)
-    from vdla.compiler.hetero_driver import compile_heterogeneous
+    from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 
     from ..heterogeneous_run import (
         account_division,

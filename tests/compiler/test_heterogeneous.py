@@ -10,12 +10,12 @@ import onnx
 import pytest
 from float_networks import relative
 from mixed_networks import MixedNetwork, unoptimized
-from vdla.compiler import hetero_driver
+from vdla.compiler import heterogeneous_driver
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.driver import DoesNotFitError, compile_model
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.host import InputError
-from vdla.compiler.hetero_driver import Division, compile_heterogeneous
+from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous
 from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.runtime.heterogeneous_network import RegionTime
 from vdla.isa.config import Config, load_config
@@ -176,7 +176,7 @@ def test_cost_decides(model: bytes, config: Config, monkeypatch: pytest.MonkeyPa
         seconds = 1e-3 if region.accelerated else cpu_seconds[2 if second else 1]
         return {}, RegionTime(name=region.name, accelerated=region.accelerated, seconds=seconds)
 
-    monkeypatch.setattr(hetero_driver, "run_region", timed)
+    monkeypatch.setattr(heterogeneous_driver, "run_region", timed)
     division = compile_heterogeneous(model, config, by_cost=True)
     assert [region.accelerated for region in division.network.regions] == [True, False]
     assert [item.accelerated for item in division.comparisons] == [True, False]
