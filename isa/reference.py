@@ -226,10 +226,14 @@ def _operations(machine: _Machine, values: Values) -> Iterator[tuple[int, int, i
     begin, end = values["uop_bgn"], values["uop_end"]
     if values["iter_out"] and values["iter_in"] and end > begin:
         machine.check("uop_end", end - 1, machine.config.uop_depth, "micro-op")
+    # No operation writes micro-ops. Without any, loops of millions of steps do nothing.
+    columns = decode_uops(machine.config, machine.uop[begin:end])
+    micro_ops = list(zip(*[column.tolist() for column in columns], strict=True))
+    if not micro_ops:
+        return
     for y in range(values["iter_out"]):
         for x in range(values["iter_in"]):
-            dst, src, wgt = decode_uops(machine.config, machine.uop[begin:end])
-            for indices in zip(dst.tolist(), src.tolist(), wgt.tolist(), strict=True):
+            for indices in micro_ops:
                 yield y, x, *indices
 
 
