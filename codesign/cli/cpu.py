@@ -97,6 +97,7 @@ def compile_model(
                 "kernels": written.kernels,
                 "launches": written.launches,
                 "arena_bytes": written.arena_bytes,
+                "arena_bytes_without_reuse": written.arena_bytes_without_reuse,
                 "compile_seconds": seconds,
                 "cached": written.cached,
             }
@@ -105,17 +106,19 @@ def compile_model(
         note(
             f"wrote {', '.join([str(file) for file in files])}: {model.stem} for {processor.cpu} "
             f"({processor.triple}), {written.kernels} kernels, {written.launches} launches, {size:,} bytes, "
+            f"arena {written.arena_bytes:,} bytes (without reuse {written.arena_bytes_without_reuse:,}), "
             f"{'from the cache' if written.cached else 'compiled'} in {seconds:.2f} s"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """What `vdla compile` says about what it wrote."""
+    """What `vdla compile` says about what it wrote; `arena_bytes` hold all tensors but constants and scratch."""
 
     kernels: int
     launches: int
     arena_bytes: int
+    arena_bytes_without_reuse: int
     cached: bool
 
 
@@ -139,6 +142,7 @@ def _copy_cached(model: Path, processor: CpuTarget, batch: int, output: Path) ->
         kernels=len(description["kernels"]),
         launches=len(description["launches"]),
         arena_bytes=description["arena_bytes"],
+        arena_bytes_without_reuse=description["arena_bytes_without_reuse"],
         cached=entry.hit,
     )
 
@@ -159,6 +163,7 @@ def _write_compiled(
         kernels=len(network.modules),
         launches=len(network.launches),
         arena_bytes=network.plan.bytes,
+        arena_bytes_without_reuse=network.plan.bytes_without_reuse,
         cached=False,
     )
 

@@ -110,6 +110,13 @@ def test_every_stage_is_dumped(vdla, model: Path, tmp_path: Path) -> None:
     arguments = ("-o", tmp_path / "cnn.tar", "--dump-passes", tmp_path / "passes")
     assert vdla("compile", model, *arguments).code == 0
     assert list((tmp_path / "passes").glob("*conv1/*schedule.txt"))
+    (plan,) = (tmp_path / "passes").glob("*memory-plan.txt")
+    text = plan.read_text(encoding="utf-8")
+    document = vdla("compile", model, "-o", tmp_path / "cnn.tar", "--json").document()
+    with_reuse, without = document["arena_bytes"], document["arena_bytes_without_reuse"]
+    assert 0 < with_reuse < without
+    assert text.startswith(f"arena of {with_reuse} bytes, {without} without reuse\n")
+    assert "input: float32[1, 3, 32, 32]" in text
 
 
 @pytest.mark.parametrize(
