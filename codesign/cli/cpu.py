@@ -64,7 +64,7 @@ def compile_model(
 ) -> None:
     """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs."""
     files = _files(output)
-    check_destination(*files)
+    check_destination(*files, inputs=(model,))
     if target.split()[:1] == ["vdla"]:
         raise UserError(
             "--target vdla: for the accelerator, `vdla run MODEL.onnx --program-out FILE` writes the program; "
@@ -230,7 +230,7 @@ def run_on_processor(
 
     A model's outputs are held against ONNX Runtime. Raises UserError.
     """
-    check_destination(outputs)
+    check_destination(outputs, inputs=(path, inputs))
     from vdla.compiler.runtime.network_archive import load_network
     from vdla.compiler.target.cpu.errors import KernelArgumentError
 

@@ -201,7 +201,7 @@ def run(
     from .simulate import exit_on_deadlock
 
     machine = load_config(config)
-    check_destination(outputs, trace, program_out)
+    check_destination(outputs, trace, program_out, inputs=(model, inputs))
     if timing_only and outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
     if engine is Engine.rtl and timing_only:

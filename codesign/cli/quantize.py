@@ -59,7 +59,11 @@ def quantize(
     json: JsonOption = False,
 ) -> None:
     """Quantizes a float32 ONNX model to int8 from calibration data (QDQ form) and says what each layer loses."""
-    check_destination(output)
+    check_destination(output, inputs=(model, calibration))
+    if percentile is not None and method is not CalibrationMethod.percentile:
+        raise UserError(
+            f"--percentile is for --method percentile, not {method.value}; leave it out or change the method"
+        )
     from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model, runs_needed
 
     from ..quantize_run import describe, load_calibration, prepare_here

@@ -17,6 +17,20 @@ def test_destination_without_parent_is_refused(tmp_path: Path) -> None:
     check_destination(tmp_path / "out.npz")
 
 
+def test_inputs_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "in.npz").write_bytes(b"")
+    (tmp_path / "other.npz").write_bytes(b"")
+    same = tmp_path / "in.npz"
+    link = tmp_path / "link.npz"
+    link.symlink_to(same)
+    for output in (same, link):
+        with pytest.raises(FileError, match="is an input of this command and would be overwritten"):
+            check_destination(None, output, inputs=(None, tmp_path / "missing.npz", same))
+    check_destination(
+        tmp_path / "other.npz", tmp_path / "missing.npz", inputs=(same, tmp_path / "missing.npz")
+    )
+
+
 def test_directory_appears_whole(tmp_path: Path) -> None:
     target = tmp_path / "dumps"
     with whole_directory(target) as folder:
