@@ -170,8 +170,10 @@ def _write_compiled(
 
 def _files(output: Path) -> tuple[Path, ...]:
     """What `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError."""
-    if output.suffix not in (".o", ".so"):
+    if output.suffix in (".tar", ""):
         return (output,)
+    if output.suffix not in (".o", ".so"):
+        raise UserError(f"-o {output}: {output.suffix} is none of .tar, .o and .so, which say what to write")
     from vdla.compiler.target.cpu.c_header import is_c_name
 
     name = _function(output)

@@ -143,6 +143,13 @@ def run(
     targets = parse_targets("vdla" if target is None else target)
     if device is None:
         device = Device.cpu if model.suffix == ".tar" or not targets.vdla else Device.vdla
+    if model.suffix == ".tar":
+        if target is not None:
+            _refuse_options_of_models(context)
+        if device is Device.vdla:
+            raise UserError(
+                f"{model}: was compiled for a processor; leave out --device vdla, or give the model"
+            )
     divided = device is Device.vdla and bool(targets.llvm)
     if target is not None and device is Device.vdla and not targets.vdla:
         raise UserError(
@@ -251,7 +258,7 @@ def run(
     console = text_console()
     console.print(layer_table(account))
     for line in summary(account):
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:
@@ -372,7 +379,7 @@ def demo(
         console = text_console()
         console.print(layer_table(result.account))
         for line in summary(result.account):
-            console.print(line, markup=False)
+            console.print(line, markup=False, soft_wrap=True)
         console.print(comparison_table(result.account, result.variants))
         for path in result.files:
             console.print(f"wrote {path}", markup=False)
