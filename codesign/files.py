@@ -34,6 +34,9 @@ def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -
             continue
         if path.is_dir():
             raise FileError(f"{path}: is a directory; name a file in it")
+        if path.exists() and not path.is_file():
+            # A pipe or device, which is written as it is.
+            continue
         parent = path.parent
         if not parent.is_dir():
             raise FileError(f"{path}: there is no directory {parent}; make it first")

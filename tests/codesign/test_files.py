@@ -1,7 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 from vdla.codesign.files import FileError, check_destination, read_whole, whole_directory
+from vdla.isa.program import write_whole
 
 
 def test_missing_file_is_named_with_its_role(tmp_path: Path) -> None:
@@ -69,3 +71,20 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "dumps").write_text("a file", encoding="utf-8")
     with pytest.raises(FileError, match="is a file"), whole_directory(tmp_path / "dumps"):
         pass
+
+
+def test_pipes_and_links_stay_what_they_are(tmp_path: Path) -> None:
+    pipe, file, link = tmp_path / "pipe", tmp_path / "file", tmp_path / "link"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        check_destination(pipe)
+        write_whole(pipe, b"data")
+        assert os.read(reader, 10) == b"data" and pipe.is_fifo()
+    finally:
+        os.close(reader)
+    file.write_bytes(b"before")
+    link.symlink_to(file)
+    write_whole(link, b"after")
+    assert link.is_symlink() and file.read_bytes() == b"after"
+    assert sorted(tmp_path.iterdir()) == [file, link, pipe]
