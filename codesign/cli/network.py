@@ -256,7 +256,7 @@ def run(
     from ..report.table import layer_table, summary
 
     console = text_console()
-    console.print(layer_table(account))
+    console.print(layer_table(account, console.width))
     for line in summary(account):
         console.print(line, markup=False, soft_wrap=True)
 
@@ -377,7 +377,7 @@ def demo(
         from ..report.table import comparison_table, layer_table, summary
 
         console = text_console()
-        console.print(layer_table(result.account))
+        console.print(layer_table(result.account, console.width))
         for line in summary(result.account):
             console.print(line, markup=False, soft_wrap=True)
         console.print(comparison_table(result.account, result.variants))
