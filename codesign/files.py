@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vdla.isa.errors import UserError
@@ -27,18 +27,28 @@ def read_whole(path: Path, what: str) -> bytes:
         raise FileError(f"{path}: cannot read the {what}: {error.strerror}") from None
 
 
-def check_destination(*paths: Path | None) -> None:
-    """Refuses, before any long work, output paths that could not be written. Raises FileError."""
+def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -> None:
+    """Refuses, before any long work, outputs that could not be written or would replace `inputs`. Raises FileError."""
     for path in paths:
         if path is None:
             continue
         if path.is_dir():
             raise FileError(f"{path}: is a directory; name a file in it")
+        if path.exists() and not path.is_file():
+            # A pipe or device, which is written as it is.
+            continue
         parent = path.parent
         if not parent.is_dir():
             raise FileError(f"{path}: there is no directory {parent}; make it first")
         if not os.access(parent, os.W_OK):
             raise FileError(f"{path}: the directory {parent} cannot be written")
+        if any(
+            given is not None and given.exists() and path.exists() and given.samefile(path)
+            for given in inputs
+        ):
+            raise FileError(
+                f"{path}: is an input of this command and would be overwritten; name another file"
+            )
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.quantize.float_model import FloatModel
 from vdla.compiler.graph.quantize.observe import Run
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe
@@ -75,7 +75,13 @@ def prepare_here(model: onnx.ModelProto, remark: Callable[[str], None]) -> Run:
     try:
         return compile_cpu(model.SerializeToString()).run
     except ModelError as error:
-        remark(f"calibrating on ONNX's reference implementation, which is slow: {error}")
+        # Not the way out, which would be one for running the model, and names it as it is on the way here.
+        why = (
+            f"node '{error.node}' ({error.op_type}): {error.problem}"
+            if isinstance(error, NodeError)
+            else error
+        )
+        remark(f"calibrating on ONNX's reference implementation, which is slow: {why}")
         return _on_reference(model)
 
 

@@ -19,7 +19,7 @@ from .graph.floating.cost import count_operations
 from .graph.floating.graph import FloatGraph
 from .graph.floating.onnx_import import import_float_model
 from .graph.floating.pipeline import graph_passes, run_graph_passes
-from .graph.floating.storage_plan import StoragePlan, plan_steps, plan_storage
+from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
 from .graph.fuse import fuse, remove_dead
 from .graph.graph import Graph
 from .graph.onnx_import import import_model
@@ -129,6 +129,7 @@ class _Lowered:
 def _lowered(
     model: Path | str | bytes, target: CpuTarget, batch: int, fusion: bool, dump_passes: Path | None
 ) -> _Lowered:
+    dump = None if dump_passes is None else dump_to(dump_passes)
     refusal: ModelError | None = None
     try:
         quantized = import_model(model, batch=batch) if is_quantized(model) else None
@@ -138,19 +139,23 @@ def _lowered(
     if quantized is not None:
         name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
         rewritten = rewrite(quantized)
-        if dump_passes is not None:
-            dump = dump_to(dump_passes)
+        lowered = _integer(rewritten, target)
+        if dump is not None:
             dump("import", format_integer_graph(quantized))
             dump(name, format_integer_graph(rewritten))
-        return _integer(rewritten, target)
+            dump("memory-plan", format_plan(lowered.graph, lowered.plan))
+        return lowered
     try:
         graph = import_float_model(model, batch=batch)
     except NodeError as error:
         # Operators on integers are the other importer's, so that knows what is really missing.
         raise refusal if refusal is not None and error.op_type.startswith("QLinear") else error from None
     passes = graph_passes(target.lanes(DType.FLOAT32), fusion=fusion)
-    graph = run_graph_passes(graph, passes, None if dump_passes is None else dump_to(dump_passes))
-    return _Lowered(graph=graph, plan=plan_storage(graph), steps=tuple(_float_steps(graph, target)))
+    graph = run_graph_passes(graph, passes, dump)
+    plan = plan_storage(graph)
+    if dump is not None:
+        dump("memory-plan", format_plan(graph, plan))
+    return _Lowered(graph=graph, plan=plan, steps=tuple(_float_steps(graph, target)))
 
 
 def _integer(graph: Graph, target: CpuTarget) -> _Lowered:

@@ -173,18 +173,23 @@ def to_bytes(program: Program) -> bytes:
 def write_whole(path: str | Path, data: bytes) -> None:
     """Write `data` to `path`, whole or not at all: a temporary file beside it is renamed over it at the end.
 
-    Raises ProgramError, naming the file, when the system refuses.
+    A link stays one, and so does what is no file (a pipe, /dev/null): that gets the data as it is. Raises ProgramError,
+    naming the file, when the system refuses.
     """
     path = Path(path)
     temporary = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        place = path.resolve()
+        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
             temporary = file.name
             file.write(data)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        os.replace(temporary, place)
     except OSError as error:
         raise ProgramError(f"{path}: cannot be written: {error.strerror}") from None
     finally:

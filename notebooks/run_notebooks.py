@@ -87,7 +87,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="without .ipynb; all, unless told")
-    names = parser.parse_args().names or sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    there = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+    names = parser.parse_args().names or there
+    if unknown := [name for name in names if name not in there]:
+        parser.error(f"there is no notebook {unknown[0]}; there are {', '.join(there)}")
     for name in names:
         path = FOLDER / f"{name}.ipynb"
         content = written(execute(path))

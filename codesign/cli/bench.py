@@ -42,7 +42,7 @@ def bench(
     ] = None,
     threads: Annotated[
         int,
-        typer.Option(min=1, help="Of both sides. One: thread CPU time; several: wall time."),
+        typer.Option(min=1, max=256, help="Of both sides. One: thread CPU time; several: wall time."),
     ] = 1,
     rounds: Annotated[
         int, typer.Option(min=1, help="How often both sides take turns; each round gives one ratio.")

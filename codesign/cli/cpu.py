@@ -65,7 +65,7 @@ def compile_model(
     """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs."""
     output = Path(f"{model.stem}.tar") if output is None else output
     files = _files(output)
-    check_destination(*files)
+    check_destination(*files, inputs=(model,))
     if target.split()[:1] == ["vdla"]:
         raise UserError(
             "--target vdla: for the accelerator, `vdla run MODEL.onnx --program-out FILE` writes the program; "
@@ -98,6 +98,7 @@ def compile_model(
                 "kernels": written.kernels,
                 "launches": written.launches,
                 "arena_bytes": written.arena_bytes,
+                "arena_bytes_without_reuse": written.arena_bytes_without_reuse,
                 "compile_seconds": seconds,
                 "cached": written.cached,
             }
@@ -106,17 +107,19 @@ def compile_model(
         note(
             f"wrote {', '.join([str(file) for file in files])}: {model.stem} for {processor.cpu} "
             f"({processor.triple}), {written.kernels} kernels, {written.launches} launches, {size:,} bytes, "
+            f"arena {written.arena_bytes:,} bytes (without reuse {written.arena_bytes_without_reuse:,}), "
             f"{'from the cache' if written.cached else 'compiled'} in {seconds:.2f} s"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
-    """What `vdla compile` says about what it wrote."""
+    """What `vdla compile` says about what it wrote; `arena_bytes` hold all tensors but constants and scratch."""
 
     kernels: int
     launches: int
     arena_bytes: int
+    arena_bytes_without_reuse: int
     cached: bool
 
 
@@ -140,6 +143,7 @@ def _copy_cached(model: Path, processor: CpuTarget, batch: int, output: Path) ->
         kernels=len(description["kernels"]),
         launches=len(description["launches"]),
         arena_bytes=description["arena_bytes"],
+        arena_bytes_without_reuse=description["arena_bytes_without_reuse"],
         cached=entry.hit,
     )
 
@@ -160,14 +164,17 @@ def _write_compiled(
         kernels=len(network.modules),
         launches=len(network.launches),
         arena_bytes=network.plan.bytes,
+        arena_bytes_without_reuse=network.plan.bytes_without_reuse,
         cached=False,
     )
 
 
 def _files(output: Path) -> tuple[Path, ...]:
     """What `vdla compile` writes: an archive, or code with its header and a driver. Raises UserError."""
-    if output.suffix not in (".o", ".so"):
+    if output.suffix in (".tar", ""):
         return (output,)
+    if output.suffix not in (".o", ".so"):
+        raise UserError(f"-o {output}: {output.suffix} is none of .tar, .o and .so, which say what to write")
     from vdla.compiler.target.cpu.c_header import is_c_name
 
     name = _function(output)
@@ -226,7 +233,7 @@ def run_on_processor(
 
     A model's outputs are held against ONNX Runtime. Raises UserError.
     """
-    check_destination(outputs)
+    check_destination(outputs, inputs=(path, inputs))
     from vdla.compiler.runtime.network_archive import load_network
     from vdla.compiler.target.cpu.errors import KernelArgumentError
 

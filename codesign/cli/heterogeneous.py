@@ -64,7 +64,7 @@ def run_divided(
 ) -> None:
     """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it). Raises UserError."""
     machine = load_config(config)
-    check_destination(outputs)
+    check_destination(outputs, inputs=(model, inputs))
     processor = _processor(llvm)
     from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 
@@ -136,7 +136,7 @@ def run_divided(
     console = text_console()
     console.print(region_table(account))
     for line in division_summary(account):
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _processor(text: str) -> CpuTarget:

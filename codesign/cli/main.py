@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import cast
 
 import typer
 from vdla.isa.errors import UserError
@@ -38,13 +39,19 @@ app.command("rtl")(rtl.rtl)
 app.command("synth")(synth.synth)
 app.command("cosim")(cosim.cosim)
 
+_USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
+"""click's UsageError, which newer versions of typer bring along themselves."""
+
 
 def main() -> None:
     """Runs the command line of this process and exits."""
     try:
-        app(prog_name="vdla")
+        # Not standalone, where a mistake in the arguments would fill a box of several lines.
+        sys.exit(app(prog_name="vdla", standalone_mode=False))
     except UserError as error:
         _stop(error, 2)
+    except _USAGE_ERROR as error:
+        _stop_usage(error)
     except KeyboardInterrupt:
         _stop("interrupted", 130)
     except BrokenPipeError:
@@ -57,3 +64,13 @@ def _stop(problem: object, code: int) -> None:
     sys.stdout.flush()
     print(f"error: {problem}", file=sys.stderr)
     sys.exit(code)
+
+
+def _stop_usage(error: Exception) -> None:
+    """Exits with 2 over arguments that cannot be read; without any, the help was printed and says enough."""
+    message = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
+    if not message:
+        sys.exit(2)
+    context = getattr(error, "ctx", None)
+    command = "vdla" if context is None else context.command_path
+    _stop(f"{message}; `{command} --help` says what there is", 2)

@@ -143,6 +143,13 @@ def run(
     targets = parse_targets("vdla" if target is None else target)
     if device is None:
         device = Device.cpu if model.suffix == ".tar" or not targets.vdla else Device.vdla
+    if model.suffix == ".tar":
+        if target is not None:
+            _refuse_options_of_models(context)
+        if device is Device.vdla:
+            raise UserError(
+                f"{model}: was compiled for a processor; leave out --device vdla, or give the model"
+            )
     divided = device is Device.vdla and bool(targets.llvm)
     if target is not None and device is Device.vdla and not targets.vdla:
         raise UserError(
@@ -201,7 +208,7 @@ def run(
     from .simulate import exit_on_deadlock
 
     machine = load_config(config)
-    check_destination(outputs, trace, program_out)
+    check_destination(outputs, trace, program_out, inputs=(model, inputs))
     if timing_only and outputs is not None:
         raise UserError("--timing-only computes no outputs; leave out --outputs or --timing-only")
     if engine is Engine.rtl and timing_only:
@@ -249,9 +256,9 @@ def run(
     from ..report.table import layer_table, summary
 
     console = text_console()
-    console.print(layer_table(account))
+    console.print(layer_table(account, console.width))
     for line in summary(account):
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:
@@ -370,9 +377,9 @@ def demo(
         from ..report.table import comparison_table, layer_table, summary
 
         console = text_console()
-        console.print(layer_table(result.account))
+        console.print(layer_table(result.account, console.width))
         for line in summary(result.account):
-            console.print(line, markup=False)
+            console.print(line, markup=False, soft_wrap=True)
         console.print(comparison_table(result.account, result.variants))
         for path in result.files:
             console.print(f"wrote {path}", markup=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
 from ..files import check_destination
@@ -50,8 +51,13 @@ def quantize(
         ),
     ] = CalibrationMethod.mse,
     percentile: Annotated[
-        float, typer.Option(min=50.0, max=100.0, help="Percent of values inside the range, for that method.")
-    ] = 99.99,
+        float | None,
+        typer.Option(
+            min=50.0,
+            max=100.0,
+            help="Percent of values inside the range, for that method; 99.99 if not given.",
+        ),
+    ] = None,
     per_tensor: Annotated[
         bool, typer.Option("--per-tensor", help="One scale for all weights of a layer, not one a channel.")
     ] = False,
@@ -59,7 +65,11 @@ def quantize(
     json: JsonOption = False,
 ) -> None:
     """Quantizes a float32 ONNX model to int8 from calibration data (QDQ form) and says what each layer loses."""
-    check_destination(output)
+    check_destination(output, inputs=(model, calibration))
+    if percentile is not None and method is not CalibrationMethod.percentile:
+        raise UserError(
+            f"--percentile is for --method percentile, not {method.value}; leave it out or change the method"
+        )
     from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model, runs_needed
 
     from ..quantize_run import describe, load_calibration, prepare_here
@@ -67,7 +77,7 @@ def quantize(
     recipe = Recipe(
         activations="uint8" if activations is Activations.u8 else "int8",
         method=method.value,
-        percentile=percentile,
+        percentile=99.99 if percentile is None else percentile,
         per_channel=not per_tensor,
     )
     remarks: list[str] = []

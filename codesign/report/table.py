@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from .accounts import RunAccount
@@ -17,8 +19,30 @@ def main_causes(stalls: Mapping[str, int], count: int = 2) -> str:
     return ", ".join(f"{cause} {cycles:,}" for cause, cycles in largest[:count] if cycles)
 
 
-def layer_table(run: RunAccount) -> Table:
-    """The account of `run` as a table: cycles against the roofline, what the array waited for, bytes moved."""
+def layer_table(run: RunAccount, width: int | None = None) -> Table:
+    """The account of `run` as a table: cycles against the roofline, what the array waited for, bytes moved.
+
+    Where `width` characters are too few, columns of text go, and those of the memory: numbers keep all their digits.
+    """
+    table = _layer_table(run, ())
+    for hidden in range(1, len(_DISPENSABLE) + 1):
+        if width is None or _width(table) <= width:
+            break
+        table = _layer_table(run, _DISPENSABLE[:hidden])
+    return table
+
+
+_DISPENSABLE = ("mostly", "op", "bound", "DRAM KiB", "roofline")
+"""Columns in the order in which they go."""
+
+
+def _width(table: Table) -> int:
+    """Characters that a table takes where there is room."""
+    console = Console(width=1000)
+    return Measurement.get(console, console.options, table).maximum
+
+
+def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
     table = Table(
         title=f"{run.model} on {run.config}",
         title_justify="left",
@@ -29,41 +53,38 @@ def layer_table(run: RunAccount) -> Table:
     )
     total = run.total
     stalled = sum(sum(layer.stalls.values()) for layer in run.layers)
-    table.add_column("layer", footer="total", no_wrap=True)
-    table.add_column("op", no_wrap=True)
-    for heading, footer in (
-        ("MMAC", f"{total.macs / 1e6:,.1f}"),
-        ("cycles", f"{total.cycles:,}"),
-        ("roofline", f"{total.roofline_cycles:,.0f}"),
-        ("bound", ""),
-        ("util.", f"{total.utilization:.1%}"),
-        ("GEMM", f"{total.cycles - stalled:,}"),
-        ("other", f"{stalled:,}"),
-    ):
-        table.add_column(
-            heading, footer=footer, justify="left" if heading == "bound" else "right", no_wrap=True
-        )
-    table.add_column("mostly", no_wrap=True)
-    table.add_column(
-        "DRAM KiB",
-        footer=f"{_kib(total.dram_read_bytes + total.dram_write_bytes)}",
-        justify="right",
-        no_wrap=True,
-    )
+    columns = {
+        "layer": "total",
+        "op": "",
+        "MMAC": f"{total.macs / 1e6:,.1f}",
+        "cycles": f"{total.cycles:,}",
+        "roofline": f"{total.roofline_cycles:,.0f}",
+        "bound": "",
+        "util.": f"{total.utilization:.1%}",
+        "GEMM": f"{total.cycles - stalled:,}",
+        "other": f"{stalled:,}",
+        "mostly": "",
+        "DRAM KiB": _kib(total.dram_read_bytes + total.dram_write_bytes),
+    }
+    shown = [heading for heading in columns if heading not in hidden]
+    for heading in shown:
+        left = heading in ("layer", "op", "bound", "mostly")
+        table.add_column(heading, footer=columns[heading], justify="left" if left else "right", no_wrap=True)
     for layer in run.layers:
-        table.add_row(
-            layer.name[-32:],
-            layer.op,
-            f"{layer.macs / 1e6:,.1f}" if layer.macs else "",
-            f"{layer.cycles:,}",
-            f"{layer.roofline_cycles:,.0f}" if layer.roofline_cycles else "",
-            layer.bound if layer.roofline_cycles else "",
-            f"{layer.utilization:.1%}" if layer.roofline_cycles else "",
-            f"{layer.gemm_cycles:,}",
-            f"{sum(layer.stalls.values()):,}",
-            main_causes(layer.stalls, 1),
-            _kib(layer.dram_bytes),
-        )
+        cells = {
+            "layer": layer.name[-32:],
+            "op": layer.op,
+            "MMAC": f"{layer.macs / 1e6:,.1f}" if layer.macs else "",
+            "cycles": f"{layer.cycles:,}",
+            "roofline": f"{layer.roofline_cycles:,.0f}" if layer.roofline_cycles else "",
+            "bound": layer.bound if layer.roofline_cycles else "",
+            "util.": f"{layer.utilization:.1%}" if layer.roofline_cycles else "",
+            "GEMM": f"{layer.gemm_cycles:,}",
+            "other": f"{sum(layer.stalls.values()):,}",
+            "mostly": main_causes(layer.stalls, 1),
+            "DRAM KiB": _kib(layer.dram_bytes),
+        }
+        table.add_row(*[cells[heading] for heading in shown])
     return table
 
 

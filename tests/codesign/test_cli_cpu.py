@@ -119,6 +119,13 @@ def test_every_stage_is_dumped(vdla, model: Path, tmp_path: Path) -> None:
     arguments = ("-o", tmp_path / "cnn.tar", "--dump-passes", tmp_path / "passes")
     assert vdla("compile", model, *arguments).code == 0
     assert list((tmp_path / "passes").glob("*conv1/*schedule.txt"))
+    (plan,) = (tmp_path / "passes").glob("*memory-plan.txt")
+    text = plan.read_text(encoding="utf-8")
+    document = vdla("compile", model, "-o", tmp_path / "cnn.tar", "--json").document()
+    with_reuse, without = document["arena_bytes"], document["arena_bytes_without_reuse"]
+    assert 0 < with_reuse < without
+    assert text.startswith(f"arena of {with_reuse} bytes, {without} without reuse\n")
+    assert "input: float32[1, 3, 32, 32]" in text
 
 
 @pytest.mark.parametrize(
@@ -208,6 +215,8 @@ def test_options_of_the_other_device_are_refused(vdla, model: Path, compiled: Pa
         assert f"{arguments[0]} is for the accelerator" in vdla("run", compiled, *arguments).message()
     for arguments in (["--target", "llvm"], ["--batch", "2"], ["--no-cache"], ["--check", "onnxruntime"]):
         assert f"{arguments[0]} is for models" in vdla("run", compiled, *arguments).message()
+    assert "--target is for models" in vdla("run", compiled, "--target", "vdla,llvm").message()
+    assert "leave out --device vdla" in vdla("run", compiled, "--device", "vdla").message()
     for arguments in (["--repeat", "2"], ["--threads", "1"], ["--profile"]):
         assert f"{arguments[0]} is for processors" in vdla("run", model, *arguments).message()
 
@@ -234,3 +243,43 @@ def test_objects_and_shared_libraries_for_c_programs(vdla, model: Path, tmp_path
 def test_files_that_c_cannot_name(vdla, model: Path, tmp_path: Path) -> None:
     message = vdla("compile", model, "-o", tmp_path / "my-net.o").message()
     assert "'my-net' is no name of a C function" in message
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compile", "MODEL", "-o", "MODEL"),
+        ("quantize", "MODEL", "--calibration", "DATA", "-o", "MODEL"),
+        ("quantize", "MODEL", "--calibration", "DATA", "-o", "DATA"),
+        ("run", "MODEL", "--device", "cpu", "--inputs", "DATA", "--outputs", "DATA"),
+        ("run", "MODEL", "--inputs", "DATA", "--outputs", "DATA"),
+        ("run", "MODEL", "--target", "vdla,llvm", "--inputs", "DATA", "--outputs", "DATA"),
+    ],
+)
+def test_no_command_overwrites_what_it_reads(vdla, tmp_path: Path, arguments) -> None:
+    files = {"MODEL": tmp_path / "net.o", "DATA": tmp_path / "data.npz"}
+    for path in files.values():
+        path.write_bytes(b"as it was")
+    message = vdla(*[files.get(word, word) for word in arguments]).message()
+    assert "is an input of this command and would be overwritten" in message
+    assert all(path.read_bytes() == b"as it was" for path in files.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("compile", "net.onnx", "-o", "net.tar", "--frob"), "No such option: --frob; `vdla compile --help`"),
+        (("compile",), "Missing argument 'MODEL.onnx'; `vdla compile --help`"),
+        (("run", "net.tar", "--threads", "0"), "'--threads'"),
+        (("run", "net.tar", "--device", "gpu"), "'gpu' is not one of 'vdla', 'cpu'"),
+        (("bench", "--threads", "100000"), "'--threads'"),
+        (("frob",), "No such command 'frob'; `vdla --help`"),
+        (("compile", "net.onnx", "-o", "net.zip"), "-o net.zip: .zip is none of .tar, .o and .so"),
+        (
+            ("quantize", "net.onnx", "--calibration", "x.npz", "-o", "q.onnx", "--percentile", "99"),
+            "--percentile is for --method percentile, not mse",
+        ),
+    ],
+)
+def test_unfit_arguments_cost_one_line(vdla, arguments, words: str) -> None:
+    assert words in vdla(*arguments).message()

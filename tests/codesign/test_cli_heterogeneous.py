@@ -8,7 +8,9 @@ import numpy as np
 import onnx
 import pytest
 from mixed_networks import MixedNetwork, unoptimized
+from rich.console import Console
 from vdla.codesign import heterogeneous_run
+from vdla.codesign.cli import heterogeneous
 from vdla.codesign.cli.heterogeneous import parse_targets
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
@@ -87,7 +89,10 @@ def test_outputs_of_every_image(vdla, model: Path, tmp_path: Path) -> None:
             np.testing.assert_allclose(outputs[name], both, rtol=0, atol=1e-5 * both.max())
 
 
-def test_the_table_names_regions_limit_and_check(vdla, model: Path, tmp_path: Path) -> None:
+def test_the_table_names_regions_limit_and_check(
+    vdla, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heterogeneous, "text_console", lambda: Console(width=100))
     outcome = vdla("run", model, *BOTH, "--threads", "2", "--dump-passes", tmp_path / "passes")
     assert outcome.code == 0 and outcome.err == ""
     for words in (
@@ -100,6 +105,7 @@ def test_the_table_names_regions_limit_and_check(vdla, model: Path, tmp_path: Pa
         "top-1 equal",
     ):
         assert words in outcome.out
+    assert "…" not in outcome.out
     assert len(list((tmp_path / "passes").iterdir())) == 4
 
 

@@ -1,7 +1,9 @@
+import os
 from pathlib import Path
 
 import pytest
 from vdla.codesign.files import FileError, check_destination, read_whole, whole_directory
+from vdla.isa.program import write_whole
 
 
 def test_missing_file_is_named_with_its_role(tmp_path: Path) -> None:
@@ -15,6 +17,20 @@ def test_destination_without_parent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is a directory"):
         check_destination(tmp_path)
     check_destination(tmp_path / "out.npz")
+
+
+def test_inputs_are_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "in.npz").write_bytes(b"")
+    (tmp_path / "other.npz").write_bytes(b"")
+    same = tmp_path / "in.npz"
+    link = tmp_path / "link.npz"
+    link.symlink_to(same)
+    for output in (same, link):
+        with pytest.raises(FileError, match="is an input of this command and would be overwritten"):
+            check_destination(None, output, inputs=(None, tmp_path / "missing.npz", same))
+    check_destination(
+        tmp_path / "other.npz", tmp_path / "missing.npz", inputs=(same, tmp_path / "missing.npz")
+    )
 
 
 def test_directory_appears_whole(tmp_path: Path) -> None:
@@ -55,3 +71,20 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
     (tmp_path / "dumps").write_text("a file", encoding="utf-8")
     with pytest.raises(FileError, match="is a file"), whole_directory(tmp_path / "dumps"):
         pass
+
+
+def test_pipes_and_links_stay_what_they_are(tmp_path: Path) -> None:
+    pipe, file, link = tmp_path / "pipe", tmp_path / "file", tmp_path / "link"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        check_destination(pipe)
+        write_whole(pipe, b"data")
+        assert os.read(reader, 10) == b"data" and pipe.is_fifo()
+    finally:
+        os.close(reader)
+    file.write_bytes(b"before")
+    link.symlink_to(file)
+    write_whole(link, b"after")
+    assert link.is_symlink() and file.read_bytes() == b"after"
+    assert sorted(tmp_path.iterdir()) == [file, link, pipe]

@@ -91,3 +91,14 @@ def _plan(graph: FloatGraph, lives: Mapping[str, tuple[int, int]], views: Mappin
     offsets.update({name: offsets[view.root] + view.start for name, view in views.items()})
     rounded = sum(-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers)
     return StoragePlan(offsets=offsets, bytes=plan.size, bytes_without_reuse=rounded)
+
+
+def format_plan(graph: FloatGraph, plan: StoragePlan) -> str:
+    """One line a tensor in the order of addresses; tensors that share bytes are not alive together, or are views."""
+    lines = [f"arena of {plan.bytes} bytes, {plan.bytes_without_reuse} without reuse"]
+    for name, offset in sorted(plan.offsets.items(), key=lambda item: item[1]):
+        tensor = graph.tensors[name]
+        lines.append(
+            f"  {offset:>10} to {offset + tensor.bytes:>10}  {name}: {tensor.dtype}{list(tensor.shape)}"
+        )
+    return "\n".join(lines) + "\n"

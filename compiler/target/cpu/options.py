@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import subprocess
@@ -99,9 +100,11 @@ def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> 
         name, kind = unknown.groups()
         option = "-mcpu" if kind == "processor" else "-mattr"
         known = _known(triple, architecture.cpu)[0 if kind == "processor" else 1]
-        raise TargetError(
-            f"{option}: {architecture.name} has no {kind} {name.lstrip('+-')}; there are {', '.join(known)}"
-        )
+        name = name.lstrip("+-")
+        # All of them fill a screen.
+        close = difflib.get_close_matches(name, known, n=8, cutoff=0.5)
+        there_are = f"close to it are {', '.join(close)}" if close else f"there are {', '.join(known)}"
+        raise TargetError(f"{option}: {architecture.name} has no {kind} {name}; {there_are}")
     if result.returncode:
         reason = result.stderr.strip().splitlines()
         raise TargetError(
