@@ -297,3 +297,15 @@ def test_normalizations_that_do_not_fit_are_refused(operator, factors, attribute
     with pytest.raises(ModelError) as refused:
         compile_cpu(net.model())
     assert problem in str(refused.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_channels_without_a_variance_are_no_numbers() -> None:
+    net = FloatNetwork(1, 3, 2, 2)
+    net.convolution(3, (1, 1))
+    ones = net.constant(np.ones(3, np.float32))
+    variance = net.constant(np.array([1, -1, -2], np.float32))
+    net.add("BatchNormalization", ones, ones, ones, variance)
+    x = {"x": np.ones((1, 3, 2, 2), np.float32)}
+    got, expected = compile_cpu(net.model()).run(x)[net.last], runtime(net.model(), x)[net.last]
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
