@@ -21,5 +21,8 @@ def batch_norm_factors(
             context.fail(node, f"has no {what} of {channels} channels", "export the model again")
         parts.append(part.astype(np.float64))
     scale, bias, mean, variance = parts
-    factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
-    return factor, bias - mean * factor
+    with np.errstate(
+        all="ignore"
+    ):  # Channels without a variance are infinite or NaN, as they are to ONNX Runtime.
+        factor = scale / np.sqrt(variance + float(node.attributes.get("epsilon", 1e-5)))
+        return factor, bias - mean * factor

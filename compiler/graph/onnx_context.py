@@ -141,10 +141,12 @@ class ImportContext:
                 f"activation '{node.inputs[0]}' has {scale.size} scales, one per channel",
                 "quantize activations per tensor; only weights may have a scale per channel",
             )
+        if zero_point is not None and zero_point.size != 1:
+            self.fail(node, f"has {zero_point.size} zero points for one scale", "give it one zero point")
         dtype = "uint8" if zero_point is None else zero_point.dtype.name
         return Quantization(
             scale=np.float32(self.checked_scale(node, scale).reshape(-1)[0]),
-            zero_point=0 if zero_point is None else int(zero_point.reshape(-1)[0]),
+            zero_point=0 if zero_point is None else int(zero_point.reshape(())),
             dtype=self.activation_type(node, dtype),
         )
 

@@ -20,6 +20,7 @@ from ..graph.floating.operators import (
     LstmSteps,
     MatrixProduct,
     MaxPool,
+    Normalization,
     Permute,
     Reduction,
     Relayout,
@@ -37,6 +38,7 @@ from ..te.ops.float_pool import float_pool
 from ..te.ops.lstm import lstm_steps
 from ..te.ops.matmul import matmul
 from ..te.ops.movement import concat, gather, permute, remap
+from ..te.ops.normalization import normalize
 from ..te.ops.reduction import Kind, reduction
 from ..te.ops.relayout import relayout
 from ..te.ops.resize import axis_table, resize
@@ -92,6 +94,8 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             width = rows_cpu.row_partials(target)
             program = softmax(graph.data_shape(node), axis, width=width, logarithm=logarithm)
             return _rows(graph, node, "softmax", program, statements=("scale",))
+        case Normalization():
+            return _normalization(target, graph, node, node.operator)
         case Reduction(kind=kind, axes=axes):
             return _reduction(target, graph, node, kind, axes)
         case Resize():
@@ -194,6 +198,21 @@ def _reduction(
     beside = _beside(graph, node, axes)
     program = reduction(graph.data_shape(node), axes, kind, width=width, beside=beside)
     return _rows(graph, node, "reduction", program)
+
+
+def _normalization(target: CpuTarget, graph: FloatGraph, node: Node, operator: Normalization) -> LoweredNode:
+    shape = graph.data_shape(node)
+    lead, size = shape[: operator.axis], prod(shape[operator.axis :])
+    program = normalize(
+        outer=lead[0] if operator.by_channel else prod(lead),
+        channels=lead[1] if operator.by_channel else 1,
+        size=size,
+        epsilon=operator.epsilon,
+        by="channel" if operator.by_channel else "row",
+        bias=len(node.own_inputs) == 3,
+        width=rows_cpu.row_partials(target),
+    )
+    return _in_order(graph, node, program, rows_cpu.schedule)
 
 
 def _pool(target: CpuTarget, graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> LoweredNode:

@@ -265,3 +265,47 @@ def test_transposed_convolutions(channels, share, kernel, stride, pad, activatio
     net.add(activation)
     net.convolution(5, (2, 2))
     agree(net)
+
+
+@pytest.mark.parametrize(("axis", "bias"), [(-1, True), (1, False)])
+def test_layer_normalization(axis, bias) -> None:
+    net = FloatNetwork(2, 3, 5, 7)
+    shape = net.input_shape[axis:]
+    net.add("Sigmoid")
+    net.add("LayerNormalization", *(net.weights(*shape) for _ in range(1 + bias)), axis=axis, epsilon=1e-3)
+    net.add("Relu")
+    agree(net)
+
+
+def test_instance_normalization_behind_a_convolution() -> None:
+    net = behind_convolution(19)
+    net.add("InstanceNormalization", net.weights(19), net.weights(19))
+    agree(net)
+
+
+@pytest.mark.parametrize(
+    ("operator", "factors", "attributes", "problem"),
+    [
+        ("LayerNormalization", [(4,)], {}, "its scale has shape (4,) where (7,) is needed"),
+        ("LayerNormalization", [(7,)], {"axis": 4}, "has axis 4 for a tensor of shape (2, 3, 5, 7)"),
+        ("InstanceNormalization", [(3,), (5,)], {}, "its bias has shape (5,) where (3,) is needed"),
+    ],
+)
+def test_normalizations_that_do_not_fit_are_refused(operator, factors, attributes, problem) -> None:
+    net = FloatNetwork(2, 3, 5, 7)
+    net.add(operator, *(net.weights(*shape) for shape in factors), **attributes)
+    with pytest.raises(ModelError) as refused:
+        compile_cpu(net.model())
+    assert problem in str(refused.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_channels_without_a_variance_are_no_numbers() -> None:
+    net = FloatNetwork(1, 3, 2, 2)
+    net.convolution(3, (1, 1))
+    ones = net.constant(np.ones(3, np.float32))
+    variance = net.constant(np.array([1, -1, -2], np.float32))
+    net.add("BatchNormalization", ones, ones, ones, variance)
+    x = {"x": np.ones((1, 3, 2, 2), np.float32)}
+    got, expected = compile_cpu(net.model()).run(x)[net.last], runtime(net.model(), x)[net.last]
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))

@@ -9,6 +9,7 @@ from float_networks import FloatNetwork, runtime
 from mixed_networks import MixedNetwork, unoptimized
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.onnx_import import import_model
 
 SHAPE = (2, 3, 37)
 HARD = [
@@ -128,6 +129,17 @@ def test_what_cannot_be_quantized(operators: list[str], words: str) -> None:
     with pytest.raises(ModelError) as refused:
         compile_cpu(with_integers(net))
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("read", [compile_cpu, import_model])
+def test_zero_points_without_scales_of_their_own(read, count: int) -> None:
+    net = FloatNetwork(*SHAPE)
+    grid = [net.constant(np.float32(0.1)), net.constant(np.zeros(count, np.uint8))]
+    net.add("QuantizeLinear", *grid)
+    net.add("DequantizeLinear", *grid)
+    with pytest.raises(ModelError, match=f"has {count} zero points for one scale; give it one"):
+        read(net.model())
 
 
 def with_integers(net: FloatNetwork) -> bytes:

@@ -26,6 +26,7 @@ from .onnx_movement import (
     import_split,
     import_transpose,
 )
+from .onnx_normalizations import import_instance_normalization, import_layer_normalization
 from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power, import_unary
 from .onnx_products import (
     import_batch_normalization,
@@ -53,8 +54,8 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 SUPPORTED = (
-    "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, MaxPool, AveragePool, GlobalMaxPool, "
-    "GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
+    "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, LayerNormalization, InstanceNormalization, "
+    "MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
     f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Split, Slice, Gather, "
     "Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, QuantizeLinear, DequantizeLinear, "
     "and whatever has constant inputs"
@@ -171,6 +172,10 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             import_matmul(context, node)
         case "BatchNormalization":
             import_batch_normalization(context, node)
+        case "LayerNormalization":
+            import_layer_normalization(context, node)
+        case "InstanceNormalization":
+            import_instance_normalization(context, node)
         case "MaxPool":
             on_planes(context, node, import_max_pool)
         case "AveragePool":

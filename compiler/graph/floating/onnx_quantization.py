@@ -100,7 +100,9 @@ def _grid(context: FloatContext, node: OnnxNode, data: Tensor) -> tuple[str, np.
     if scale.dtype.kind != "f" or not (np.isfinite(narrow).all() and (narrow > 0).all()):
         context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
     if scale.size == 1:
-        return zero_point.dtype.name, narrow.reshape(()), zero_point.reshape(-1)[:1].reshape(())
+        if zero_point.size != 1:
+            context.fail(node, f"has {zero_point.size} zero points for one scale", "give it one zero point")
+        return zero_point.dtype.name, narrow.reshape(()), zero_point.reshape(())
     rank, axis = len(data.shape), node.integer("axis", 1)
     if (
         scale.ndim != 1

@@ -91,6 +91,16 @@ class Softmax:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Normalization:
+    """Inputs: data, constant scale and bias or scale alone. (x - m) / sqrt(v + epsilon) * scale + bias, with mean m and
+    variance v over all dimensions from `axis` on; scale and bias have the shape of those or, `by_channel`, (C,)."""
+
+    axis: int
+    by_channel: bool
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reduction:
     """Input: data. Its sum, mean, ... over `axes` (0 or more, ascending), of size 1 in the output or gone."""
 
@@ -163,6 +173,7 @@ Operator = (
     | AveragePool
     | Resize
     | Softmax
+    | Normalization
     | Reduction
     | MatrixProduct
     | LstmSteps
@@ -188,5 +199,5 @@ def operator_class(operator: Operator) -> OperatorClass:
             return "complex-out-fusable"
         case MaxPool() | AveragePool() | Reduction():
             return "reduction"
-        case Softmax() | MatrixProduct() | LstmSteps() | Resize():
+        case Softmax() | Normalization() | MatrixProduct() | LstmSteps() | Resize():
             return "opaque"

@@ -307,12 +307,17 @@ class ExpressionEmitter:
             varying = {a: c for a, c in terms.items() if self.varies(a)}
             terms = {a: c for a, c in terms.items() if a not in varying}
         memory, pointer = memory_type(storage.buffer.dtype), storage.pointer
+        offsets = self.sum(varying, 0) if varying else None
         if terms:
             start = self.sum(terms, 0)
-            pointer = self.block.assign(f"getelementptr inbounds {memory}, ptr {pointer}, {start.typed}")
+            if start.lanes > 1:
+                # An index that is loaded under a condition on lanes: the same number in each that counts.
+                offsets = start if offsets is None else self.block.binary("add nsw", start, offsets)
+            else:
+                pointer = self.block.assign(f"getelementptr inbounds {memory}, ptr {pointer}, {start.typed}")
         if offset:
             pointer = self.block.assign(f"getelementptr inbounds {memory}, ptr {pointer}, i64 {offset}")
-        return pointer, stride, self.sum(varying, 0) if varying else None
+        return pointer, stride, offsets
 
     def varies(self, expr: Expr) -> bool:
         """Whether an expression differs between lanes."""

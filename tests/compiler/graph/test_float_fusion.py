@@ -238,6 +238,13 @@ def test_a_second_reader_of_what_costs_something_keeps_it() -> None:
     assert [members for _, members in kernels(fused(net))] == ["n0", "n1", "n2"]
 
 
+def test_indices_are_read_under_decisions_of_lanes() -> None:
+    net = FloatNetwork(2, 3, 9)
+    net.add("LeakyRelu")
+    net.add("Gather", net.constant(np.array([2, 0, -1, 2])), axis=1)
+    agree(net)
+
+
 def test_an_operand_that_a_kernel_cannot_broadcast_stays_outside() -> None:
     """Rows that differ, columns that do not: the convolution's positions are one loop."""
     net = FloatNetwork(1, 8, 4, 4)
