@@ -35,23 +35,29 @@ def axis_table(
 ) -> AxisTable:
     """An axis of `size` resized to `outputs`; `scale` is the model's, if it gives one, else the ratio of the sizes.
 
-    In float32 as ONNX Runtime computes it, so that ties fall to the same side.
+    In float32 as ONNX Runtime computes it, so that ties fall to the same side: the way it goes from an output to its
+    place depends on the rounding (found by comparing all sizes up to 24).
     """
     x = np.arange(outputs, dtype=np.float32)
-    one, half = np.float32(1), np.float32(0.5)
+    half = np.float32(0.5)
     ratio = np.float32(outputs / size if scale is None else scale)
-    if ratio == one and size == outputs:
+    exact = scale is None and mode == "nearest" and rounding.startswith("round")
+
+    def shrunk(place: np.ndarray) -> np.ndarray:
+        return place * np.float32(size) / np.float32(outputs) if exact else place / ratio
+
+    if size == outputs:
         position = x
     else:
         match coordinates:
             case "asymmetric":
-                position = x / ratio
+                position = shrunk(x)
             case "align_corners":
                 position = x * np.float32(size - 1) / np.float32(max(outputs - 1, 1))
             case "pytorch_half_pixel" if outputs == 1:
                 position = np.zeros(1, np.float32)
             case _:
-                position = (x + half) / ratio - half
+                position = shrunk(x + half) - half
     if mode == "nearest":
         match rounding:
             case "floor":
