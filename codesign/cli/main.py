@@ -13,7 +13,7 @@ from typing import cast
 import typer
 from vdla.isa.errors import UserError
 
-from . import bench, cosim, cpu, describe, network, programs, quantize, rtl, simulate, synth
+from . import bench, cosim, cpu, demo, describe, models, network, programs, quantize, rtl, simulate, synth
 
 app = typer.Typer(
     name="vdla",
@@ -27,8 +27,8 @@ app.command("run")(network.run)
 app.command("compile")(cpu.compile_model)
 app.command("quantize")(quantize.quantize)
 app.command("bench")(bench.bench)
-app.command("demo")(network.demo)
-app.command("models")(network.models)
+app.command("demo")(demo.demo)
+app.command("models")(models.models)
 app.command("sim")(simulate.sim)
 app.command("asm")(programs.asm)
 app.command("disasm")(programs.disasm)

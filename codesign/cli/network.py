@@ -1,9 +1,8 @@
-"""`vdla run`, `vdla demo` and `vdla models`: whole networks on the accelerator; `cpu` runs those for processors."""
+"""`vdla run`: whole networks on the accelerator; `cpu` has those for processors, `heterogeneous` those for both."""
 
 from __future__ import annotations
 
 import sys
-import time
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -54,15 +53,6 @@ FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads")
 processors and the partition are the accelerator's."""
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "no_cache")
 """Parameters for models on processors, which networks that are compiled already do not have."""
-
-
-class Form(StrEnum):
-    """The forms in which `vdla models` writes a network."""
-
-    u8 = "u8"
-    s8 = "s8"
-    qop = "qop"
-    float = "float"
 
 
 def run(
@@ -314,76 +304,3 @@ def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> 
         print(f"error: RTL and simulator differ: {found[0]}{more}", file=sys.stderr)
         raise typer.Exit(1)
     return result.simulated
-
-
-def models(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="resnet18, mobilenet, dqn, dcgan, language_model, small_cnn or mlp."
-        ),
-    ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
-    form: Annotated[
-        Form, typer.Option(help="uint8 QDQ, symmetric int8 QDQ, QOperator or float32.")
-    ] = Form.u8,
-    batch: Annotated[int, typer.Option(min=1, help="Images a launch.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights.")] = 0,
-    json: JsonOption = False,
-) -> None:
-    """Writes one of the shipped networks, with seeded weights, quantized unless float, as an ONNX file."""
-    check_destination(output)
-    from ..models import build
-
-    with steps() as progress:
-        progress.begin(f"building {name}")
-        proto = build(name, form.value, batch, seed)
-    data = proto.SerializeToString(deterministic=True)
-    write_whole(output, data)
-    if json:
-        print_json(
-            {
-                "model": name,
-                "form": form.value,
-                "batch": batch,
-                "seed": seed,
-                "file": str(output),
-                "bytes": len(data),
-            }
-        )
-    else:
-        note(f"wrote {output}: {name}, {form.value}, {len(data):,} bytes")
-
-
-def demo(
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="DIR", help="Where the results go.")
-    ] = Path("build/demo"),
-    config: ConfigOption = "vta",
-    model: Annotated[str, typer.Option(metavar="NAME", help="The shipped model to show.")] = "resnet18",
-    json: JsonOption = False,
-) -> None:
-    """ResNet-18 from file to report: compiled, simulated, checked on 8 images, and drawn."""
-    from ..demo import Demo, run_demo
-    from .simulate import exit_on_deadlock
-
-    machine = load_config(config)
-    started = time.monotonic()
-    with steps(always=True) as progress, exit_on_deadlock():
-        result: Demo = run_demo(model, machine, output, progress.begin)
-    if json:
-        print_json(result.document)
-    else:
-        from ..report.table import comparison_table, layer_table, summary
-
-        console = text_console()
-        console.print(layer_table(result.account, console.width))
-        for line in summary(result.account):
-            console.print(line, markup=False, soft_wrap=True)
-        console.print(comparison_table(result.account, result.variants))
-        for path in result.files:
-            console.print(f"wrote {path}", markup=False)
-        console.print(f"{time.monotonic() - started:.1f} s in all", markup=False)
-    if not result.passed:
-        print("error: the outputs do not agree with the reference", file=sys.stderr)
-        raise typer.Exit(1)

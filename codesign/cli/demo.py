@@ -1,0 +1,47 @@
+"""`vdla demo`: one network from file to report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from vdla.isa.config import load_config
+
+from .output import ConfigOption, JsonOption, print_json, steps, text_console
+
+
+def demo(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="DIR", help="Where the results go.")
+    ] = Path("build/demo"),
+    config: ConfigOption = "vta",
+    model: Annotated[str, typer.Option(metavar="NAME", help="The shipped model to show.")] = "resnet18",
+    json: JsonOption = False,
+) -> None:
+    """ResNet-18 from file to report: compiled, simulated, checked on 8 images, and drawn."""
+    from ..demo import Demo, run_demo
+    from .simulate import exit_on_deadlock
+
+    machine = load_config(config)
+    started = time.monotonic()
+    with steps(always=True) as progress, exit_on_deadlock():
+        result: Demo = run_demo(model, machine, output, progress.begin)
+    if json:
+        print_json(result.document)
+    else:
+        from ..report.table import comparison_table, layer_table, summary
+
+        console = text_console()
+        console.print(layer_table(result.account, console.width))
+        for line in summary(result.account):
+            console.print(line, markup=False, soft_wrap=True)
+        console.print(comparison_table(result.account, result.variants))
+        for path in result.files:
+            console.print(f"wrote {path}", markup=False)
+        console.print(f"{time.monotonic() - started:.1f} s in all", markup=False)
+    if not result.passed:
+        print("error: the outputs do not agree with the reference", file=sys.stderr)
+        raise typer.Exit(1)

@@ -1,0 +1,61 @@
+"""`vdla models`: the shipped networks as ONNX files."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from vdla.isa.program import write_whole
+
+from ..files import check_destination
+from .output import JsonOption, note, print_json, steps
+
+
+class Form(StrEnum):
+    """The forms in which `vdla models` writes a network."""
+
+    u8 = "u8"
+    s8 = "s8"
+    qop = "qop"
+    float = "float"
+
+
+def models(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="resnet18, mobilenet, dqn, dcgan, language_model, small_cnn or mlp."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.onnx", help="Where to write it.")],
+    form: Annotated[
+        Form, typer.Option(help="uint8 QDQ, symmetric int8 QDQ, QOperator or float32.")
+    ] = Form.u8,
+    batch: Annotated[int, typer.Option(min=1, help="Images a launch.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the weights.")] = 0,
+    json: JsonOption = False,
+) -> None:
+    """Writes one of the shipped networks, with seeded weights, quantized unless float, as an ONNX file."""
+    check_destination(output)
+    from ..models import build
+
+    with steps() as progress:
+        progress.begin(f"building {name}")
+        proto = build(name, form.value, batch, seed)
+    data = proto.SerializeToString(deterministic=True)
+    write_whole(output, data)
+    if json:
+        print_json(
+            {
+                "model": name,
+                "form": form.value,
+                "batch": batch,
+                "seed": seed,
+                "file": str(output),
+                "bytes": len(data),
+            }
+        )
+    else:
+        note(f"wrote {output}: {name}, {form.value}, {len(data):,} bytes")
