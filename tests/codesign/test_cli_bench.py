@@ -8,8 +8,6 @@ import sys
 import pytest
 from vdla.codesign.bench.case import RATIO_IS
 
-pytest.importorskip("onnxruntime")
-
 
 def test_rows_in_json(vdla) -> None:
     document = vdla(

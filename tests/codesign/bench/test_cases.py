@@ -14,7 +14,6 @@ from vdla.codesign.bench.convolutions import COPIES, convolution_case, marginal,
 from vdla.codesign.bench.products import int8_product_case, product_case
 from vdla.codesign.bench.suite import UnknownRowError, choose, geometric_means, other_suite, paper_suite
 
-pytest.importorskip("onnxruntime")
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
 
