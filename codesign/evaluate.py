@@ -30,6 +30,14 @@ class CheckError(UserError):
     """A check that cannot be made here, or input arrays that do not fit the model."""
 
 
+class RefusedModelError(CheckError):
+    """A model that ONNX Runtime refuses; `reason` is the first line of what it says."""
+
+    def __init__(self, reason: str, way_out: str) -> None:
+        super().__init__(f"ONNX Runtime refuses the model: {reason}; {way_out}")
+        self.reason = reason
+
+
 class Input(Protocol):
     """An input of anything that runs."""
 
@@ -254,11 +262,16 @@ def _session_runs(
 
 
 def session_runs(
-    model: str | bytes, names: list[str], launches: Sequence[Arrays], *, optimized: bool
+    model: str | bytes,
+    names: list[str],
+    launches: Sequence[Arrays],
+    *,
+    optimized: bool,
+    way_out: str = "use --check interpreter",
 ) -> list[list[NDArray[Any]]]:
     """The named outputs of a model (a path, or the bytes of one) for each launch, as ONNX Runtime computes them.
 
-    Raises CheckError when it refuses the model.
+    Raises RefusedModelError, which ends with `way_out`.
     """
     import onnxruntime
 
@@ -271,8 +284,7 @@ def session_runs(
         return [[np.asarray(value) for value in session.run(names, dict(arrays))] for arrays in launches]
     except Exception as error:
         # onnxruntime's errors share no base class of their own.
-        reason = str(error).splitlines()[0]
-        raise CheckError(f"ONNX Runtime refuses the model: {reason}; use --check interpreter") from None
+        raise RefusedModelError(str(error).splitlines()[0], way_out) from None
 
 
 def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:

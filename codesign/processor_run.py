@@ -20,7 +20,7 @@ from vdla.compiler.target.cpu.options import parse_target
 from vdla.hw.user_cache import CacheError
 from vdla.isa.errors import UserError
 
-from .evaluate import ONNXRUNTIME, CheckError, reference_to_use
+from .evaluate import ONNXRUNTIME, RefusedModelError, reference_to_use, session_runs
 from .network_cache import cached_network
 
 
@@ -108,19 +108,14 @@ def check_outputs(
     against, remark = reference_to_use(wanted)
     if against != ONNXRUNTIME:
         return None, remark
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        expected = session.run(list(outputs), dict(inputs))
-    except Exception as error:
-        # onnxruntime's errors share no base class of their own.
+        (expected,) = session_runs(
+            str(model), list(outputs), [dict(inputs)], optimized=True, way_out="leave out --check"
+        )
+    except RefusedModelError as error:
         if wanted == ONNXRUNTIME:
-            reason = str(error).splitlines()[0]
-            raise CheckError(f"ONNX Runtime refuses the model: {reason}; leave out --check") from None
-        return None, f"ONNX Runtime refuses the model: {str(error).splitlines()[0]}"
+            raise
+        return None, f"ONNX Runtime refuses the model: {error.reason}"
     largest: list[float | None] = []
     top1: list[float] = []
     for name, values in zip(outputs, expected, strict=True):
