@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -236,13 +236,4 @@ def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes
 
 
 def _with_code(region: Region, code: Compiled | CpuNetwork) -> CompiledRegion:
-    return CompiledRegion(
-        name=region.name,
-        nodes=region.nodes,
-        operators=region.operators,
-        inputs=region.inputs,
-        outputs=region.outputs,
-        model=region.model,
-        cpu_model=region.cpu_model,
-        code=code,
-    )
+    return CompiledRegion(**{f.name: getattr(region, f.name) for f in fields(region)}, code=code)

@@ -12,6 +12,7 @@ import numpy as np
 from vdla.isa.errors import UserError
 
 from ..graph.host import InputError, load_output, store_inputs
+from ..graph.partition import Region
 from .artifact import Compiled
 from .cpu_network import CpuNetwork
 from .executor import RunResult
@@ -22,20 +23,9 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CompiledRegion:
-    """A region of a network and what runs it, on the accelerator (`Compiled`) or on the CPU.
+class CompiledRegion(Region):
+    """A region of a network with what runs it, on the accelerator (`Compiled`) or on the CPU."""
 
-    `nodes` are its own ONNX nodes, `operators` the types of all, `model` the bytes of the region as an ONNX model,
-    `cpu_model` those of the model that the CPU would get for it.
-    """
-
-    name: str
-    nodes: tuple[str, ...]
-    operators: tuple[str, ...]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    model: bytes
-    cpu_model: bytes
     code: Compiled | CpuNetwork
 
     @property
