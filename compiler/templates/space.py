@@ -1,0 +1,137 @@
+"""The space of a template: every way its knobs can be set for one shape, as data, legality decided in numpy.
+
+A point is a row of indices, one for each axis; many points are an int64 array [points, axes]. What a template knows
+of many points at once, without lowering any of them, is its `Account`: which limits they keep to, a lower bound of
+their cost, and quantities from which a model can predict the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+Columns = Mapping[str, np.ndarray]
+"""Values of many points: an int64 array for each axis, all of one length."""
+MOST_TRIES = 1 << 22
+"""Points drawn at most for a sample: a space in which fewer than one in millions is legal counts as empty."""
+
+
+class EmptySpaceError(Exception):
+    """No point of a space is legal; says which limit excluded the last ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A knob and the values it may take, in an order in which neighbours are alike."""
+
+    name: str
+    values: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Account:
+    """What is known of n points without lowering them; every array has length n.
+
+    `limits` say by name whether a point keeps to a limit (bool). `bound` is a cost that no program of the point can
+    beat, in the unit of measurements (cycles, seconds). `quantities` are positive float64 values a model may use:
+    counts, bytes, cycles. `effective` are the values of the axes (int64) with those that change nothing at this point
+    set to the axis' first: points with equal rows are the same program.
+    """
+
+    limits: Mapping[str, np.ndarray]
+    bound: np.ndarray
+    quantities: Mapping[str, np.ndarray]
+    effective: Columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Space:
+    """All settings of a template's knobs for one shape.
+
+    `account` is the template's. Points whose bound is more than `slack` times `floor`, the least bound that any program
+    for this shape could have, are hopeless and count as illegal.
+    """
+
+    template: str
+    axes: tuple[Axis, ...]
+    account: Callable[[Columns], Account]
+    floor: float
+    slack: float
+
+    @property
+    def size(self) -> int:
+        """Points, legal or not."""
+        return prod(len(axis.values) for axis in self.axes)
+
+    def columns(self, points: np.ndarray) -> Columns:
+        """The values of int64 `points` [n, axes]."""
+        return {
+            axis.name: np.asarray(axis.values, dtype=np.int64)[points[:, k]]
+            for k, axis in enumerate(self.axes)
+        }
+
+    def values(self, point: np.ndarray) -> dict[str, int]:
+        """The values of one point [axes] by axis."""
+        return {axis.name: axis.values[int(i)] for axis, i in zip(self.axes, point, strict=True)}
+
+    def point(self, values: Mapping[str, int]) -> np.ndarray:
+        """The point [axes] of these values. ValueError for an axis or a value that the space does not have."""
+        if unknown := sorted(values.keys() ^ {axis.name for axis in self.axes}):
+            raise ValueError(f"{self.template} has no knob {unknown[0]}, or no value was given for it")
+        indices = []
+        for axis in self.axes:
+            if values[axis.name] not in axis.values:
+                raise ValueError(
+                    f"{self.template}: {axis.name} = {values[axis.name]!r} is none of its values"
+                )
+            indices.append(axis.values.index(values[axis.name]))
+        return np.array(indices, dtype=np.int64)
+
+    def limits(self, account: Account) -> Mapping[str, np.ndarray]:
+        """The account's limits and the one on hopeless points."""
+        return {**account.limits, "the bound on its cost": account.bound <= self.slack * self.floor}
+
+    def legal(self, points: np.ndarray) -> np.ndarray:
+        """Whether each of `points` [n, axes] keeps to all limits: bool [n]."""
+        return np.logical_and.reduce(list(self.limits(self.account(self.columns(points))).values()))
+
+    def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """`count` points [count, axes] drawn uniformly, legal or not."""
+        sizes = np.array([len(axis.values) for axis in self.axes], dtype=np.int64)
+        return rng.integers(0, sizes, size=(count, len(sizes)), dtype=np.int64)
+
+    def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """`count` legal points [count, axes], uniform over the legal ones, repetitions possible.
+
+        Raises EmptySpaceError where none is found.
+        """
+        found: list[np.ndarray] = []
+        missing, tries, chunk = count, 0, max(256, 4 * count)
+        while missing > 0:
+            points = self.draw(rng, chunk)
+            kept = points[self.legal(points)][:missing]
+            found.append(kept)
+            missing -= len(kept)
+            tries += chunk
+            if missing == count and tries >= MOST_TRIES:
+                raise EmptySpaceError(self.obstacle(points))
+            chunk = min(2 * chunk, 1 << 16)
+        return np.concatenate(found)
+
+    def obstacle(self, points: np.ndarray) -> str:
+        """Which limit excludes the last of `points`, none of which is legal."""
+        account = self.account(self.columns(points))
+        allowed = np.ones(len(points), dtype=bool)
+        for reason, mask in self.limits(account).items():
+            if not (allowed & mask).any():
+                return f"{self.template}: no setting of the knobs found that keeps to {reason}"
+            allowed &= mask
+        return f"{self.template}: every setting is legal"
+
+
+def spread(names: Sequence[str], columns: Columns) -> np.ndarray:
+    """Columns as one array [n, names]."""
+    return np.stack([columns[name] for name in names], axis=1)

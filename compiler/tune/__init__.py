@@ -1,0 +1,1 @@
+"""The tuner: spaces of schedules searched with a learned model, on the simulator and on processors."""
