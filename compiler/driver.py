@@ -19,6 +19,7 @@ from .graph.split_pools import split_max_pools
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled, Layer
 from .target.vdla.link import link
+from .templates.kernel_vdla import Choose
 from .templates.lower_pools_vdla import max_pool_fits
 from .templates.lower_vdla import lower_node, takes_patches, takes_pool
 from .templates.tiling import NoTileError
@@ -43,12 +44,14 @@ def compile_model(
     virtual_threads: int = 2,
     dump_passes: Path | None = None,
     verify: bool = False,
+    choose: Choose | None = None,
 ) -> Compiled:
     """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config`.
 
     `virtual_threads` is how many copies of each buffer overlap loads, computation and stores (1: no latency
     hiding). `dump_passes` names a folder that gets the text of every layer after every pass. With `verify` the loop
-    IR is checked after each pass. Equal input gives an equal program. Raises UserError.
+    IR is checked after each pass. `choose` sets the knobs of workloads that it knows (`templates.kernel_vdla`), as
+    recorded by the tuner. Equal input gives an equal program. Raises UserError.
     """
     started = time.perf_counter()
     _check_target(config)
@@ -61,6 +64,7 @@ def compile_model(
         virtual_threads=virtual_threads,
         dump_passes=dump_passes,
         verify=verify,
+        choose=choose,
         started=started,
     )
 
@@ -72,6 +76,7 @@ def compile_graph(
     virtual_threads: int = 2,
     dump_passes: Path | None = None,
     verify: bool = False,
+    choose: Choose | None = None,
     started: float | None = None,
 ) -> Compiled:
     """`compile_model` from a fused graph on."""
@@ -90,7 +95,14 @@ def compile_graph(
         try:
             lowered.append(
                 lower_node(
-                    config, graph, layouts, node, virtual_threads=virtual_threads, check=verify, dump=dump
+                    config,
+                    graph,
+                    layouts,
+                    node,
+                    virtual_threads=virtual_threads,
+                    check=verify,
+                    dump=dump,
+                    choose=choose,
                 )
             )
         except NoTileError as error:

@@ -22,13 +22,15 @@ from ..ir.stmt import Alloc, For, Program, Seq, Stmt
 from .split_copies import ELEMENT_DIMENSIONS
 
 
-def interleave_virtual_threads(program: Program, *, threads: int, capacity: Mapping[str, int]) -> Program:
+def interleave_virtual_threads(
+    program: Program, *, threads: int | Mapping[str, int], capacity: Mapping[str, int]
+) -> Program:
     """Every scratchpad buffer moved to the program's root with a leading dimension of its copies.
 
-    At most `threads` copies, at most as many as there are iterations, and no more than fit `capacity` (elements of
-    each scratchpad by scope) together with nothing else. Buffers outside virtual-thread loops get one copy. A loop
-    that is shorter in some iterations of the loops around it counts as its longest: the copies then take turns with
-    gaps.
+    At most `threads` copies (a mapping gives them by scope), at most as many as there are iterations, and no more than
+    fit `capacity` (elements of each scratchpad by scope) together with nothing else. Buffers outside virtual-thread
+    loops get one copy. A loop that is shorter in some iterations of the loops around it counts as its longest: the
+    copies then take turns with gaps.
     """
     hoisted: list[Buffer] = []
 
@@ -41,7 +43,8 @@ def interleave_virtual_threads(program: Program, *, threads: int, capacity: Mapp
             case Seq():
                 return Seq(statements=tuple(rewrite(item, loops) for item in statement.statements))
             case Alloc(buffer=buffer) if buffer.scope in capacity:
-                copies, slot = _copies(buffer, loops, threads, capacity[buffer.scope])
+                most = threads if isinstance(threads, int) else threads[buffer.scope]
+                copies, slot = _copies(buffer, loops, most, capacity[buffer.scope])
                 wide = Buffer(
                     name=buffer.name, shape=(copies, *buffer.shape), dtype=buffer.dtype, scope=buffer.scope
                 )

@@ -12,7 +12,10 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Window
 from ..te.post import Post
+from .tile_loops import cut_tiles
 from .tiling import (
+    CHUNK,
+    OUTERMOST,
     Knobs,
     balanced_sizes,
     best,
@@ -118,9 +121,8 @@ def _cheapest(config: Config, shape: ConvolutionShape, threads: int, whole: bool
         rows=int(rows[index]),
         columns=int(columns[index]),
         reduction_blocks=int(reduction[index]),
-        resident_weights=bool(resident[index]),
+        weights_level=OUTERMOST if resident[index] else CHUNK,
         window=None if whole else (int(window_rows[index]), int(window_columns[index])),
-        virtual_threads=threads,
     )
 
 
@@ -137,11 +139,8 @@ def schedule(
     if knobs is None:
         knobs = choose_knobs(config, shape, virtual_threads)
     s = Schedule(program)
-    og, _ = s.split("o", knobs.output_blocks)
-    ty, y = s.split("y", knobs.rows)
-    tx, x = s.split("x", knobs.columns)
-    s.reorder(og, "n", ty, tx, "o.1", y, x, "b", "j")
-    s.compute_at("conv", tx)
+    tiles = cut_tiles(s, knobs, ("b", "j"))
+    s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
     icc, ic = s.split("conv.ic", knobs.reduction_blocks)
     chunk, kh, kw = (icc,), "conv.kh", "conv.kw"
@@ -150,13 +149,13 @@ def schedule(
         kwc, kw = s.split(kw, knobs.window[1])
         chunk = (icc, khc, kwc)
     s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", ic, kh, kw, "conv.b", "conv.j", "conv.k")
-    s.compute_at("pad", chunk[-1])
+    s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1]))
     s.set_scope("padded", "inp")
-    s.cache_read("W", og if knobs.resident_weights else chunk[-1], "wgt")
-    s.cache_read("P", og, "par")
+    s.cache_read("W", tiles.at(knobs.weights_level, chunk[-1]), "wgt")
+    s.cache_read("P", tiles.parameters(shape.output_blocks, config.par_depth), "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
-    for loop in (og, tx, *chunk):
+    for loop in (*tiles.names, *chunk):
         s.virtual_thread(loop)
     return s
 

@@ -92,7 +92,6 @@ def _cheapest(config: Config, program: Program, window: Window, virtual_threads:
         rows=int(rows[index]),
         columns=int(columns[index]),
         window=None if whole else (int(window_rows[index]), int(window_columns[index])),
-        virtual_threads=virtual_threads,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -9,20 +10,18 @@ from vdla.isa.config import Config
 
 from ..graph.graph import AveragePool, Elementwise, Graph, MaxPool
 from ..graph.layout import pack_parameters, pack_weight
-from ..schedule import Schedule
 from ..te.blocks import Blocks, Window, ceil_div
 from ..te.ops import average_pool, conv2d, depthwise_conv2d, elementwise, max_pool
 from ..te.ops.common import Area
 from ..te.post import Post
-from . import conv2d_vdla, depthwise_vdla, pool_vdla
+from . import conv2d_vdla, depthwise_vdla
+from .kernel_vdla import Choice, Kernel, kernel_of
 from .stages import bound_tensors, combination_of, post_of
 from .tiling import NoTileError
-
-Kernel = tuple[Schedule, dict[str, str], dict[str, np.ndarray]]
-"""A scheduled program, the tensors and the constants that its parameters stand for."""
+from .workload_vdla import Workload
 
 
-def lower_max_pool(config: Config, graph: Graph, node: MaxPool, virtual_threads: int) -> Kernel:
+def lower_max_pool(config: Config, graph: Graph, node: MaxPool, choice: Choice) -> Kernel:
     """A max-pool: one kernel. Raises NoTileError."""
     batch, channels, height, width = graph.tensors[node.data].nchw
     post = Post()
@@ -36,9 +35,20 @@ def lower_max_pool(config: Config, graph: Graph, node: MaxPool, virtual_threads:
         post=post,
         name=node.name,
     )
+    workload = Workload(
+        template="max_pool",
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=channels,
+        kernel=node.kernel,
+        strides=node.strides,
+        pads=node.pads,
+    )
     constants = {"P": _identity(config, channels, 0)}
-    schedule = pool_vdla.schedule(config, program, post, node.kernel, node.strides, "max", virtual_threads)
-    return schedule, {"X": node.data, "Y": node.output}, constants
+    tensors = {"X": node.data, "Y": node.output}
+    return kernel_of(config, workload, program, post, choice, tensors, constants)
 
 
 def _identity(config: Config, channels: int, zero_point: int) -> np.ndarray:
@@ -51,13 +61,13 @@ def _identity(config: Config, channels: int, zero_point: int) -> np.ndarray:
 def max_pool_fits(config: Config, graph: Graph, node: MaxPool) -> bool:
     """Whether the accumulators hold at least one window of a max-pool."""
     try:
-        lower_max_pool(config, graph, node, 1)
+        lower_max_pool(config, graph, node, Choice(virtual_threads=1))
     except NoTileError:
         return False
     return True
 
 
-def lower_average_pool(config: Config, graph: Graph, node: AveragePool, virtual_threads: int) -> list[Kernel]:
+def lower_average_pool(config: Config, graph: Graph, node: AveragePool, choice: Choice) -> list[Kernel]:
     """One kernel for each part of the output whose windows count equally many positions. Raises NoTileError.
 
     The store unit sums windows that the accumulators hold; larger ones become products with ones, which the array can
@@ -66,14 +76,14 @@ def lower_average_pool(config: Config, graph: Graph, node: AveragePool, virtual_
     kernels = []
     for area, divisor in _areas(node.divisors):
         try:
-            kernels.append(_stored_average(config, graph, node, virtual_threads, area, divisor))
+            kernels.append(_stored_average(config, graph, node, choice, area, divisor))
         except NoTileError:
-            kernels.append(_multiplied_average(config, graph, node, virtual_threads, area, divisor))
+            kernels.append(_multiplied_average(config, graph, node, choice, area, divisor))
     return kernels
 
 
 def _stored_average(
-    config: Config, graph: Graph, node: AveragePool, virtual_threads: int, area: Area, divisor: int
+    config: Config, graph: Graph, node: AveragePool, choice: Choice, area: Area, divisor: int
 ) -> Kernel:
     batch, channels, height, width = graph.tensors[node.data].nchw
     post = post_of(node.requantize, None)
@@ -89,13 +99,26 @@ def _stored_average(
         area=area,
         name=node.name,
     )
-    schedule = pool_vdla.schedule(config, program, post, node.kernel, node.strides, "add", virtual_threads)
+    workload = Workload(
+        template="average_pool",
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=channels,
+        kernel=node.kernel,
+        strides=node.strides,
+        pads=node.pads,
+    )
+    # A part of the output is a kernel of its own kind, of which records know nothing.
+    choice = choice if len(_areas(node.divisors)) == 1 else replace(choice, choose=None)
     constants = {"P": _average_parameters(config, node, channels, divisor)}
-    return schedule, {"X": node.data, "Y": node.output}, constants
+    tensors = {"X": node.data, "Y": node.output}
+    return kernel_of(config, workload, program, post, choice, tensors, constants)
 
 
 def _multiplied_average(
-    config: Config, graph: Graph, node: AveragePool, virtual_threads: int, area: Area, divisor: int
+    config: Config, graph: Graph, node: AveragePool, choice: Choice, area: Area, divisor: int
 ) -> Kernel:
     batch, channels, height, width = graph.tensors[node.data].nchw
     block, window = config.block_out, _window(node)
@@ -117,11 +140,13 @@ def _multiplied_average(
             "W": np.ones((1, 1, block, block), dtype=np.int8),
         }
         try:
-            schedule = depthwise_vdla.schedule(config, program, window, common["post"], virtual_threads)
+            schedule = depthwise_vdla.schedule(
+                config, program, window, common["post"], choice.virtual_threads
+            )
         except NoTileError:
             pass  # Ordinary products need no row index for their weights.
         else:
-            return schedule, tensors, constants
+            return Kernel(schedule=schedule, tensors=tensors, constants=constants)
     # Every block of channels is an image of its own, summed by products with the unit matrix.
     images = ceil_div(batch, config.batch) * ceil_div(channels, block) * config.batch
     program = conv2d(batch=images, channels=block, filters=block, **common)
@@ -130,7 +155,8 @@ def _multiplied_average(
         "P": _average_parameters(config, node, block, divisor),
         "W": pack_weight(config, unit),
     }
-    return conv2d_vdla.schedule(config, program, window, common["post"], virtual_threads), tensors, constants
+    schedule = conv2d_vdla.schedule(config, program, window, common["post"], choice.virtual_threads)
+    return Kernel(schedule=schedule, tensors=tensors, constants=constants)
 
 
 def _window(node: AveragePool) -> Window:
@@ -158,7 +184,7 @@ def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
     ]
 
 
-def lower_elementwise(config: Config, graph: Graph, node: Elementwise, virtual_threads: int) -> Kernel:
+def lower_elementwise(config: Config, graph: Graph, node: Elementwise, choice: Choice) -> Kernel:
     """An element-wise node: one kernel. Raises NoTileError."""
     batch, channels, height, width = graph.tensors[node.a].nchw
     combination = combination_of(node.combine)
@@ -173,6 +199,15 @@ def lower_elementwise(config: Config, graph: Graph, node: Elementwise, virtual_t
         post=post,
         name=node.name,
     )
+    workload = Workload(
+        template="elementwise",
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=channels,
+        operand=post.has_operand,
+    )
     constants = {"P": _identity(config, channels, zero_point)}
-    schedule = pool_vdla.schedule(config, program, post, (1, 1), (1, 1), "max", virtual_threads)
-    return schedule, bound_tensors(node.a, node.output, node.combine), constants
+    tensors = bound_tensors(node.a, node.output, node.combine)
+    return kernel_of(config, workload, program, post, choice, tensors, constants)

@@ -35,22 +35,28 @@ from ..target.vdla.machine import scratchpad_depths
 from ..te.blocks import Blocks, Window
 from ..te.ops import conv2d, depthwise_conv2d, patch_conv2d, patch_conv2d_pool
 from ..te.ops.rolling_pool import ring_of
-from . import conv2d_vdla, depthwise_vdla, patch_conv2d_vdla, rolling_pool_vdla
-from .lower_pools_vdla import Kernel, lower_average_pool, lower_elementwise, lower_max_pool
+from . import patch_conv2d_vdla, rolling_pool_vdla
+from .kernel_vdla import Choice, Choose, Kernel, kernel_of
+from .lower_pools_vdla import lower_average_pool, lower_elementwise, lower_max_pool
 from .stages import bound_tensors, post_of
-from .tiling import MOST_WINDOW, NoTileError
+from .tiling import MOST_WINDOW, Copies, NoTileError
+from .workload_vdla import Workload
 
 Dump = Callable[[str, str], None]
 
 
-def pipeline(config: Config, virtual_threads: int) -> tuple[Pass, ...]:
-    """The passes from a scheduled program to one that emission takes."""
+def pipeline(config: Config, virtual_threads: int, copies: Copies | None = None) -> tuple[Pass, ...]:
+    """The passes from a scheduled program to one that emission takes; `copies` of buffers, where knobs say so."""
     capacity = scratchpad_depths(config)
     return (
         Pass("split-copies", split_copies),
         Pass(
             "interleave-virtual-threads",
-            partial(interleave_virtual_threads, threads=virtual_threads, capacity=capacity),
+            partial(
+                interleave_virtual_threads,
+                threads=virtual_threads if copies is None else copies.by_scope(virtual_threads),
+                capacity=capacity,
+            ),
         ),
     )
 
@@ -64,33 +70,40 @@ def lower_node(
     virtual_threads: int,
     check: bool = False,
     dump: Dump | None = None,
+    choose: Choose | None = None,
 ) -> LoweredLayer:
-    """The kernels that compute `node`; with `check` the program is verified after every pass."""
+    """The kernels that compute `node`; with `check` the program is verified after every pass.
+
+    `choose` sets the knobs of the workloads that it knows; templates choose for the others.
+    """
     kernels = []
-    for schedule, tensors, constants in _kernels(config, graph, layouts, node, virtual_threads):
+    for kernel in _kernels(
+        config, graph, layouts, node, Choice(virtual_threads=virtual_threads, choose=choose)
+    ):
         if dump is not None:
-            dump("scheduled", format_node(schedule.program) + "\n")
-        program = run_pipeline(schedule.program, pipeline(config, virtual_threads), check=check, dump=dump)
-        kernels.append(LoweredKernel(program, tensors, constants))
+            dump("scheduled", format_node(kernel.schedule.program) + "\n")
+        passes = pipeline(config, virtual_threads, kernel.copies)
+        program = run_pipeline(kernel.schedule.program, passes, check=check, dump=dump)
+        kernels.append(LoweredKernel(program, kernel.tensors, kernel.constants))
     return LoweredLayer(node.name, tuple(kernels))
 
 
 def _kernels(
-    config: Config, graph: Graph, layouts: dict[str, Layout], node: Node, virtual_threads: int
+    config: Config, graph: Graph, layouts: dict[str, Layout], node: Node, choice: Choice
 ) -> list[Kernel]:
     match node:
         case Convolution():
-            return [_convolution(config, graph, layouts, node, virtual_threads)]
+            return [_convolution(config, graph, layouts, node, choice)]
         case MaxPool():
-            return [lower_max_pool(config, graph, node, virtual_threads)]
+            return [lower_max_pool(config, graph, node, choice)]
         case AveragePool():
-            return lower_average_pool(config, graph, node, virtual_threads)
+            return lower_average_pool(config, graph, node, choice)
         case Elementwise():
-            return [lower_elementwise(config, graph, node, virtual_threads)]
+            return [lower_elementwise(config, graph, node, choice)]
 
 
 def _convolution(
-    config: Config, graph: Graph, layouts: dict[str, Layout], node: Convolution, virtual_threads: int
+    config: Config, graph: Graph, layouts: dict[str, Layout], node: Convolution, choice: Choice
 ) -> Kernel:
     batch, channels, height, width = graph.tensors[node.data].nchw
     filters = node.weight.shape[0]
@@ -117,37 +130,51 @@ def _convolution(
         "post": post,
         "name": node.name,
     }
+    workload = Workload(
+        template="conv2d",
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=filters,
+        kernel=window.kernel,
+        strides=window.strides,
+        pads=window.pads,
+        dilations=window.dilations,
+        operand=post.has_operand,
+    )
     if layouts[node.data] == "interleaved" and pool is not None:
         constants["W"] = pack_patch_weight(config, node.weight)
-        rolling = _rolling(config, graph, node, virtual_threads)
+        rolling = _rolling(config, graph, node, choice.virtual_threads)
         if rolling is None:
             raise ValueError(f"{node.name}: the pool was fused into a convolution that cannot take it")
-        return rolling, tensors, constants
+        return Kernel(schedule=rolling, tensors=tensors, constants=constants)
     if layouts[node.data] == "interleaved":
         constants["W"] = pack_patch_weight(config, node.weight)
-        schedule = patch_conv2d_vdla.schedule(
-            config, patch_conv2d(filters=filters, **common), window, post, virtual_threads
-        )
-        return schedule, tensors, constants
+        workload = replace(workload, template="patch_conv2d")
+        program = patch_conv2d(filters=filters, **common)
+        return kernel_of(config, workload, program, post, choice, tensors, constants)
     if node.groups == channels == filters and channels > 1 and config.has("depthwise") and node.pool is None:
-        program = depthwise_conv2d(**common)
+        constants["W"] = pack_depthwise_weight(config, node.weight[:, 0])
+        alone = replace(workload, template="depthwise_conv2d")
         try:
-            schedule = depthwise_vdla.schedule(config, program, window, post, virtual_threads)
+            return kernel_of(
+                config, alone, depthwise_conv2d(**common), post, choice, tensors, dict(constants)
+            )
         except NoTileError:
             pass  # As a convolution with many zeros it may still fit: its weights need no row index.
-        else:
-            constants["W"] = pack_depthwise_weight(config, node.weight[:, 0])
-            return schedule, tensors, constants
     weight = pack_weight(config, dense_groups(node.weight, node.groups))
     if window.kernel == (height, width) != (1, 1) and not any(window.pads) and pool is None:
         # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
         weight = weight.reshape(weight.shape[0], -1, 1, 1, config.block_out, config.block_in)
-        window = Window(kernel=(1, 1))
-        flat = {"channels": weight.shape[1] * config.block_in, "height": 1, "width": 1, "window": window}
-        common = {**common, **flat}
+        flat = {"channels": weight.shape[1] * config.block_in, "height": 1, "width": 1}
+        common = {**common, **flat, "window": Window(kernel=(1, 1))}
+        workload = replace(
+            workload, **flat, kernel=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)
+        )
     constants["W"] = weight
     program = conv2d(filters=filters, pool=pool, **common)
-    return conv2d_vdla.schedule(config, program, window, post, virtual_threads), tensors, constants
+    return kernel_of(config, workload, program, post, choice, tensors, constants)
 
 
 def takes_patches(config: Config, graph: Graph, node: Convolution) -> bool:

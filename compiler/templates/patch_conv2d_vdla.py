@@ -67,7 +67,6 @@ def _cheapest(config: Config, program: Program, window: Window, virtual_threads:
         output_blocks=int(output[index]),
         rows=int(rows[index]),
         columns=int(columns[index]),
-        virtual_threads=virtual_threads,
     )
 
 

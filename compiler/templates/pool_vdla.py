@@ -74,7 +74,6 @@ def _cheapest(config: Config, program: Program, kernel: Pair, strides: Pair, vir
         output_blocks=int(output[index]),
         rows=int(rows[index]),
         columns=int(columns[index]),
-        virtual_threads=virtual_threads,
     )
 
 

@@ -28,22 +28,45 @@ class NoTileError(Exception):
     """No tile of an operator fits the accelerator; says which limit excluded the last candidates."""
 
 
+TILE_ORDERS = ("oyx", "oxy", "yox", "yxo", "xoy", "xyo")
+"""Orders of the loops over tiles, outermost first: output blocks, rows, columns."""
+CHUNK, INNERMOST, MIDDLE, OUTERMOST = 0, 1, 2, 3
+"""Where a buffer is filled: with every chunk of the reduction, or with every iteration of a loop over tiles."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copies:
+    """How many copies of each kind of buffer take turns: one can be filled while another is computed with."""
+
+    data: int
+    weights: int
+    sums: int
+
+    def by_scope(self, parameters: int) -> dict[str, int]:
+        """The copies of buffers in each scratchpad; `parameters` are those of the parameter table."""
+        return {"inp": self.data, "wgt": self.weights, "acc": self.sums, "par": parameters}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
     """How a layer is cut: output blocks, rows and columns of a tile, reduction blocks of a chunk.
 
-    With `resident_weights` the weights of a group of output blocks stay on the chip for all its tiles; otherwise
-    they are loaded with every chunk. `window` cuts the reduction into rows and columns of the kernel too (None: not),
-    where not even one block's inputs or weights for a whole window fit.
+    `order` (one of TILE_ORDERS) is that of the loops over tiles. `data_level` and `weights_level` say where inputs and
+    weights are loaded, from CHUNK, where they come anew for every chunk, to OUTERMOST, where they stay for all that is
+    inside the outermost loop over tiles. `window` cuts the reduction into rows and columns of the kernel too (None:
+    not), where not even one block's inputs or weights for a whole window fit. `copies` of buffers: None for as many
+    as virtual threads were asked for. A template ignores knobs that its operator has no use for.
     """
 
     output_blocks: int
     rows: int
     columns: int
     reduction_blocks: int = 1
-    resident_weights: bool = True
+    order: str = TILE_ORDERS[0]
+    data_level: int = CHUNK
+    weights_level: int = OUTERMOST
     window: tuple[int, int] | None = None
-    virtual_threads: int = 2
+    copies: Copies | None = None
 
 
 def first_that_fits(

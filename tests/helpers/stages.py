@@ -46,7 +46,7 @@ def ir_programs() -> dict[str, Program]:
         pad_value=-7,
         post=POST,
     )
-    knobs = Knobs(output_blocks=1, rows=4, columns=5, reduction_blocks=2, resident_weights=False)
+    knobs = Knobs(output_blocks=1, rows=4, columns=5, reduction_blocks=2, weights_level=0)
     programs = {
         "expression": program,
         "scheduled": conv2d_vdla.schedule(config, program, WINDOW, POST, 2, knobs).program,

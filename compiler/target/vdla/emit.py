@@ -13,7 +13,7 @@ from vdla.isa.config import Config
 
 from ...ir.expr import Buffer, Const, Expr
 from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
-from ...ir.visit import loops
+from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .access import Access
 from .evaluate import Evaluator, compile_index
@@ -161,6 +161,9 @@ class LayerEmitter:
     def _find_chain(self, statement: Stmt) -> Chain | None:
         loops: list[tuple[str, Evaluator]] = []
         while isinstance(statement, For):
+            # A loop that decides how long one inside of it is cannot be folded with it.
+            if free_vars(statement.extent) & {name for name, _ in loops}:
+                return None
             loops.append((statement.var.name, self.evaluator(statement.extent)))
             statement = statement.body
         if isinstance(statement, Intrinsic | Copy | Assign):

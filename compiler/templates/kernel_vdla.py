@@ -1,0 +1,52 @@
+"""A scheduled kernel of the accelerator, and how its knobs were decided: by a record, or by its template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from vdla.isa.config import Config
+
+from ..ir.stmt import Program
+from ..schedule import Schedule
+from ..te.post import Post
+from .schedule_vdla import schedule_workload
+from .tiling import Copies
+from .workload_vdla import Workload
+
+Choose = Callable[[Workload], Mapping[str, int] | None]
+"""The values of the knobs of a workload, a legal point of its space; None where nothing is known of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Who decides: `choose` where it knows a workload, otherwise the templates, for so many virtual threads."""
+
+    virtual_threads: int
+    choose: Choose | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Kernel:
+    """A scheduled program, copies of its buffers (None: the virtual threads'), and what its parameters stand for."""
+
+    schedule: Schedule
+    tensors: Mapping[str, str]
+    constants: Mapping[str, np.ndarray]
+    copies: Copies | None = None
+
+
+def kernel_of(
+    config: Config,
+    workload: Workload,
+    program: Program,
+    post: Post,
+    choice: Choice,
+    tensors: Mapping[str, str],
+    constants: Mapping[str, np.ndarray],
+) -> Kernel:
+    """The tensor expression `program` of a workload, with its own `post`, scheduled. Raises NoTileError."""
+    values = None if choice.choose is None else choice.choose(workload)
+    schedule, copies = schedule_workload(config, workload, program, post, choice.virtual_threads, values)
+    return Kernel(schedule=schedule, tensors=tensors, constants=constants, copies=copies)

@@ -1,0 +1,117 @@
+"""What an operator on the accelerator is to the tuner: all that its timing can depend on, and nothing else.
+
+Values (weights, zero points, limits) change no cycle, so layers of equal workload have one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from vdla.isa.config import Config
+from vdla.isa.errors import UserError
+
+from ..ir.stmt import Program
+from ..te.blocks import Blocks, Pair, Window
+from ..te.ops import average_pool, conv2d, depthwise_conv2d, elementwise, max_pool, patch_conv2d
+from ..te.post import Combination, Post
+
+Template = Literal["conv2d", "patch_conv2d", "depthwise_conv2d", "max_pool", "average_pool", "elementwise"]
+Pads = tuple[int, int, int, int]
+
+
+class WorkloadError(UserError):
+    """A description that is no workload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """An operator of one shape, and the template that schedules it.
+
+    Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters` are the output's channels.
+    `operand`: stage B of the store pipeline reads a second tensor.
+    """
+
+    template: Template
+    batch: int
+    channels: int
+    height: int
+    width: int
+    filters: int
+    kernel: Pair = (1, 1)
+    strides: Pair = (1, 1)
+    pads: Pads = (0, 0, 0, 0)
+    dilations: Pair = (1, 1)
+    operand: bool = False
+
+    @property
+    def window(self) -> Window:
+        """Kernel, strides, pads and dilations."""
+        return Window(kernel=self.kernel, strides=self.strides, pads=self.pads, dilations=self.dilations)
+
+    @property
+    def post(self) -> Post:
+        """A post-processing of this kind; its constants change nothing."""
+        addition = Combination(kind="add", ratio_self=1.0, ratio_operand=1.0)
+        return Post(combination=addition if self.operand else None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as JSON values, `template` first."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+
+
+def workload_from_dict(value: Mapping[str, Any]) -> Workload:
+    """The workload that `to_dict` described. WorkloadError for anything else."""
+    names = [item.name for item in fields(Workload)]
+    if unknown := sorted(value.keys() ^ set(names)):
+        raise WorkloadError(
+            f"a workload of the accelerator has the fields {', '.join(names)}; see {unknown[0]!r}"
+        )
+    if value["template"] not in get_args(Template):
+        raise WorkloadError(
+            f"the accelerator has no template {value['template']!r}; it has {get_args(Template)}"
+        )
+    sizes = {"kernel": 2, "strides": 2, "pads": 4, "dilations": 2}
+    found: dict[str, Any] = {"template": value["template"], "operand": value["operand"]}
+    if not isinstance(value["operand"], bool):
+        raise WorkloadError(f"operand = {value['operand']!r} of a workload is neither true nor false")
+    for name in names:
+        if name in found:
+            continue
+        item, length = value[name], sizes.get(name)
+        numbers = [item] if length is None else item
+        least = 0 if name == "pads" else 1
+        if not isinstance(numbers, list | tuple) or len(numbers) != (length or 1):
+            raise WorkloadError(f"{name} = {item!r} of a workload has not {length} numbers")
+        if not all(type(n) is int and n >= least for n in numbers):
+            raise WorkloadError(
+                f"{name} = {item!r} of a workload is not made of integers of at least {least}"
+            )
+        found[name] = item if length is None else tuple(item)
+    return Workload(**found)
+
+
+def program_of(config: Config, workload: Workload) -> Program:
+    """The tensor expression of a workload on one machine. ValueError if a window does not fit."""
+    image = {
+        "blocks": Blocks.of(config),
+        "batch": workload.batch,
+        "channels": workload.channels,
+        "height": workload.height,
+        "width": workload.width,
+        "post": workload.post,
+    }
+    match workload.template:
+        case "conv2d":
+            return conv2d(filters=workload.filters, window=workload.window, pad_value=0, **image)
+        case "patch_conv2d":
+            return patch_conv2d(filters=workload.filters, window=workload.window, pad_value=0, **image)
+        case "depthwise_conv2d":
+            return depthwise_conv2d(window=workload.window, pad_value=0, **image)
+        case "max_pool":
+            return max_pool(window=workload.window, **image)
+        case "average_pool":
+            return average_pool(window=workload.window, pad_value=0, **image)
+        case "elementwise":
+            return elementwise(**image)
