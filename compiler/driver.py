@@ -11,17 +11,16 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import Program
 
 from .graph.cost import compulsory_bytes, count_macs
-from .graph.fuse import fuse, fuse_pool
+from .graph.fuse import fuse
 from .graph.graph import Graph, Node
-from .graph.layout import activation_bytes, decide_layouts
+from .graph.layout import activation_bytes
 from .graph.onnx_import import import_model
-from .graph.split_pools import split_max_pools
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled, Layer
 from .target.vdla.link import link
 from .templates.kernel_vdla import Choose
-from .templates.lower_pools_vdla import max_pool_fits
-from .templates.lower_vdla import lower_node, takes_patches, takes_pool
+from .templates.lower_vdla import lower_node
+from .templates.prepare_vdla import prepare
 from .templates.tiling import NoTileError
 
 
@@ -81,12 +80,8 @@ def compile_graph(
 ) -> Compiled:
     """`compile_model` from a fused graph on."""
     started = time.perf_counter() if started is None else started
-    layouts = decide_layouts(graph, config, lambda node: takes_patches(config, graph, node))
-    graph = fuse_pool(
-        graph, lambda node, pool: takes_pool(config, graph, layouts, node, pool, virtual_threads)
-    )
-    graph = split_max_pools(graph, lambda whole, node: max_pool_fits(config, whole, node))
-    layouts |= dict.fromkeys(graph.tensors.keys() - layouts.keys(), "blocked")
+    prepared = prepare(graph, config, virtual_threads)
+    graph, layouts = prepared.graph, dict(prepared.layouts)
     lowered = []
     for number, node in enumerate(graph.nodes):
         dump = None
