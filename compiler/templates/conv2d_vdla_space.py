@@ -104,18 +104,15 @@ def _most_instructions(config: Config, shape: ConvolutionShape) -> float:
 
 def _floor(config: Config, shape: ConvolutionShape) -> float:
     """Cycles below which no program gets: one product a cycle, every byte at least once."""
-    seen = [
-        _seen(out, out, kernel, stride, dilation, extent)
-        for out, kernel, stride, dilation, extent in zip(
-            (shape.out_height, shape.out_width),
-            shape.kernel,
-            shape.strides,
-            shape.dilations,
-            (shape.height, shape.width),
-            strict=True,
-        )
-    ]
-    data = shape.images * shape.input_blocks * float(seen[0]) * float(seen[1]) * config.inp_bytes
+    seen = []
+    for out, kernel, stride, dilation, extent in zip(
+        (shape.out_height, shape.out_width),
+        *(shape.kernel, shape.strides, shape.dilations, (shape.height, shape.width)),
+        strict=True,
+    ):
+        # Strides may leave out rows between windows, which tiles of one row never read.
+        seen.append(min(int(_seen(size, out, kernel, stride, dilation, extent)) for size in (1, out)))
+    data = shape.images * shape.input_blocks * 1.0 * seen[0] * seen[1] * config.inp_bytes
     weights = shape.output_blocks * shape.input_blocks * shape.kernel[0] * shape.kernel[1] * config.wgt_bytes
     stored = shape.images * shape.output_blocks * shape.out_height * shape.out_width * config.out_bytes
     moved = data + weights + stored * (2 if shape.operand else 1)

@@ -37,7 +37,7 @@ def prepare(graph: Graph, config: Config, virtual_threads: int) -> Prepared:
 
 
 def workloads_of(config: Config, prepared: Prepared, virtual_threads: int) -> dict[str, Workload]:
-    """The workload of every node that has knobs, by the node's name. Raises NoTileError for a node that fits nothing."""
+    """The workload of every node that has knobs, by the node's name. Raises NoTileError for one that fits nothing."""
     found: dict[str, Workload] = {}
 
     def ask(workload: Workload, node: str) -> None:

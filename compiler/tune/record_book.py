@@ -37,7 +37,7 @@ class RecordBook:
         if space is None:
             return records[0].knobs if records else None
         for begin in range(0, len(records), _CHUNK):
-            legal = _in_space(records[begin : begin + _CHUNK], space)[2]
+            legal = in_space(records[begin : begin + _CHUNK], space)[2]
             if legal.any():
                 return records[begin + int(legal.argmax())].knobs
         return None
@@ -142,7 +142,7 @@ def history_of(records: Iterable[Record], task: Task, space: Space, *, strategy:
     for record in ours:
         trials.setdefault(record.trial, record)
     ordered = [trials[number] for number in sorted(trials)]
-    points, known, legal = _in_space(ordered, space)
+    points, known, legal = in_space(ordered, space)
     costs = np.array([np.inf if r.cost is None else r.cost for r in ordered], dtype=np.float64)
     return Resumed(
         history=History(points=points[legal], costs=costs[legal]),
@@ -165,7 +165,7 @@ def _cost(record: Record) -> float:
     return math.inf if record.cost is None else record.cost
 
 
-def _in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The points int64 [n, axes] of records, whether the space has them, and whether it allows them: bool [n] each.
 
     The point of a record that the space does not have is the first one.
