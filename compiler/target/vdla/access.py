@@ -1,10 +1,13 @@
-"""Operands of intrinsics and copies as addresses: compiled once, evaluated for every tile."""
+"""Operands of intrinsics and copies as addresses: compiled once, evaluated for all tiles at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ...ir.stmt import Region
+from .columns import Column
 from .evaluate import Environment, compile_index
 
 
@@ -25,7 +28,7 @@ class Access:
     ) -> None:
         buffer = region.buffer
         self.buffer = buffer
-        self.slots = slots.get(buffer.name)
+        self.slots = None if buffer.name not in slots else np.array(slots[buffer.name], dtype=np.int64)
         leading = len(buffer.shape) - element_dimensions
         strides, stride = [0] * leading, 1
         for d in range(leading - 1, -1, -1):
@@ -38,16 +41,24 @@ class Access:
         self.extents = tuple(compile_index(extent) for extent in region.extents[skip:leading])
         self.sizes = buffer.shape[skip:leading]
 
-    def base(self, environment: Environment) -> int:
-        """First element of the buffer's copy that this iteration uses."""
+    def base(self, environment: Environment) -> Column:
+        """First element of the buffer's copy that an iteration uses."""
         if self.slots is None or self._copy is None:
             return 0
-        return self.slots[self._copy(environment)]
+        first = self.slots[self._copy(environment)]
+        return first if isinstance(first, np.ndarray) else int(first)
 
-    def offset(self, environment: Environment):
+    def offset(self, environment: Environment) -> Column:
         """Element number of the region's start within the buffer's copy."""
-        total = 0
+        total: Column = 0
         for start, stride in zip(self.starts, self.strides, strict=True):
             if stride:
                 total = total + start(environment) * stride
         return total
+
+    def step(self, environment: Environment, loop: str | None) -> Column:
+        """How many elements the start moves in one iteration of a loop; 0 for none."""
+        if loop is None:
+            return 0
+        following = {**environment, loop: environment[loop] + 1}
+        return self.offset(following) - self.offset(environment)

@@ -1,4 +1,4 @@
-"""Index expressions as Python closures: emission evaluates the same few expressions for every tile.
+"""Index expressions as Python closures: emission evaluates the same few expressions for all tiles of a layer.
 
 A closure takes the environment (loop name -> int, or an int64 array to evaluate many iterations at once).
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from ...ir.expr import Binary, Const, Expr, Var
+from .columns import greater, lesser
 
 Environment: TypeAlias = Mapping[str, Any]
 Evaluator: TypeAlias = Callable[[Environment], Any]
@@ -41,9 +40,9 @@ def _compile_binary(op: str, a: Evaluator, b: Evaluator) -> Evaluator:
         case "%":
             return lambda environment: a(environment) % b(environment)
         case "min":
-            return lambda environment: _extreme(min, np.minimum, a(environment), b(environment))
+            return lambda environment: lesser(a(environment), b(environment))
         case "max":
-            return lambda environment: _extreme(max, np.maximum, a(environment), b(environment))
+            return lambda environment: greater(a(environment), b(environment))
         case "<":
             return lambda environment: a(environment) < b(environment)
         case "<=":
@@ -57,9 +56,3 @@ def _compile_binary(op: str, a: Evaluator, b: Evaluator) -> Evaluator:
         case "or":
             return lambda environment: a(environment) | b(environment)
     raise ValueError(f"operator {op!r} in an index expression")
-
-
-def _extreme(scalar: Callable[..., Any], vector: Callable[..., Any], a: Any, b: Any) -> Any:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return vector(a, b)
-    return scalar(a, b)

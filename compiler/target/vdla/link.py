@@ -16,11 +16,11 @@ from ...graph.memory_plan import Buffer as PlannedBuffer
 from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.stmt import Program as Kernel
 from .emit import Emission, LayerEmitter
-from .machine import DRAM, MachineOp, scratchpad_depths
+from .machine import DRAM, Batch, scratchpad_depths
 from .micro_ops import MicroOpMemory
 from .placement import DramBuffer, Scratchpads
 from .registers import RegisterFile
-from .tokens import flags, order
+from .tokens import flags, order, touches
 
 ALIGNMENT = 4096
 """Bytes to which every segment of DRAM is aligned: a burst never crosses such a boundary."""
@@ -97,7 +97,7 @@ def link(
         granule=granule,
         uop_address=-(-image.size // ALIGNMENT) * ALIGNMENT,
     )
-    emission.load_page(0)
+    emission.start(0)
     for group, layer in enumerate(layers):
         for k, kernel in enumerate(layer.kernels):
             places = {name: DramBuffer(addresses[layer.name, k, name], False) for name in kernel.constants}
@@ -115,13 +115,23 @@ def link(
         memory[address : address + len(data)] = np.frombuffer(data, dtype=np.uint8)
     program = Program(
         config=config,
-        instructions=encode(config, emission.operations, space_sizes(config, activations, granule)),
+        instructions=encode(
+            config, emission.batches, emission.count, space_sizes(config, activations, granule)
+        ),
         image=memory,
         segments=tuple(image.segments),
         groups=tuple(layer.name for layer in layers),
-        group_of=np.array([operation.group for operation in emission.operations], dtype=np.int32),
+        group_of=_groups(emission),
     )
     return Linked(program, tensors.addresses)
+
+
+def _groups(emission: Emission) -> np.ndarray:
+    """The layer's number of each instruction, int32."""
+    groups = np.empty(emission.count, dtype=np.int32)
+    for batch in emission.batches:
+        groups[batch.numbers] = batch.group
+    return groups
 
 
 def space_sizes(config: Config, activations: tuple[int, int], granule: int) -> dict[str, int]:
@@ -132,27 +142,39 @@ def space_sizes(config: Config, activations: tuple[int, int], granule: int) -> d
     }
 
 
-def encode(config: Config, operations: Sequence[MachineOp], sizes: Mapping[str, int]) -> np.ndarray:
-    """(n, 2) uint64 words of `operations` with their dependence flags."""
-    edges = order(operations, sizes, token_queue_depth=config.token_queue_depth)
-    columns = flags(edges, len(operations))
-    words = np.zeros((len(operations), 2), dtype=np.uint64)
-    by_name: dict[str, list[int]] = {}
-    for number, operation in enumerate(operations):
-        by_name.setdefault(operation.name, []).append(number)
-    for name, numbers in by_name.items():
-        index = np.array(numbers)
-        keys = sorted({key for number in numbers for key in operations[number].fields})
-        fields = {
-            key: np.array(
-                [operations[number].fields.get(key, 0) for number in numbers],
-                dtype=np.uint64 if key == "value" else np.int64,
-            )
-            for key in keys
-        }
-        fields |= {flag: values[index] for flag, values in columns.items()}
-        words[index] = layout.encode_many(config, name, fields)
+def encode(config: Config, batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> np.ndarray:
+    """(n, 2) uint64 words of the `count` instructions of `batches` with their dependence flags."""
+    words = np.empty((count, 2), dtype=np.uint64)
+    by_name: dict[str, list[Batch]] = {}
+    for batch in batches:
+        by_name.setdefault(batch.name, []).append(batch)
+    for name, members in by_name.items():
+        fields = _together(members)
+        numbers = np.concatenate([batch.numbers for batch in members])
+        words[numbers] = layout.encode_many(config, name, fields, len(numbers))
+    edges = order(touches(batches, count, sizes), token_queue_depth=config.token_queue_depth)
+    words[:, 0] |= flags(edges, count)
     return words
+
+
+def _together(batches: Sequence[Batch]) -> Mapping[str, int | np.ndarray]:
+    """The fields of batches of one format, one behind the other; a field that a batch does not name is 0."""
+    if len(batches) == 1:
+        return batches[0].fields
+    keys = dict.fromkeys(key for batch in batches for key in batch.fields)
+    fields: dict[str, int | np.ndarray] = {}
+    for key in keys:
+        columns = [batch.fields.get(key, 0) for batch in batches]
+        first = columns[0]
+        if isinstance(first, int) and all(isinstance(column, int) and column == first for column in columns):
+            fields[key] = first
+            continue
+        dtype = np.uint64 if key == "value" else np.int64
+        parts = [np.empty(len(batch.numbers), dtype=dtype) for batch in batches]
+        for part, column in zip(parts, columns, strict=True):
+            part[:] = column
+        fields[key] = np.concatenate(parts)
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
