@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.layout import FLAG_BITS, TOKEN_QUEUES, Unit
 
-from .columns import Rows, full
+from .columns import Rows, full, lesser
 from .machine import Batch
 
 _UNITS = len(Unit)
@@ -35,7 +35,9 @@ class Edges:
 @dataclass(frozen=True, slots=True, eq=False)
 class Touches:
     """What n operations, in program order, touch: operation i executes on `units[i]` and touches the ranges
-    `first[i]` .. `first[i + 1]` - 1, which are [low, high) of one space of `size` that holds all memories.
+    `first[i]` .. `first[i + 1]` - 1.
+
+    A range is [low, high) of `size` pieces: all memories side by side, cut wherever any range begins or ends.
     """
 
     units: Rows
@@ -50,31 +52,34 @@ def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> T
     """What the `count` instructions of `batches` touch; `sizes` gives the extent of every space that spans name."""
     base = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
     units = np.zeros(count, dtype=np.int64)
-    numbers, lows, highs, writes = (
-        [np.zeros(0, np.int64)],
-        [np.zeros(0, np.int64)],
-        [np.zeros(0, np.int64)],
-        [],
-    )
+    none = np.zeros(0, dtype=np.int64)
+    numbers, lows, highs, writes = [none], [none], [none], [none > 0]
     for batch in batches:
         units[batch.numbers] = batch.unit
         for spans, writing in ((batch.reads, False), (batch.writes, True)):
             for span in spans:
                 numbers.append(batch.numbers)
+                high = lesser(span.high, sizes[span.space])
                 lows.append(full(span.low, len(batch.numbers)) + base[span.space])
-                highs.append(full(span.high, len(batch.numbers)) + base[span.space])
+                highs.append(full(high, len(batch.numbers)) + base[span.space])
                 writes.append(np.full(len(batch.numbers), writing))
-    number = np.concatenate(numbers)
-    order = np.argsort(number, kind="stable")
+    low, high = np.concatenate(lows), np.concatenate(highs)
+    kept = np.flatnonzero(low < high)
+    number = np.concatenate(numbers)[kept]
+    kept = kept[np.argsort(number, kind="stable")]
+    low, high = low[kept], high[kept]
     first = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(number, minlength=count), out=first[1:])
+    cuts = np.zeros(sum(sizes.values()) + 1, dtype=np.int64)
+    cuts[low] = cuts[high] = 1
+    piece = np.cumsum(cuts)
     return Touches(
         units=units,
         first=first,
-        low=np.concatenate(lows)[order],
-        high=np.concatenate(highs)[order],
-        writes=np.concatenate([np.zeros(0, dtype=np.bool_), *writes])[order],
-        size=sum(sizes.values()),
+        low=piece[low],
+        high=piece[high],
+        writes=np.concatenate(writes)[kept],
+        size=int(piece[-1]) + 1,
     )
 
 
