@@ -1,4 +1,4 @@
-"""Operands of intrinsics and copies as addresses: compiled once, evaluated for all tiles at once."""
+"""Operands of intrinsics and copies as addresses, evaluated for all tiles at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from ...ir.stmt import Region
 from .columns import Column
-from .evaluate import Environment, compile_index
+from .evaluate import Environment, evaluator
 
 
 class Access:
-    """One operand: closures for its start, and the strides of its leading dimensions in elements.
+    """One operand: its start and extents, and the strides of its leading dimensions in elements.
 
     On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
     addresses count elements from the buffer's address. `least` is the room that the innermost dimension takes even
@@ -35,11 +35,11 @@ class Access:
             strides[d] = stride
             stride *= max(buffer.shape[d], least if d == leading - 1 else 1)
         skip = 0 if self.slots is None else 1
-        self._copy = compile_index(region.starts[0]) if skip else None
+        self._copy = evaluator(region.starts[0]) if skip else None
         self.strides = tuple(strides[skip:])
-        self.starts = tuple(compile_index(start) for start in region.starts[skip:leading])
-        self.extents = tuple(compile_index(extent) for extent in region.extents[skip:leading])
+        self.starts = tuple(evaluator(start) for start in region.starts[skip:leading])
         self.sizes = buffer.shape[skip:leading]
+        self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
     def base(self, environment: Environment) -> Column:
         """First element of the buffer's copy that an iteration uses."""

@@ -23,7 +23,7 @@ from ...ir.visit import loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .access import Access
 from .columns import Column, Rows
-from .evaluate import Evaluator, compile_index
+from .evaluate import Evaluator, evaluator
 from .iterations import Iterations
 from .machine import DRAM, Batch, Span
 from .micro_ops import MicroOpMemory
@@ -130,8 +130,10 @@ class LayerEmitter:
         self._drafts: list[Draft] = []
         self._sequences: list[np.ndarray] = []
         self._spans: dict[int, int] = {}
-        self._varying = {loop.name for loop in loops(program) if not isinstance(loop.extent, Const)}
+        self._varying: set[str] = set()
         for loop in loops(program):
+            if not isinstance(loop.extent, Const):
+                self._varying.add(loop.name)
             if loop.kind not in ("serial", "unroll"):
                 reason = f"the accelerator cannot make loop {loop.name} {loop.kind}; leave it serial"
                 raise EmissionError(f"{program.name}: {reason}")
@@ -167,7 +169,7 @@ class LayerEmitter:
         return len(self._sequences) - 1
 
     def access(self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: int = 1) -> Access:
-        """The compiled form of an operand."""
+        """An operand as addresses in this layer's slots."""
         return Access(region, self.slots, element_dimensions, least)
 
     def varying(self, name: str) -> bool:
@@ -210,7 +212,7 @@ class LayerEmitter:
                     self._visit(item, around)
                     around = around.shifted(self._spans[id(item)])
             case For(var=var, extent=extent, body=body):
-                count = compile_index(extent)(around.values)
+                count = evaluator(extent)(around.values)
                 self._visit(body, around.expanded(var.name, count, self._spans[id(body)]))
             case _:
                 raise EmissionError(f"{self.program.name}: no instruction does a {type(statement).__name__}")
@@ -223,7 +225,7 @@ class LayerEmitter:
         if not isinstance(statement, Intrinsic | Copy | Assign):
             return None
         return Chain(
-            loops=tuple([(loop.var.name, compile_index(loop.extent)) for loop in found]),
+            loops=tuple([(loop.var.name, evaluator(loop.extent)) for loop in found]),
             positions=tuple([self._spans[id(loop.body)] for loop in found]),
             leaf=statement,
         )

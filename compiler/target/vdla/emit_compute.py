@@ -13,7 +13,7 @@ from ...ir.expr import FIRST, Expr, Var
 from ...ir.stmt import Intrinsic
 from ...ir.visit import free_vars
 from .columns import Column, Rows, group_rows, item, pick, where
-from .evaluate import Environment, Evaluator, compile_index
+from .evaluate import Environment, Evaluator, evaluator
 from .iterations import Iterations
 from .machine import Span
 
@@ -158,7 +158,7 @@ def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Env
         unrolled=tuple(unrolled),
         repeated=tuple(repeated),
         reducing=frozenset(reducing),
-        first=None if leaf.first is None else compile_index(_without(leaf.first)),
+        first=None if leaf.first is None else evaluator(_without(leaf.first)),
         factors=tuple(tuple((factors[names[i]] or (0, 0, 0))[k] for i in counted) for k in range(3)),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...ir.expr import Const
 from ...ir.stmt import Assign, Intrinsic, Region
 from .columns import Column, full, greater, group_rows, item, lesser, where
-from .evaluate import compile_index
+from .evaluate import evaluator
 from .iterations import Iterations
 from .machine import Span
 
@@ -47,7 +47,7 @@ def emit_fill(emitter: LayerEmitter, chain: Chain, leaf: Assign, around: Iterati
 def emit_patch(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
     """One LOAD.PATCH for each row of output positions: the innermost loop runs over patches of a row."""
     to = emitter.access(leaf.operands[0])
-    batch_row = compile_index(leaf.operands[0].starts[-2])
+    batch_row = evaluator(leaf.operands[0].starts[-2])
     origin = emitter.access(leaf.operands[1], element_dimensions=0)
     pad = int(leaf.pad.value) if leaf.pad is not None else 0
     patches_loop, patches = chain.loops[-1]

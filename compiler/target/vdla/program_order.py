@@ -125,20 +125,24 @@ def _place_micro_ops(
     order = np.argsort(where)
     where, which = where[order], np.concatenate([sequence for _, sequence in users])[order]
     turns: list[int] = []
-    known: dict[int, int] = {}
-    found: list[int] = []
-    for place, number in zip(where.tolist(), which.tolist(), strict=True):
-        if number not in known:
-            words = sequences[number]
+    begin = 0
+    while begin < len(which):
+        known, rows, of = np.unique(which[begin:], return_index=True, return_inverse=True)
+        numbers = known.tolist()
+        places_in_page = np.zeros(len(numbers), dtype=np.int64)
+        end = len(which)
+        for i in np.argsort(rows).tolist():
+            words = sequences[numbers[i]]
             placed = memory.place(words)
             if placed is None:
+                # This row begins a new page, in which the sequences of the rows behind it are placed again.
+                end = begin + int(rows[i])
+                if turns and turns[-1] == where[end]:
+                    raise ValueError(f"{layer}: {len(words)} micro-ops do not fit {memory.depth}")
                 memory.turn_page()
-                turns.append(place)
-                known.clear()
-                placed = memory.place(words)
-            if placed is None:
-                raise ValueError(f"{layer}: {len(words)} micro-ops do not fit {memory.depth}")
-            known[number] = placed.first
-        found.append(known[number])
-    first[where] = found
+                turns.append(int(where[end]))
+                break
+            places_in_page[i] = placed.first
+        first[where[begin:end]] = places_in_page[of[: end - begin]]
+        begin = end
     return turns, first
