@@ -119,9 +119,22 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 def loads_in(expr: Expr) -> list[Load]:
     """The loads in an expression, outer ones first."""
+    found: list[Load] = []
+    _find_loads(expr, found)
+    return found
+
+
+def _find_loads(expr: Expr, found: list[Load]) -> None:
     if type(expr) is Var or type(expr) is Const:
-        return []
-    return [e for e in walk_expr(expr) if type(e) is Load]
+        return
+    if type(expr) is Binary:
+        _find_loads(expr.a, found)
+        _find_loads(expr.b, found)
+        return
+    if type(expr) is Load:
+        found.append(expr)
+    for operand in operands(expr):
+        _find_loads(operand, found)
 
 
 # Statements
@@ -402,12 +415,19 @@ _LOOPS, _NAMED = frozenset({For}), frozenset({Assign, Reduce, Copy, Intrinsic})
 
 
 def _path(node: Node, name: str, kinds: frozenset[type]) -> tuple[Node, ...] | None:
-    if type(node) in kinds and node.name == name:  # type: ignore[union-attr]
-        return (node,)
-    for child in children(node):
+    path: list[Node] = []
+    while True:
+        path.append(node)
+        if type(node) in kinds and node.name == name:  # type: ignore[union-attr]
+            return tuple(path)
+        inner = children(node)
+        if len(inner) != 1:
+            break
+        node = inner[0]
+    for child in inner:
         below = _path(child, name, kinds)
         if below is not None:
-            return (node, *below)
+            return (*path, *below)
     return None
 
 

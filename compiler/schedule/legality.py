@@ -30,14 +30,16 @@ class Touch:
     by: NamedStmt
 
 
-def touches(node: Node) -> dict[str, list[Touch]]:
-    """All accesses in a tree by buffer name, without the buffers allocated in it."""
+def touches(node: Node, only: str | None = None) -> dict[str, list[Touch]]:
+    """All accesses in a tree by buffer name, without the buffers allocated in it; `only` names the one of interest."""
     found: dict[str, list[Touch]] = {}
     hidden: set[str] = set()
 
     def add(
         name: str, starts: tuple[Expr, ...], extents: tuple[Expr, ...] | None, write: bool, by: NamedStmt
     ) -> None:
+        if only is not None and name != only:
+            return
         if extents is None:
             sizes: tuple[int | None, ...] = (1,) * len(starts)
         else:

@@ -29,13 +29,23 @@ def locate_loop(program: Program, name: str) -> tuple[tuple[Node, ...], For]:
 
 def locate_alloc(program: Program, buffer: str) -> tuple[Node, ...] | None:
     """The nodes down to the allocation of `buffer`, None if it is not allocated in the program."""
-    stack: list[tuple[Node, ...]] = [(program,)]
-    while stack:
-        path = stack.pop()
-        node = path[-1]
-        if isinstance(node, Alloc) and node.buffer.name == buffer:
-            return path
-        stack.extend((*path, child) for child in children(node))
+    return _alloc_path(program, buffer)
+
+
+def _alloc_path(node: Node, buffer: str) -> tuple[Node, ...] | None:
+    path: list[Node] = []
+    while True:
+        path.append(node)
+        if type(node) is Alloc and node.buffer.name == buffer:
+            return tuple(path)
+        inner = children(node)
+        if len(inner) != 1:
+            break
+        node = inner[0]
+    for child in inner:
+        below = _alloc_path(child, buffer)
+        if below is not None:
+            return (*path, *below)
     return None
 
 
