@@ -3,7 +3,7 @@
     python benchmarks/trial.py [--layers conv2d:C2 depthwise:D1] [--candidates 30] [--config vta] [--seed 0] [--json]
 
 A trial is one legal candidate of a workload's space, drawn at random: the template's schedule with its knobs, the
-passes, linking by itself and simulation in timing alone. The first trial, which loads the compiled code, is not counted.
+passes, linking by itself and simulation in timing alone. The first trial loads the compiled code and is not counted.
 """
 
 from __future__ import annotations
