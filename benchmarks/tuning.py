@@ -218,8 +218,8 @@ def main() -> None:
     print(
         f"geometric means: {figures['fewer_than_random']:.1f} times fewer trials than random, transfer "
         f"{figures['transfer_gain'] or math.nan:.1f} times fewer again; as good as genetic or better on "
-        f"{figures['as_good_as_genetic']} of {len(figures['layers'])} at equal trials; a trial {figures['trial_ms']:.1f} ms, "
-        f"deciding on one {figures['deciding_ms']:.1f} ms"
+        f"{figures['as_good_as_genetic']} of {len(figures['layers'])} at equal trials; "
+        f"a trial {figures['trial_ms']:.1f} ms, deciding on one {figures['deciding_ms']:.1f} ms"
     )
 
 
