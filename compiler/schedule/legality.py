@@ -68,7 +68,20 @@ def touches(node: Node, only: str | None = None) -> dict[str, list[Touch]]:
 
 def written(node: Node) -> set[str]:
     """The names of the buffers that a tree writes, its own allocations aside."""
-    return {name for name, uses in touches(node).items() if any(u.write for u in uses)}
+    found: set[str] = set()
+    hidden: set[str] = set()
+    for s in walk(node):
+        match s:
+            case Alloc(buffer=buffer):
+                hidden.add(buffer.name)
+            case Assign(buffer=buffer) | Reduce(buffer=buffer):
+                found.add(buffer.name)
+            case Copy(destination=destination):
+                found.add(destination.buffer.name)
+            case Intrinsic(declaration=declaration, operands=operands):
+                access = zip(operands, operand_access(declaration), strict=True)
+                found |= {region.buffer.name for region, (_, writes) in access if writes}
+    return found - hidden
 
 
 def single(loop: For) -> bool:

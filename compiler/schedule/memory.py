@@ -11,7 +11,7 @@ from ..ir.verify import wide
 from ..ir.visit import free_vars, walk
 from .coverage import fills_box
 from .errors import LegalityError
-from .legality import asynchronous, check_bounds, check_grid, starting_loops, touches
+from .legality import asynchronous, check_bounds, check_grid, starting_loops, touches, written
 from .tree import (
     buffer_named,
     locate,
@@ -70,9 +70,8 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
     old = buffer_named(program, buffer)
     if (held := asynchronous(body)) is not None:
         raise LegalityError(f"cannot cache {buffer}: {held}", program, loop or "")
-    uses = touches(body, buffer).get(buffer, [])
     where = loop or program.name
-    if any(u.write for u in uses):
+    if buffer in written(body):
         raise LegalityError(f"cannot cache {buffer}: it is written under {where}", program, loop or "")
     needed = read_regions(body, {}, ranges, only=buffer).get(old)
     if needed is None:
