@@ -3,22 +3,75 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from vdla.isa.config import Config
 
 from ..ir.stmt import Program
 from ..schedule import Schedule
+from ..te.blocks import ceil_div
 from ..te.post import Post
-from . import conv2d_vdla, conv2d_vdla_space, depthwise_vdla, patch_conv2d_vdla, pool_vdla
+from . import (
+    conv2d_vdla,
+    conv2d_vdla_space,
+    depthwise_vdla,
+    depthwise_vdla_space,
+    patch_conv2d_vdla,
+    patch_conv2d_vdla_space,
+    pool_vdla,
+    pool_vdla_space,
+)
 from .space import Space
-from .tiling import Copies
-from .workload_vdla import Workload, program_of
+from .tiling import Copies, Knobs
+from .workload_vdla import Workload
 
 
 def space_of(config: Config, workload: Workload) -> Space:
     """All ways to schedule a workload on one machine; costs are cycles."""
-    shape = conv2d_vdla.convolution_shape(program_of(config, workload), workload.window)
-    return conv2d_vdla_space.space(config, shape)
+    match workload.template:
+        case "conv2d":
+            return conv2d_vdla_space.space(config, _shape(config, workload))
+        case "patch_conv2d":
+            return patch_conv2d_vdla_space.space(config, _patch_shape(config, workload))
+        case "depthwise_conv2d":
+            return depthwise_vdla_space.space(config, _shape(config, workload))
+        case "max_pool" | "average_pool" | "elementwise":
+            return pool_vdla_space.space(config, _shape(config, workload), workload.template)
+
+
+def _shape(config: Config, workload: Workload) -> conv2d_vdla.ConvolutionShape:
+    out_height, out_width = workload.window.outputs(workload.height, workload.width)
+    return conv2d_vdla.ConvolutionShape(
+        images=ceil_div(workload.batch, config.batch),
+        input_blocks=ceil_div(workload.channels, config.block_in),
+        output_blocks=ceil_div(workload.filters, config.block_out),
+        height=workload.height,
+        width=workload.width,
+        out_height=out_height,
+        out_width=out_width,
+        kernel=workload.kernel,
+        strides=workload.strides,
+        dilations=workload.dilations,
+        operand=workload.operand,
+    )
+
+
+def _patch_shape(config: Config, workload: Workload) -> patch_conv2d_vdla.PatchShape:
+    out_height, out_width = workload.window.outputs(workload.height, workload.width)
+    return patch_conv2d_vdla.PatchShape(
+        batch=workload.batch,
+        channels=workload.channels,
+        height=workload.height,
+        width=workload.width,
+        images=ceil_div(workload.batch, config.batch),
+        vectors=ceil_div(prod(workload.kernel) * workload.channels, config.block_in),
+        output_blocks=ceil_div(workload.filters, config.block_out),
+        out_height=out_height,
+        out_width=out_width,
+        kernel=workload.kernel,
+        strides=workload.strides,
+        operand=workload.operand,
+    )
 
 
 def schedule_workload(
@@ -33,18 +86,30 @@ def schedule_workload(
 
     `values` is a legal point of `space_of`; without it the template decides. Raises NoTileError if nothing fits.
     """
-    window = workload.window
+    knobs = None if values is None else _knobs(config, workload, values)
+    window, kernel, strides = workload.window, workload.kernel, workload.strides
     match workload.template:
         case "conv2d":
-            shape = conv2d_vdla.convolution_shape(program, window)
-            knobs = None if values is None else conv2d_vdla_space.knobs(values, shape)
             schedule = conv2d_vdla.schedule(config, program, window, post, virtual_threads, knobs)
-            return schedule, None if knobs is None else knobs.copies
         case "patch_conv2d":
-            return patch_conv2d_vdla.schedule(config, program, window, post, virtual_threads), None
+            schedule = patch_conv2d_vdla.schedule(config, program, window, post, virtual_threads, knobs)
         case "depthwise_conv2d":
-            return depthwise_vdla.schedule(config, program, window, post, virtual_threads), None
+            schedule = depthwise_vdla.schedule(config, program, window, post, virtual_threads, knobs)
         case "max_pool" | "average_pool" | "elementwise":
             pool = "add" if workload.template == "average_pool" else "max"
-            kernel, strides = workload.kernel, workload.strides
-            return pool_vdla.schedule(config, program, post, kernel, strides, pool, virtual_threads), None
+            schedule = pool_vdla.schedule(
+                config, program, post, kernel, strides, pool, virtual_threads, knobs
+            )
+    return schedule, None if knobs is None else knobs.copies
+
+
+def _knobs(config: Config, workload: Workload, values: Mapping[str, int]) -> Knobs:
+    match workload.template:
+        case "conv2d":
+            return conv2d_vdla_space.knobs(values, _shape(config, workload))
+        case "patch_conv2d":
+            return patch_conv2d_vdla_space.knobs(values, _patch_shape(config, workload))
+        case "depthwise_conv2d":
+            return depthwise_vdla_space.knobs(values, _shape(config, workload))
+        case "max_pool" | "average_pool" | "elementwise":
+            return pool_vdla_space.knobs(values, _shape(config, workload))
