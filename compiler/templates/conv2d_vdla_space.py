@@ -12,6 +12,7 @@ from .conv2d_vdla import ConvolutionShape
 from .image_account import extents_of, image_filling, least_data_beats, stored_beats, stores
 from .space import Account, Axis, Columns, Space
 from .tile_account import (
+    ALWAYS,
     SLACK,
     Filling,
     Side,
@@ -19,7 +20,9 @@ from .tile_account import (
     copies_axis,
     level_axis,
     most_instructions,
+    one_point,
     order_axis,
+    products,
     tile_axes,
     tile_knobs,
     tile_quantities,
@@ -57,7 +60,14 @@ def knobs(values: Mapping[str, int], shape: ConvolutionShape) -> Knobs:
     """The knobs of a point's values."""
     window = (values["window_rows"], values["window_columns"])
     copies = Copies(data=values["data_copies"], weights=values["weights_copies"], sums=values["sums_copies"])
-    return tile_knobs(values, extents_of(shape), copies, None if window == shape.kernel else window)
+    tiles = _tiles(shape, one_point(values))
+    return tile_knobs(values, tiles, copies, None if window == shape.kernel else window)
+
+
+def _tiles(shape: ConvolutionShape, values: Columns) -> Tiles:
+    cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
+    chunks = divide(shape.input_blocks, values["reduction_blocks"]) * cuts
+    return Tiles.of(shape.images, extents_of(shape), values, chunks)
 
 
 def _products(shape: ConvolutionShape) -> float:
@@ -84,10 +94,7 @@ def _floor(config: Config, shape: ConvolutionShape) -> float:
 def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account:
     """The account of many points."""
     reduction, window = values["reduction_blocks"], (values["window_rows"], values["window_columns"])
-    cut = [divide(k, w) for k, w in zip(shape.kernel, window, strict=True)]
-    tiles = Tiles.of(
-        shape.images, extents_of(shape), values, divide(shape.input_blocks, reduction) * cut[0] * cut[1]
-    )
+    tiles = _tiles(shape, values)
     compute, by_chunk = _products(shape), values["data_level"] == CHUNK
     data, data_loads = image_filling(
         config,
@@ -103,11 +110,11 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         element=config.inp_bytes,
         alike=True,
     )
-    weights, weights_loads = _weights(config, shape, values, tiles, cut)
+    weights, weights_loads = _weights(config, shape, values, tiles)
     sums = tiles.sizes["o"] * tiles.sizes["y"] * tiles.sizes["x"]
     sums_copies = np.minimum(values["sums_copies"], tiles.count)
-    # A step is products and where they are; the first of a tile overwrites before it adds.
-    instructions = 2 * tiles.steps + tiles.count + stores(shape, tiles) + data_loads + weights_loads
+    instructions = ALWAYS + products(tiles, (data, weights), sums_copies, overwriting=True)
+    instructions = instructions + stores(shape, tiles) + data_loads + weights_loads
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     whole = (reduction + shape.input_blocks % reduction) * np.prod(
         [w + k % w for k, w in zip(shape.kernel, window, strict=True)], axis=0
@@ -143,7 +150,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
 
 
 def _weights(
-    config: Config, shape: ConvolutionShape, values: Columns, tiles: Tiles, cut: list[np.ndarray]
+    config: Config, shape: ConvolutionShape, values: Columns, tiles: Tiles
 ) -> tuple[Filling, np.ndarray]:
     """The weights, and instructions that load them."""
     level = values["weights_level"]
@@ -152,7 +159,7 @@ def _weights(
         np.where(by_chunk, values[name], k)
         for name, k in zip(("window_rows", "window_columns"), shape.kernel, strict=True)
     ]
-    cuts = [np.where(by_chunk, item, 1) for item in cut]
+    cuts = [divide(k, w) for k, w in zip(shape.kernel, taps, strict=True)]
     output, blocks = (
         tiles.held("o", outside),
         np.where(by_chunk, values["reduction_blocks"], shape.input_blocks),

@@ -19,13 +19,16 @@ from .image_account import (
 )
 from .space import Account, Axis, Columns, Space
 from .tile_account import (
+    ALWAYS,
     SLACK,
     Filling,
     Tiles,
     copies_axis,
     level_axis,
     most_instructions,
+    one_point,
     order_axis,
+    products,
     tile_axes,
     tile_knobs,
     tile_quantities,
@@ -60,7 +63,13 @@ def knobs(values: Mapping[str, int], shape: ConvolutionShape) -> Knobs:
     """The knobs of a point's values."""
     window = (values["window_rows"], values["window_columns"])
     copies = Copies(data=values["data_copies"], weights=values["weights_copies"], sums=values["sums_copies"])
-    return tile_knobs(values, extents_of(shape), copies, None if window == shape.kernel else window)
+    tiles = _tiles(shape, one_point(values))
+    return tile_knobs(values, tiles, copies, None if window == shape.kernel else window)
+
+
+def _tiles(shape: ConvolutionShape, values: Columns) -> Tiles:
+    cuts = divide(shape.kernel[0], values["window_rows"]) * divide(shape.kernel[1], values["window_columns"])
+    return Tiles.of(shape.images, extents_of(shape), values, cuts)
 
 
 def _weight_tiles(config: Config, shape: ConvolutionShape) -> int:
@@ -94,8 +103,7 @@ def _most_instructions(config: Config, shape: ConvolutionShape) -> float:
 def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account:
     """The account of many points."""
     window = [values["window_rows"], values["window_columns"]]
-    cuts = divide(shape.kernel[0], window[0]) * divide(shape.kernel[1], window[1])
-    tiles = Tiles.of(shape.images, extents_of(shape), values, cuts)
+    tiles = _tiles(shape, values)
     by_chunk = values["data_level"] == CHUNK
     data, data_loads = image_filling(
         config,
@@ -124,8 +132,8 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
     )
     sums = tiles.sizes["o"] * tiles.sizes["y"] * tiles.sizes["x"]
     sums_copies = np.minimum(values["sums_copies"], tiles.count)
-    # A step is products and where they are; the first of a tile overwrites before it adds.
-    instructions = 2 * tiles.steps + tiles.count + stores(shape, tiles) + data_loads + fills
+    instructions = ALWAYS + products(tiles, (data, weights), sums_copies, overwriting=True)
+    instructions = instructions + stores(shape, tiles) + data_loads + fills
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     limits = {
         "the input scratchpad": fits(config, "inp", data.size, data.copies),
@@ -137,7 +145,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         # Parts of a window have sequences of their own: rows of weight tiles are not relocated.
         "the micro-op memory": unrolled_micro_ops(tiles, shape.kernel[0] * shape.kernel[1])
         <= config.uop_depth,
-        "chunks that load something": by_chunk | (cuts == 1),
+        "chunks that load something": by_chunk | (tiles.chunks == 1),
         "the length of a program": instructions <= _most_instructions(config, shape),
     }
     busiest = _busiest(config, shape)
@@ -152,11 +160,15 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         stored_by_tile=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
     )
     quantities |= {"sums of a tile": 1.0 * sums, "sums copies in use": 1.0 * sums_copies}
-    levels = {name: values[name] for name in ("data_level", "weights_level")}
     used = {"data_copies": data.copies, "weights_copies": weights.copies, "sums_copies": sums_copies}
     return Account(
         limits=limits,
         bound=np.maximum(busiest, traffic),
         quantities=quantities,
-        effective={**values, **tiles.effective(levels), **used},
+        effective={
+            **values,
+            **tiles.effective({"data_level": values["data_level"]}),
+            **tiles.effective({"weights_level": values["weights_level"]}, INNERMOST),
+            **used,
+        },
     )

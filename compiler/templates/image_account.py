@@ -34,9 +34,14 @@ def stores(shape: ConvolutionShape, tiles: Tiles) -> np.ndarray:
 
 
 def least_data_beats(config: Config, shape: ConvolutionShape, element: int) -> float:
-    """Beats of the inputs if each is loaded once; `element` bytes a vector."""
-    rows, columns = _seen(shape, (shape.out_height, shape.out_width), (1, 1))
-    return shape.images * shape.input_blocks * int(rows) * int(columns) * element / config.memory.bus_bytes
+    """Beats of the inputs if what is needed of them is loaded once; `element` bytes a vector.
+
+    Strides and dilations may be larger than the kernel: then single outputs, or single rows of the kernel, read less.
+    """
+    whole = (shape.out_height, shape.out_width)
+    ways = [_seen(shape, sizes, cuts) for sizes in (whole, (1, 1)) for cuts in ((1, 1), shape.kernel)]
+    rows, columns = (min(int(way[k]) for way in ways) for k in (0, 1))
+    return shape.images * shape.input_blocks * rows * columns * element / config.memory.bus_bytes
 
 
 def _seen(

@@ -11,13 +11,16 @@ from vdla.isa.config import Config
 from .patch_conv2d_vdla import PatchShape
 from .space import Account, Columns, Space
 from .tile_account import (
+    ALWAYS,
     SLACK,
     Filling,
     Tiles,
     copies_axis,
     level_axis,
     most_instructions,
+    one_point,
     order_axis,
+    products,
     seen,
     tile_axes,
     tile_knobs,
@@ -50,7 +53,8 @@ def space(config: Config, shape: PatchShape) -> Space:
 def knobs(values: Mapping[str, int], shape: PatchShape) -> Knobs:
     """The knobs of a point's values."""
     copies = Copies(data=values["data_copies"], weights=values["weights_copies"], sums=values["sums_copies"])
-    return tile_knobs(values, _extents(shape), copies)
+    tiles = Tiles.of(shape.images, _extents(shape), one_point(values))
+    return tile_knobs(values, tiles, copies)
 
 
 def _extents(shape: PatchShape) -> dict[str, int]:
@@ -82,7 +86,8 @@ def _fixed_beats(config: Config, shape: PatchShape) -> tuple[float, float]:
 
 
 def _floor(config: Config, shape: PatchShape) -> float:
-    data = float(_data_bytes(shape, shape.out_width)) / config.memory.bus_bytes
+    # Where the stride is larger than the kernel, single patches read less than a row of them.
+    data = float(_data_bytes(shape, np.array([1, shape.out_width])).min()) / config.memory.bus_bytes
     return max(_busiest(config, shape), data + sum(_fixed_beats(config, shape)))
 
 
@@ -125,8 +130,8 @@ def account(config: Config, shape: PatchShape, values: Columns) -> Account:
     sums = tiles.sizes["o"] * tiles.sizes["y"] * tiles.sizes["x"]
     sums_copies = np.minimum(values["sums_copies"], tiles.count)
     stores = shape.images * shape.output_blocks * tiles.trips["y"] * tiles.trips["x"]
-    products = tiles.count * (2 if shape.vectors > 1 else 1)
-    instructions = tiles.count + products + stores + gathered + windows + fills
+    instructions = ALWAYS + products(tiles, (data, weights), sums_copies, overwriting=shape.vectors > 1)
+    instructions = instructions + stores + gathered + windows + fills
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     limits = {
         "the input scratchpad": fits(config, "inp", data.size, data.copies),
@@ -154,5 +159,5 @@ def account(config: Config, shape: PatchShape, values: Columns) -> Account:
         limits=limits,
         bound=np.maximum(busiest, traffic),
         quantities=quantities,
-        effective={**values, **tiles.effective(levels), **used},
+        effective={**values, **tiles.effective(levels, INNERMOST), **used},
     )

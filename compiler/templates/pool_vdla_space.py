@@ -19,11 +19,13 @@ from .image_account import (
 )
 from .space import Account, Columns, Space
 from .tile_account import (
+    ALWAYS,
     SLACK,
     Tiles,
     copies_axis,
     level_axis,
     most_instructions,
+    one_point,
     order_axis,
     tile_axes,
     tile_knobs,
@@ -55,7 +57,8 @@ def space(config: Config, shape: ConvolutionShape, template: str) -> Space:
 def knobs(values: Mapping[str, int], shape: ConvolutionShape) -> Knobs:
     """The knobs of a point's values."""
     copies = Copies(data=1, weights=1, sums=values["data_copies"])
-    return tile_knobs(values, extents_of(shape), copies)
+    tiles = Tiles.of(shape.images, extents_of(shape), one_point(values))
+    return tile_knobs(values, tiles, copies)
 
 
 def _busiest(config: Config, shape: ConvolutionShape) -> float:
@@ -79,7 +82,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         element=config.out_bytes,
         alike=False,
     )
-    instructions = stores(shape, tiles) + loads + tiles.parameter_fills(config.par_depth)
+    instructions = ALWAYS + stores(shape, tiles) + loads + tiles.parameter_fills(config.par_depth)
     inputs = shape.images * shape.input_blocks * shape.height * shape.width
     limits = {
         "the windows of the store unit": ones * max(shape.kernel) <= MOST_WINDOW,
@@ -104,7 +107,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         ),
         effective={
             **values,
-            **tiles.effective({"data_level": values["data_level"]}),
+            **tiles.effective({"data_level": values["data_level"]}, INNERMOST),
             "data_copies": data.copies,
         },
     )

@@ -18,6 +18,8 @@ SLACK = 3.0
 MOST_COPIES = 4
 MOST_INSTRUCTIONS, LONGER = 2048.0, 64.0
 """Instructions of a program that is tried: that many, or that many for each time that a scratchpad must be filled."""
+ALWAYS = 6
+"""Instructions that a program of any layer has: micro-ops loaded, registers of the store unit set, FINISH."""
 
 LETTERS = "oyx"
 _ORDERS = np.array([[LETTERS.index(letter) for letter in text] for text in TILE_ORDERS])
@@ -97,8 +99,8 @@ class Tiles:
         """What the last tile has of blocks, rows or columns: 0 where it is as large as the others."""
         return self.extents[letter] % self.sizes[letter]
 
-    def effective(self, levels: Columns) -> dict[str, np.ndarray]:
-        """ "order", and each of `levels` as the innermost level that means the same: one with as many turns inside."""
+    def effective(self, levels: Columns, innermost: int = CHUNK) -> dict[str, np.ndarray]:
+        """The order, and each of `levels` as the first from `innermost` on with as many turns inside of it."""
         letters = _ORDERS[self.order]
         repeats = np.stack([self.trips[letter] > 1 for letter in LETTERS], axis=1)
         inside = np.take_along_axis(repeats, letters, 1)[:, :0:-1]
@@ -107,7 +109,9 @@ class Tiles:
         none = np.zeros((len(letters), 1), bool)
         depth = np.cumsum(np.concatenate([none, (self.chunks > 1)[:, None], inside], axis=1), axis=1)
         found = {
-            name: (depth == np.take_along_axis(depth, level[:, None], axis=1)).argmax(axis=1)
+            name: np.maximum(
+                innermost, (depth == np.take_along_axis(depth, level[:, None], axis=1)).argmax(axis=1)
+            )
             for name, level in levels.items()
         }
         return {"order": self.order, **found}
@@ -151,22 +155,28 @@ def copies_axis(name: str) -> Axis:
     return Axis(name=name, values=up_to(MOST_COPIES))
 
 
+def one_point(values: Mapping[str, int]) -> Columns:
+    """The columns of a single point."""
+    return {name: np.array([value], dtype=np.int64) for name, value in values.items()}
+
+
 def tile_knobs(
-    values: Mapping[str, int],
-    extents: Mapping[str, int],
-    copies: Copies,
-    window: tuple[int, int] | None = None,
+    values: Mapping[str, int], tiles: Tiles, copies: Copies, window: tuple[int, int] | None = None
 ) -> Knobs:
-    """The knobs of one point's values; axes that a template does not have are at their innermost level."""
-    tiles = Tiles.of(1, extents, {name: np.array([value]) for name, value in values.items()})
+    """The knobs of one point, whose loops are `tiles`; axes that a template does not have are at their innermost level.
+
+    Levels that mean the same become one, so that points of equal `effective` values become the same program.
+    """
+    levels = {name: values.get(name, CHUNK) for name in ("data_level", "weights_level")}
+    effective = tiles.effective(one_point(levels))
     return Knobs(
         output_blocks=values["output_blocks"],
         rows=values["rows"],
         columns=values["columns"],
         reduction_blocks=values.get("reduction_blocks", 1),
         order=TILE_ORDERS[int(tiles.order[0])],
-        data_level=values["data_level"],
-        weights_level=values.get("weights_level", CHUNK),
+        data_level=int(effective["data_level"][0]),
+        weights_level=int(effective["weights_level"][0]),
         window=window,
         copies=copies,
     )
@@ -300,6 +310,18 @@ class Filling:
             f"{name} copies in use": self.copies,
             f"exposed by the first {name}": self.exposed,
         }
+
+
+def products(
+    tiles: Tiles, buffers: Sequence[Filling], sums_copies: np.ndarray, overwriting: bool
+) -> np.ndarray:
+    """Instructions for the array: products of each step, and where they are wherever that changes.
+
+    `overwriting`: the first step of a tile needs an instruction more, which overwrites before others add.
+    """
+    moving = np.logical_or.reduce([(item.copies > 1) | (item.fills < tiles.steps) for item in buffers])
+    changes = np.where(moving, tiles.steps, np.where(sums_copies > 1, tiles.count, 1))
+    return tiles.steps + changes + (tiles.count if overwriting else 0)
 
 
 def tile_quantities(
