@@ -14,6 +14,7 @@ from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.onnx_context import QUANTIZE
 from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.runtime.executor import run as execute
+from vdla.compiler.tune.record_book import RecordBook
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
 from vdla.isa.random_programs import random_program
@@ -72,11 +73,18 @@ class Simulated:
 
 
 def compile_network(
-    path: Path, config: Config, *, virtual_threads: int = 2, dump_passes: Path | None = None
+    path: Path,
+    config: Config,
+    *,
+    virtual_threads: int = 2,
+    dump_passes: Path | None = None,
+    records: RecordBook | None = None,
 ) -> Compiled:
     """Compiles the model in file `path`. Raises UserError, which names the file and, for a float model, the way out."""
     try:
-        return compile_model(path, config, virtual_threads=virtual_threads, dump_passes=dump_passes)
+        return compile_model(
+            path, config, virtual_threads=virtual_threads, dump_passes=dump_passes, records=records
+        )
     except (NodeError, DoesNotFitError) as error:
         raise UserError(f"{_naming(path, error)}; or {DIVIDE}") from None
     except UserError as error:

@@ -10,19 +10,20 @@ from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 from vdla.isa.program import Program
 
-from .graph.cost import compulsory_bytes, count_macs
-from .graph.fuse import fuse, fuse_pool
+from .graph.cost import compulsory_bytes, count_macs, roofline_cycles
+from .graph.fuse import fuse
 from .graph.graph import Graph, Node
-from .graph.layout import activation_bytes, decide_layouts
+from .graph.layout import activation_bytes
 from .graph.onnx_import import import_model
-from .graph.split_pools import split_max_pools
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled, Layer
 from .target.vdla.link import link
 from .templates.kernel_vdla import Choose
-from .templates.lower_pools_vdla import max_pool_fits
-from .templates.lower_vdla import lower_node, takes_patches, takes_pool
+from .templates.lower_vdla import lower_node
+from .templates.prepare_vdla import prepare
 from .templates.tiling import NoTileError
+from .tune.apply_vdla import choose_from
+from .tune.record_book import RecordBook
 
 
 class CompileError(UserError):
@@ -44,14 +45,14 @@ def compile_model(
     virtual_threads: int = 2,
     dump_passes: Path | None = None,
     verify: bool = False,
-    choose: Choose | None = None,
+    records: RecordBook | None = None,
 ) -> Compiled:
     """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config`.
 
     `virtual_threads` is how many copies of each buffer overlap loads, computation and stores (1: no latency
     hiding). `dump_passes` names a folder that gets the text of every layer after every pass. With `verify` the loop
-    IR is checked after each pass. `choose` sets the knobs of workloads that it knows (`templates.kernel_vdla`), as
-    recorded by the tuner. Equal input gives an equal program. Raises UserError.
+    IR is checked after each pass. `records` of the tuner set the knobs of the layers that they know. Equal input gives
+    an equal program. Raises UserError.
     """
     started = time.perf_counter()
     _check_target(config)
@@ -64,7 +65,7 @@ def compile_model(
         virtual_threads=virtual_threads,
         dump_passes=dump_passes,
         verify=verify,
-        choose=choose,
+        records=records,
         started=started,
     )
 
@@ -76,23 +77,22 @@ def compile_graph(
     virtual_threads: int = 2,
     dump_passes: Path | None = None,
     verify: bool = False,
-    choose: Choose | None = None,
+    records: RecordBook | None = None,
     started: float | None = None,
 ) -> Compiled:
     """`compile_model` from a fused graph on."""
     started = time.perf_counter() if started is None else started
-    layouts = decide_layouts(graph, config, lambda node: takes_patches(config, graph, node))
-    graph = fuse_pool(
-        graph, lambda node, pool: takes_pool(config, graph, layouts, node, pool, virtual_threads)
-    )
-    graph = split_max_pools(graph, lambda whole, node: max_pool_fits(config, whole, node))
-    layouts |= dict.fromkeys(graph.tensors.keys() - layouts.keys(), "blocked")
+    prepared = prepare(graph, config, virtual_threads)
+    graph, layouts = prepared.graph, dict(prepared.layouts)
     lowered = []
+    choose: Choose | None = None
     for number, node in enumerate(graph.nodes):
         dump = None
         if dump_passes is not None:
             dump = dump_to(dump_passes / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', node.name)}")
         try:
+            if records is not None and choose is None:
+                choose = choose_from(records, config, prepared, virtual_threads)
             lowered.append(
                 lower_node(
                     config,
@@ -144,14 +144,14 @@ def _check_target(config: Config) -> None:
 
 def _layer(graph: Graph, node: Node, config: Config, group: int) -> Layer:
     macs, size = count_macs(graph, node), compulsory_bytes(graph, node)
-    compute, memory = macs / config.multiplies_per_cycle, size / config.memory.bus_bytes
+    roofline = roofline_cycles(graph, node, config)
     return Layer(
         name=node.name,
         op=type(node).__name__,
         members=node.members,
         macs=macs,
-        roofline_cycles=max(compute, memory),
-        bound="compute" if compute >= memory and macs else "memory",
+        roofline_cycles=roofline,
+        bound="compute" if macs and roofline == macs / config.multiplies_per_cycle else "memory",
         compulsory_bytes=size,
         group=group,
     )

@@ -47,7 +47,7 @@ def test_every_folder_with_modules_is_a_package() -> None:
             )
 
 
-def test_wheel_holds_presets_and_every_module(tmp_path: Path) -> None:
+def test_wheel_holds_data_and_every_module(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.mkdir()
     # Built from a copy: setuptools leaves build folders in the tree it builds.
@@ -64,7 +64,7 @@ def test_wheel_holds_presets_and_every_module(tmp_path: Path) -> None:
         names = set(wheel.namelist())
     for floor in FLOORS:
         for path in (ROOT / floor).rglob("*"):
-            if path.suffix in (".py", ".toml"):
+            if path.suffix in (".py", ".toml", ".jsonl"):
                 assert f"vdla/{path.relative_to(ROOT).as_posix()}" in names
     assert not [name for name in names if name.startswith(("tests/", "vdla/tests/"))]
 

@@ -13,7 +13,21 @@ from typing import cast
 import typer
 from vdla.isa.errors import UserError
 
-from . import bench, cosim, cpu, demo, describe, models, network, programs, quantize, rtl, simulate, synth
+from . import (
+    bench,
+    cosim,
+    cpu,
+    demo,
+    describe,
+    models,
+    network,
+    programs,
+    quantize,
+    rtl,
+    simulate,
+    synth,
+    tune,
+)
 
 app = typer.Typer(
     name="vdla",
@@ -26,6 +40,7 @@ app = typer.Typer(
 app.command("run")(network.run)
 app.command("compile")(cpu.compile_model)
 app.command("quantize")(quantize.quantize)
+app.command("tune")(tune.tune)
 app.command("bench")(bench.bench)
 app.command("demo")(demo.demo)
 app.command("models")(models.models)

@@ -16,6 +16,7 @@ from ..files import check_destination, whole_directory
 from .cpu import PROCESSOR, NoCacheOption
 from .heterogeneous import Partition, parse_targets, run_divided
 from .output import ConfigOption, JsonOption, Steps, note, print_json, steps, text_console
+from .records import RecordsOption, book_from
 
 if TYPE_CHECKING:
     from vdla.compiler.driver import Compiled
@@ -122,6 +123,7 @@ def run(
     batch: Annotated[
         int, typer.Option(min=1, help="What a dynamic first dimension becomes.", rich_help_panel=PROCESSOR)
     ] = 1,
+    records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -207,7 +209,9 @@ def run(
         raise UserError("--trace is drawn from the simulator, not from --engine rtl; use --engine cycle")
     with whole_directory(dump_passes) as dumps, steps() as progress, exit_on_deadlock():
         progress.begin(f"compiling {model.name} for {machine.name}")
-        compiled = compile_network(model, machine, virtual_threads=vthreads, dump_passes=dumps)
+        compiled = compile_network(
+            model, machine, virtual_threads=vthreads, dump_passes=dumps, records=book_from(records)
+        )
         progress.begin("preparing inputs")
         from ..evaluate import load_arrays, sample_arrays, split_launches
 

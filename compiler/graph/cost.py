@@ -7,6 +7,8 @@ and matrix products have work; every other operator counts 0.
 
 from __future__ import annotations
 
+from vdla.isa.config import Config
+
 from .geometry import output_plane
 from .graph import Convolution, Graph, Node
 
@@ -34,3 +36,9 @@ def compulsory_bytes(graph: Graph, node: Node) -> int:
     batch, outputs, height, width = convolution_shape(graph, node)
     result = batch * outputs * height * width
     return graph.tensors[node.data].size + node.weight.size + result + 4 * outputs
+
+
+def roofline_cycles(graph: Graph, node: Node, config: Config) -> float:
+    """Cycles that a node takes at least: its multiplies at one array step a cycle, or its bytes on the bus."""
+    compute = count_macs(graph, node) / config.multiplies_per_cycle
+    return max(compute, compulsory_bytes(graph, node) / config.memory.bus_bytes)

@@ -139,13 +139,16 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         stored_by_tile=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
     )
     quantities |= {"sums of a tile": 1.0 * sums, "sums copies in use": 1.0 * sums_copies}
-    levels = {name: values[name] for name in ("data_level", "weights_level")}
     used = {"data_copies": data.copies, "weights_copies": weights.copies, "sums_copies": sums_copies}
     return Account(
         limits=limits,
         bound=np.maximum(compute, traffic),
         quantities=quantities,
-        effective={**values, **tiles.effective(levels), **used},
+        effective={
+            **values,
+            **tiles.effective(values["data_level"], values["weights_level"]),
+            **used,
+        },
     )
 
 

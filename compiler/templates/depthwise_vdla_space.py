@@ -167,8 +167,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         quantities=quantities,
         effective={
             **values,
-            **tiles.effective({"data_level": values["data_level"]}),
-            **tiles.effective({"weights_level": values["weights_level"]}, INNERMOST),
+            **tiles.effective(values["data_level"], values["weights_level"]),
             **used,
         },
     )

@@ -15,16 +15,17 @@ from .schedule_vdla import schedule_workload
 from .tiling import Copies
 from .workload_vdla import Workload
 
-Choose = Callable[[Workload], Mapping[str, int] | None]
-"""The values of the knobs of a workload, a legal point of its space; None where nothing is known of it."""
+Choose = Callable[[Workload, str], Mapping[str, int] | None]
+"""The values of the knobs of a workload at the node of that name, a point of its space; None: the template decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Who decides: `choose` where it knows a workload, otherwise the templates, for so many virtual threads."""
+    """Who decides at `node`: `choose` where it knows a workload, else the template, for so many virtual threads."""
 
     virtual_threads: int
     choose: Choose | None = None
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,6 +48,6 @@ def kernel_of(
     constants: Mapping[str, np.ndarray],
 ) -> Kernel:
     """The tensor expression `program` of a workload, with its own `post`, scheduled. Raises NoTileError."""
-    values = None if choice.choose is None else choice.choose(workload)
+    values = None if choice.choose is None else choice.choose(workload, choice.node)
     schedule, copies = schedule_workload(config, workload, program, post, choice.virtual_threads, values)
     return Kernel(schedule=schedule, tensors=tensors, constants=constants, copies=copies)

@@ -77,9 +77,8 @@ def lower_node(
     `choose` sets the knobs of the workloads that it knows; templates choose for the others.
     """
     kernels = []
-    for kernel in _kernels(
-        config, graph, layouts, node, Choice(virtual_threads=virtual_threads, choose=choose)
-    ):
+    choice = Choice(virtual_threads=virtual_threads, choose=choose, node=node.name)
+    for kernel in _kernels(config, graph, layouts, node, choice):
         if dump is not None:
             dump("scheduled", format_node(kernel.schedule.program) + "\n")
         passes = pipeline(config, virtual_threads, kernel.copies)

@@ -153,11 +153,17 @@ def account(config: Config, shape: PatchShape, values: Columns) -> Account:
         stored_by_tile=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
     )
     quantities |= {"sums of a tile": 1.0 * sums, "sums copies in use": 1.0 * sums_copies}
-    levels = {name: values[name] for name in ("data_level", "weights_level")}
+    # There are no chunks: their level is that of the innermost loop.
+    effective = tiles.effective(values["data_level"], values["weights_level"])
+    effective["data_level"] = np.maximum(effective["data_level"], INNERMOST)
     used = {"data_copies": data.copies, "weights_copies": weights.copies, "sums_copies": sums_copies}
     return Account(
         limits=limits,
         bound=np.maximum(busiest, traffic),
         quantities=quantities,
-        effective={**values, **tiles.effective(levels, INNERMOST), **used},
+        effective={
+            **values,
+            **effective,
+            **used,
+        },
     )

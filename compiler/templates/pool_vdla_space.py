@@ -92,6 +92,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
     }
     busiest = _busiest(config, shape)
     traffic = data.beats + stored_beats(config, shape)
+    level = tiles.effective(values["data_level"], values["data_level"])["data_level"]
     vectors = tiles.sizes["o"] * tiles.sizes["y"] * tiles.sizes["x"]
     return Account(
         limits=limits,
@@ -107,7 +108,8 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         ),
         effective={
             **values,
-            **tiles.effective({"data_level": values["data_level"]}, INNERMOST),
+            "order": tiles.order,
+            "data_level": np.maximum(level, INNERMOST),
             "data_copies": data.copies,
         },
     )

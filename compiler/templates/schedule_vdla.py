@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from math import prod
 
 from vdla.isa.config import Config
@@ -21,9 +22,11 @@ from . import (
     pool_vdla,
     pool_vdla_space,
 )
+from .image_account import extents_of
 from .space import Space
-from .tiling import Copies, Knobs
-from .workload_vdla import Workload
+from .tile_account import Tiles, one_point, same_level
+from .tiling import TILE_ORDERS, Copies, Knobs
+from .workload_vdla import Workload, program_of
 
 
 def space_of(config: Config, workload: Workload) -> Space:
@@ -72,6 +75,59 @@ def _patch_shape(config: Config, workload: Workload) -> patch_conv2d_vdla.PatchS
         strides=workload.strides,
         operand=workload.operand,
     )
+
+
+def default_values(config: Config, workload: Workload, virtual_threads: int) -> dict[str, int] | None:
+    """The template's own choice as values of the space's axes; None where it is none of its points.
+
+    Raises NoTileError if nothing fits.
+    """
+    space, knobs = space_of(config, workload), _default_knobs(config, workload, virtual_threads)
+    shape = _shape(config, workload)
+    window = workload.kernel if knobs.window is None else knobs.window
+    chosen: dict[str, int] = {
+        "output_blocks": knobs.output_blocks,
+        "rows": knobs.rows,
+        "columns": knobs.columns,
+        "reduction_blocks": knobs.reduction_blocks,
+        "window_rows": window[0],
+        "window_columns": window[1],
+        "order": TILE_ORDERS.index(knobs.order),
+    }
+    first = {axis.name: axis.values[0] for axis in space.axes}
+    tiles = Tiles.of(shape.images, extents_of(shape), one_point(chosen))
+    for name, level in (("data_level", knobs.data_level), ("weights_level", knobs.weights_level)):
+        # A template without chunks has no level for them.
+        same = same_level(tiles, knobs.order, max(level, first.get(name, level)))
+        if same is None:
+            return None
+        chosen[name] = same
+    # As many copies as fit, which is what the pass makes of the virtual threads.
+    names = [axis.name for axis in space.axes if axis.name.endswith("_copies")]
+    for copies in product(range(virtual_threads, 0, -1), repeat=len(names)):
+        values = {**chosen, **dict(zip(names, copies, strict=True))}
+        known = {name: values[name] for name in first}
+        try:
+            point = space.point(known)
+        except ValueError:
+            return None
+        if space.legal(point[None]).all():
+            return known
+    return None
+
+
+def _default_knobs(config: Config, workload: Workload, virtual_threads: int) -> Knobs:
+    program, window = program_of(config, workload), workload.window
+    match workload.template:
+        case "conv2d":
+            return conv2d_vdla.choose_knobs(config, _shape(config, workload), virtual_threads)
+        case "patch_conv2d":
+            return patch_conv2d_vdla.choose_knobs(config, program, window, virtual_threads)
+        case "depthwise_conv2d":
+            return depthwise_vdla.choose_knobs(config, program, window, virtual_threads)
+        case "max_pool" | "average_pool" | "elementwise":
+            kernel, strides = workload.kernel, workload.strides
+            return pool_vdla.choose_knobs(config, program, kernel, strides, virtual_threads)
 
 
 def schedule_workload(

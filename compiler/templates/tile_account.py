@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .space import Axis, Columns
-from .tiling import CHUNK, OUTERMOST, TILE_ORDERS, Copies, Knobs, divide
+from .tiling import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS, Copies, Knobs, divide
 
 SLACK = 3.0
 """Points whose transfers or products alone take this many times the least that any program needs are hopeless."""
@@ -53,7 +53,7 @@ class Tiles:
             extents=extents,
             sizes=sizes,
             trips=trips,
-            order=_once_outermost(values["order"], trips),
+            order=_once_outermost(values["order"], trips, images),
             chunks=np.ones_like(values["order"]) if chunks is None else chunks,
         )
 
@@ -99,8 +99,8 @@ class Tiles:
         """What the last tile has of blocks, rows or columns: 0 where it is as large as the others."""
         return self.extents[letter] % self.sizes[letter]
 
-    def effective(self, levels: Columns, innermost: int = CHUNK) -> dict[str, np.ndarray]:
-        """The order, and each of `levels` as the first from `innermost` on with as many turns inside of it."""
+    def effective(self, data_level: np.ndarray, weights_level: np.ndarray) -> dict[str, np.ndarray]:
+        """The order, and of the levels with as many turns inside the innermost for data, the outermost for weights."""
         letters = _ORDERS[self.order]
         repeats = np.stack([self.trips[letter] > 1 for letter in LETTERS], axis=1)
         inside = np.take_along_axis(repeats, letters, 1)[:, :0:-1]
@@ -108,22 +108,42 @@ class Tiles:
         inside[:, 1] |= (letters[:, 0] == 0) & (self.images > 1)
         none = np.zeros((len(letters), 1), bool)
         depth = np.cumsum(np.concatenate([none, (self.chunks > 1)[:, None], inside], axis=1), axis=1)
-        found = {
-            name: np.maximum(
-                innermost, (depth == np.take_along_axis(depth, level[:, None], axis=1)).argmax(axis=1)
-            )
-            for name, level in levels.items()
+
+        def alike(level: np.ndarray) -> np.ndarray:
+            return depth == np.take_along_axis(depth, level[:, None], axis=1)
+
+        return {
+            "order": self.order,
+            "data_level": alike(data_level).argmax(axis=1),
+            "weights_level": OUTERMOST - alike(weights_level)[:, ::-1].argmax(axis=1),
         }
-        return {"order": self.order, **found}
 
 
-def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray]) -> np.ndarray:
+def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
     """The orders (indices of TILE_ORDERS) with loops over tiles that run once outermost, these in one order."""
     letters = _ORDERS[order]
     once = np.take_along_axis(np.stack([trips[letter] == 1 for letter in LETTERS], axis=1), letters, axis=1)
     rank = np.where(once, letters - len(LETTERS), np.arange(len(LETTERS)))
+    if images > 1:
+        # Behind a first loop over output blocks come the images: other loops stay inside of both.
+        rank[:, 0] = np.where(letters[:, 0] == LETTERS.index("o"), -len(LETTERS) - 1, rank[:, 0])
     arranged = np.take_along_axis(letters, np.argsort(rank, axis=1, kind="stable"), axis=1)
     return (arranged[:, None, :] == _ORDERS[None]).all(axis=2).argmax(axis=1)
+
+
+def same_level(tiles: Tiles, order: str, level: int) -> int | None:
+    """What `level` of loops in `order` is among the one point's `tiles`, whose loops are arranged; None if nothing."""
+
+    def inside(text: str, level: int) -> set[str]:
+        inner = {letter for letter in text[OUTERMOST - level + 1 :] if tiles.trips[letter][0] > 1}
+        images = level == OUTERMOST and text[0] == "o" and tiles.images > 1
+        return inner | {"n"} if images else inner
+
+    wanted, arranged = inside(order, level), TILE_ORDERS[int(tiles.order[0])]
+    if level == CHUNK:
+        return CHUNK
+    levels = range(INNERMOST, OUTERMOST + 1)
+    return next((item for item in levels if inside(arranged, item) == wanted), None)
 
 
 def up_to(size: int) -> tuple[int, ...]:
@@ -167,8 +187,8 @@ def tile_knobs(
 
     Levels that mean the same become one, so that points of equal `effective` values become the same program.
     """
-    levels = {name: values.get(name, CHUNK) for name in ("data_level", "weights_level")}
-    effective = tiles.effective(one_point(levels))
+    levels = one_point({name: values.get(name, CHUNK) for name in ("data_level", "weights_level")})
+    effective = tiles.effective(levels["data_level"], levels["weights_level"])
     return Knobs(
         output_blocks=values["output_blocks"],
         rows=values["rows"],

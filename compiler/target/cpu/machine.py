@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -47,6 +49,17 @@ class CpuTarget:
     def lanes(self, dtype: DType) -> int:
         """Elements of `dtype` in one vector register."""
         return self.vector_bits // dtype.bits
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all fields, in hexadecimal: equal digests mean equal kernels, equally tiled.
+
+        Features that no kernel uses are left out, so that records of a processor hold in its virtual machines.
+        """
+        unused = set(_NEVER_USED.split())
+        kept = [name for name in self.features.split(",") if name.lstrip("+-") not in unused]
+        values = {**asdict(self), "features": ",".join(kept)}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def host_target() -> CpuTarget:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,15 @@ from vdla.compiler.graph.graph import Graph
 from vdla.compiler.graph.host import store_inputs
 from vdla.compiler.graph.interpret import interpret
 from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import run
-from vdla.compiler.templates.schedule_vdla import schedule_workload, space_of
+from vdla.compiler.target.vdla.link import link
+from vdla.compiler.target.vdla.link_alone import link_alone
+from vdla.compiler.templates.kernel_vdla import Choose
+from vdla.compiler.templates.lower_vdla import lower_node, pipeline
+from vdla.compiler.templates.prepare_vdla import prepare
+from vdla.compiler.templates.schedule_vdla import default_values, schedule_workload, space_of
 from vdla.compiler.templates.space import Space
 from vdla.compiler.templates.tile_account import Side, transfers
 from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
@@ -93,7 +100,7 @@ class Chosen:
         self.space: Space | None = None
         self.point = np.zeros(0, np.int64)
 
-    def draw(self, workload: Workload) -> Mapping[str, int] | None:
+    def draw(self, workload: Workload, _: str) -> Mapping[str, int] | None:
         space = space_of(self.config, workload)
         points = space.draw(self.random, 1 << 13)
         points = points[space.legal(points)]
@@ -119,13 +126,26 @@ def assert_right(result: Compiled, config: Config) -> int:
     return found.simulation.cycles
 
 
+def compiled(graph: Graph, config: Config, choose: Choose) -> Compiled:
+    """The network with knobs as `choose` sets them. CompileError or NoTileError where nothing fits."""
+    result = compile_graph(graph, config)
+    prepared = prepare(graph, config, 2)
+    layouts = dict(prepared.layouts)
+    layers = [
+        lower_node(config, prepared.graph, layouts, node, virtual_threads=2, check=True, choose=choose)
+        for node in prepared.graph.nodes
+    ]
+    linked = link(config, prepared.graph, layouts, layers)
+    return replace(result, program=linked.program, addresses=linked.addresses)
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 def test_every_legal_point_is_a_right_program(seed, machine_seed):
     config, graph = machine(machine_seed), fuse(one_layer(seed))
     chosen = Chosen(config, np.random.default_rng(seed))
     try:
-        result = compile_graph(graph, config, choose=chosen.draw)
+        result = compiled(graph, config, chosen.draw)
     except CompileError:
         assert chosen.space is None, "a legal point did not fit"
         return
@@ -138,7 +158,7 @@ def test_every_legal_point_is_a_right_program(seed, machine_seed):
     # What has no effect can be set to its first value, and nothing changes.
     row = {axis.name: int(account.effective[axis.name][0]) for axis in space.axes}
     assert space.legal(space.point(row)[None]).all()
-    again = compile_graph(graph, config, choose=lambda w: row if w == chosen.workload else None)
+    again = compiled(graph, config, lambda w, _: row if w == chosen.workload else None)
     assert again.program.instructions.tobytes() == result.program.instructions.tobytes()
 
 
@@ -172,13 +192,9 @@ def test_instructions_are_about_as_many_as_expected(name):
 
 
 def _instructions(task: AcceleratorTask, values: Mapping[str, int]) -> int:
-    from vdla.compiler.passes.pipeline import run_pipeline
-    from vdla.compiler.templates.lower_vdla import pipeline
-    from vdla.compiler.tune import measure_vdla
-
     schedule, copies = schedule_workload(VTA, task.workload, task.program, task.workload.post, 2, values)
     program = run_pipeline(schedule.program, pipeline(VTA, 2, copies), check=False)
-    return len(measure_vdla._alone(VTA, program)[0])
+    return len(link_alone(VTA, program, frozenset({"X", "R", "Y"}))[0])
 
 
 def test_transfers_of_boxes():
@@ -236,6 +252,15 @@ def test_a_space_without_legal_points_says_why():
     assert not space.legal(points).any()
     expected = "max_pool: no setting of the knobs found that keeps to the accumulators"
     assert space.obstacle(points) == expected
+
+
+def test_what_templates_choose_is_a_point_of_their_spaces():
+    for workload in WORKLOADS.values():
+        values = default_values(VTA, workload, 2)
+        assert values is not None, workload
+        task = AcceleratorTask.of(VTA, workload)
+        # Parameters may come earlier, and all at once.
+        assert measure(task, values).cost == pytest.approx(measure(task, None).cost, rel=0.01), workload
 
 
 def test_measured_points_of_every_template():

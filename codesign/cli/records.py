@@ -1,0 +1,43 @@
+"""The option --records: files of tuned schedules, or those that ship with the package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .output import note
+
+if TYPE_CHECKING:
+    from vdla.compiler.tune.record_book import RecordBook
+
+SHIPPED = "shipped"
+"""What stands for the records that ship with the package."""
+
+RecordsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--records",
+        metavar="FILE|shipped",
+        help="What `vdla tune` recorded: its best schedules are taken; shipped: what came with the package. "
+        "May be repeated.",
+    ),
+]
+
+
+def book_from(records: Sequence[str] | None) -> RecordBook | None:
+    """The best of all the files, those that ship only where no other has a workload; None where none was named.
+
+    Lines that are no records are said on standard error. Raises UserError for what cannot be read.
+    """
+    if not records:
+        return None
+    from vdla.compiler.tune.record_book import read_book, shipped_book
+
+    book, account = read_book([Path(name) for name in records if name != SHIPPED])
+    for skipped in account:
+        if skipped.warning is not None:
+            note(f"warning: {skipped.warning}")
+    return book.over(shipped_book()) if SHIPPED in records else book

@@ -1,0 +1,146 @@
+"""`vdla tune`: better schedules by trials, kept as records."""
+
+from __future__ import annotations
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from vdla.isa.config import load_config
+from vdla.isa.errors import UserError
+
+from ..files import check_destination
+from .output import ConfigOption, JsonOption, note, print_json, text_console
+from .tune_progress import tune_progress
+
+if TYPE_CHECKING:
+    from vdla.compiler.tune.records import Record
+
+
+class StrategyChoice(StrEnum):
+    """What proposes the next trials."""
+
+    model = "model"
+    evolution = "evolution"
+    thompson = "thompson"
+    genetic = "genetic"
+    random = "random"
+    grid = "grid"
+
+
+def tune(
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", metavar="RECORDS.jsonl", help="Where every trial is recorded as it ends."
+        ),
+    ],
+    model: Annotated[
+        Path | None, typer.Argument(metavar="[MODEL.onnx]", help="The network whose layers are tuned.")
+    ] = None,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Instead of a model: conv2d:C2, depthwise:D1, conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, "
+            "depthwise:SIZE,CHANNELS,KERNEL,STRIDE or dense:ROWS,DEPTH,COLUMNS. May be repeated.",
+        ),
+    ] = None,
+    target: Annotated[
+        str, typer.Option(metavar="TARGET", help="vdla, or llvm with options as of `vdla compile`.")
+    ] = "vdla",
+    config: ConfigOption = "vta",
+    trials: Annotated[
+        int,
+        typer.Option(min=1, max=10_000_000, help="Trials in all, shared between layers by expected gain."),
+    ] = 512,
+    in_place: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="For networks on vdla: further trials of layers inside of the whole network; half of --trials, "
+            "unless told.",
+        ),
+    ] = None,
+    strategy: Annotated[
+        StrategyChoice, typer.Option(help="What proposes the next trials.")
+    ] = StrategyChoice.model,
+    batch: Annotated[
+        int, typer.Option(min=1, max=4096, help="Trials between two trainings of the model.")
+    ] = 16,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal searches.")] = 0,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help="A layer is done after so many trials without improvement.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Go on with the search of the same seed and strategy in RECORDS.jsonl."
+        ),
+    ] = False,
+    transfer: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Records of other workloads for the model to learn from. May be repeated."
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Searches for faster schedules of a network's layers, or of single workloads, and records every trial.
+
+    `vdla run --records RECORDS.jsonl` and `vdla compile --records RECORDS.jsonl` apply the best. An interrupted run
+    loses nothing: go on with --resume.
+    """
+    if (model is None) == (not workload):
+        raise UserError("say what to tune: MODEL.onnx, or --workload NAME, and not both")
+    check_destination(output, inputs=(model, *(transfer or ())))
+    from vdla.compiler.tune.record_files import RecordWriter, read_records
+
+    from ..tune_run import Options, Watchers, tune_network, tune_workloads
+    from ..workload_names import accelerator_workload
+
+    machine = load_config(config)
+    options = Options(
+        trials=trials,
+        in_place=(trials // 2 if in_place is None else in_place) if model is not None else 0,
+        batch=batch,
+        seed=seed,
+        strategy=strategy.value,
+        patience=patience,
+    )
+    learned: list[Record] = []
+    for file in transfer or ():
+        learned += _told(read_records(file))
+    if not resume and output.exists() and output.stat().st_size > 0:
+        raise UserError(f"{output} holds records already; add --resume to go on, or name another file")
+    started = time.perf_counter()
+    with RecordWriter(output) as writer:
+        known = _told(read_records(output)) if resume else []
+        with tune_progress(total=options.trials + options.in_place) as progress:
+            watchers = Watchers(write=writer.append, trial=progress.trial, move=progress.move)
+            if model is not None:
+                document = tune_network(machine, model, options, known, learned, watchers)
+            else:
+                named = [(name, accelerator_workload(name, machine)) for name in workload or []]
+                document = tune_workloads(machine, named, options, known, learned, watchers)
+    seconds = time.perf_counter() - started
+    document |= {"records": str(output), "strategy": strategy.value, "seed": seed, "seconds": seconds}
+    if json:
+        print_json(document)
+        return
+    from ..report.tune_table import tune_lines, tune_table
+
+    console = text_console()
+    console.print(tune_table(document))
+    for line in tune_lines(document):
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _told(read: tuple[list[Record], Any]) -> list[Record]:
+    """Records that were read; what was skipped is said."""
+    records, skipped = read
+    if skipped.warning is not None:
+        note(f"warning: {skipped.warning}")
+    return records

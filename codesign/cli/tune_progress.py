@@ -1,0 +1,83 @@
+"""What a tuner's user sees while it runs: best so far, trials a second, time left."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from .output import note
+
+if TYPE_CHECKING:
+    from vdla.compiler.tune.in_place import Move
+    from vdla.compiler.tune.session import Trial
+
+LINE_SECONDS = 10.0
+"""How often a line is printed where there is no terminal for a bar."""
+
+
+class TuneProgress:
+    """A bar on a terminal, elsewhere a line now and then, always on standard error."""
+
+    def __init__(self, total: int, bar: Progress | None) -> None:
+        self._total = total
+        self._done = 0
+        self._bar = bar
+        self._task: TaskID | None = None
+        self._began = self._told = time.monotonic()
+        if bar is not None:
+            self._task = bar.add_task("tuning", total=total, best="", rate="")
+
+    def trial(self, trial: Trial) -> None:
+        """A trial of a workload alone ended."""
+        workload = trial.record.task.workload
+        self._show(f"{workload['template']} {trial.job}", f"best {trial.best:,.6g} {trial.record.task.unit}")
+
+    def move(self, move: Move) -> None:
+        """A trial of a node in its network ended."""
+        self._show(move.node, f"network {move.best:,.0f} cycles")
+
+    def _show(self, name: str, best: str) -> None:
+        self._done += 1
+        now = time.monotonic()
+        rate = self._done / max(now - self._began, 1e-9)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(
+                self._task, completed=self._done, description=name, best=best, rate=f"{rate:.1f}/s"
+            )
+        elif now - self._told >= LINE_SECONDS:
+            self._told = now
+            left = max(0, self._total - self._done) / rate
+            note(f"{self._done} of {self._total} trials, {rate:.1f}/s, {left:.0f} s left; {name}: {best}")
+
+
+@contextlib.contextmanager
+def tune_progress(total: int) -> Iterator[TuneProgress]:
+    """Progress over `total` trials."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield TuneProgress(total, None)
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[best]}"),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield TuneProgress(total, bar)

@@ -1,0 +1,52 @@
+"""What tuning brought, for people: a table of workloads, and lines about the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.table import Table
+
+
+def tune_table(document: Mapping[str, Any]) -> Table:
+    """A row for each workload of the document that `vdla tune --json` prints."""
+    unit = document["tasks"][0]["unit"] if document["tasks"] else ""
+    table = Table(title=f"{document['name']} on {document['target']}")
+    table.add_column("layer", no_wrap=True)
+    table.add_column("template")
+    for name in ("times", "trials", "failed", f"default, {unit}", f"tuned, {unit}", "gain", "above floor"):
+        table.add_column(name, justify="right")
+    for task in document["tasks"]:
+        best, default = task["best"], task["default"]
+        table.add_row(
+            task["name"],
+            task["workload"]["template"],
+            str(max(1, len(task["nodes"]))),
+            str(task["trials"]),
+            str(task["failed"]),
+            _cost(default),
+            _cost(best),
+            "" if best is None or default is None else f"{default / best:.3f}",
+            "" if best is None else f"{best / task['floor'] - 1:.1%}",
+        )
+    return table
+
+
+def tune_lines(document: Mapping[str, Any]) -> list[str]:
+    """What the table does not say."""
+    trials = sum(task["trials"] for task in document["tasks"])
+    lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
+    network = document.get("network")
+    if network is not None:
+        lines.append(
+            f"whole network: {network['default_cycles']:,.0f} -> {network['tuned_cycles']:,.0f} cycles "
+            f"({network['trials']} trials in place), utilization {network['default_utilization']:.3f} -> "
+            f"{network['tuned_utilization']:.3f}"
+        )
+    return lines
+
+
+def _cost(value: float | None) -> str:
+    if value is None:
+        return "none ran"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

@@ -1,0 +1,317 @@
+"""The steps of `vdla tune` on the accelerator: workloads alone, then every node of a network in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.templates.prepare_vdla import Prepared, prepare
+from vdla.compiler.templates.schedule_vdla import default_values
+from vdla.compiler.templates.space import EmptySpaceError
+from vdla.compiler.templates.tiling import NoTileError
+from vdla.compiler.templates.workload_vdla import Workload
+from vdla.compiler.tune.cost_model import Samples
+from vdla.compiler.tune.features import point_features
+from vdla.compiler.tune.history import History
+from vdla.compiler.tune.in_place import Move, Place, Placed, refine
+from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.network_vdla import NetworkTrials, Values
+from vdla.compiler.tune.record_book import book_of, history_of
+from vdla.compiler.tune.records import Record, Task, describe_target
+from vdla.compiler.tune.session import Job, Plan, Trial, tune
+from vdla.compiler.tune.strategies import StrategyName, strategy_of
+from vdla.compiler.tune.transfer_vdla import samples_from
+from vdla.compiler.tune.trial import Result
+from vdla.isa.config import Config
+from vdla.isa.errors import UserError
+
+IN_PLACE = "in place"
+"""The strategy that records of nodes in their networks name."""
+STARTS = 8
+"""Candidates of a node that are good alone and are tried in its place first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `vdla tune` was asked for: `trials` of workloads alone, `in_place` trials of nodes in their network."""
+
+    trials: int
+    in_place: int
+    batch: int
+    seed: int
+    strategy: StrategyName
+    patience: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tuned:
+    """A workload after a run: its nodes, cycles of the template's own choice and of the best alone, trials made."""
+
+    name: str
+    workload: Workload
+    nodes: tuple[str, ...]
+    default: float
+    best: float
+    floor: float
+    trials: int
+    failed: int
+    knobs: Mapping[str, int] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload's part of the JSON document."""
+        return {
+            "name": self.name,
+            "workload": self.workload.to_dict(),
+            "nodes": list(self.nodes),
+            "unit": "cycles",
+            "default": _number(self.default),
+            "best": _number(self.best),
+            "floor": self.floor,
+            "trials": self.trials,
+            "failed": self.failed,
+            "knobs": None if self.knobs is None else dict(self.knobs),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subject:
+    """A workload to be tuned, and the names of the nodes that have it (none: it was named itself)."""
+
+    name: str
+    workload: Workload
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Watchers:
+    """Who is told of a run as it goes: every record to be kept, every trial alone, every trial in its place."""
+
+    write: Callable[[Record], None] = lambda _: None
+    trial: Callable[[Trial], None] = lambda _: None
+    move: Callable[[Move], None] = lambda _: None
+
+
+def prepare_model(path: Path, config: Config) -> Prepared:
+    """The graph of the model in file `path` as it is lowered. Raises UserError."""
+    return prepare(fuse(import_model(path)), config, 2)
+
+
+def network_trials(path: Path, config: Config) -> NetworkTrials:
+    """The network in file `path`, ready for trials. Raises UserError, also for a network that does not fit."""
+    try:
+        return NetworkTrials(config, prepare_model(path, config))
+    except NoTileError as error:
+        raise UserError(f"{path}: {error} of configuration {config.name}") from None
+
+
+def subjects_of(network: NetworkTrials) -> list[Subject]:
+    """The distinct workloads of a network, in its order, each with its nodes."""
+    nodes: dict[Workload, list[str]] = {}
+    for node, workload in network.workloads.items():
+        nodes.setdefault(workload, []).append(node)
+    return [
+        Subject(name=members[0], workload=workload, nodes=tuple(members))
+        for workload, members in nodes.items()
+    ]
+
+
+def tune_alone(
+    config: Config,
+    subjects: Sequence[Subject],
+    options: Options,
+    *,
+    known: Sequence[Record] = (),
+    transfer: Sequence[Record] = (),
+    watchers: Watchers,
+    remark: Callable[[str], None] = lambda _: None,
+) -> tuple[list[Tuned], list[History], list[AcceleratorTask]]:
+    """Tunes workloads by themselves. `known` records of the same search are not repeated; of `transfer` a model learns.
+
+    Raises UserError for a workload that has no legal schedule.
+    """
+    target = describe_target(config)
+    tasks, jobs = [], []
+    for subject in subjects:
+        task = Task(workload=subject.workload.to_dict(), target=target)
+        accelerator = AcceleratorTask.of(config, subject.workload)
+        resumed = history_of(known, task, accelerator.space, strategy=options.strategy, seed=options.seed)
+        if resumed.warning is not None:
+            remark(f"{subject.name}: {resumed.warning}")
+        tasks.append(accelerator)
+        jobs.append(
+            Job(
+                name=subject.name,
+                task=task,
+                space=accelerator.space,
+                measure=_measure(accelerator),
+                strategy=strategy_of(options.strategy, samples_from(transfer, config, subject.workload)),
+                history=resumed.history,
+                trials=resumed.trials,
+                weight=max(1, len(subject.nodes)),
+            )
+        )
+    plan = Plan(
+        trials=max(0, options.trials - sum(len(job.history) for job in jobs)),
+        batch=options.batch,
+        seed=options.seed,
+        strategy=options.strategy,
+        patience=options.patience,
+    )
+    try:
+        histories = tune(jobs, plan, write=watchers.write, watch=watchers.trial)
+    except EmptySpaceError as error:
+        raise UserError(f"{error} of configuration {config.name}") from None
+    tuned = [
+        _tuned(subject, task, history)
+        for subject, task, history in zip(subjects, tasks, histories, strict=True)
+    ]
+    return tuned, histories, tasks
+
+
+def _measure(task: AcceleratorTask) -> Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]:
+    return lambda candidates: ((k, measure(task, values)) for k, values in enumerate(candidates))
+
+
+def _tuned(subject: Subject, task: AcceleratorTask, history: History) -> Tuned:
+    best = int(history.costs.argmin()) if len(history) and history.best < float("inf") else None
+    return Tuned(
+        name=subject.name,
+        workload=subject.workload,
+        nodes=subject.nodes,
+        default=measure(task, None).cost,
+        best=history.best,
+        floor=task.space.floor,
+        trials=len(history),
+        failed=int((history.costs == float("inf")).sum()),
+        knobs=None if best is None else task.space.values(history.points[best]),
+    )
+
+
+def tune_in_place(
+    config: Config,
+    network: NetworkTrials,
+    subjects: Sequence[Subject],
+    histories: Sequence[History],
+    tasks: Sequence[AcceleratorTask],
+    options: Options,
+    *,
+    known: Mapping[str, Values],
+    watchers: Watchers,
+) -> Placed:
+    """Sets every node of a network by its cycles in the whole. `known` are the settings to start from, by node.
+
+    Nodes start at the template's choice, which is so the worst that can come out.
+    """
+    target = describe_target(config)
+    start: dict[str, Values] = {}
+    places: list[tuple[float, Place]] = []
+    for subject, history, task in zip(subjects, histories, tasks, strict=True):
+        default = default_values(config, subject.workload, 2)
+        order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < float("inf")]
+        candidates = [task.space.values(history.points[k]) for k in order]
+        cost = measure(task, None).cost
+        # What was learned of it alone holds in its place, too.
+        alone = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
+        strategy = strategy_of(options.strategy, (alone,) if len(history) > 1 else ())
+        for node in subject.nodes:
+            values = known.get(node, default)
+            if values is not None:
+                start[node] = values
+            place = Place(node=node, space=task.space, candidates=candidates, strategy=strategy)
+            places.append((cost - task.space.floor, place))
+    written = iter(range(10**9))
+
+    def write(node: str, values: Values, cycles: float) -> None:
+        record = Record(
+            task=Task(workload=network.place(node), target=target),
+            knobs=values,
+            cost=cycles,
+            trial=next(written),
+            seed=options.seed,
+            strategy=IN_PLACE,
+            elapsed=0.0,
+        )
+        watchers.write(record)
+
+    places.sort(key=lambda item: -item[0])
+    return refine(
+        network,
+        [place for _, place in places],
+        start,
+        trials=options.in_place,
+        share=3 * STARTS,
+        seed=options.seed,
+        write=write,
+        watch=watchers.move,
+    )
+
+
+def tune_workloads(
+    config: Config,
+    named: Sequence[tuple[str, Workload]],
+    options: Options,
+    known: Sequence[Record],
+    transfer: Sequence[Record],
+    watchers: Watchers,
+) -> dict[str, Any]:
+    """Tunes workloads that were named, alone, and checks the best of each; the document of `vdla tune --json`."""
+    subjects = [Subject(name=name, workload=workload) for name, workload in named]
+    tuned, _, _ = tune_alone(config, subjects, options, known=known, transfer=transfer, watchers=watchers)
+    return {
+        "name": ", ".join(name for name, _ in named),
+        "target": "vdla",
+        "config": config.name,
+        "tasks": [item.to_dict() for item in tuned],
+    }
+
+
+def tune_network(
+    config: Config,
+    path: Path,
+    options: Options,
+    known: Sequence[Record],
+    transfer: Sequence[Record],
+    watchers: Watchers,
+) -> dict[str, Any]:
+    """Tunes a network's workloads alone, then its nodes in their places; the document of `vdla tune --json`."""
+    network = network_trials(path, config)
+    subjects = subjects_of(network)
+    tuned, histories, tasks = tune_alone(
+        config, subjects, options, known=known, transfer=transfer, watchers=watchers
+    )
+    book = book_of(known)
+    target = describe_target(config)
+    settled = {
+        node: values
+        for subject, task in zip(subjects, tasks, strict=True)
+        for node in subject.nodes
+        if (values := book.lookup(network.place(node), target, task.space)) is not None
+    }
+    placed = tune_in_place(
+        config, network, subjects, histories, tasks, options, known=settled, watchers=watchers
+    )
+    default = network.cycles({})
+    roofline = network.roofline_cycles
+    return {
+        "name": path.stem,
+        "target": "vdla",
+        "config": config.name,
+        "tasks": [item.to_dict() for item in tuned],
+        "network": {
+            "key": network.key,
+            "default_cycles": default,
+            "tuned_cycles": placed.cycles,
+            "roofline_cycles": roofline,
+            "default_utilization": roofline / default,
+            "tuned_utilization": roofline / placed.cycles,
+            "trials": placed.trials,
+        },
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if value < float("inf") else None

@@ -1,0 +1,1 @@
+"""Records that ship with the package: the best of each workload for the named configurations, by kind of target."""

@@ -1,0 +1,32 @@
+"""The strategies by the names that the command line and records give them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from .baselines import GridSearch, RandomSearch
+from .cost_model import Samples
+from .genetic import GeneticSearch
+from .history import Strategy
+from .model_search import ModelSearch, evolutionary_search
+from .thompson_search import ThompsonSearch
+
+StrategyName = Literal["model", "evolution", "thompson", "genetic", "random", "grid"]
+
+
+def strategy_of(name: StrategyName, prior: Sequence[Samples] = ()) -> Strategy:
+    """The strategy of a name; those with a model learn from `prior`, records of other workloads, too."""
+    match name:
+        case "model":
+            return ModelSearch(prior=prior)
+        case "evolution":
+            return evolutionary_search(prior)
+        case "thompson":
+            return ThompsonSearch(prior=prior)
+        case "genetic":
+            return GeneticSearch()
+        case "random":
+            return RandomSearch()
+        case "grid":
+            return GridSearch()

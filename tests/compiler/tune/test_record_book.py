@@ -1,0 +1,145 @@
+"""What records are for: the best knobs, few that are worth keeping, searches that go on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from tuning_records import LLVM, TASK, VDLA, WORKLOAD, file_of, trial
+from vdla.compiler.templates.space import Account, Axis, Space
+from vdla.compiler.tune import record_files
+from vdla.compiler.tune.record_book import (
+    RecordBook,
+    best_of,
+    best_records,
+    book_of,
+    history_of,
+    read_book,
+    shipped_book,
+    shipped_files,
+)
+from vdla.compiler.tune.record_files import read_records, write_records
+from vdla.compiler.tune.records import Task
+
+
+def knobs(rows: int, threads: int = 2) -> dict[str, int]:
+    return {"rows": rows, "threads": threads}
+
+
+def space() -> Space:
+    """Rows 1, 2, 4, 8 and threads 1, 2, of which rows * threads <= 8 are legal."""
+
+    def account(columns):
+        work = columns["rows"] * columns["threads"]
+        limits = {"the buffer": work <= 8}
+        return Account(limits=limits, bound=np.ones(len(work)), quantities={}, effective=columns)
+
+    axes = (Axis(name="rows", values=(1, 2, 4, 8)), Axis(name="threads", values=(1, 2)))
+    return Space(template="conv2d", axes=axes, account=account, floor=1.0, slack=10.0)
+
+
+OTHER = Task(workload={**WORKLOAD, "height": 28}, target=VDLA)
+CPU = Task(workload=WORKLOAD, target=LLVM)
+MANY = [
+    trial(0, 90.0),
+    trial(1, 70.0, knobs=knobs(3)),  # the space has no 3
+    trial(2, None),
+    trial(3, 75.0, knobs=knobs(8)),  # and allows no 8 x 2
+    trial(4, 80.0, knobs=knobs(2)),
+    trial(5, 80.0, knobs=knobs(1)),
+    trial(6, 85.0, knobs=knobs(2)),
+    trial(0, 5.0, OTHER, knobs=knobs(8, 1)),
+    trial(0, 0.001, CPU, knobs=knobs(1, 1)),
+    trial(1, None, Task(workload=WORKLOAD, target={"kind": "vdla"})),
+]
+
+
+def test_the_best_of_each_task():
+    assert best_of(MANY) == {TASK.key: MANY[1], OTHER.key: MANY[7], CPU.key: MANY[8]}
+    assert best_of([MANY[2]]) == {}
+
+
+def test_a_book_answers_with_the_best_knobs_that_are_legal(tmp_path):
+    book = book_of(MANY)
+    assert book.lookup(WORKLOAD, VDLA) == knobs(3)
+    assert book.lookup(WORKLOAD, VDLA, space()) == knobs(2)  # of two of equal cost the earlier
+    assert book.lookup(WORKLOAD, LLVM) == knobs(1, 1)
+    assert book.lookup({**WORKLOAD, "kernel": (3, 3), "height": 28}, {**VDLA, "config": "x"}) == knobs(8, 1)
+    assert book.lookup({**WORKLOAD, "height": 14}, VDLA) is None
+    assert book.lookup(WORKLOAD, {"kind": "vdla"}, space()) is None
+    assert book_of(MANY[1:4]).lookup(WORKLOAD, VDLA, space()) is None
+    assert RecordBook().lookup(WORKLOAD, VDLA, space()) is None
+    crowd = [trial(i, 1.0 + i, knobs=knobs(8)) for i in range(200)]
+    assert book_of([*crowd, trial(200, 900.0)]).lookup(WORKLOAD, VDLA, space()) == knobs(4)
+
+
+def test_books_of_several_files_and_over_others(tmp_path):
+    first, second = file_of(tmp_path, *MANY[:3], name="1"), file_of(tmp_path, *MANY[3:], name="2")
+    second.write_bytes(second.read_bytes() + b"fox\n")
+    book, skipped = read_book([first, second])
+    assert book == book_of(MANY)
+    assert [s.warning for s in skipped] == [None, f"{second}: 1 of 8 lines skipped: 1 no JSON (line 8)"]
+    # What is tuned here counts more than what was tuned elsewhere, whatever it cost there.
+    mine = book_of([trial(0, 1000.0, knobs=knobs(4, 1))])
+    assert mine.over(book).lookup(WORKLOAD, VDLA) == knobs(4, 1)
+    assert mine.over(book).lookup(WORKLOAD, LLVM) == knobs(1, 1)
+    assert book.over(mine).lookup(WORKLOAD, VDLA) == knobs(3)
+
+
+def test_a_books_digest_is_that_of_its_answers():
+    book = book_of(MANY)
+    again = [dataclasses.replace(record, elapsed=9.0, trial=record.trial + 50) for record in MANY]
+    assert book_of(again).digest == book.digest
+    assert book_of(MANY[:-2]).digest != book.digest
+    assert book_of([dataclasses.replace(MANY[0], knobs=knobs(1)), *MANY[1:]]).digest != book.digest
+
+
+def test_the_best_few_are_what_is_worth_keeping(tmp_path):
+    kept = best_records(MANY, 2)
+    # Tasks in the order of their keys: 28 before 56, then targets by their hashes.
+    assert [record for record in kept if record.task.target == VDLA] == [MANY[7], MANY[1], MANY[3]]
+    assert kept.count(MANY[8]) == 1
+    assert len(kept) == 4
+    assert best_records(reversed(kept), 2) == kept
+    ours = [record for record in best_records(MANY, 4) if record.task == TASK]
+    assert ours == [MANY[1], MANY[3], MANY[4], MANY[5]]  # and not the worse of two with equal knobs
+    path = tmp_path / "shipped.jsonl"
+    write_records(path, kept)
+    assert read_records(path)[0] == kept
+    assert book_of(kept).lookup(WORKLOAD, VDLA) == book_of(MANY).lookup(WORKLOAD, VDLA)
+
+
+def test_shipped_records_are_read_whole(tmp_path):
+    files = shipped_files()
+    assert "vdla.jsonl" in [skipped.source for _, skipped in files]
+    assert [skipped.warning for _, skipped in files if skipped.warning] == []
+    assert shipped_book() == book_of(record for records, _ in files for record in records)
+    file_of(tmp_path, MANY[0], name="b.jsonl")
+    file_of(tmp_path, MANY[7], MANY[8], name="a.jsonl")
+    (tmp_path / "notes.txt").write_text("not these")
+    assert shipped_files(tmp_path) == [
+        ([MANY[7], MANY[8]], record_files.Skipped(source="a.jsonl", lines=2, kinds={})),
+        ([MANY[0]], record_files.Skipped(source="b.jsonl", lines=1, kinds={})),
+    ]
+
+
+def test_a_search_goes_on_from_its_own_legal_trials_in_order():
+    strange = [
+        *reversed(MANY),
+        trial(4, 1.0, knobs=knobs(1)),  # its number was used before
+        trial(9, 60.0, knobs={"rows": 4}),
+        trial(10, 3.0, seed=2),
+        trial(10, 3.0, strategy="random"),
+    ]
+    resumed = history_of(strange, TASK, space(), strategy="model", seed=1)
+    assert resumed.history.points.tolist() == [[2, 1], [2, 1], [1, 1], [0, 1], [1, 1]]
+    assert resumed.history.costs.tolist() == [90.0, np.inf, 80.0, 80.0, 85.0]
+    assert resumed.history.points.dtype == np.int64
+    assert (resumed.trials, resumed.duplicates, resumed.foreign, resumed.illegal) == (10, 1, 2, 1)
+    assert resumed.warning == (
+        "4 records of this search are not used: 1 of a trial that was counted, 2 of knobs that the template does not "
+        "have, 1 of knobs that are not legal"
+    )
+    nothing = history_of(strange, TASK, space(), strategy="genetic", seed=1)
+    assert (len(nothing.history), nothing.history.points.shape, nothing.trials) == (0, (0, 2), 0)
+    assert nothing.warning is None

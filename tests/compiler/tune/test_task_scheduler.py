@@ -1,0 +1,62 @@
+from dataclasses import replace
+
+import numpy as np
+from vdla.compiler.tune.history import History
+from vdla.compiler.tune.task_scheduler import Task, TaskScheduler
+
+
+def task(costs: list[float], *, weight: float = 1.0, floor: float = 10.0) -> Task:
+    history = History(points=np.zeros((len(costs), 1), np.int64), costs=np.array(costs, dtype=float))
+    return Task(history=history, weight=weight, floor=floor)
+
+
+SCHEDULER = TaskScheduler(warm_up=4, window=4)
+
+
+def test_every_task_is_warmed_up_first() -> None:
+    tasks = [task([50.0] * 4), task([50.0] * 2), task([]), task([50.0] * 3)]
+    assert SCHEDULER.next_task(tasks) == 2
+    assert SCHEDULER.next_task([tasks[0], replace(tasks[2], finished=True)]) == 0
+    assert SCHEDULER.next_task([replace(item, finished=True) for item in tasks]) is None
+    assert SCHEDULER.next_task([]) is None
+
+
+def test_the_next_trials_go_where_most_can_be_saved() -> None:
+    stalled, improving = [30.0] * 12, [60.0] * 8 + [50.0, 45.0, 40.0, 30.0]
+    assert SCHEDULER.next_task([task(stalled), task(improving)]) == 1
+    assert SCHEDULER.next_task([task(stalled), task(stalled, weight=3)]) == 1
+    at_the_floor, above = task([10.0] * 12), task([12.0] * 12)
+    assert SCHEDULER.next_task([at_the_floor, above]) == 1
+    assert SCHEDULER.gain(at_the_floor) == 0
+    # Equal prospects: the one with fewer trials.
+    assert SCHEDULER.next_task([task([30.0] * 12), task([30.0] * 6)]) == 1
+
+
+def test_a_task_whose_trials_fail_gets_more_but_not_all() -> None:
+    inf = np.inf
+    assert SCHEDULER.next_task([task([12.0] * 8), task([inf] * 8)]) == 1
+    assert SCHEDULER.next_task([task([12.0] * 8), task([inf] * 1000)]) == 0
+
+
+def test_trials_spread_by_what_they_bring() -> None:
+    """Tasks that fall to their floors at different speeds: the whole is faster than with equal shares."""
+
+    def cost(k: int, trial: int) -> float:
+        return 10 + (5, 100, 30)[k] * float(np.exp(-trial / (4, 40, 15)[k]))
+
+    weights = (1, 2, 5)
+
+    def total(trials: list[int]) -> float:
+        return sum(weight * cost(k, n) for k, (weight, n) in enumerate(zip(weights, trials, strict=True)))
+
+    trials = [0, 0, 0]
+    while sum(trials) < 150:
+        tasks = [
+            task([cost(k, n) for n in range(1, trials[k] + 1)], weight=weight)
+            for k, weight in enumerate(weights)
+        ]
+        turn = SCHEDULER.next_task(tasks)
+        assert turn is not None
+        trials[turn] += 4
+    assert total(trials) < 0.9 * total([50, 50, 50])
+    assert trials[0] < trials[2] < trials[1]
