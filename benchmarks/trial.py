@@ -1,12 +1,9 @@
 """CPU time of one trial of the tuner on the accelerator: thread CPU milliseconds of lowering, linking and simulation.
 
-    python benchmarks/trial.py [--layers C2 C6] [--candidates 30] [--config vta] [--seed 0] [--json]
+    python benchmarks/trial.py [--layers conv2d:C2 depthwise:D1] [--candidates 30] [--config vta] [--seed 0] [--json]
 
-A trial is one candidate of one convolution of the TVM paper (C1-C12): its tensor expression, the template's schedule
-with the candidate's knobs, the passes, linking by itself and simulation in timing alone. Candidates are drawn from
-the product of the template's balanced tile sizes, of which those are left out whose buffers cannot fit; the few
-that turn out not to lower or not to fit are counted and not timed. The first trial, which loads the compiled code, is
-not counted.
+A trial is one legal candidate of a workload's space, drawn at random: the template's schedule with its knobs, the
+passes, linking by itself and simulation in timing alone. The first trial loads the compiled code and is not counted.
 """
 
 from __future__ import annotations
@@ -19,82 +16,27 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
-from vdla.codesign.bench.convolutions import CONVOLUTIONS, same_window
+from vdla.codesign.bench.convolutions import CONVOLUTIONS
+from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.passes.pipeline import run_pipeline
-from vdla.compiler.schedule import LegalityError
 from vdla.compiler.target.vdla.link_alone import link_alone
-from vdla.compiler.target.vdla.placement import PlacementError
-from vdla.compiler.te.blocks import Blocks, Window
-from vdla.compiler.te.ops import conv2d
-from vdla.compiler.te.post import Post
-from vdla.compiler.templates import conv2d_vdla
 from vdla.compiler.templates.lower_vdla import pipeline
-from vdla.compiler.templates.tiling import Knobs, balanced_sizes, candidates, fits
+from vdla.compiler.templates.schedule_vdla import schedule_workload
+from vdla.compiler.tune.measure_vdla import ACTIVATIONS, VIRTUAL_THREADS, AcceleratorTask, Values
 from vdla.isa.config import Config, load_config
-from vdla.isa.errors import EncodingError
 from vdla.sim import simulate
 
-VIRTUAL_THREADS = 2
-STAGES = ("expression", "schedule", "passes", "link", "simulate")
+STAGES = ("schedule", "passes", "link", "simulate")
 _Result = TypeVar("_Result")
 
 
-def random_knobs(config: Config, shape: conv2d_vdla.ConvolutionShape, rng: np.random.Generator) -> Knobs:
-    """One of the tiles whose buffers fit the scratchpads, each on its own terms."""
-    grid = candidates(
-        {
-            "output": balanced_sizes(shape.output_blocks, config.par_depth),
-            "rows": balanced_sizes(shape.out_height),
-            "columns": balanced_sizes(shape.out_width),
-            "reduction": balanced_sizes(shape.input_blocks),
-            "resident": (0, 1),
-        }
-    )
-    taps = shape.kernel[0] * shape.kernel[1]
-    rows = (grid["rows"] - 1) * shape.strides[0] + shape.kernel[0]
-    columns = (grid["columns"] - 1) * shape.strides[1] + shape.kernel[1]
-    blocks = np.where(grid["resident"] == 1, shape.input_blocks, grid["reduction"])
-    copies = np.full(len(rows), VIRTUAL_THREADS)
-    legal = (
-        fits(config, "inp", grid["reduction"] * rows * columns, copies)
-        & fits(config, "wgt", grid["output"] * blocks * taps, copies)
-        & fits(config, "acc", grid["output"] * grid["rows"] * grid["columns"], copies)
-        & (2 * grid["output"] * grid["reduction"] * taps <= config.uop_depth)
-    )
-    choice = int(rng.choice(np.flatnonzero(legal)))
-    return Knobs(
-        output_blocks=int(grid["output"][choice]),
-        rows=int(grid["rows"][choice]),
-        columns=int(grid["columns"][choice]),
-        reduction_blocks=int(grid["reduction"][choice]),
-        resident_weights=bool(grid["resident"][choice]),
-        virtual_threads=VIRTUAL_THREADS,
-    )
-
-
 class Trial:
-    """One layer; `run` gives the instructions and cycles of a candidate and the seconds of each stage."""
+    """One workload; `run` gives the instructions and cycles of a candidate and the seconds of each stage."""
 
     def __init__(self, config: Config, name: str) -> None:
-        self.config = config
-        self.size, self.channels, self.filters, kernel, stride = CONVOLUTIONS[name]
-        self.window: Window = same_window(self.size, kernel, stride)
-        self.shape = conv2d_vdla.convolution_shape(self.expression(), self.window)
+        self.task = AcceleratorTask.of(config, accelerator_workload(name, config))
 
-    def expression(self):
-        return conv2d(
-            blocks=Blocks.of(self.config),
-            batch=1,
-            channels=self.channels,
-            height=self.size,
-            width=self.size,
-            filters=self.filters,
-            window=self.window,
-            pad_value=0,
-            post=Post(),
-        )
-
-    def run(self, knobs: Knobs) -> tuple[int, int, list[float]]:
+    def run(self, values: Values) -> tuple[int, int, list[float]]:
         seconds: list[float] = []
 
         def timed(function: Callable[[], _Result]) -> _Result:
@@ -103,30 +45,27 @@ class Trial:
             seconds.append(time.thread_time() - start)
             return result
 
-        config, threads = self.config, VIRTUAL_THREADS
-        program = timed(self.expression)
-        scheduled = timed(
-            lambda: conv2d_vdla.schedule(config, program, self.window, Post(), threads, knobs).program
+        task, config, workload = self.task, self.task.config, self.task.workload
+        schedule, copies = timed(
+            lambda: schedule_workload(config, workload, task.program, workload.post, VIRTUAL_THREADS, values)
         )
-        lowered = timed(lambda: run_pipeline(scheduled, pipeline(config, threads), check=False))
-        words, memory = timed(lambda: link_alone(config, lowered, frozenset({"X", "R", "Y"})))
-        result = timed(lambda: simulate(config, words, memory, data=False))
-        return len(words), result.cycles, seconds
+        passes = pipeline(config, VIRTUAL_THREADS, copies)
+        lowered = timed(lambda: run_pipeline(schedule.program, passes, check=False))
+        alone = timed(lambda: link_alone(config, lowered, ACTIVATIONS))
+        result = timed(lambda: simulate(config, alone.instructions, alone.image, data=False))
+        return len(alone.instructions), result.cycles, seconds
 
 
 def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float]:
-    """Medians and means of `count` candidates of a layer in milliseconds, and how many were refused."""
-    trial, rng = Trial(config, name), np.random.default_rng(seed)
-    trial.run(random_knobs(config, trial.shape, np.random.default_rng(seed)))
+    """Medians and means of `count` candidates of a layer in milliseconds."""
+    trial = Trial(config, name)
+    points = trial.task.space.sample(np.random.default_rng(seed), count)
+    candidates = [trial.task.space.values(point) for point in points]
+    trial.run(candidates[0])
     instructions: list[int] = []
     times: list[list[float]] = []
-    refused = 0
-    while len(times) < count and refused < 10 * count:
-        try:
-            length, _, seconds = trial.run(random_knobs(config, trial.shape, rng))
-        except (LegalityError, PlacementError, EncodingError):
-            refused += 1
-            continue
+    for values in candidates:
+        length, _, seconds = trial.run(values)
         instructions.append(length)
         times.append([1e3 * value for value in seconds])
     totals = [sum(row) for row in times]
@@ -139,7 +78,6 @@ def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float
         "median": statistics.median(totals),
         "mean": statistics.mean(totals),
         "worst": max(totals),
-        "refused": refused,
     }
 
 
@@ -148,7 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--layers", nargs="+", choices=list(CONVOLUTIONS), default=list(CONVOLUTIONS))
+    parser.add_argument("--layers", nargs="+", default=[f"conv2d:{name}" for name in CONVOLUTIONS])
     parser.add_argument("--candidates", type=int, default=20, help="of each layer")
     parser.add_argument("--config", default="vta")
     parser.add_argument("--seed", type=int, default=0)
@@ -157,21 +95,17 @@ def main() -> None:
     config = load_config(options.config)
     rows = {name: measure(config, name, options.candidates, options.seed) for name in options.layers}
     rows["all"] = {
-        key: (sum if key == "refused" else max if key == "worst" else statistics.mean)(
-            [row[key] for row in rows.values()]
-        )
+        key: (max if key == "worst" else statistics.mean)([row[key] for row in rows.values()])
         for key in next(iter(rows.values()))
     }
     if options.json:
         print(json.dumps(rows))
         return
     print("CPU ms a trial; medians of random candidates, then median, mean and worst of whole trials")
-    headings = ("layer", "instructions", *STAGES, "median", "mean", "worst", "refused")
+    headings = ("layer", "instructions", *STAGES, "median", "mean", "worst")
     print("".join(f"{heading:>13}" for heading in headings))
     for name, row in rows.items():
-        cells = (
-            f"{row[key]:13.0f}" if key in ("instructions", "refused") else f"{row[key]:13.2f}" for key in row
-        )
+        cells = (f"{row[key]:13.0f}" if key in ("instructions") else f"{row[key]:13.2f}" for key in row)
         print(f"{name:>13}{''.join(cells)}")
 
 

@@ -14,7 +14,7 @@ from ..ir.stmt import Program
 from ..passes.pipeline import run_pipeline
 from ..schedule import LegalityError
 from ..target.vdla.emit import EmissionError
-from ..target.vdla.link_alone import link_alone
+from ..target.vdla.link_alone import Alone, link_alone
 from ..target.vdla.placement import PlacementError
 from ..templates.lower_vdla import pipeline
 from ..templates.schedule_vdla import schedule_workload, space_of
@@ -23,6 +23,10 @@ from ..templates.tiling import NoTileError
 from ..templates.workload_vdla import Workload, program_of
 from .trial import Result
 
+Values = Mapping[str, int]
+"""Values of knobs, a point of a space."""
+VIRTUAL_THREADS = 2
+"""What templates choose for where a candidate does not say how many copies there are."""
 ACTIVATIONS = frozenset("XRY")
 """The parameters of a kernel that are tensors of a network; the others are constants."""
 
@@ -47,7 +51,7 @@ class AcceleratorTask:
         )
 
 
-def measure(task: AcceleratorTask, values: Mapping[str, int] | None) -> Result:
+def measure(task: AcceleratorTask, values: Values | None) -> Result:
     """The cycles of the candidate with these values of the knobs (None: the template's own choice), alone.
 
     What cannot be lowered is a failed trial.
@@ -61,9 +65,16 @@ def measure(task: AcceleratorTask, values: Mapping[str, int] | None) -> Result:
     return Result(cost=float(cycles), seconds=time.thread_time() - started)
 
 
-def _cycles(task: AcceleratorTask, values: Mapping[str, int] | None) -> int:
+def _cycles(task: AcceleratorTask, values: Values | None) -> int:
+    alone = program_alone(task, values)
+    return simulate(task.config, alone.instructions, alone.image, data=False).cycles
+
+
+def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
+    """The program of one candidate, by itself."""
     config, workload = task.config, task.workload
-    schedule, copies = schedule_workload(config, workload, task.program, workload.post, 2, values)
-    program = run_pipeline(schedule.program, pipeline(config, 2, copies), check=False)
-    words, image = link_alone(config, program, ACTIVATIONS)
-    return simulate(config, words, image, data=False).cycles
+    schedule, copies = schedule_workload(
+        config, workload, task.program, workload.post, VIRTUAL_THREADS, values
+    )
+    lowered = run_pipeline(schedule.program, pipeline(config, VIRTUAL_THREADS, copies), check=False)
+    return link_alone(config, lowered, ACTIVATIONS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -16,14 +18,21 @@ from .link import Image, encode
 from .placement import DramBuffer
 
 
-def link_alone(
-    config: Config, kernel: Kernel, activations: AbstractSet[str]
-) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-    """The program that runs one lowered kernel once: (n, 2) uint64 instructions, and the uint8 memory image.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Alone:
+    """A program of one kernel: (n, 2) uint64 `instructions`, uint8 memory `image`, byte addresses of its parameters."""
+
+    instructions: NDArray[np.uint64]
+    image: NDArray[np.uint8]
+    addresses: Mapping[str, int]
+
+
+def link_alone(config: Config, kernel: Kernel, activations: AbstractSet[str]) -> Alone:
+    """The program that runs one lowered kernel once.
 
     `activations` names the parameters that are tensors of the network; the others are constants. All lie at the
     alignment that `link` gives them, constants first. The image holds micro-ops and zeros: timing depends on nothing
-    else, so `simulate(config, *link_alone(...), data=False)` takes the cycles of a network of this one layer.
+    else, so that without data it takes the cycles of a network of this one layer. Values may be put into the image.
     Raises PlacementError where the kernel's buffers do not fit a scratchpad.
     """
     image, places = Image(), dict[str, DramBuffer]()
@@ -37,7 +46,8 @@ def link_alone(
     emission = image.begin(config, (low, image.size))
     LayerEmitter(emission, kernel, places, 0).run()
     memory = image.finish(emission, 0)
-    return encode(emission), memory
+    addresses = {name: place.address for name, place in places.items()}
+    return Alone(instructions=encode(emission), image=memory, addresses=addresses)
 
 
 def _bytes(buffer: Buffer) -> int:

@@ -41,13 +41,13 @@ def test_the_cycles_of_a_network_of_one_layer(layer: str, config: str, virtual_t
         machine, compiled.graph, dict(compiled.layouts), node, virtual_threads=virtual_threads
     )
     (kernel,) = lowered.kernels
-    words, memory = link_alone(machine, kernel.kernel, kernel.tensors.keys())
-    alone = simulate(machine, words, memory, data=False)
+    alone = link_alone(machine, kernel.kernel, kernel.tensors.keys())
+    timed = simulate(machine, alone.instructions, alone.image, data=False)
     network = simulate(machine, compiled.program.instructions, compiled.program.image, data=False)
-    assert len(words) * INSTRUCTION_BYTES == compiled.program.instructions.nbytes
-    assert alone.cycles == network.cycles
-    np.testing.assert_array_equal(alone.begin, network.begin)
-    np.testing.assert_array_equal(alone.end, network.end)
+    assert len(alone.instructions) * INSTRUCTION_BYTES == compiled.program.instructions.nbytes
+    assert timed.cycles == network.cycles
+    np.testing.assert_array_equal(timed.begin, network.begin)
+    np.testing.assert_array_equal(timed.end, network.end)
 
 
 def test_constants_lie_before_activations_and_are_not_filled_in() -> None:
@@ -57,10 +57,12 @@ def test_constants_lie_before_activations_and_are_not_filled_in() -> None:
     lowered = lower_node(
         machine, compiled.graph, dict(compiled.layouts), compiled.graph.nodes[0], virtual_threads=2
     )
-    words, memory = link_alone(machine, lowered.kernels[0].kernel, frozenset({"X", "Y"}))
+    alone = link_alone(machine, lowered.kernels[0].kernel, frozenset({"X", "Y"}))
     uop = next(segment for segment in compiled.program.segments if segment.kind == "uop")
     expected = compiled.program.image[uop.address :]
-    np.testing.assert_array_equal(memory[-len(expected) :], expected)
-    assert not memory[: -len(expected)].any()
+    np.testing.assert_array_equal(alone.image[-len(expected) :], expected)
+    assert not alone.image[: -len(expected)].any()
     flags = np.uint64(sum(1 << bit for bit in FLAG_BITS.values()))
-    np.testing.assert_array_equal(words[:, 0] & flags, compiled.program.instructions[:, 0] & flags)
+    np.testing.assert_array_equal(
+        alone.instructions[:, 0] & flags, compiled.program.instructions[:, 0] & flags
+    )
