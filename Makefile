@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= build/demo
 # cpu, cpu_networks, fusion and quantization measure processors: layers, networks, what fusion gains, what int8 costs.
-# The studies of faults and of mutations take long: make bench BENCHMARKS="faults mutations"
+# What takes long: make bench BENCHMARKS="faults mutations tuning_spaces"
 BENCHMARKS ?= network simulator trial rtl cpu cpu_networks fusion quantization
 
 .PHONY: demo test bench notebooks clean

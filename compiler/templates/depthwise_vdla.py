@@ -12,6 +12,7 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Window
 from ..te.post import Post
+from .tile_loops import cut_tiles
 from .tiling import (
     Knobs,
     balanced_sizes,
@@ -113,11 +114,9 @@ def schedule(
     if knobs is None:
         knobs = choose_knobs(config, program, window, virtual_threads)
     s = Schedule(program)
-    og, o = s.split("o", knobs.output_blocks)
-    ty, y = s.split("y", knobs.rows)
-    tx, x = s.split("x", knobs.columns)
-    s.reorder(og, "n", ty, tx, o, y, x, "b", "j")
-    s.compute_at("conv", tx)
+    blocks = _extent(program, "o")
+    tiles = cut_tiles(s, knobs, ("b", "j"))
+    s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
     chunk: tuple[str, ...] = ()
     kh, kw = "conv.kh", "conv.kw"
@@ -126,12 +125,12 @@ def schedule(
         kwc, kw = s.split(kw, knobs.window[1])
         chunk = (khc, kwc)
     s.reorder(*chunk, "conv.n", "conv.y", "conv.x", "conv.o", kh, kw, "conv.b", "conv.j")
-    s.compute_at("pad", (tx, *chunk)[-1])
+    s.compute_at("pad", tiles.at(knobs.data_level, chunk[-1] if chunk else None))
     s.set_scope("padded", "inp")
-    s.cache_read("W", og, "wgt")
-    s.cache_read("P", og, "par")
+    s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
+    s.cache_read("P", tiles.parameters(blocks, config.par_depth), "par")
     s.tensorize("conv.b", intrinsics.depthwise(config))
     s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
-    for loop in (og, tx, *chunk):
+    for loop in (*tiles.names, *chunk):
         s.virtual_thread(loop)
     return s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from vdla.isa.config import Config
 
@@ -10,7 +12,29 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Window
 from ..te.post import Post
+from .tile_loops import cut_tiles
 from .tiling import Knobs, balanced_sizes, best, candidates, divide, first_that_fits, fits, store_reads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatchShape:
+    """What a space needs to know of a first convolution: `batch` in images, `images` and outputs in blocks.
+
+    A patch is `vectors` vectors long.
+    """
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    images: int
+    vectors: int
+    output_blocks: int
+    out_height: int
+    out_width: int
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    operand: bool
 
 
 def choose_knobs(config: Config, program: Program, window: Window, virtual_threads: int) -> Knobs:
@@ -82,18 +106,16 @@ def schedule(
     if knobs is None:
         knobs = choose_knobs(config, program, window, virtual_threads)
     s = Schedule(program)
-    og, o = s.split("o", knobs.output_blocks)
-    ty, y = s.split("y", knobs.rows)
-    tx, x = s.split("x", knobs.columns)
-    s.reorder(og, "n", ty, tx, o, y, x, "b", "j")
-    s.compute_at("conv", tx)
+    filters = next(buffer for buffer in program.parameters if buffer.name == "W").shape[0]
+    tiles = cut_tiles(s, knobs, ("b", "j"))
+    s.compute_at("conv", tiles.innermost)
     s.set_scope("acc", "acc")
     s.reorder("conv.n", "conv.y", "conv.x", "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
-    s.compute_at("patch", tx)
-    s.cache_read("W", og, "wgt")
-    s.cache_read("P", og, "par")
+    s.compute_at("patch", tiles.at(knobs.data_level))
+    s.cache_read("W", tiles.at(knobs.weights_level), "wgt")
+    s.cache_read("P", tiles.parameters(filters, config.par_depth), "par")
     s.tensorize("conv.b", intrinsics.gemm(config))
     s.tensorize("b", intrinsics.post(config, post), intrinsics.post_attributes(post))
-    for loop in (og, tx):
+    for loop in tiles.names:
         s.virtual_thread(loop)
     return s

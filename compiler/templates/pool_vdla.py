@@ -10,6 +10,7 @@ from ..schedule import Schedule
 from ..target.vdla import intrinsics
 from ..te.blocks import Pair
 from ..te.post import PoolOperator, Post
+from .tile_loops import cut_tiles
 from .tiling import (
     MOST_WINDOW,
     Knobs,
@@ -91,19 +92,16 @@ def schedule(
     if knobs is None:
         knobs = choose_knobs(config, program, kernel, strides, virtual_threads)
     s = Schedule(program)
-    og, o = s.split("o", knobs.output_blocks)
-    ty, y = s.split("y", knobs.rows)
-    tx, x = s.split("x", knobs.columns)
-    lanes = ("b", "j") if kernel == (1, 1) else ()
-    s.reorder(og, "n", ty, tx, o, y, x, *lanes)
-    s.compute_at("pad", tx)
+    blocks = next(buffer for buffer in program.parameters if buffer.name == "Y").shape[1]
+    tiles = cut_tiles(s, knobs, ("b", "j") if kernel == (1, 1) else ())
+    s.compute_at("pad", tiles.at(knobs.data_level))
     s.set_scope("acc", "acc")
-    s.cache_read("P", og, "par")
+    s.cache_read("P", tiles.parameters(blocks, config.par_depth), "par")
     s.tensorize(
         "b" if kernel == (1, 1) else "window",
         intrinsics.post(config, post, kernel, pool),
         intrinsics.post_attributes(post, pool),
     )
-    for loop in (og, tx):
+    for loop in tiles.names:
         s.virtual_thread(loop)
     return s

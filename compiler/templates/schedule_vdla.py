@@ -4,22 +4,77 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
+from math import prod
 
 from vdla.isa.config import Config
 
 from ..ir.stmt import Program
 from ..schedule import Schedule
+from ..te.blocks import ceil_div
 from ..te.post import Post
-from . import conv2d_vdla, conv2d_vdla_space, depthwise_vdla, patch_conv2d_vdla, pool_vdla
+from . import (
+    conv2d_vdla,
+    conv2d_vdla_space,
+    depthwise_vdla,
+    depthwise_vdla_space,
+    patch_conv2d_vdla,
+    patch_conv2d_vdla_space,
+    pool_vdla,
+    pool_vdla_space,
+)
+from .image_account import extents_of
 from .space import Space
-from .tiling import TILE_ORDERS, Copies
+from .tile_account import Tiles, one_point, same_level
+from .tiling import TILE_ORDERS, Copies, Knobs
 from .workload_vdla import Workload, program_of
 
 
 def space_of(config: Config, workload: Workload) -> Space:
     """All ways to schedule a workload on one machine; costs are cycles."""
-    shape = conv2d_vdla.convolution_shape(program_of(config, workload), workload.window)
-    return conv2d_vdla_space.space(config, shape)
+    match workload.template:
+        case "conv2d":
+            return conv2d_vdla_space.space(config, _shape(config, workload))
+        case "patch_conv2d":
+            return patch_conv2d_vdla_space.space(config, _patch_shape(config, workload))
+        case "depthwise_conv2d":
+            return depthwise_vdla_space.space(config, _shape(config, workload))
+        case "max_pool" | "average_pool" | "elementwise":
+            return pool_vdla_space.space(config, _shape(config, workload), workload.template)
+
+
+def _shape(config: Config, workload: Workload) -> conv2d_vdla.ConvolutionShape:
+    out_height, out_width = workload.window.outputs(workload.height, workload.width)
+    return conv2d_vdla.ConvolutionShape(
+        images=ceil_div(workload.batch, config.batch),
+        input_blocks=ceil_div(workload.channels, config.block_in),
+        output_blocks=ceil_div(workload.filters, config.block_out),
+        height=workload.height,
+        width=workload.width,
+        out_height=out_height,
+        out_width=out_width,
+        kernel=workload.kernel,
+        strides=workload.strides,
+        dilations=workload.dilations,
+        operand=workload.operand,
+    )
+
+
+def _patch_shape(config: Config, workload: Workload) -> patch_conv2d_vdla.PatchShape:
+    out_height, out_width = workload.window.outputs(workload.height, workload.width)
+    return patch_conv2d_vdla.PatchShape(
+        batch=workload.batch,
+        channels=workload.channels,
+        height=workload.height,
+        width=workload.width,
+        images=ceil_div(workload.batch, config.batch),
+        vectors=ceil_div(prod(workload.kernel) * workload.channels, config.block_in),
+        output_blocks=ceil_div(workload.filters, config.block_out),
+        out_height=out_height,
+        out_width=out_width,
+        kernel=workload.kernel,
+        strides=workload.strides,
+        operand=workload.operand,
+    )
 
 
 def default_values(config: Config, workload: Workload, virtual_threads: int) -> dict[str, int] | None:
@@ -27,14 +82,10 @@ def default_values(config: Config, workload: Workload, virtual_threads: int) -> 
 
     Raises NoTileError if nothing fits.
     """
-    space = space_of(config, workload)
-    knobs = conv2d_vdla.choose_knobs(
-        config,
-        conv2d_vdla.convolution_shape(program_of(config, workload), workload.window),
-        virtual_threads,
-    )
+    space, knobs = space_of(config, workload), _default_knobs(config, workload, virtual_threads)
+    shape = _shape(config, workload)
     window = workload.kernel if knobs.window is None else knobs.window
-    chosen = {
+    chosen: dict[str, int] = {
         "output_blocks": knobs.output_blocks,
         "rows": knobs.rows,
         "columns": knobs.columns,
@@ -42,14 +93,20 @@ def default_values(config: Config, workload: Workload, virtual_threads: int) -> 
         "window_rows": window[0],
         "window_columns": window[1],
         "order": TILE_ORDERS.index(knobs.order),
-        "data_level": knobs.data_level,
-        "weights_level": knobs.weights_level,
     }
+    first = {axis.name: axis.values[0] for axis in space.axes}
+    tiles = Tiles.of(shape.images, extents_of(shape), one_point(chosen))
+    for name, level in (("data_level", knobs.data_level), ("weights_level", knobs.weights_level)):
+        # A template without chunks has no level for them.
+        same = same_level(tiles, knobs.order, max(level, first.get(name, level)))
+        if same is None:
+            return None
+        chosen[name] = same
     # As many copies as fit, which is what the pass makes of the virtual threads.
-    for copies in product(range(virtual_threads, 0, -1), repeat=3):
-        names = ("data_copies", "weights_copies", "sums_copies")
+    names = [axis.name for axis in space.axes if axis.name.endswith("_copies")]
+    for copies in product(range(virtual_threads, 0, -1), repeat=len(names)):
         values = {**chosen, **dict(zip(names, copies, strict=True))}
-        known = {axis.name: values[axis.name] for axis in space.axes}
+        known = {name: values[name] for name in first}
         try:
             point = space.point(known)
         except ValueError:
@@ -57,6 +114,20 @@ def default_values(config: Config, workload: Workload, virtual_threads: int) -> 
         if space.legal(point[None]).all():
             return known
     return None
+
+
+def _default_knobs(config: Config, workload: Workload, virtual_threads: int) -> Knobs:
+    program, window = program_of(config, workload), workload.window
+    match workload.template:
+        case "conv2d":
+            return conv2d_vdla.choose_knobs(config, _shape(config, workload), virtual_threads)
+        case "patch_conv2d":
+            return patch_conv2d_vdla.choose_knobs(config, program, window, virtual_threads)
+        case "depthwise_conv2d":
+            return depthwise_vdla.choose_knobs(config, program, window, virtual_threads)
+        case "max_pool" | "average_pool" | "elementwise":
+            kernel, strides = workload.kernel, workload.strides
+            return pool_vdla.choose_knobs(config, program, kernel, strides, virtual_threads)
 
 
 def schedule_workload(
@@ -71,18 +142,30 @@ def schedule_workload(
 
     `values` is a legal point of `space_of`; without it the template decides. Raises NoTileError if nothing fits.
     """
-    window = workload.window
+    knobs = None if values is None else _knobs(config, workload, values)
+    window, kernel, strides = workload.window, workload.kernel, workload.strides
     match workload.template:
         case "conv2d":
-            shape = conv2d_vdla.convolution_shape(program, window)
-            knobs = None if values is None else conv2d_vdla_space.knobs(values, shape)
             schedule = conv2d_vdla.schedule(config, program, window, post, virtual_threads, knobs)
-            return schedule, None if knobs is None else knobs.copies
         case "patch_conv2d":
-            return patch_conv2d_vdla.schedule(config, program, window, post, virtual_threads), None
+            schedule = patch_conv2d_vdla.schedule(config, program, window, post, virtual_threads, knobs)
         case "depthwise_conv2d":
-            return depthwise_vdla.schedule(config, program, window, post, virtual_threads), None
+            schedule = depthwise_vdla.schedule(config, program, window, post, virtual_threads, knobs)
         case "max_pool" | "average_pool" | "elementwise":
             pool = "add" if workload.template == "average_pool" else "max"
-            kernel, strides = workload.kernel, workload.strides
-            return pool_vdla.schedule(config, program, post, kernel, strides, pool, virtual_threads), None
+            schedule = pool_vdla.schedule(
+                config, program, post, kernel, strides, pool, virtual_threads, knobs
+            )
+    return schedule, None if knobs is None else knobs.copies
+
+
+def _knobs(config: Config, workload: Workload, values: Mapping[str, int]) -> Knobs:
+    match workload.template:
+        case "conv2d":
+            return conv2d_vdla_space.knobs(values, _shape(config, workload))
+        case "patch_conv2d":
+            return patch_conv2d_vdla_space.knobs(values, _patch_shape(config, workload))
+        case "depthwise_conv2d":
+            return depthwise_vdla_space.knobs(values, _shape(config, workload))
+        case "max_pool" | "average_pool" | "elementwise":
+            return pool_vdla_space.knobs(values, _shape(config, workload))

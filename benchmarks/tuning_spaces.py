@@ -1,0 +1,158 @@
+"""Spaces of the accelerator's templates: how many programs they hold, and what random ones of them cost.
+
+    python benchmarks/tuning_spaces.py [--config vta] [--workload conv2d:C6 ...] [--trials 200] [--json]
+
+Without workloads: C1-C12 and D1-D9. Counted are legal points of which no two are the same program (knobs without
+effect at their first values), from uniform draws, with the 95% interval of the share; small spaces are counted in
+full. `distinct` is the share of legal points that are counted, `hashes`, of a sample, the share of different scheduled
+programs among points that count as different. Quantiles of simulated cycles are relative to the space's floor, the
+cycles below which no program of the layer gets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from vdla.codesign.bench.convolutions import CONVOLUTIONS, DEPTHWISE
+from vdla.codesign.workload_names import accelerator_workload
+from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.templates.schedule_vdla import schedule_workload
+from vdla.compiler.templates.space import Space
+from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
+from vdla.isa.config import load_config
+
+LAYERS = (*(f"conv2d:{name}" for name in CONVOLUTIONS), *(f"depthwise:{name}" for name in DEPTHWISE))
+DRAWS, CHUNK = 1 << 21, 1 << 16
+"""Points drawn to count a space, so many at once; a space of at most as many points is counted in full."""
+HASHED = 60
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Programs of a space, no two alike, with the interval of their number, and how many points are legal."""
+
+    programs: float
+    low: float
+    high: float
+    legal: float
+    exact: bool
+
+
+def count(space: Space, seed: int) -> Count:
+    """Counts the legal points that are their own `effective` row: each program is counted once."""
+    rng, exact = np.random.default_rng(seed), space.size <= DRAWS
+    total = space.size if exact else DRAWS
+    legal = own = 0
+    shape = [len(axis.values) for axis in space.axes]
+    for start in range(0, total, CHUNK):
+        size = min(CHUNK, total - start)
+        if exact:
+            points = np.stack(np.unravel_index(np.arange(start, start + size), shape), axis=1)
+        else:
+            points = space.draw(rng, size)
+        columns = space.columns(points)
+        account = space.account(columns)
+        kept = np.logical_and.reduce(list(space.limits(account).values()))
+        alike = np.logical_and.reduce([columns[name] == account.effective[name] for name in columns])
+        legal += int(kept.sum())
+        own += int((kept & alike).sum())
+    # The interval of a share of which few are seen (Wilson's).
+    z = 0.0 if exact else NORMAL_95
+    share, spread = own / total, z * z / total
+    middle = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * np.sqrt(share * (1 - share) / total + spread / (4 * total))
+    scale = space.size
+    return Count(
+        programs=share * scale,
+        low=(middle - half) * scale,
+        high=(middle + half) * scale,
+        legal=legal / total * scale,
+        exact=exact,
+    )
+
+
+def different(task: AcceleratorTask, seed: int) -> float:
+    """Among legal random points that count as different programs: the share that are, once scheduled."""
+    space = task.space
+    points = space.sample(np.random.default_rng(seed), HASHED)
+    effective = space.account(space.columns(points)).effective
+    rows = np.stack([effective[axis.name] for axis in space.axes], axis=1)
+    distinct, first = np.unique(rows, axis=0, return_index=True)
+    hashes = set()
+    for k in first:
+        values = space.values(points[k])
+        schedule, _ = schedule_workload(
+            task.config, task.workload, task.program, task.workload.post, 2, values
+        )
+        copies = tuple(int(effective[name][k]) for name in values if name.endswith("_copies"))
+        hashes.add((structural_hash(schedule.program), copies))
+    return len(hashes) / len(distinct)
+
+
+def examine(config_name: str, name: str, trials: int, seed: int) -> dict[str, Any]:
+    """The figures of one layer."""
+    config = load_config(config_name)
+    task = AcceleratorTask.of(config, accelerator_workload(name, config))
+    counted = count(task.space, seed)
+    points = task.space.sample(np.random.default_rng(seed + 1), trials)
+    results = [measure(task, task.space.values(point)) for point in points]
+    costs = np.array([result.cost for result in results])
+    ratios = np.quantile(costs / task.space.floor, QUANTILES)
+    return {
+        "workload": name,
+        "config": config_name,
+        "points": task.space.size,
+        "legal": counted.legal,
+        "programs": counted.programs,
+        "interval": [counted.low, counted.high],
+        "exact": counted.exact,
+        "distinct": counted.programs / counted.legal,
+        "hashes": different(task, seed),
+        "floor": task.space.floor,
+        "default": measure(task, None).cost / task.space.floor,
+        "quantiles": {f"{q:g}": float(ratio) for q, ratio in zip(QUANTILES, ratios, strict=True)},
+        "failed": int((~np.isfinite(costs)).sum()),
+        "seconds a trial": float(np.median([result.seconds for result in results])),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Sizes of the spaces of the accelerator's templates, and costs of random points."
+    )
+    parser.add_argument("--config", default="vta")
+    parser.add_argument("--workload", action="append", help="as for vdla tune; may be given several times")
+    parser.add_argument("--trials", type=int, default=200, help="random points that are simulated")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = []
+    if not options.json:
+        heads = "".join(f"{f'{q:.0%}':>7}" for q in QUANTILES)
+        print(
+            f"{'layer':14}{'programs':>10}{'95% interval':>20}{'distinct':>10}{'hashes':>8}{'default':>9}{heads}"
+        )
+    for name in options.workload or LAYERS:
+        row = examine(options.config, name, options.trials, options.seed)
+        rows.append(row)
+        if not options.json:
+            low, high = row["interval"]
+            interval = "exactly" if row["exact"] else f"{low:.3g} - {high:.3g}"
+            ratios = "".join(f"{ratio:7.2f}" for ratio in row["quantiles"].values())
+            print(
+                f"{name:14}{row['programs']:10.3g}{interval:>20}{row['distinct']:10.2f}{row['hashes']:8.2f}"
+                f"{row['default']:9.2f}{ratios}",
+                flush=True,
+            )
+    if options.json:
+        print(json.dumps(rows, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Spaces of the accelerator's templates: every legal point is a right program, and what is said of it is true."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.compiler.driver import CompileError, compile_graph
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Graph
+from vdla.compiler.graph.host import store_inputs
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.passes.pipeline import run_pipeline
+from vdla.compiler.runtime.artifact import Compiled
+from vdla.compiler.runtime.executor import run
+from vdla.compiler.target.vdla.link import link
+from vdla.compiler.target.vdla.link_alone import link_alone
+from vdla.compiler.templates.kernel_vdla import Choose
+from vdla.compiler.templates.lower_vdla import lower_node, pipeline
+from vdla.compiler.templates.prepare_vdla import prepare
+from vdla.compiler.templates.schedule_vdla import default_values, schedule_workload, space_of
+from vdla.compiler.templates.space import Space
+from vdla.compiler.templates.tile_account import Side, transfers
+from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
+from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
+from vdla.isa.check import check
+from vdla.isa.config import Config, load_config
+
+from ..random_networks import builder, machine
+
+VTA = load_config("vta")
+
+
+def layer(template: Template, channels: int, size: int, filters: int, kernel: int, stride: int) -> Workload:
+    """A layer whose output is `size` / `stride` rows and columns."""
+    pads = max(0, (-(-size // stride) - 1) * stride + kernel - size)
+    return Workload(
+        template=template,
+        batch=1,
+        channels=channels,
+        height=size,
+        width=size,
+        filters=filters,
+        kernel=(kernel, kernel),
+        strides=(stride, stride),
+        pads=(pads // 2, pads // 2, pads - pads // 2, pads - pads // 2),
+    )
+
+
+WORKLOADS = {
+    "conv2d": layer("conv2d", 48, 13, 64, 3, 1),
+    "patch_conv2d": layer("patch_conv2d", 3, 23, 40, 5, 2),
+    "depthwise_conv2d": layer("depthwise_conv2d", 72, 14, 72, 3, 1),
+    "max_pool": layer("max_pool", 40, 30, 40, 3, 2),
+    "average_pool": layer("average_pool", 40, 14, 40, 2, 2),
+    "elementwise": layer("elementwise", 64, 14, 64, 1, 1),
+}
+
+
+# --- whole programs -------------------------------------------------------------------------------------
+
+
+def one_layer(seed: int) -> Graph:
+    """A network of one convolution, depthwise convolution, pool or addition, of any shape."""
+    b = builder(seed)
+    kind = b.random.choice(["dense", "dense", "depthwise", "patch", "max", "average", "add"])
+    channels = int(b.random.choice([1, 2, 3, 4] if kind == "patch" else [3, 8, 17, 32, 33, 64]))
+    size, kernel, strides = ((int(x), int(y)) for x, y in b.random.integers(1, (14, 6, 4), size=(2, 3)).T)
+    kernel = (min(kernel[0], size[0]), min(kernel[1], size[1]))
+    pools = kind in ("max", "average")
+    pads = tuple(int(b.random.integers(0, kernel[k % 2] if pools else 4)) for k in range(4))
+    pads = (pads[0], pads[1], pads[2], pads[3])
+    data = b.input(int(b.random.integers(1, 5)), channels, *size)
+    match kind:
+        case "dense" | "patch":
+            filters = int(b.random.choice([1, 17, 40, 96]))
+            return b.graph(b.convolution(data, filters, kernel, strides, pads))
+        case "depthwise":
+            return b.graph(b.convolution(data, channels, kernel, strides, pads, groups=channels))
+        case "max":
+            return b.graph(b.max_pool(data, kernel, strides, pads))
+        case "average":
+            return b.graph(b.average_pool(data, kernel, strides))
+        case _:
+            return b.graph(b.add(data, b.input(*b.tensors[data].shape)))
+
+
+class Chosen:
+    """Sets the knobs of a layer to a random legal point, or to given values, and remembers them."""
+
+    def __init__(self, config: Config, random: np.random.Generator) -> None:
+        self.config = config
+        self.random = random
+        self.workload: Workload | None = None
+        self.space: Space | None = None
+        self.point = np.zeros(0, np.int64)
+
+    def draw(self, workload: Workload, _: str) -> Mapping[str, int] | None:
+        space = space_of(self.config, workload)
+        points = space.draw(self.random, 1 << 13)
+        points = points[space.legal(points)]
+        if not len(points):
+            return None
+        self.workload, self.space, self.point = workload, space, points[0]
+        return space.values(self.point)
+
+
+def assert_right(result: Compiled, config: Config) -> int:
+    """Nothing that the checker finds, the outputs of the integer graph bit for bit; the cycles."""
+    findings = check(config, result.program.instructions, result.program.image)
+    assert findings == [], findings[0].message
+    random = np.random.default_rng(5)
+    inputs = {
+        item.name: random.integers(0, 256, item.shape).astype(np.uint8).view(item.dtype)
+        for item in result.graph.inputs
+    }
+    expected = interpret(result.graph, store_inputs(result.graph, inputs))
+    found = run(result, inputs)
+    for item in result.graph.outputs:
+        np.testing.assert_array_equal(found.integer_outputs[item.name], expected[item.tensor])
+    return found.simulation.cycles
+
+
+def compiled(graph: Graph, config: Config, choose: Choose) -> Compiled:
+    """The network with knobs as `choose` sets them. CompileError or NoTileError where nothing fits."""
+    result = compile_graph(graph, config)
+    prepared = prepare(graph, config, 2)
+    layouts = dict(prepared.layouts)
+    layers = [
+        lower_node(config, prepared.graph, layouts, node, virtual_threads=2, check=True, choose=choose)
+        for node in prepared.graph.nodes
+    ]
+    linked = link(config, prepared.graph, layouts, layers)
+    return replace(result, program=linked.program, addresses=linked.addresses)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+def test_every_legal_point_is_a_right_program(seed, machine_seed):
+    config, graph = machine(machine_seed), fuse(one_layer(seed))
+    chosen = Chosen(config, np.random.default_rng(seed))
+    try:
+        result = compiled(graph, config, chosen.draw)
+    except CompileError:
+        assert chosen.space is None, "a legal point did not fit"
+        return
+    cycles = assert_right(result, config)
+    if (space := chosen.space) is None:
+        return
+    account = space.account(space.columns(chosen.point[None]))
+    assert cycles >= account.bound[0] - 1e-6
+    assert account.bound[0] >= space.floor - 1e-6
+    # What has no effect can be set to its first value, and nothing changes.
+    row = {axis.name: int(account.effective[axis.name][0]) for axis in space.axes}
+    assert space.legal(space.point(row)[None]).all()
+    again = compiled(graph, config, lambda w, _: row if w == chosen.workload else None)
+    assert again.program.instructions.tobytes() == result.program.instructions.tobytes()
+
+
+# --- accounts -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_points_of_different_rows_are_different_programs(name):
+    workload = WORKLOADS[name]
+    space, program = space_of(VTA, workload), program_of(VTA, workload)
+    points = space.sample(np.random.default_rng(1), 30)
+    effective = space.account(space.columns(points)).effective
+    rows, hashes = set(), set()
+    for k, point in enumerate(points):
+        schedule, copies = schedule_workload(VTA, workload, program, workload.post, 2, space.values(point))
+        used = tuple(int(effective[axis.name][k]) for axis in space.axes if "copies" in axis.name)
+        assert copies is not None
+        rows.add(tuple(int(effective[axis.name][k]) for axis in space.axes))
+        hashes.add((structural_hash(schedule.program), used))
+    assert len(rows) >= 25
+    assert len(hashes) == len(rows)
+
+
+@pytest.mark.parametrize("name", ["conv2d", "patch_conv2d", "depthwise_conv2d", "max_pool"])
+def test_instructions_are_about_as_many_as_expected(name):
+    task = AcceleratorTask.of(VTA, WORKLOADS[name])
+    points = task.space.sample(np.random.default_rng(2), 8)
+    expected = task.space.account(task.space.columns(points)).quantities["instructions"]
+    found = np.array([_instructions(task, task.space.values(point)) for point in points])
+    assert (abs(expected / found - 1) < 0.2).mean() >= 0.75, (expected, found)
+
+
+def _instructions(task: AcceleratorTask, values: Mapping[str, int]) -> int:
+    schedule, copies = schedule_workload(VTA, task.workload, task.program, task.workload.post, 2, values)
+    program = run_pipeline(schedule.program, pipeline(VTA, 2, copies), check=False)
+    return len(link_alone(VTA, program, frozenset({"X", "R", "Y"}))[0])
+
+
+def test_transfers_of_boxes():
+    """Rows that are whole go in one transfer, rows of which some are not are loaded one by one."""
+
+    def box(blocks: int, rows: int, columns: int, ragged: float = 0.0) -> float:
+        sizes = (4, 8, 8)
+        return float(
+            transfers(
+                [
+                    Side(most=extent, mean=extent, size=size, whole=extent == size, ragged=share)
+                    for extent, size, share in zip(
+                        (blocks, rows, columns), sizes, (0, 0, ragged), strict=True
+                    )
+                ]
+            )
+        )
+
+    assert box(4, 8, 8) == 1
+    assert box(3, 5, 8) == 1
+    assert box(3, 5, 6) == 3
+    assert box(3, 5, 6, ragged=1.0) == 15
+    assert box(3, 5, 6, ragged=0.5) == 9
+    assert box(3, 5, 1) == 3
+    assert box(3, 1, 1) == 1
+
+
+# --- spaces ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        layer("patch_conv2d", 3, 224, 64, 7, 2),
+        layer("conv2d", 64, 56, 64, 1, 1),
+        layer("conv2d", 512, 7, 512, 3, 1),
+        layer("depthwise_conv2d", 1024, 7, 1024, 3, 1),
+    ],
+    ids=["C1", "C3", "C12", "D9"],
+)
+def test_the_papers_layers_have_large_spaces(workload):
+    """Draws uniformly: as many distinct legal programs as the share of them that are seen says, and none twice."""
+    space = space_of(VTA, workload)
+    drawn = space.draw(np.random.default_rng(3), 200_000)
+    points = drawn[space.legal(drawn)]
+    effective = space.account(space.columns(points)).effective
+    rows = np.stack([effective[axis.name] for axis in space.axes], axis=1)
+    own = (rows == np.stack([space.columns(points)[axis.name] for axis in space.axes], axis=1)).all(axis=1)
+    assert own.mean() * len(points) / len(drawn) * space.size > 100_000
+
+
+def test_a_space_without_legal_points_says_why():
+    space = space_of(VTA, layer("max_pool", 16, 200, 16, 150, 1))
+    points = space.draw(np.random.default_rng(0), 1000)
+    assert not space.legal(points).any()
+    expected = "max_pool: no setting of the knobs found that keeps to the accumulators"
+    assert space.obstacle(points) == expected
+
+
+def test_what_templates_choose_is_a_point_of_their_spaces():
+    for workload in WORKLOADS.values():
+        values = default_values(VTA, workload, 2)
+        assert values is not None, workload
+        task = AcceleratorTask.of(VTA, workload)
+        # Parameters may come earlier, and all at once.
+        assert measure(task, values).cost == pytest.approx(measure(task, None).cost, rel=0.01), workload
+
+
+def test_measured_points_of_every_template():
+    for workload in WORKLOADS.values():
+        task = AcceleratorTask.of(VTA, workload)
+        point = task.space.sample(np.random.default_rng(4), 1)[0]
+        assert np.isfinite(measure(task, task.space.values(point)).cost), workload
