@@ -1,0 +1,209 @@
+"""Programs without templates: what random points of their sketches' spaces are worth beside templates' defaults.
+
+    python benchmarks/sketches.py [--only NAME ...] [--points N] [--seed N] [--json]
+
+For each program `points` random legal points of the space, compiled and timed on one thread: thread CPU time, medians,
+the template's kernel before and after. `best` and `median` are the template's time over theirs, above 1 where they are
+faster; `scheduled` the share of points that schedule; `legal` that of all points that keep to the space's limits;
+`features` what reading a program's features costs, `schedule` what scheduling a point does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.schedule import LegalityError, Schedule
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cpu.kernel import BoundKernel, build
+from vdla.compiler.target.cpu.machine import CpuTarget, host_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.dense import dense
+from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
+from vdla.compiler.te.ops.float_pool import float_pool
+from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.te.ops.reduction import reduction
+from vdla.compiler.templates import (
+    conv2d_cpu,
+    dense_cpu,
+    depthwise_cpu,
+    matmul_cpu,
+    pool_cpu,
+    reduction_cpu,
+)
+from vdla.compiler.tune.program_features import program_features
+from vdla.compiler.tune.sketch import sketches
+from vdla.compiler.tune.sketch_account import sketch_space
+from vdla.compiler.tune.sketch_schedule import sketch_schedule
+
+SECONDS = 2e-3
+"""What a timed repetition should take at least."""
+SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
+POOL = Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A program, its parameters that never change, and its template."""
+
+    program: Program
+    template: Callable[[CpuTarget, Program], Schedule]
+    constants: frozenset[str] = frozenset({"W"})
+
+
+def cases() -> dict[str, Case]:
+    return {
+        "dense 256": Case(program=dense(rows=256, depth=256, columns=256), template=dense_cpu.schedule),
+        "conv2d C2": Case(
+            program=float_conv2d(
+                batch=1, channels=64, height=56, width=56, filters=64, window=SAME, block_in=16, block_out=16
+            ),
+            template=lambda target, program: conv2d_cpu.schedule(target, program, SAME),
+        ),
+        "conv2d C6": Case(
+            program=float_conv2d(
+                batch=1,
+                channels=128,
+                height=28,
+                width=28,
+                filters=128,
+                window=SAME,
+                block_in=16,
+                block_out=16,
+            ),
+            template=lambda target, program: conv2d_cpu.schedule(target, program, SAME),
+        ),
+        "depthwise D5": Case(
+            program=float_depthwise(batch=1, channels=256, height=28, width=28, window=SAME, block=16),
+            template=lambda target, program: depthwise_cpu.schedule(target, program, SAME),
+        ),
+        "matmul 4 x 128, transposed": Case(
+            program=matmul(batch_x=(4,), batch_w=(4,), rows=128, depth=64, columns=128, transposed=True),
+            template=matmul_cpu.schedule,
+            constants=frozenset(),
+        ),
+        "sum of 64 x 256 x 256": Case(
+            program=reduction((64, 256, 256), (1,), "sum"), template=reduction_cpu.schedule
+        ),
+        "max-pool of 4 x 112 x 112 x 16": Case(
+            program=float_pool(outer=4, height=112, width=112, lanes=16, window=POOL, kind="max"),
+            template=lambda target, program: pool_cpu.schedule(target, program, POOL),
+        ),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Milliseconds of the template's kernel, of features and of scheduling; ratios and shares; the best point."""
+
+    program: str
+    template: float
+    best: float
+    median: float
+    scheduled: float
+    legal: float
+    features: float
+    schedule: float
+    point: Mapping[str, int]
+
+
+def timed(kernel: BoundKernel) -> float:
+    """Seconds of a run: median of five repetitions."""
+    kernel()
+    start = time.thread_time()
+    kernel()
+    count = max(1, int(SECONDS / max(1e-7, time.thread_time() - start)))
+    found = []
+    for _ in range(5):
+        start = time.thread_time()
+        for _ in range(count):
+            kernel()
+        found.append((time.thread_time() - start) / count)
+    return statistics.median(found)
+
+
+def bound(target: CpuTarget, s: Schedule, arrays: Mapping[str, np.ndarray]) -> BoundKernel:
+    packed = pack_arrays(s.trace, arrays)
+    shapes = {p.name: p.shape for p in s.program.parameters}
+    return build(s.program, target).bind(
+        {name: np.ascontiguousarray(packed[name]).reshape(shape) for name, shape in shapes.items()}
+    )
+
+
+def measure(name: str, case: Case, target: CpuTarget, points: int, seed: int) -> Row:
+    rng = np.random.default_rng(seed)
+    arrays = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in case.program.parameters}
+    template = bound(target, case.template(target, case.program), arrays)
+    before = timed(template)
+    given = sketches(case.program, target, constants=case.constants)
+    space = sketch_space(given)
+    legal = float(space.legal(space.draw(rng, 1 << 14)).mean())
+    found: list[tuple[float, dict[str, int]]] = []
+    features, scheduling = [], []
+    for point in space.sample(rng, points):
+        start = time.thread_time()
+        try:
+            s = sketch_schedule(given, space.values(point))
+        except LegalityError:
+            continue
+        scheduling.append(time.thread_time() - start)
+        start = time.thread_time()
+        program_features(s.program)
+        features.append(time.thread_time() - start)
+        found.append((timed(bound(target, s, arrays)), space.values(point)))
+    reference = (before + timed(template)) / 2
+    best, point = min(found, key=lambda item: item[0])
+    return Row(
+        program=name,
+        template=reference * 1e3,
+        best=reference / best,
+        median=reference / statistics.median(seconds for seconds, _ in found),
+        scheduled=len(found) / points,
+        legal=legal,
+        features=statistics.median(features) * 1e3,
+        schedule=statistics.median(scheduling) * 1e3,
+        point=point,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="programs whose names begin so")
+    parser.add_argument("--points", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    target, rows = host_target(), []
+    if not options.json:
+        head = ("template ms", "best", "median", "scheduled", "legal", "features ms", "schedule ms")
+        print(f"{'':32}" + "".join(f"{column:>13}" for column in head))
+    for name, case in cases().items():
+        if options.only and not any(name.startswith(start) for start in options.only):
+            continue
+        row = measure(name, case, target, options.points, options.seed)
+        rows.append(asdict(row))
+        if not options.json:
+            numbers = (
+                row.template,
+                row.best,
+                row.median,
+                row.scheduled,
+                row.legal,
+                row.features,
+                row.schedule,
+            )
+            print(f"{name:32}" + "".join(f"{number:13.3f}" for number in numbers), flush=True)
+    if options.json:
+        print(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

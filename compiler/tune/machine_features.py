@@ -1,0 +1,180 @@
+"""What the instructions of a program for the accelerator do, counted from their words: transfers, steps, tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from vdla.isa import layout
+from vdla.isa.config import Config
+from vdla.isa.layout import LOAD_FORMATS, TOKEN_QUEUES, Unit
+
+KINDS = (*LOAD_FORMATS, "STORE.OUT", "STORE.POST", "GEMM", "DEPTHWISE", "ALU", "CONFIG", "FINISH")
+"""Names of instruction formats, in the order of the features."""
+TRAFFIC = ("uop", "wgt", "inp", "acc", "par", "operand", "out")
+"""Kinds of transfers, as the simulator counts them; instructions themselves are 16 bytes each."""
+_KIND_OF = {
+    "INP": "inp",
+    "PATCH": "inp",
+    "WGT": "wgt",
+    "UOP": "uop",
+    "ACC": "acc",
+    "ACC8": "acc",
+    "PAR": "par",
+}
+
+Columns = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineCounts:
+    """Of one program: instructions by format, bytes, bus beats and separate runs by kind of transfer, operations of
+    GEMM, DEPTHWISE and ALU (each one step of the array), tokens by queue."""
+
+    instructions: dict[str, int]
+    bytes: dict[str, int]
+    beats: dict[str, int]
+    runs: dict[str, int]
+    operations: dict[str, int]
+    tokens: dict[str, int]
+
+
+MACHINE_FEATURES = (
+    *(f"machine.instructions.{kind}" for kind in KINDS),
+    *(f"machine.{what}.{kind}" for kind in TRAFFIC for what in ("beats", "runs")),
+    *(f"machine.operations.{kind}" for kind in ("GEMM", "DEPTHWISE", "ALU")),
+    *(f"machine.tokens.{queue.name}" for queue in TOKEN_QUEUES),
+    "machine.operations a beat",
+)
+"""Names of what `machine_features` gives, in its order."""
+
+
+def machine_features(config: Config, instructions: np.ndarray) -> np.ndarray:
+    """Logarithms, float64 [MACHINE_FEATURES], log2(1 + count), of a program's (n, 2) uint64 words for `config`."""
+    counts = count_machine(config, instructions)
+    operations = sum(counts.operations.values())
+    values = [
+        *counts.instructions.values(),
+        *(count for kind in TRAFFIC for count in (counts.beats[kind], counts.runs[kind])),
+        *counts.operations.values(),
+        *counts.tokens.values(),
+        operations / max(1, sum(counts.beats.values())),
+    ]
+    return np.log2(1.0 + np.array(values, dtype=np.float64))
+
+
+def count_machine(config: Config, instructions: np.ndarray) -> MachineCounts:
+    """The counts of (n, 2) uint64 words; bytes and beats are those of the simulator's `SimulationResult.traffic`."""
+    formats = layout.formats(config)
+    opcodes = (instructions[:, 0] & np.uint64(7)).astype(np.int64)
+    types = (instructions[:, 0] >> np.uint64(7) & np.uint64(7)).astype(np.int64)
+    rows: dict[str, np.ndarray] = {}
+    for kind in KINDS:
+        found = opcodes == int(formats[kind].opcode)
+        if formats[kind].memory_type is not None:
+            found &= types == formats[kind].memory_type
+        rows[kind] = np.flatnonzero(found)
+    transfers = {kind: [0, 0, 0] for kind in TRAFFIC}
+    for name, at in rows.items():
+        if not len(at) or not name.startswith(("LOAD.", "STORE.")):
+            continue
+        fields = _fields(config, name, instructions[at])
+        load = name.removeprefix("LOAD.")
+        if name == "LOAD.PATCH":
+            _add(transfers["inp"], config, _patches(config, fields, at, instructions, rows["CONFIG"]))
+        elif name in LOAD_FORMATS:
+            _add(transfers[_KIND_OF[load]], config, _rectangle(fields, config.element_bytes(load.lower())))
+        else:
+            written = _rectangle(fields, config.out_bytes)
+            _add(transfers["out"], config, written)
+            if name == "STORE.POST" and (reads := fields["operand"] != 0).any():
+                delta = _register(instructions, rows["CONFIG"], "OPERAND", at) * config.out_bytes
+                start, runs, length, pitch = written
+                moved = (start + delta, np.where(reads, runs, 0), length, pitch)
+                _add(transfers["operand"], config, moved)
+    return MachineCounts(
+        instructions={kind: len(at) for kind, at in rows.items()},
+        bytes={kind: moved[0] for kind, moved in transfers.items()},
+        beats={kind: moved[1] for kind, moved in transfers.items()},
+        runs={kind: moved[2] for kind, moved in transfers.items()},
+        operations={
+            kind: _operations(_fields(config, kind, instructions[rows[kind]]))
+            for kind in ("GEMM", "DEPTHWISE", "ALU")
+        },
+        tokens=_tokens(config, instructions, rows),
+    )
+
+
+Runs = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""Of each instruction: first byte, number of runs, bytes of a run, bytes from run to run."""
+
+
+def _fields(config: Config, name: str, words: np.ndarray) -> dict[str, np.ndarray]:
+    return {item.name: layout.extract(words, item) for item in layout.formats(config)[name].fields}
+
+
+def _rectangle(fields: Columns, size: int) -> Runs:
+    """Rows of a load or store; those that follow one another are one run (hw/README.md, sections 6 and 8)."""
+    rows, columns, pitch = fields["y_size"], fields["x_size"], fields["x_stride"]
+    joined = pitch == columns
+    runs = np.where(rows * columns == 0, 0, np.where(joined, 1, rows))
+    return fields["dram_base"] * size, runs, columns * size * np.where(joined, rows, 1), pitch * size
+
+
+def _patches(config: Config, fields: Columns, at: np.ndarray, words: np.ndarray, configs: np.ndarray) -> Runs:
+    held = _register(words, configs, "PATCH", at, whole=True)
+    parts = {
+        item.name: held >> item.low & ((1 << item.width) - 1) for item in layout.register("PATCH").fields
+    }
+    columns = fields["x_size"]
+    end = (columns - 1) * parts["step"] + parts["run"] - parts["pad_left"]
+    length = np.maximum(0, np.minimum(parts["row_bytes"], end))
+    length = np.where((parts["run"] == 0) | (columns == 0), 0, length)
+    return fields["dram_base"], np.where(length > 0, fields["y_size"], 0), length, fields["x_stride"]
+
+
+def _register(
+    words: np.ndarray, configs: np.ndarray, name: str, at: np.ndarray, whole: bool = False
+) -> np.ndarray:
+    """What a configuration register's first field (`whole`: all its bits) holds at the instructions `at`."""
+    register = layout.register(name)
+    low = words[configs, 0]
+    mine = (low >> np.uint64(7) & np.uint64(3)) == np.uint64(register.unit)
+    mine &= (low >> np.uint64(9) & np.uint64(127)) == np.uint64(register.index)
+    places = configs[mine]
+    values = np.concatenate([np.zeros(1, np.uint64), words[places, 1]])[np.searchsorted(places, at)]
+    if whole:
+        return values.astype(np.int64)
+    return layout.extract(np.stack([values, values], axis=1), register.fields[0])
+
+
+def _add(total: list[int], config: Config, moved: Runs) -> None:
+    """Adds bytes, beats and runs to `total`; runs are counted one by one, each from its first bus word."""
+    start, runs, length, pitch = moved
+    bus = config.memory.bus_bytes
+    number = np.arange(int(runs.sum())) - np.repeat(np.cumsum(runs) - runs, runs)
+    first = np.repeat(start, runs) + number * np.repeat(pitch, runs)
+    last = first + np.repeat(length, runs) - 1
+    total[0] += int((runs * length).sum())
+    total[1] += int((last // bus - first // bus + 1).sum())
+    total[2] += int(runs.sum())
+
+
+def _operations(fields: Columns) -> int:
+    micro_ops = np.maximum(0, fields["uop_end"] - fields["uop_bgn"])
+    return int((fields["iter_out"] * fields["iter_in"] * micro_ops).sum())
+
+
+def _tokens(config: Config, words: np.ndarray, rows: Mapping[str, np.ndarray]) -> dict[str, int]:
+    units = np.full(len(words), int(Unit.COMPUTE))
+    for kind, at in rows.items():
+        if kind == "CONFIG":
+            units[at] = layout.extract(words[at], layout.formats(config)[kind].field("unit"))
+        else:
+            units[at] = int(layout.unit_of(kind, {}))
+    common = layout.formats(config)["FINISH"]
+    pushed = {flag: layout.extract(words, common.field(flag)) for flag in ("push_prev", "push_next")}
+    return {
+        queue.name: int(pushed[queue.push_flag][units == int(queue.producer)].sum()) for queue in TOKEN_QUEUES
+    }
