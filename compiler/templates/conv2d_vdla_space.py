@@ -9,7 +9,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from .conv2d_vdla import ConvolutionShape
-from .space import Account, Axis, Columns, Space
+from .space import ESTIMATE, Account, Axis, Columns, Space
 from .tiling import (
     CHUNK,
     OUTERMOST,
@@ -19,6 +19,8 @@ from .tiling import (
     balanced_sizes,
     divide,
     fits,
+    store_overhead,
+    store_reads,
     transfer_cycles,
 )
 
@@ -249,12 +251,14 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
     product = output * rows * columns * reduction * taps
     one_fill = np.maximum(data, transfer_cycles(config, data_beats / data_fills, data_runs))
     loading = data_fills * one_fill + weights_beats
+    store_start = output * store_overhead(config, shape.operand)
     quantities = {
         "compute cycles": np.full(len(rows), compute),
         "data beats": data_beats,
         "weights beats": weights_beats,
         "traffic": traffic,
         "loading": loading,
+        "storing": tiles * store_start + np.maximum(tiles * store_reads(config, sums), out_beats),
         "bound": np.maximum(bound, loading),
         "instructions": instructions,
         "steps": steps,
@@ -279,12 +283,30 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         "exposed by the first weights": weights_beats / weights_fills,
         "exposed by the last store": sums * max(1.0, config.out_bytes / bus),
     }
+    quantities[ESTIMATE] = _estimate(config, quantities)
     return Account(
         limits=limits,
         bound=bound,
         quantities={name: np.asarray(item, dtype=np.float64) for name, item in quantities.items()},
         effective=_effective(values, trips, chunks, copies),
     )
+
+
+def _estimate(config: Config, quantities: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Cycles as far as the account tells: of the busiest unit, and what its copies of buffers do not let overlap.
+
+    As in `conv2d_vdla.choose_knobs`, with what depends on the number of copies told apart by buffer.
+    """
+    compute, storing, steps = quantities["compute cycles"], quantities["storing"], quantities["steps"]
+    loading, weights = quantities["loading"], quantities["weights beats"]
+    busiest = np.maximum(np.maximum(compute, loading), np.maximum(storing, quantities["traffic"]))
+    waits = np.where(quantities["data copies in use"] == 1, np.minimum(compute, loading - weights), 0.0)
+    waits += np.where(quantities["weights copies in use"] == 1, np.minimum(compute, weights), 0.0)
+    waits += np.where(quantities["sums copies in use"] == 1, np.minimum(compute, storing), 0.0)
+    # What nothing hides: the first inputs, part of the first weights, half of the last store.
+    ends = quantities["exposed by the first data"] + 0.25 * quantities["exposed by the first weights"]
+    ends += config.memory.read_latency + 0.5 * storing / quantities["tiles"]
+    return busiest + waits + ends + 4.0 * steps
 
 
 def _effective(
