@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 DEMO ?= build/demo
 # cpu, cpu_networks, fusion and quantization measure processors: layers, networks, what fusion gains, what int8 costs.
 # The studies of faults and of mutations take long: make bench BENCHMARKS="faults mutations"
-BENCHMARKS ?= network simulator rtl cpu cpu_networks fusion quantization
+BENCHMARKS ?= network simulator trial rtl cpu cpu_networks fusion quantization
 
 .PHONY: demo test bench notebooks clean
 

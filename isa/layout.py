@@ -122,6 +122,8 @@ def _pack(start: int, *items: tuple[str, int]) -> tuple[Field, ...]:
 
 FLAGS = ("pop_prev", "pop_next", "push_prev", "push_next")
 _COMMON = (Field("opcode", 0, 3), *_pack(3, *((name, 1) for name in FLAGS)))
+FLAG_BITS = {item.name: item.low for item in _COMMON if item.name in FLAGS}
+"""The bit of each dependence flag in an instruction of any format."""
 _MEMORY = (*_COMMON, Field("memory_type", 7, 3), *_pack(10, ("sram_base", 16), ("dram_base", 32)))
 _SIZES = _pack(64, ("y_size", 16), ("x_size", 16), ("x_stride", 16))
 _PADS = _pack(112, ("y_pad_0", 4), ("y_pad_1", 4), ("x_pad_0", 4), ("x_pad_1", 4))
@@ -319,6 +321,20 @@ def register_value(name: str, **values: int) -> int:
     return pack_fields(name, register(name).fields, values)
 
 
+def register_values(name: str, columns: Mapping[str, int | np.ndarray]) -> int | np.ndarray:
+    """`register_value` of many: each column is an int for all or an array of n integers; so is the result (uint64).
+
+    Raises EncodingError.
+    """
+    arrays = {key: column for key, column in columns.items() if isinstance(column, np.ndarray)}
+    common = register_value(name, **{key: int(v) for key, v in columns.items() if key not in arrays})
+    if not arrays:
+        return common
+    where = f"register {name}"
+    (words,) = _pack_columns(where, {item.name: item for item in register(name).fields}, arrays)
+    return words | np.uint64(common)
+
+
 # --- encoding -------------------------------------------------------------------------------------------
 
 
@@ -334,28 +350,58 @@ def encode(config: Config, name: str, **values: int) -> tuple[int, int]:
     return word & (1 << 64) - 1, word >> 64
 
 
-def encode_many(config: Config, name: str, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """(n, 2) uint64 words of n instructions of format `name`; each column is n integers. Raises EncodingError."""
+def encode_many(
+    config: Config, name: str, columns: Mapping[str, int | np.ndarray], count: int | None = None
+) -> np.ndarray:
+    """(n, 2) uint64 words of n instructions of format `name`; each column is n integers, or an int for all.
+
+    `count` is n, which may be left out where a column is an array. Raises EncodingError.
+    """
     layout = formats(config)[name]
-    count = len(next(iter(columns.values())))
-    words = np.zeros((count, 2), dtype=np.uint64)
-    words[:, 0] |= np.uint64(layout.opcode)
-    if layout.memory_type is not None:
-        words[:, 0] |= np.uint64(layout.memory_type << 7)
-    for key, column in columns.items():
-        item = layout.field(key)
-        values = np.asarray(column)
+    fields = {item.name: item for item in layout.fields}
+    arrays = {key: np.asarray(column) for key, column in columns.items() if not isinstance(column, int)}
+    common = {key: column for key, column in columns.items() if isinstance(column, int)}
+    if count is None:
+        count = len(next(iter(arrays.values())))
+    words = np.empty((count, 2), dtype=np.uint64)
+    words[:] = encode(config, name, **common)
+    if arrays and count:
+        for word, part in enumerate(_pack_columns(name, fields, arrays, words=2)):
+            words[:, word] |= part
+    return words
+
+
+def _pack_columns(
+    where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray], words: int = 1
+) -> list[np.ndarray]:
+    """uint64 words, `words` of them n long, with the columns in their fields. Raises EncodingError."""
+    items: list[Field] = []
+    for key in columns:
+        if key not in fields:
+            raise EncodingError(f"{where} has no field {key!r}; it has {', '.join(fields)}")
+        items.append(fields[key])
+    # A field of a whole word holds any uint64, which need not be an int64.
+    values = np.array([column.astype(np.int64) for column in columns.values()])
+    least = np.array([-(1 << 63) if item.width == 64 else item.minimum for item in items])[:, None]
+    most = np.array([(1 << 63) - 1 if item.width == 64 else item.maximum for item in items])[:, None]
+    if ((values < least) | (values > most)).any():
+        _refuse_columns(where, fields, columns)
+    masks = np.array([(1 << item.width) - 1 for item in items], dtype=np.uint64)[:, None]
+    shifts = np.array([item.low % 64 for item in items], dtype=np.uint64)[:, None]
+    placed = (values.view(np.uint64) & masks) << shifts
+    word = np.array([item.low // 64 for item in items])
+    return [np.bitwise_or.reduce(placed[word == number], axis=0) for number in range(words)]
+
+
+def _refuse_columns(where: str, fields: Mapping[str, Field], columns: Mapping[str, np.ndarray]) -> None:
+    for key, values in columns.items():
+        item = fields[key]
         wrong = np.flatnonzero((values < item.minimum) | (values > item.maximum))
         if wrong.size:
             raise EncodingError(
-                f"{name} number {wrong[0]}: {key} = {values[wrong[0]]} does not fit {item.width} bits "
+                f"{where} number {wrong[0]}: {key} = {values[wrong[0]]} does not fit {item.width} bits "
                 f"({item.minimum}..{item.maximum})"
             )
-        if values.dtype != np.uint64:
-            values = values.astype(np.int64).view(np.uint64)
-        mask = np.uint64((1 << item.width) - 1)
-        words[:, item.low // 64] |= (values & mask) << np.uint64(item.low % 64)
-    return words
 
 
 def extract(words: np.ndarray, item: Field) -> np.ndarray:

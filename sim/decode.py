@@ -7,6 +7,7 @@ the instruction will see) and checks that every DRAM access lies inside the memo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numba import njit
@@ -122,6 +123,7 @@ class Decoded:
     rewrites_uops: bool
 
 
+@lru_cache(maxsize=64)
 def _tables(
     config: Config,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:

@@ -60,15 +60,17 @@ def linear_form(expr: Expr, atom: Callable[[Expr], LinearForm] = atom_form) -> L
 
 def _accumulate(expr: Expr, factor: int, terms: dict[Expr, int], atom: Callable[[Expr], LinearForm]) -> int:
     """Adds factor * expr to `terms`; returns the constant part."""
-    match expr:
-        case Const(value=value):
-            return factor * int(value)
-        case Binary(op="+", a=a, b=b):
-            return _accumulate(a, factor, terms, atom) + _accumulate(b, factor, terms, atom)
-        case Binary(op="-", a=a, b=b):
-            return _accumulate(a, factor, terms, atom) + _accumulate(b, -factor, terms, atom)
-        case Binary(op="*", a=a, b=Const(value=value)) | Binary(op="*", a=Const(value=value), b=a):
-            return _accumulate(a, factor * int(value), terms, atom) if value else 0
+    if type(expr) is Const:
+        return factor * int(expr.value)
+    if type(expr) is Binary:
+        op, a, b = expr.op, expr.a, expr.b
+        if op == "+" or op == "-":
+            first = _accumulate(a, factor, terms, atom)
+            return first + _accumulate(b, factor if op == "+" else -factor, terms, atom)
+        if op == "*" and isinstance(b, Const):
+            return _accumulate(a, factor * int(b.value), terms, atom) if b.value else 0
+        if op == "*" and isinstance(a, Const):
+            return _accumulate(b, factor * int(a.value), terms, atom) if a.value else 0
     if atom is atom_form:
         _add_term(terms, expr, factor)
         return 0

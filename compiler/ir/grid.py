@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from .bounds import interval, loop_ranges
-from .expr import Buffer, Load
+from .expr import Buffer
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Reduce
-from .visit import children, expressions, walk, walk_expr
+from .visit import children, expressions, loads_in, walk
 
 AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
 """The kinds of loops that are axes of a grid. The interpreter runs their iterations in order."""
@@ -65,7 +65,7 @@ def _visit(
 
 
 def _buffers(statement: Assign | Reduce | Copy | Intrinsic) -> set[str]:
-    names = {e.buffer.name for top in expressions(statement) for e in walk_expr(top) if isinstance(e, Load)}
+    names = {e.buffer.name for top in expressions(statement) for e in loads_in(top)}
     match statement:
         case Assign(buffer=buffer) | Reduce(buffer=buffer):
             names.add(buffer.name)

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from .affine import LinearForm, constant_difference, form_to_expr, linear_form
 from .bounds import Interval, Ranges, form_interval, interval, loop_range
-from .expr import Binary, Buffer, Const, Expr, Load, Var, binary, maximum, minimum
+from .expr import Binary, Buffer, Const, Expr, Var, binary, maximum, minimum
 from .simplify import provably_equal, simplify
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region
-from .visit import children, expressions, free_vars, walk_expr
+from .visit import children, expressions, free_vars, loads_in
 
 _NO_RANGES: dict[str, Interval | Expr] = {}
 _ONE = Const(1)
@@ -150,11 +150,8 @@ def _collect(
 
     def loads(statement: Node, around: Ranges) -> None:
         for expr in expressions(statement):
-            if isinstance(expr, Var | Const):
-                continue
-            for e in walk_expr(expr):
-                if isinstance(e, Load):
-                    add(e.buffer, e.indices, None, around)
+            for e in loads_in(expr):
+                add(e.buffer, e.indices, None, around)
 
     def visit(statement: Node, around: Ranges) -> None:
         if reads:
@@ -261,7 +258,7 @@ def _extreme(form: LinearForm, over: Ranges, ranges: Ranges, up: bool) -> Expr |
 
 
 def _loads(expr: Expr) -> bool:
-    return any(isinstance(e, Load) for e in walk_expr(expr))
+    return bool(loads_in(expr))
 
 
 def same_region(a: Region, b: Region, ranges: Ranges = _NO_RANGES) -> bool:

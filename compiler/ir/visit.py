@@ -32,9 +32,11 @@ N = TypeVar("N", Program, Stmt)
 
 def operands(expr: Expr) -> tuple[Expr, ...]:
     """The direct sub-expressions."""
+    if type(expr) is Binary:
+        return expr.a, expr.b
+    if type(expr) is Var or type(expr) is Const:
+        return ()
     match expr:
-        case Binary(a=a, b=b):
-            return a, b
         case Load(indices=indices):
             return indices
         case Cast(value=value):
@@ -101,11 +103,38 @@ def substitute_expr(expr: Expr, values: Mapping[str, Expr]) -> Expr:
 
 def walk_expr(expr: Expr) -> Iterator[Expr]:
     """`expr` and all its sub-expressions, parents first."""
+    # Every analysis of every primitive comes through here, so common nodes are told apart without matching.
+    found: list[Expr] = []
     stack = [expr]
     while stack:
         top = stack.pop()
-        yield top
-        stack.extend(reversed(operands(top)))
+        found.append(top)
+        if type(top) is Binary:
+            stack.append(top.b)
+            stack.append(top.a)
+        elif type(top) is not Var and type(top) is not Const:
+            stack.extend(reversed(operands(top)))
+    return iter(found)
+
+
+def loads_in(expr: Expr) -> list[Load]:
+    """The loads in an expression, outer ones first."""
+    found: list[Load] = []
+    _find_loads(expr, found)
+    return found
+
+
+def _find_loads(expr: Expr, found: list[Load]) -> None:
+    if type(expr) is Var or type(expr) is Const:
+        return
+    if type(expr) is Binary:
+        _find_loads(expr.a, found)
+        _find_loads(expr.b, found)
+        return
+    if type(expr) is Load:
+        found.append(expr)
+    for operand in operands(expr):
+        _find_loads(operand, found)
 
 
 # Statements
@@ -113,12 +142,9 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 def children(node: Node) -> tuple[Stmt, ...]:
     """The direct sub-statements (not the bodies of intrinsic declarations)."""
-    match node:
-        case Program(body=body) | For(body=body) | Alloc(body=body):
-            return (body,)
-        case Seq(statements=statements):
-            return statements
-    return ()
+    if type(node) is For or type(node) is Alloc or type(node) is Program:
+        return (node.body,)
+    return node.statements if type(node) is Seq else ()
 
 
 def expressions(statement: Node) -> tuple[Expr, ...]:
@@ -140,11 +166,13 @@ def expressions(statement: Node) -> tuple[Expr, ...]:
 
 def walk(node: Node) -> Iterator[Node]:
     """`node` and all statements in it, in program order, parents first."""
+    found: list[Node] = []
     stack: list[Node] = [node]
     while stack:
         top = stack.pop()
-        yield top
+        found.append(top)
         stack.extend(reversed(children(top)))
+    return iter(found)
 
 
 def map_children(node: N, rewrite: Callable[[Stmt], Stmt]) -> N:
@@ -375,7 +403,7 @@ def path_to(node: Node, name: str) -> tuple[Node, ...]:
     A loop wins over a statement of the same name, the first in program order over later ones. LookupError
     if there is none, with the names that exist.
     """
-    for kinds in ((For,), (Assign, Reduce, Copy, Intrinsic)):
+    for kinds in (_LOOPS, _NAMED):
         found = _path(node, name, kinds)
         if found is not None:
             return found
@@ -383,13 +411,23 @@ def path_to(node: Node, name: str) -> tuple[Node, ...]:
     raise LookupError(f"no loop or statement named {name!r}; there are: {', '.join(known)}")
 
 
-def _path(node: Node, name: str, kinds: tuple[type, ...]) -> tuple[Node, ...] | None:
-    if isinstance(node, kinds) and node.name == name:  # type: ignore[attr-defined]
-        return (node,)
-    for child in children(node):
+_LOOPS, _NAMED = frozenset({For}), frozenset({Assign, Reduce, Copy, Intrinsic})
+
+
+def _path(node: Node, name: str, kinds: frozenset[type]) -> tuple[Node, ...] | None:
+    path: list[Node] = []
+    while True:
+        path.append(node)
+        if type(node) in kinds and node.name == name:  # type: ignore[union-attr]
+            return tuple(path)
+        inner = children(node)
+        if len(inner) != 1:
+            break
+        node = inner[0]
+    for child in inner:
         below = _path(child, name, kinds)
         if below is not None:
-            return (node, *below)
+            return (*path, *below)
     return None
 
 

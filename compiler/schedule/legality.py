@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from ..ir.affine import LinearForm, linear_form
 from ..ir.bounds import Ranges, form_interval, interval, loop_ranges
-from ..ir.expr import TRUE, Binary, Const, Expr, Load, Var
+from ..ir.expr import TRUE, Binary, Const, Expr, Var
 from ..ir.grid import AXES, grid_obstacle
 from ..ir.regions import operand_access
 from ..ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, NamedStmt, Node, Program, Reduce, Wait
 from ..ir.verify import VerifyError, verify
-from ..ir.visit import expressions, free_vars, loops, operands, walk, walk_expr
+from ..ir.visit import expressions, free_vars, loads_in, loops, operands, walk
 from .errors import LegalityError
 
 CONCURRENT = ("vectorize", "parallel", *AXES)
@@ -30,14 +30,16 @@ class Touch:
     by: NamedStmt
 
 
-def touches(node: Node) -> dict[str, list[Touch]]:
-    """All accesses in a tree by buffer name, without the buffers allocated in it."""
+def touches(node: Node, only: str | None = None) -> dict[str, list[Touch]]:
+    """All accesses in a tree by buffer name, without the buffers allocated in it; `only` names the one of interest."""
     found: dict[str, list[Touch]] = {}
     hidden: set[str] = set()
 
     def add(
         name: str, starts: tuple[Expr, ...], extents: tuple[Expr, ...] | None, write: bool, by: NamedStmt
     ) -> None:
+        if only is not None and name != only:
+            return
         if extents is None:
             sizes: tuple[int | None, ...] = (1,) * len(starts)
         else:
@@ -59,9 +61,8 @@ def touches(node: Node) -> dict[str, list[Touch]]:
                     add(region.buffer.name, region.starts, region.extents, writes, s)
         if isinstance(s, Assign | Reduce | Copy | Intrinsic):
             for top in expressions(s):
-                for e in walk_expr(top):
-                    if isinstance(e, Load):
-                        add(e.buffer.name, e.indices, None, False, s)
+                for e in loads_in(top):
+                    add(e.buffer.name, e.indices, None, False, s)
     return {name: uses for name, uses in found.items() if name not in hidden}
 
 
@@ -128,11 +129,10 @@ def check_bounds(after: Program, before: Program, at: str) -> Program:
 
 def _divides(expr: Expr) -> bool:
     # Most expressions are variables and sums: these are told apart without a generator.
-    match expr:
-        case Var() | Const():
-            return False
-        case Binary(op=op, a=a, b=b):
-            return op == "//" or op == "%" or _divides(a) or _divides(b)
+    if type(expr) is Var or type(expr) is Const:
+        return False
+    if type(expr) is Binary:
+        return expr.op == "//" or expr.op == "%" or _divides(expr.a) or _divides(expr.b)
     return any(map(_divides, operands(expr)))
 
 
@@ -184,9 +184,7 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
         extents = [u.extents[d] for u in uses]
         known = [e for e in extents if e is not None]
         # An index read from memory may change from one iteration to the next.
-        if len(known) < len(extents) or any(
-            isinstance(e, Load) for u in uses for e in walk_expr(u.starts[d])
-        ):
+        if len(known) < len(extents) or any(loads_in(u.starts[d]) for u in uses):
             continue
         if all(u.starts[d] == start for u in uses[1:]):
             found |= _injective(linear_form(start), max(known), ranges, varying)
@@ -261,7 +259,7 @@ def _reduction_loops(by: NamedStmt, target: str) -> frozenset[str] | None:
     """
     match by:
         case Reduce(first=first):
-            if any(isinstance(e, Load) and e.buffer.name == target for e in walk_expr(by.value)):
+            if any(e.buffer.name == target for e in loads_in(by.value)):
                 return None
         case Intrinsic(declaration=declaration, operands=operands, first=first):
             if sum(r.buffer.name == target for r in operands) > 1:

@@ -70,7 +70,7 @@ def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> P
     old = buffer_named(program, buffer)
     if (held := asynchronous(body)) is not None:
         raise LegalityError(f"cannot cache {buffer}: {held}", program, loop or "")
-    uses = touches(body).get(buffer, [])
+    uses = touches(body, buffer).get(buffer, [])
     where = loop or program.name
     if any(u.write for u in uses):
         raise LegalityError(f"cannot cache {buffer}: it is written under {where}", program, loop or "")
@@ -104,7 +104,7 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
     old = buffer_named(program, buffer)
     if (held := asynchronous(body)) is not None:
         raise LegalityError(f"cannot cache {buffer}: {held}", program, loop or "")
-    uses = touches(body).get(buffer, [])
+    uses = touches(body, buffer).get(buffer, [])
     where, at = loop or program.name, loop or ""
     if not any(u.write for u in uses):
         raise LegalityError(f"cannot cache {buffer}: nothing under {where} writes it", program, at)
@@ -128,6 +128,11 @@ def cache_write(program: Program, buffer: str, loop: str | None, scope: str) -> 
     )
     new = Alloc(buffer=local, body=seq(rebase(body, buffer, local, result.starts), copy))
     return check_bounds(check_grid(_with_body(path, new)), program, loop or "")
+
+
+def cache_name(program: Program, buffer: str, scope: str) -> str:
+    """What `cache_read` and `cache_write` call the new buffer, and the copy."""
+    return unused(program, f"{buffer}.{scope}")
 
 
 def expand_copy(program: Program, name: str) -> Program:
@@ -203,7 +208,7 @@ def _local(program: Program, box: Region, ranges: Ranges, scope: str) -> Buffer:
     for extent, size in zip(box.extents, box.buffer.shape, strict=True):
         high = interval(extent, ranges).high
         shape.append(max(1, size if high is None else min(high, size)))
-    name = unused(program, f"{box.buffer.name}.{scope}")
+    name = cache_name(program, box.buffer.name, scope)
     return Buffer(name=name, shape=tuple(shape), dtype=box.buffer.dtype, scope=scope)
 
 

@@ -17,7 +17,6 @@ from . import reverse_compute_at as consumers
 from . import tensorize as hardware
 from .errors import LegalityError
 from .trace import Argument, Step, Trace, step_obstacle
-from .tree import names_in
 
 
 class Schedule:
@@ -132,11 +131,15 @@ class Schedule:
 
     def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
         """See `memory.cache_read`; returns the name of the new buffer, which is the copy's too."""
-        return self._new_name(memory.cache_read, "cache_read", buffer, loop, scope)
+        name = memory.cache_name(self._program, buffer, scope)
+        self._apply(memory.cache_read, "cache_read", buffer, loop, scope)
+        return name
 
     def cache_write(self, buffer: str, loop: str | None, scope: str) -> str:
         """See `memory.cache_write`; returns the name of the new buffer, which is the copy's too."""
-        return self._new_name(memory.cache_write, "cache_write", buffer, loop, scope)
+        name = memory.cache_name(self._program, buffer, scope)
+        self._apply(memory.cache_write, "cache_write", buffer, loop, scope)
+        return name
 
     def tensorize(
         self, name: str, declaration: IntrinsicDeclaration, attributes: hardware.Attributes = ()
@@ -148,12 +151,6 @@ class Schedule:
     def _apply(self, function: Callable[..., Program], primitive: str, *arguments: Argument) -> None:
         self._program = function(self._program, *arguments)
         self._steps.append(Step(primitive=primitive, arguments=arguments))
-
-    def _new_name(self, function: Callable[..., Program], primitive: str, *arguments: Argument) -> str:
-        before = names_in(self._program)
-        self._apply(function, primitive, *arguments)
-        (name,) = names_in(self._program) - before
-        return name
 
 
 def replay(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..ir.affine import form_to_expr, linear_form
 from ..ir.expr import Binary, Buffer, Const, Expr, Load, Var
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Program, Reduce, Region, Seq, Stmt, seq
-from ..ir.visit import children, map_all, map_expressions, map_operands, path_to, walk
+from ..ir.visit import children, loads_in, map_all, map_expressions, map_operands, path_to, walk
 from .errors import LegalityError
 
 
@@ -29,13 +29,23 @@ def locate_loop(program: Program, name: str) -> tuple[tuple[Node, ...], For]:
 
 def locate_alloc(program: Program, buffer: str) -> tuple[Node, ...] | None:
     """The nodes down to the allocation of `buffer`, None if it is not allocated in the program."""
-    stack: list[tuple[Node, ...]] = [(program,)]
-    while stack:
-        path = stack.pop()
-        node = path[-1]
-        if isinstance(node, Alloc) and node.buffer.name == buffer:
-            return path
-        stack.extend((*path, child) for child in children(node))
+    return _alloc_path(program, buffer)
+
+
+def _alloc_path(node: Node, buffer: str) -> tuple[Node, ...] | None:
+    path: list[Node] = []
+    while True:
+        path.append(node)
+        if type(node) is Alloc and node.buffer.name == buffer:
+            return tuple(path)
+        inner = children(node)
+        if len(inner) != 1:
+            break
+        node = inner[0]
+    for child in inner:
+        below = _alloc_path(child, buffer)
+        if below is not None:
+            return (*path, *below)
     return None
 
 
@@ -91,10 +101,12 @@ def names_in(program: Program) -> set[str]:
     """The names of all loops, statements and buffers."""
     names = {p.name for p in program.parameters}
     for node in walk(program):
-        if isinstance(node, For | Assign | Reduce | Copy | Intrinsic):
-            names.add(node.name)
+        if isinstance(node, For):
+            names.add(node.var.name)
         elif isinstance(node, Alloc):
             names.add(node.buffer.name)
+        elif isinstance(node, Assign | Reduce | Copy | Intrinsic):
+            names.add(node.name)
     return names
 
 
@@ -156,9 +168,12 @@ def rebase(node: Stmt, name: str, buffer: Buffer, starts: tuple[Expr, ...]) -> S
         return indices if still else tuple([minus(i, s) for i, s in zip(indices, starts, strict=True)])
 
     def expr(e: Expr) -> Expr:
-        if isinstance(e, Var | Const):
+        return rewrite(e) if any(load.buffer.name == name for load in loads_in(e)) else e
+
+    def rewrite(e: Expr) -> Expr:
+        if type(e) is Var or type(e) is Const:
             return e
-        new = map_operands(e, expr)
+        new = map_operands(e, rewrite)
         if isinstance(new, Load) and new.buffer.name == name:
             return Load(buffer, shift(new.indices))
         return new

@@ -7,24 +7,28 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
 
 from ..ir.stmt import Program
 from ..passes.pipeline import run_pipeline
 from ..schedule import LegalityError
-from ..target.vdla.emit import Emission, EmissionError, LayerEmitter
-from ..target.vdla.link import encode, space_sizes
-from ..target.vdla.micro_ops import MicroOpMemory
-from ..target.vdla.placement import DramBuffer, PlacementError, Scratchpads
-from ..target.vdla.registers import RegisterFile
+from ..target.vdla.emit import EmissionError
+from ..target.vdla.link_alone import Alone, link_alone
+from ..target.vdla.placement import PlacementError
 from ..templates.lower_vdla import pipeline
 from ..templates.schedule_vdla import schedule_workload, space_of
 from ..templates.space import Space
 from ..templates.tiling import NoTileError
 from ..templates.workload_vdla import Workload, program_of
 from .trial import Result
+
+Values = Mapping[str, int]
+"""Values of knobs, a point of a space."""
+VIRTUAL_THREADS = 2
+"""What templates choose for where a candidate does not say how many copies there are."""
+ACTIVATIONS = frozenset("XRY")
+"""The parameters of a kernel that are tensors of a network; the others are constants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -47,7 +51,7 @@ class AcceleratorTask:
         )
 
 
-def measure(task: AcceleratorTask, values: Mapping[str, int] | None) -> Result:
+def measure(task: AcceleratorTask, values: Values | None) -> Result:
     """The cycles of the candidate with these values of the knobs (None: the template's own choice), alone.
 
     What cannot be lowered is a failed trial.
@@ -61,36 +65,16 @@ def measure(task: AcceleratorTask, values: Mapping[str, int] | None) -> Result:
     return Result(cost=float(cycles), seconds=time.thread_time() - started)
 
 
-def _cycles(task: AcceleratorTask, values: Mapping[str, int] | None) -> int:
+def _cycles(task: AcceleratorTask, values: Values | None) -> int:
+    alone = program_alone(task, values)
+    return simulate(task.config, alone.instructions, alone.image, data=False).cycles
+
+
+def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
+    """The program of one candidate, by itself."""
     config, workload = task.config, task.workload
-    schedule, copies = schedule_workload(config, workload, task.program, workload.post, 2, values)
-    program = run_pipeline(schedule.program, pipeline(config, 2, copies), check=False)
-    words, image = _alone(config, program)
-    return simulate(config, words, image, data=False).cycles
-
-
-def _alone(config: Config, program: Program) -> tuple[np.ndarray, np.ndarray]:
-    places, address, low = {}, 0, 0
-    for buffer in sorted(program.parameters, key=lambda b: b.name in "XRY"):
-        if buffer.name == "X":
-            low = address
-        places[buffer.name] = DramBuffer(address, buffer.name in "XRY")
-        address += -(-int(np.prod(buffer.shape)) * buffer.dtype.bits // 8 // 4096) * 4096
-    emission = Emission(
-        config=config,
-        micro_ops=MicroOpMemory(config.uop_depth),
-        scratchpads=Scratchpads(config),
-        registers=RegisterFile(),
-        activations=(low, address),
-        granule=config.out_bytes,
-        uop_address=address,
+    schedule, copies = schedule_workload(
+        config, workload, task.program, workload.post, VIRTUAL_THREADS, values
     )
-    emission.load_page(0)
-    LayerEmitter(emission, program, places, 0).run()
-    emission.finish(0)
-    words = encode(config, emission.operations, space_sizes(config, (low, address), config.out_bytes))
-    pages = [emission.micro_ops.contents(page) for page in range(len(emission.micro_ops.pages))]
-    micro_ops = np.concatenate(pages)
-    image = np.zeros(address + micro_ops.nbytes, np.uint8)
-    image[address:] = micro_ops.view(np.uint8)
-    return words, image
+    lowered = run_pipeline(schedule.program, pipeline(config, VIRTUAL_THREADS, copies), check=False)
+    return link_alone(config, lowered, ACTIVATIONS)

@@ -1,15 +1,18 @@
-"""Operands of intrinsics and copies as addresses: compiled once, evaluated for every tile."""
+"""Operands of intrinsics and copies as addresses, evaluated for all tiles at once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ...ir.stmt import Region
-from .evaluate import Environment, compile_index
+from .columns import Column
+from .evaluate import Environment, evaluator
 
 
 class Access:
-    """One operand: closures for its start, and the strides of its leading dimensions in elements.
+    """One operand: its start and extents, and the strides of its leading dimensions in elements.
 
     On a scratchpad the first dimension selects the copy of the buffer; addresses are element numbers. In DRAM
     addresses count elements from the buffer's address. `least` is the room that the innermost dimension takes even
@@ -25,29 +28,37 @@ class Access:
     ) -> None:
         buffer = region.buffer
         self.buffer = buffer
-        self.slots = slots.get(buffer.name)
+        self.slots = None if buffer.name not in slots else np.array(slots[buffer.name], dtype=np.int64)
         leading = len(buffer.shape) - element_dimensions
         strides, stride = [0] * leading, 1
         for d in range(leading - 1, -1, -1):
             strides[d] = stride
             stride *= max(buffer.shape[d], least if d == leading - 1 else 1)
         skip = 0 if self.slots is None else 1
-        self._copy = compile_index(region.starts[0]) if skip else None
+        self._copy = evaluator(region.starts[0]) if skip else None
         self.strides = tuple(strides[skip:])
-        self.starts = tuple(compile_index(start) for start in region.starts[skip:leading])
-        self.extents = tuple(compile_index(extent) for extent in region.extents[skip:leading])
+        self.starts = tuple(evaluator(start) for start in region.starts[skip:leading])
         self.sizes = buffer.shape[skip:leading]
+        self.extents = tuple([evaluator(extent) for extent in region.extents[skip:leading]])
 
-    def base(self, environment: Environment) -> int:
-        """First element of the buffer's copy that this iteration uses."""
+    def base(self, environment: Environment) -> Column:
+        """First element of the buffer's copy that an iteration uses."""
         if self.slots is None or self._copy is None:
             return 0
-        return self.slots[self._copy(environment)]
+        first = self.slots[self._copy(environment)]
+        return first if isinstance(first, np.ndarray) else int(first)
 
-    def offset(self, environment: Environment):
+    def offset(self, environment: Environment) -> Column:
         """Element number of the region's start within the buffer's copy."""
-        total = 0
+        total: Column = 0
         for start, stride in zip(self.starts, self.strides, strict=True):
             if stride:
                 total = total + start(environment) * stride
         return total
+
+    def step(self, environment: Environment, loop: str | None) -> Column:
+        """How many elements the start moves in one iteration of a loop; 0 for none."""
+        if loop is None:
+            return 0
+        following = {**environment, loop: environment[loop] + 1}
+        return self.offset(following) - self.offset(environment)

@@ -1,7 +1,10 @@
-"""Emission: run a layer's scheduled loops and write down the instructions they stand for.
+"""Emission: write down the instructions that a layer's scheduled loops stand for.
 
-Loops around allocations are executed; a chain of loops that ends in a hardware intrinsic or a copy folds into as few
-instructions as its fields allow (`emit_compute`, `emit_memory`). The result is in program order, without tokens.
+A chain of loops that ends in a hardware intrinsic or a copy folds into as few instructions as its fields allow
+(`emit_compute`, `emit_copies`, `emit_loads`, `emit_stores`). The loops around chains are not run one iteration after
+the other: every chain is emitted once, for all iterations at a time, in columns, and the result is sorted by the
+iterations' positions in program order. So the time it takes is that of a few hundred array operations a layer, however
+small its tiles. The result has no tokens yet.
 """
 
 from __future__ import annotations
@@ -9,17 +12,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+from vdla.isa import layout
 from vdla.isa.config import Config
 
+from ...ir.bounds import Interval, interval, loop_range
 from ...ir.expr import Buffer, Const, Expr
 from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Region, Seq, Stmt
 from ...ir.visit import free_vars, loops
 from ...passes.split_copies import ELEMENT_DIMENSIONS
 from .access import Access
-from .evaluate import Evaluator, compile_index
-from .machine import DRAM, MachineOp, Span
+from .columns import Column, Rows
+from .evaluate import Evaluator, evaluator
+from .iterations import Iterations
+from .machine import DRAM, Batch, Span
 from .micro_ops import MicroOpMemory
 from .placement import DramBuffer, Scratchpads
+from .program_order import Draft, put_in_order
 from .registers import RegisterFile
 
 
@@ -29,7 +38,7 @@ class EmissionError(Exception):
 
 @dataclass(slots=True)
 class Emission:
-    """The program being written: operations so far and the state that carries over from layer to layer.
+    """The program being written: instructions so far and the state that carries over from layer to layer.
 
     `activations` is the byte range of DRAM that stores write; `granule` the bytes of one unit of its span space.
     """
@@ -40,40 +49,69 @@ class Emission:
     registers: RegisterFile
     activations: tuple[int, int]
     granule: int
-    operations: list[MachineOp] = field(default_factory=list)
-
     uop_address: int = 0
-    _page_operations: list[int] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    count: int = 0
+    _pages: list[tuple[int, int]] = field(default_factory=list)
 
-    def load_page(self, group: int) -> None:
-        """Append the LOAD.UOP of the current micro-op page; `finish` fills in its size."""
-        self._page_operations.append(len(self.operations))
-        self.operations.append(MachineOp("LOAD.UOP", {}, group=group))
+    def start(self, group: int) -> None:
+        """Let the first micro-op page be loaded here."""
+        self.load_page(group, self.count)
+        self.count += 1
+
+    def load_page(self, group: int, number: int) -> None:
+        """Let instruction `number` be the LOAD.UOP of the next micro-op page; `finish` makes it."""
+        self._pages.append((number, group))
 
     def finish(self, group: int) -> None:
-        """Complete the micro-op loads and append FINISH."""
+        """Append the micro-op loads and FINISH."""
         address = self.uop_address
-        for number, index in enumerate(self._page_operations):
-            count = len(self.micro_ops.contents(number))
+        for page, (number, owner) in enumerate(self._pages):
+            count = len(self.micro_ops.contents(page))
             fields = {"dram_base": address // 4, "y_size": 1, "x_size": count, "x_stride": count}
-            self.operations[index] = MachineOp("LOAD.UOP", fields, group=self.operations[index].group)
+            self.batches.append(
+                Batch(name="LOAD.UOP", numbers=np.array([number]), fields=fields, group=owner)
+            )
             address += 4 * count
-        self.operations.append(MachineOp("FINISH", {}, group=group))
+        self.batches.append(Batch(name="FINISH", numbers=np.array([self.count]), fields={}, group=group))
+        self.count += 1
 
-    def dram_span(self, address: int, size: int) -> tuple[Span, ...]:
-        """The span of `size` bytes at `address`: empty for constants, which nothing writes."""
+    def dram_span(self, address: Column, size: Column) -> tuple[Span, ...]:
+        """The span of `size` bytes at `address`: empty for constants, which nothing writes, and for no bytes."""
         low, high = self.activations
-        if address + size <= low or address >= high:
-            return ()
-        return ((DRAM, (address - low) // self.granule, -(-(address + size - low) // self.granule)),)
+        first = (address - low) // self.granule
+        last = -(-(address + size - low) // self.granule)
+        outside = (address + size <= low) | (address >= high) | (size <= 0)
+        if isinstance(outside, np.ndarray):
+            return (Span(DRAM, first, np.where(outside, first, last)),)
+        return () if outside else (Span(DRAM, first, last),)
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Loops that fold into instructions: (variable, extent) outermost first, and the statement inside."""
+    """Loops that fold into instructions: (variable, extent) outermost first, and the statement inside.
+
+    `positions` are the distances of their iterations in program order.
+    """
 
     loops: tuple[tuple[str, Evaluator], ...]
+    positions: tuple[int, ...]
     leaf: Intrinsic | Copy | Assign
+
+    @property
+    def names(self) -> list[str]:
+        """The loops' variables."""
+        return [name for name, _ in self.loops]
+
+    def iterations(self, around: Iterations, folded: frozenset[str] = frozenset()) -> Iterations:
+        """Every combination of the chain's loops but the `folded` ones, which stand at 0."""
+        inner = around
+        for (name, extent), positions in zip(self.loops, self.positions, strict=True):
+            if name in folded:
+                inner = inner.fixed((name,))
+            else:
+                inner = inner.expanded(name, extent(inner.values), positions)
+        return inner
 
 
 class LayerEmitter:
@@ -89,104 +127,129 @@ class LayerEmitter:
         self.group = group
         buffers, self._body = _hoisted(program.body)
         self.slots = emission.scratchpads.place(buffers, {})
-        self._accesses: dict[int, Access] = {}
-        self._chains: dict[int, Chain | None] = {}
-        self._extents: dict[int, Evaluator] = {}
-        self.plans: dict[int, object] = {}
-        self._varying = {loop.name for loop in loops(program) if not isinstance(loop.extent, Const)}
+        self._drafts: list[Draft] = []
+        self._sequences: list[np.ndarray] = []
+        self._spans: dict[int, int] = {}
+        self._varying: set[str] = set()
         for loop in loops(program):
+            if not isinstance(loop.extent, Const):
+                self._varying.add(loop.name)
             if loop.kind not in ("serial", "unroll"):
                 reason = f"the accelerator cannot make loop {loop.name} {loop.kind}; leave it serial"
                 raise EmissionError(f"{program.name}: {reason}")
 
     def run(self) -> None:
         """Emit the whole layer."""
-        self._execute(self._body, {})
+        self._count_positions(self._body, {})
+        self._visit(self._body, Iterations({}, np.zeros(1, dtype=np.int64)))
+        put_in_order(self.emission, self.program.name, self._drafts, self._sequences, self.group)
 
     def add(
-        self, name: str, reads: tuple[Span, ...] = (), writes: tuple[Span, ...] = (), **fields: int
+        self,
+        name: str,
+        positions: Rows,
+        fields: dict[str, Column],
+        reads: tuple[Span, ...] = (),
+        writes: tuple[Span, ...] = (),
+        sequence: Rows | None = None,
     ) -> None:
-        """Append one instruction of this layer."""
-        self.emission.operations.append(MachineOp(name, fields, reads, writes, self.group))
+        """An instruction of this layer at each of `positions`, which ascend, several at one now and then."""
+        self._drafts.append(Draft(name, positions, fields, reads, writes, sequence=sequence))
 
-    def set_register(self, name: str, **fields: int) -> None:
-        """Append a CONFIG if register `name` does not hold these fields yet."""
-        self.emission.operations.extend(self.emission.registers.set(name, self.group, **fields))
+    def set_register(self, name: str, positions: Rows, fields: dict[str, Column]) -> None:
+        """A CONFIG at each of `positions` where register `name` does not hold these fields yet."""
+        register = layout.register(name)
+        value = layout.register_values(name, fields)
+        common: dict[str, Column] = {"unit": int(register.unit), "register": register.index, "value": value}
+        self._drafts.append(Draft("CONFIG", positions, common, register=name))
+
+    def sequence(self, words: np.ndarray) -> int:
+        """The number, in this layer, of a micro-op sequence (uint32)."""
+        self._sequences.append(words)
+        return len(self._sequences) - 1
 
     def access(self, region: Region, element_dimensions: int = ELEMENT_DIMENSIONS, least: int = 1) -> Access:
-        """The compiled form of an operand, made once: an operand is always counted in one kind of element."""
-        found = self._accesses.get(id(region))
-        if found is None:
-            found = self._accesses[id(region)] = Access(region, self.slots, element_dimensions, least)
-        return found
+        """An operand as addresses in this layer's slots."""
+        return Access(region, self.slots, element_dimensions, least)
 
     def varying(self, name: str) -> bool:
         """Whether the extent of loop `name` differs from iteration to iteration of the loops around it."""
         return name in self._varying
 
-    def evaluator(self, expr: Expr) -> Evaluator:
-        """The compiled form of an index expression, made once."""
-        found = self._extents.get(id(expr))
-        if found is None:
-            found = self._extents[id(expr)] = compile_index(expr)
-        return found
-
     def dram(self, buffer: Buffer) -> DramBuffer:
         """Where a parameter of the layer lies."""
         return self.addresses[buffer.name]
 
-    def _execute(self, statement: Stmt, environment: dict[str, int]) -> None:
+    # --- the loops around chains --------------------------------------------------------------------
+
+    def _count_positions(self, statement: Stmt, ranges: dict[str, Interval | Expr]) -> int:
+        """How many positions a statement takes in program order, its loops at their longest."""
+        match statement:
+            case Seq(statements=statements):
+                count = sum(self._count_positions(item, ranges) for item in statements)
+            case For(var=var, extent=extent, body=body):
+                most = interval(extent, ranges).high
+                if most is None:
+                    raise EmissionError(
+                        f"{self.program.name}: the extent of loop {var.name} must have a bound"
+                    )
+                inner = {**ranges, var.name: loop_range(extent)}
+                count = max(most, 1) * self._count_positions(body, inner)
+            case _:
+                count = 1
+        self._spans[id(statement)] = count
+        return count
+
+    def _visit(self, statement: Stmt, around: Iterations) -> None:
         chain = self._chain(statement)
         if chain is not None:
-            self._emit(chain, environment)
+            if len(around):
+                self._emit(chain, around)
             return
         match statement:
             case Seq(statements=statements):
                 for item in statements:
-                    self._execute(item, environment)
+                    self._visit(item, around)
+                    around = around.shifted(self._spans[id(item)])
             case For(var=var, extent=extent, body=body):
-                for value in range(self.evaluator(extent)(environment)):
-                    environment[var.name] = value
-                    self._execute(body, environment)
-                environment.pop(var.name, None)
+                count = evaluator(extent)(around.values)
+                self._visit(body, around.expanded(var.name, count, self._spans[id(body)]))
             case _:
                 raise EmissionError(f"{self.program.name}: no instruction does a {type(statement).__name__}")
 
     def _chain(self, statement: Stmt) -> Chain | None:
-        key = id(statement)
-        if key not in self._chains:
-            self._chains[key] = self._find_chain(statement)
-        return self._chains[key]
-
-    def _find_chain(self, statement: Stmt) -> Chain | None:
-        loops: list[tuple[str, Evaluator]] = []
+        found: list[For] = []
         while isinstance(statement, For):
             # A loop that decides how long one inside of it is cannot be folded with it.
-            if free_vars(statement.extent) & {name for name, _ in loops}:
+            if free_vars(statement.extent) & {loop.var.name for loop in found}:
                 return None
-            loops.append((statement.var.name, self.evaluator(statement.extent)))
+            found.append(statement)
             statement = statement.body
-        if isinstance(statement, Intrinsic | Copy | Assign):
-            return Chain(tuple(loops), statement)
-        return None
+        if not isinstance(statement, Intrinsic | Copy | Assign):
+            return None
+        return Chain(
+            loops=tuple([(loop.var.name, evaluator(loop.extent)) for loop in found]),
+            positions=tuple([self._spans[id(loop.body)] for loop in found]),
+            leaf=statement,
+        )
 
-    def _emit(self, chain: Chain, environment: dict[str, int]) -> None:
-        from . import emit_compute, emit_memory
+    def _emit(self, chain: Chain, around: Iterations) -> None:
+        from . import emit_compute, emit_copies, emit_loads, emit_stores
 
         leaf = chain.leaf
         if isinstance(leaf, Copy):
-            emit_memory.emit_copy(self, chain, leaf, environment)
+            emit_copies.emit_copy(self, chain, leaf, around)
             return
         if isinstance(leaf, Assign):
-            emit_memory.emit_fill(self, chain, leaf, environment)
+            emit_loads.emit_fill(self, chain, leaf, around)
             return
         match leaf.declaration.name:
             case "gemm" | "depthwise":
-                emit_compute.emit_matrix(self, chain, leaf, environment)
+                emit_compute.emit_matrix(self, chain, leaf, around)
             case "post" | "post_rows":
-                emit_memory.emit_post(self, chain, leaf, environment)
+                emit_stores.emit_post(self, chain, leaf, around)
             case "patch":
-                emit_memory.emit_patch(self, chain, leaf, environment)
+                emit_loads.emit_patch(self, chain, leaf, around)
             case name:
                 raise EmissionError(f"{self.program.name}: no instruction for intrinsic {name}")
 

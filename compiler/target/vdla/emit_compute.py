@@ -12,9 +12,10 @@ from vdla.isa import layout
 from ...ir.expr import FIRST, Expr, Var
 from ...ir.stmt import Intrinsic
 from ...ir.visit import free_vars
-from .evaluate import Environment, Evaluator, compile_index
+from .columns import Column, Rows, group_rows, item, pick, where
+from .evaluate import Environment, Evaluator, evaluator
+from .iterations import Iterations
 from .machine import Span
-from .micro_ops import Sequence
 
 if TYPE_CHECKING:
     from .access import Access
@@ -29,7 +30,7 @@ class Plan:
 
     `counted` are at most two data-parallel loops, `unrolled` the others, of which `reducing` occur in the
     `first` predicate; data-parallel ones that would make the sequence too long are `repeated`. `operands` are
-    accumulator, input, weight.
+    accumulator, input, weight; `factors` what a step of each counted loop adds to each of them.
     """
 
     operands: tuple[Access, Access, Access]
@@ -39,70 +40,66 @@ class Plan:
     reducing: frozenset[str]
     first: Evaluator | None
     factors: tuple[tuple[int, ...], ...]
-    sequences: dict[tuple[int, ...], tuple[np.ndarray, int, tuple[int, int, int]]]
 
 
-def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: dict[str, int]) -> None:
-    """Emit the instructions of one tile's sums: at most two for each position of the repeated loops."""
-    plan = emitter.plans.get(id(leaf))
-    if not isinstance(plan, Plan):
-        plan = emitter.plans[id(leaf)] = _plan(emitter, chain, leaf, environment)
-    inner: dict[str, int] = dict(environment)
-    for name, _ in chain.loops:
-        inner[name] = 0
-    extents: list[int] = []
-    for _, extent in chain.loops:
-        extents.append(extent(inner))
-    if min(extents, default=1) <= 0:
-        return
-    depthwise = leaf.declaration.name == "depthwise"
-    for position in np.ndindex(*(extents[i] for i in plan.repeated)):
-        for i, value in zip(plan.repeated, position, strict=True):
-            inner[chain.loops[i][0]] = value
-        _emit_sums(emitter, plan, [name for name, _ in chain.loops], extents, inner, depthwise)
+def emit_matrix(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, around: Iterations) -> None:
+    """Emit the instructions of all tiles' sums: at most two for each position of the repeated loops."""
+    first = {name: item(value, 0) for name, value in around.values.items()}
+    plan = _plan(emitter, chain, leaf, first)
+    inner = around.fixed(chain.names)
+    extents: list[Column] = [extent(inner.values) for _, extent in chain.loops]
+    runs = np.ones(len(around), dtype=bool)
+    for extent in extents:
+        runs &= np.asarray(extent) > 0
+    if not runs.all():
+        inner, extents = inner.chosen(runs), [pick(extent, runs) for extent in extents]
+    for i in plan.repeated:
+        count, rows = extents[i], np.arange(len(inner))
+        inner = inner.expanded(chain.names[i], count, chain.positions[i])
+        extents = [pick(extent, np.repeat(rows, count)) for extent in extents]
+    if len(inner):
+        _emit_sums(emitter, plan, chain.names, extents, inner, leaf.declaration.name == "depthwise")
 
 
 def _emit_sums(
     emitter: LayerEmitter,
     plan: Plan,
     names: list[str],
-    extents: list[int],
-    inner: dict[str, int],
+    extents: list[Column],
+    inner: Iterations,
     depthwise: bool,
 ) -> None:
-    """The instructions of one position, the first of which overwrites."""
+    """The instructions of all positions, the first of which overwrites."""
     row = emitter.config.block_out if depthwise else 1
-    bases = [access.base(inner) for access in plan.operands]
-    starts = [access.offset(inner) for access in plan.operands]
+    bases = [access.base(inner.values) for access in plan.operands]
+    starts = [access.offset(inner.values) for access in plan.operands]
     # Depthwise weights are relocated by whole tiles; the row inside the tile is the micro-ops' part.
     tile, inside = divmod(starts[2], row)
-    sizes = tuple(extents[i] for i in plan.unrolled)
-    key = (*sizes, inside)
-    if key not in plan.sequences:
-        unrolled = [names[i] for i in plan.unrolled]
-        plan.sequences[key] = _unroll(emitter, plan, unrolled, sizes, inner, inside)
-    words, overwriting, reach = plan.sequences[key]
-    sequence = _place(emitter, words)
+    sequences = _sequences(emitter, plan, names, [extents[i] for i in plan.unrolled], inside, inner)
 
     counts = [extents[i] for i in plan.counted]
     # A loop that runs once adds nothing, and its factor might be as large as the memory.
-    factors = [
-        [factor if count > 1 else 0 for factor, count in zip(item, counts, strict=True)]
-        for item in plan.factors
+    factors: list[list[Column]] = [
+        [where(count > 1, factor, 0) for factor, count in zip(steps, counts, strict=True)]
+        for steps in plan.factors
     ]
-    while len(counts) < 2:
-        counts.insert(0, 1)
-    for item in factors:
-        while len(item) < 2:
-            item.insert(0, 0)
+    counts = [1] * (2 - len(counts)) + counts
+    factors = [[0] * (2 - len(steps)) + steps for steps in factors]
     relocation = [bases[0] + starts[0], bases[1] + starts[1], bases[2] + tile]
-    emitter.set_register("BASE", acc_base=relocation[0], inp_base=relocation[1], wgt_base=relocation[2])
-
+    emitter.set_register(
+        "BASE",
+        inner.position,
+        {"acc_base": relocation[0], "inp_base": relocation[1], "wgt_base": relocation[2]},
+    )
     spans: list[Span] = []
-    for space, base, item, far in zip(("acc", "inp", "wgt"), relocation, factors, reach, strict=True):
-        last = far + sum(factor * (count - 1) for factor, count in zip(item, counts, strict=True))
-        spans.append((space, base, base + (last // row if space == "wgt" else last) + 1))
-    common = {
+    for space, base, steps, far in zip(
+        ("acc", "inp", "wgt"), relocation, factors, sequences.reach, strict=True
+    ):
+        last = far
+        for factor, count in zip(steps, counts, strict=True):
+            last = last + factor * (count - 1)
+        spans.append(Span(space, base, base + (last // row if space == "wgt" else last) + 1))
+    common: dict[str, Column] = {
         "iter_out": counts[0],
         "iter_in": counts[1],
         "dst_factor_out": factors[0][0],
@@ -113,19 +110,22 @@ def _emit_sums(
         "wgt_factor_in": factors[2][1],
     }
     name = "DEPTHWISE" if depthwise else "GEMM"
-    begins = plan.first is None or bool(plan.first(inner))
-    if not begins:
-        overwriting = 0
-    for low, high, overwrite in (
-        (sequence.first, sequence.first + overwriting, 1),
-        (sequence.first + overwriting, sequence.last, 0),
-    ):
-        if low == high:
+    begins = True if plan.first is None else plan.first(inner.values)
+    overwriting = sequences.overwriting * np.asarray(begins, dtype=np.int64)
+    for low, high, overwrite in ((0 * overwriting, overwriting, 1), (overwriting, sequences.length, 0)):
+        rows = np.flatnonzero(low < high)
+        if not len(rows):
             continue
-        fields = {**common, "uop_bgn": low, "uop_end": high}
-        if overwrite:
-            fields["overwrite"] = 1
-        emitter.add(name, reads=(spans[1], spans[2]), writes=(spans[0],), **fields)
+        fields = {**common, "uop_bgn": low, "uop_end": high, "overwrite": overwrite}
+        acc, inp, wgt = (Span(s.space, pick(s.low, rows), pick(s.high, rows)) for s in spans)
+        emitter.add(
+            name,
+            inner.position[rows],
+            {key: pick(value, rows) for key, value in fields.items()},
+            reads=(inp, wgt),
+            writes=(acc,),
+            sequence=sequences.number[rows],
+        )
 
 
 def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Environment) -> Plan:
@@ -158,9 +158,8 @@ def _plan(emitter: LayerEmitter, chain: Chain, leaf: Intrinsic, environment: Env
         unrolled=tuple(unrolled),
         repeated=tuple(repeated),
         reducing=frozenset(reducing),
-        first=None if leaf.first is None else compile_index(_without(leaf.first)),
+        first=None if leaf.first is None else evaluator(_without(leaf.first)),
         factors=tuple(tuple((factors[names[i]] or (0, 0, 0))[k] for i in counted) for k in range(3)),
-        sequences={},
     )
 
 
@@ -178,12 +177,45 @@ def _factors(
     one, two = {**zero, name: 1}, {**zero, name: 2}
     steps: list[int] = []
     for access in operands:
-        origin = access.offset(zero)
-        step = access.offset(one) - origin
-        if access.offset(two) - origin != 2 * step or step < 0:
+        origin, after, later = (item(access.offset(at), 0) for at in (zero, one, two))
+        step = after - origin
+        if later - origin != 2 * step or step < 0:
             return None
         steps.append(step)
     return steps[0], steps[1], steps[2]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sequences:
+    """The micro-ops of each position: their number in the layer, how many they are and how many of them, the first
+    ones, start a sum; and the furthest index of each operand.
+    """
+
+    number: Rows
+    length: Rows
+    overwriting: Rows
+    reach: tuple[Column, Column, Column]
+
+
+def _sequences(
+    emitter: LayerEmitter,
+    plan: Plan,
+    names: list[str],
+    extents: list[Column],
+    inside: Column,
+    inner: Iterations,
+) -> _Sequences:
+    """The sequence of each position: one for all that agree in the unrolled loops' `extents` and the first row."""
+    groups = group_rows([*extents, inside], len(inner))
+    unrolled = [names[i] for i in plan.unrolled]
+    table: list[tuple[int, ...]] = []
+    for first in groups.first.tolist():
+        environment = {name: item(value, first) for name, value in inner.values.items()}
+        sizes = tuple([item(extent, first) for extent in extents])
+        words, overwriting, reach = _unroll(emitter, plan, unrolled, sizes, environment, item(inside, first))
+        table.append((emitter.sequence(words), len(words), overwriting, *reach))
+    number, length, overwriting, acc, inp, wgt = np.array(table, dtype=np.int64).T[:, groups.of]
+    return _Sequences(number, length, overwriting, (acc, inp, wgt))
 
 
 def _unroll(
@@ -219,15 +251,3 @@ def _unroll(
     words = layout.encode_uops(emitter.config, *(item[chosen] for item in indices))
     reach = tuple(int(item.max()) for item in indices)
     return words, int(starting.sum()), (reach[0], reach[1], reach[2])
-
-
-def _place(emitter: LayerEmitter, words: np.ndarray) -> Sequence:
-    memory = emitter.emission.micro_ops
-    sequence = memory.place(words)
-    if sequence is None:
-        memory.turn_page()
-        emitter.emission.load_page(emitter.group)
-        sequence = memory.place(words)
-        if sequence is None:
-            raise ValueError(f"{emitter.program.name}: {len(words)} micro-ops do not fit {memory.depth}")
-    return sequence

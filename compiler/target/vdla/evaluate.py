@@ -1,65 +1,48 @@
-"""Index expressions as Python closures: emission evaluates the same few expressions for every tile.
-
-A closure takes the environment (loop name -> int, or an int64 array to evaluate many iterations at once).
-"""
+"""Index expressions evaluated for one iteration of the loops around them, or for many at once."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from ...ir.expr import Binary, Const, Expr, Var
+from .columns import greater, lesser
 
 Environment: TypeAlias = Mapping[str, Any]
+"""What loops' variables hold, by name: an int, or an int64 array with one value an iteration."""
 Evaluator: TypeAlias = Callable[[Environment], Any]
 
+_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": lesser,
+    "max": greater,
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "and": operator.and_,
+    "or": operator.or_,
+}
 
-def compile_index(expr: Expr) -> Evaluator:
-    """A closure that computes the integer (or bool) index expression `expr`; raises ValueError for any other."""
-    match expr:
-        case Const(value=value):
-            return lambda environment: value
-        case Var(name=name):
-            return lambda environment: environment[name]
-        case Binary(op=op, a=a, b=b):
-            return _compile_binary(op, compile_index(a), compile_index(b))
+
+def evaluate(expr: Expr, environment: Environment) -> Any:
+    """The value of an integer (or bool) index expression; raises ValueError for any other."""
+    if type(expr) is Var:
+        return environment[expr.name]
+    if type(expr) is Const:
+        return expr.value
+    if type(expr) is Binary:
+        a, b = evaluate(expr.a, environment), evaluate(expr.b, environment)
+        return _OPERATIONS[expr.op](a, b)
     raise ValueError(f"not an index expression: {expr!r}")
 
 
-def _compile_binary(op: str, a: Evaluator, b: Evaluator) -> Evaluator:
-    match op:
-        case "+":
-            return lambda environment: a(environment) + b(environment)
-        case "-":
-            return lambda environment: a(environment) - b(environment)
-        case "*":
-            return lambda environment: a(environment) * b(environment)
-        case "//":
-            return lambda environment: a(environment) // b(environment)
-        case "%":
-            return lambda environment: a(environment) % b(environment)
-        case "min":
-            return lambda environment: _extreme(min, np.minimum, a(environment), b(environment))
-        case "max":
-            return lambda environment: _extreme(max, np.maximum, a(environment), b(environment))
-        case "<":
-            return lambda environment: a(environment) < b(environment)
-        case "<=":
-            return lambda environment: a(environment) <= b(environment)
-        case "==":
-            return lambda environment: a(environment) == b(environment)
-        case "!=":
-            return lambda environment: a(environment) != b(environment)
-        case "and":
-            return lambda environment: a(environment) & b(environment)
-        case "or":
-            return lambda environment: a(environment) | b(environment)
-    raise ValueError(f"operator {op!r} in an index expression")
-
-
-def _extreme(scalar: Callable[..., Any], vector: Callable[..., Any], a: Any, b: Any) -> Any:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return vector(a, b)
-    return scalar(a, b)
+def evaluator(expr: Expr) -> Evaluator:
+    """`evaluate` of one expression, as a function of the environment."""
+    return partial(evaluate, expr)

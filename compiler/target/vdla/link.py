@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from vdla.isa import layout
@@ -16,11 +16,11 @@ from ...graph.memory_plan import Buffer as PlannedBuffer
 from ...graph.memory_plan import lifetimes, plan_memory
 from ...ir.stmt import Program as Kernel
 from .emit import Emission, LayerEmitter
-from .machine import DRAM, MachineOp, scratchpad_depths
+from .machine import DRAM, Batch, scratchpad_depths
 from .micro_ops import MicroOpMemory
 from .placement import DramBuffer, Scratchpads
 from .registers import RegisterFile
-from .tokens import flags, order
+from .tokens import flags, order, touches
 
 ALIGNMENT = 4096
 """Bytes to which every segment of DRAM is aligned: a burst never crosses such a boundary."""
@@ -52,33 +52,60 @@ class Linked:
 
 
 @dataclass(slots=True)
-class _Image:
+class Image:
     """DRAM being filled: constants are shared where their bytes are equal."""
 
-    segments: list[Segment]
-    contents: list[tuple[int, bytes]]
-    known: dict[bytes, int]
+    segments: list[Segment] = field(default_factory=list)
+    contents: list[tuple[int, bytes]] = field(default_factory=list)
     size: int = 0
+    _known: dict[bytes, int] = field(default_factory=dict)
 
     def reserve(self, name: str, kind: str, size: int) -> int:
+        """The address of a new segment of `size` bytes."""
         address = -(-self.size // ALIGNMENT) * ALIGNMENT
         self.segments.append(Segment(name=name, kind=kind, address=address, size=size))
         self.size = address + size
         return address
 
     def constant(self, name: str, values: np.ndarray) -> int:
+        """The address of an array's bytes, which are in the image once."""
         data = np.ascontiguousarray(values).tobytes()
-        if data not in self.known:
-            self.known[data] = self.reserve(name, "constant", len(data))
-            self.contents.append((self.known[data], data))
-        return self.known[data]
+        if data not in self._known:
+            self._known[data] = self.reserve(name, "constant", len(data))
+            self.contents.append((self._known[data], data))
+        return self._known[data]
+
+    def begin(self, config: Config, activations: tuple[int, int]) -> Emission:
+        """An empty program whose micro-ops will lie behind all that is in the image so far."""
+        emission = Emission(
+            config=config,
+            micro_ops=MicroOpMemory(config.uop_depth),
+            scratchpads=Scratchpads(config),
+            registers=RegisterFile(),
+            activations=activations,
+            granule=config.out_bytes,
+            uop_address=-(-self.size // ALIGNMENT) * ALIGNMENT,
+        )
+        emission.start(0)
+        return emission
+
+    def finish(self, emission: Emission, group: int) -> np.ndarray:
+        """Complete a program, FINISH being of layer `group`, and the image, which is returned as uint8 bytes."""
+        emission.finish(group)
+        pages = range(len(emission.micro_ops.pages))
+        micro_ops = np.concatenate([emission.micro_ops.contents(page) for page in pages])
+        self.contents.append((self.reserve("micro-ops", "uop", micro_ops.nbytes), micro_ops.tobytes()))
+        memory = np.zeros(self.size, dtype=np.uint8)
+        for address, data in self.contents:
+            memory[address : address + len(data)] = np.frombuffer(data, dtype=np.uint8)
+        return memory
 
 
 def link(
     config: Config, graph: Graph, layouts: Mapping[str, Layout], layers: Sequence[LoweredLayer]
 ) -> Linked:
     """The program that runs `layers` in order."""
-    image = _Image([], [], {})
+    image = Image()
     addresses = {
         (layer.name, k, name): image.constant(f"{layer.name}.{k}.{name}", values)
         for layer in layers
@@ -86,18 +113,7 @@ def link(
         for name, values in kernel.constants.items()
     }
     tensors = _place_tensors(config, graph, layouts, image)
-    activations = (tensors.low, tensors.high)
-    granule = config.out_bytes
-    emission = Emission(
-        config=config,
-        micro_ops=MicroOpMemory(config.uop_depth),
-        scratchpads=Scratchpads(config),
-        registers=RegisterFile(),
-        activations=activations,
-        granule=granule,
-        uop_address=-(-image.size // ALIGNMENT) * ALIGNMENT,
-    )
-    emission.load_page(0)
+    emission = image.begin(config, (tensors.low, tensors.high))
     for group, layer in enumerate(layers):
         for k, kernel in enumerate(layer.kernels):
             places = {name: DramBuffer(addresses[layer.name, k, name], False) for name in kernel.constants}
@@ -105,54 +121,62 @@ def link(
                 name: DramBuffer(tensors.addresses[tensor], True) for name, tensor in kernel.tensors.items()
             }
             LayerEmitter(emission, kernel.kernel, places, group).run()
-    emission.finish(max(len(layers) - 1, 0))
-    micro_ops = np.concatenate(
-        [emission.micro_ops.contents(page) for page in range(len(emission.micro_ops.pages))]
-    )
-    image.contents.append((image.reserve("micro-ops", "uop", micro_ops.nbytes), micro_ops.tobytes()))
-    memory = np.zeros(image.size, dtype=np.uint8)
-    for address, data in image.contents:
-        memory[address : address + len(data)] = np.frombuffer(data, dtype=np.uint8)
+    memory = image.finish(emission, max(len(layers) - 1, 0))
     program = Program(
         config=config,
-        instructions=encode(config, emission.operations, space_sizes(config, activations, granule)),
+        instructions=encode(emission),
         image=memory,
         segments=tuple(image.segments),
         groups=tuple(layer.name for layer in layers),
-        group_of=np.array([operation.group for operation in emission.operations], dtype=np.int32),
+        group_of=_groups(emission),
     )
     return Linked(program, tensors.addresses)
 
 
-def space_sizes(config: Config, activations: tuple[int, int], granule: int) -> dict[str, int]:
-    """Extent of every space that spans name."""
-    return {
-        **scratchpad_depths(config),
-        DRAM: -(-(activations[1] - activations[0]) // granule) + 1,
-    }
+def _groups(emission: Emission) -> np.ndarray:
+    """The layer's number of each instruction, int32."""
+    groups = np.empty(emission.count, dtype=np.int32)
+    for batch in emission.batches:
+        groups[batch.numbers] = batch.group
+    return groups
 
 
-def encode(config: Config, operations: Sequence[MachineOp], sizes: Mapping[str, int]) -> np.ndarray:
-    """(n, 2) uint64 words of `operations` with their dependence flags."""
-    edges = order(operations, sizes, token_queue_depth=config.token_queue_depth)
-    columns = flags(edges, len(operations))
-    words = np.zeros((len(operations), 2), dtype=np.uint64)
-    by_name: dict[str, list[int]] = {}
-    for number, operation in enumerate(operations):
-        by_name.setdefault(operation.name, []).append(number)
-    for name, numbers in by_name.items():
-        index = np.array(numbers)
-        keys = sorted({key for number in numbers for key in operations[number].fields})
-        fields = {
-            key: np.array(
-                [operations[number].fields.get(key, 0) for number in numbers],
-                dtype=np.uint64 if key == "value" else np.int64,
-            )
-            for key in keys
-        }
-        fields |= {flag: values[index] for flag, values in columns.items()}
-        words[index] = layout.encode_many(config, name, fields)
+def encode(emission: Emission) -> np.ndarray:
+    """(n, 2) uint64 words of a complete program's n instructions, with their dependence flags."""
+    config, batches, count = emission.config, emission.batches, emission.count
+    low, high = emission.activations
+    sizes = {**scratchpad_depths(config), DRAM: -(-(high - low) // emission.granule) + 1}
+    words = np.empty((count, 2), dtype=np.uint64)
+    by_name: dict[str, list[Batch]] = {}
+    for batch in batches:
+        by_name.setdefault(batch.name, []).append(batch)
+    for name, members in by_name.items():
+        fields = _together(members)
+        numbers = np.concatenate([batch.numbers for batch in members])
+        words[numbers] = layout.encode_many(config, name, fields, len(numbers))
+    edges = order(touches(batches, count, sizes), token_queue_depth=config.token_queue_depth)
+    words[:, 0] |= flags(edges, count)
     return words
+
+
+def _together(batches: Sequence[Batch]) -> Mapping[str, int | np.ndarray]:
+    """The fields of batches of one format, one behind the other; a field that a batch does not name is 0."""
+    if len(batches) == 1:
+        return batches[0].fields
+    keys = dict.fromkeys(key for batch in batches for key in batch.fields)
+    fields: dict[str, int | np.ndarray] = {}
+    for key in keys:
+        columns = [batch.fields.get(key, 0) for batch in batches]
+        first = columns[0]
+        if isinstance(first, int) and all(isinstance(column, int) and column == first for column in columns):
+            fields[key] = first
+            continue
+        dtype = np.uint64 if key == "value" else np.int64
+        parts = [np.empty(len(batch.numbers), dtype=dtype) for batch in batches]
+        for part, column in zip(parts, columns, strict=True):
+            part[:] = column
+        fields[key] = np.concatenate(parts)
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +186,7 @@ class _Tensors:
     high: int
 
 
-def _place_tensors(config: Config, graph: Graph, layouts: Mapping[str, Layout], image: _Image) -> _Tensors:
+def _place_tensors(config: Config, graph: Graph, layouts: Mapping[str, Layout], image: Image) -> _Tensors:
     """Inputs and outputs in segments of their own; everything between shares one planned arena."""
     sizes = {
         name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()

@@ -1,21 +1,19 @@
 """Machine operations: instructions before encoding, with the memory each one touches.
 
-Emission produces a list of them in program order; the token pass orders them across units; encoding turns
-them into words. A span is (space, low, high): a half-open range of one memory, in the memory's own unit
-(scratchpads: vectors, tiles or entries; DRAM: granules of activation memory, see `DramSpace`).
+Emission produces batches of them, which know where in the program their instructions stand; the token pass orders
+them across units; encoding turns them into words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from vdla.isa import layout
 from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 
-Span: TypeAlias = tuple[str, int, int]
+from .columns import Column, Rows
 
 DRAM = "dram"
 """The space of activation memory. Constants in DRAM are never written, so nothing orders their reads."""
@@ -35,16 +33,32 @@ def scratchpad_depths(config: Config) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class MachineOp:
-    """One instruction: format name, fields without dependence flags, what it reads and writes, its layer."""
+class Span:
+    """A half-open range of one memory an instruction; empty where `low` is not below `high`.
+
+    Units are the memory's own (scratchpads: vectors, tiles or entries; DRAM: granules of activation memory).
+    """
+
+    space: str
+    low: Column
+    high: Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """Instructions of one format: their places in the program, ascending, fields without dependence flags, and
+    what they read and write. `group` is their layer's number.
+    """
 
     name: str
-    fields: Mapping[str, int]
+    numbers: Rows
+    fields: Mapping[str, Column]
     reads: tuple[Span, ...] = ()
     writes: tuple[Span, ...] = ()
     group: int = 0
 
     @property
     def unit(self) -> Unit:
-        """The unit that executes it."""
-        return layout.unit_of(self.name, self.fields)
+        """The unit that executes them."""
+        fields = {name: value for name, value in self.fields.items() if isinstance(value, int)}
+        return layout.unit_of(self.name, fields)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from vdla.isa import layout
-
-from .machine import MachineOp
+import numpy as np
+from numpy.typing import NDArray
 
 
 class RegisterFile:
@@ -13,12 +12,11 @@ class RegisterFile:
     def __init__(self) -> None:
         self._values: dict[str, int] = {}
 
-    def set(self, name: str, group: int, **fields: int) -> list[MachineOp]:
-        """The CONFIG that gives register `name` these fields, or nothing if it has them already."""
-        value = layout.register_value(name, **fields)
-        if self._values.get(name, 0) == value:
-            return []
-        self._values[name] = value
-        register = layout.register(name)
-        fields = {"unit": int(register.unit), "register": register.index, "value": value}
-        return [MachineOp("CONFIG", fields, group=group)]
+    def write(self, name: str, values: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Which of the writes of `values` to register `name`, in program order, change it."""
+        before = np.empty_like(values)
+        before[:1] = self._values.get(name, 0)
+        before[1:] = values[:-1]
+        if len(values):
+            self._values[name] = int(values[-1])
+        return values != before

@@ -11,104 +11,131 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from vdla.isa.layout import TOKEN_QUEUES, TokenQueue, Unit
+from numpy.typing import NDArray
+from vdla.isa.layout import FLAG_BITS, TOKEN_QUEUES, Unit
 
-from .machine import MachineOp
+from .columns import Rows, full, lesser
+from .machine import Batch
 
-_UNITS = tuple(Unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """Operation `source` must have ended before operation `target` begins; both index the program order."""
-
-    queue: TokenQueue
-    source: int
-    target: int
+_UNITS = len(Unit)
 
 
-def order(operations: Sequence[MachineOp], sizes: Mapping[str, int], *, token_queue_depth: int) -> list[Edge]:
+@dataclass(frozen=True, slots=True, eq=False)
+class Edges:
+    """Operation `source` must have ended before operation `target` begins; both number the program order.
+
+    `queue` indexes `TOKEN_QUEUES`. One row an edge, ordered by target.
+    """
+
+    queue: Rows
+    source: Rows
+    target: Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Touches:
+    """What n operations, in program order, touch: operation i executes on `units[i]` and touches the ranges
+    `first[i]` .. `first[i + 1]` - 1.
+
+    A range is [low, high) of `size` pieces: all memories side by side, cut wherever any range begins or ends.
+    """
+
+    units: Rows
+    first: Rows
+    low: Rows
+    high: Rows
+    writes: NDArray[np.bool_]
+    size: int
+
+
+def touches(batches: Sequence[Batch], count: int, sizes: Mapping[str, int]) -> Touches:
+    """What the `count` instructions of `batches` touch; `sizes` gives the extent of every space that spans name."""
+    base = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+    units = np.zeros(count, dtype=np.int64)
+    none = np.zeros(0, dtype=np.int64)
+    numbers, lows, highs, writes = [none], [none], [none], [none > 0]
+    for batch in batches:
+        units[batch.numbers] = batch.unit
+        for spans, writing in ((batch.reads, False), (batch.writes, True)):
+            for span in spans:
+                numbers.append(batch.numbers)
+                high = lesser(span.high, sizes[span.space])
+                lows.append(full(span.low, len(batch.numbers)) + base[span.space])
+                highs.append(full(high, len(batch.numbers)) + base[span.space])
+                writes.append(np.full(len(batch.numbers), writing))
+    low, high = np.concatenate(lows), np.concatenate(highs)
+    kept = np.flatnonzero(low < high)
+    number = np.concatenate(numbers)[kept]
+    kept = kept[np.argsort(number, kind="stable")]
+    low, high = low[kept], high[kept]
+    first = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(number, minlength=count), out=first[1:])
+    cuts = np.zeros(sum(sizes.values()) + 1, dtype=np.int64)
+    cuts[low] = cuts[high] = 1
+    piece = np.cumsum(cuts)
+    return Touches(
+        units=units,
+        first=first,
+        low=piece[low],
+        high=piece[high],
+        writes=np.concatenate(writes)[kept],
+        size=int(piece[-1]) + 1,
+    )
+
+
+def order(touched: Touches, *, token_queue_depth: int) -> Edges:
     """The edges that make any execution equal to program order.
 
-    `sizes` gives the extent of every space that spans name. Should program order itself ever hold more than
-    `token_queue_depth` tokens in one queue (which could deadlock), the edges are drawn again from the latest
-    possible producer, which needs one token at a time and hides less latency.
+    Should program order itself ever hold more than `token_queue_depth` tokens in one queue (which could deadlock), the
+    edges are drawn again from the latest possible producer, which needs one token at a time and hides less latency.
     """
-    edges = _edges(operations, sizes, late=False)
-    if _most_open(edges) > token_queue_depth:
-        edges = _edges(operations, sizes, late=True)
+    edges = _edges(touched, late=False)
+    if _most_open(edges, len(touched.units)) > token_queue_depth:
+        edges = _edges(touched, late=True)
     return edges
 
 
-def _edges(operations: Sequence[MachineOp], sizes: Mapping[str, int], *, late: bool) -> list[Edge]:
-    queues = {(queue.producer, queue.consumer): queue for queue in TOKEN_QUEUES}
-    written = {space: np.full((len(_UNITS), size), -1, dtype=np.int64) for space, size in sizes.items()}
-    read = {space: np.full((len(_UNITS), size), -1, dtype=np.int64) for space, size in sizes.items()}
-    # clocks[v][u]: the last operation of unit u known to have ended when unit v begins its next one.
-    clocks = [[-1] * len(_UNITS) for _ in _UNITS]
-    ended: list[tuple[int, ...]] = []
-    last_of_unit = [-1] * len(_UNITS)
-    edges: list[Edge] = []
-    for number, operation in enumerate(operations):
-        unit = operation.unit
-        clock = clocks[unit]
-        needed = [-1] * len(_UNITS)
-        for other in _UNITS:
-            if other == unit:
-                continue
-            latest = clock[other]
-            for space, low, high in operation.reads:
-                latest = max(latest, int(written[space][other, low:high].max(initial=-1)))
-            for space, low, high in operation.writes:
-                latest = max(latest, int(written[space][other, low:high].max(initial=-1)))
-                latest = max(latest, int(read[space][other, low:high].max(initial=-1)))
-            if latest > clock[other]:
-                needed[other] = last_of_unit[other] if late else latest
-        for other in _UNITS:
-            source = needed[other]
-            if source < 0 or any(
-                needed[third] >= 0 and third != other and ended[needed[third]][other] >= source
-                for third in _UNITS
-            ):
-                continue
-            edges.append(Edge(queues[other, unit], source, number))
-        for other in _UNITS:
-            if needed[other] >= 0:
-                clocks[unit] = clock = [max(a, b) for a, b in zip(clock, ended[needed[other]], strict=True)]
-        for space, low, high in operation.reads:
-            read[space][unit, low:high] = number
-        for space, low, high in operation.writes:
-            written[space][unit, low:high] = number
-        after = list(clock)
-        after[unit] = number
-        ended.append(tuple(after))
-        last_of_unit[unit] = number
-    return edges
+def _edges(touched: Touches, *, late: bool) -> Edges:
+    from .vector_clocks import draw_edges  # numba takes longer to import than all else that compiling needs
+
+    count = len(touched.units)
+    queues = np.full((_UNITS, _UNITS), -1, dtype=np.int64)
+    for number, queue in enumerate(TOKEN_QUEUES):
+        queues[queue.producer, queue.consumer] = number
+    written = np.full((_UNITS, touched.size), -1, dtype=np.int32)
+    read = np.full((_UNITS, touched.size), -1, dtype=np.int32)
+    ended = np.full((count, _UNITS), -1, dtype=np.int64)
+    edges = np.empty((count * (_UNITS - 1), 3), dtype=np.int64)
+    found = draw_edges(
+        touched.units,
+        touched.first,
+        touched.low,
+        touched.high,
+        touched.writes,
+        late,
+        queues,
+        written,
+        read,
+        ended,
+        edges,
+    )
+    queue, source, target = edges[:found].T
+    return Edges(queue, source, target)
 
 
-def _most_open(edges: Sequence[Edge]) -> int:
-    """The most tokens any queue holds when the program runs in program order."""
-    most = 0
-    for queue in TOKEN_QUEUES:
-        mine = [edge for edge in edges if edge.queue is queue]
-        if not mine:
-            continue
-        sources = np.array([edge.source for edge in mine])
-        targets = np.array([edge.target for edge in mine])
-        # After operation p, tokens pushed by sources <= p and not yet popped by targets <= p are in the queue.
-        most = max(
-            most,
-            int((np.searchsorted(sources, sources, side="right") - np.searchsorted(targets, sources)).max()),
-        )
-    return most
+def _most_open(edges: Edges, count: int) -> int:
+    """The most tokens any queue holds when the program of `count` operations runs in program order."""
+    held = np.zeros((len(TOKEN_QUEUES), count + 1), dtype=np.int64)
+    held[edges.queue, edges.source] += 1
+    held[edges.queue, edges.target] -= 1
+    return int(held.cumsum(axis=1).max())
 
 
-def flags(edges: Sequence[Edge], count: int) -> dict[str, np.ndarray]:
-    """The four dependence flags of `count` operations as int64 arrays by flag name."""
-    columns = {
-        name: np.zeros(count, dtype=np.int64) for name in ("pop_prev", "pop_next", "push_prev", "push_next")
-    }
-    for edge in edges:
-        columns[edge.queue.push_flag][edge.source] = 1
-        columns[edge.queue.pop_flag][edge.target] = 1
-    return columns
+def flags(edges: Edges, count: int) -> NDArray[np.uint64]:
+    """The dependence flags of `count` operations: (count,) uint64 of the bits to set in their first words."""
+    push = np.array([1 << FLAG_BITS[queue.push_flag] for queue in TOKEN_QUEUES], dtype=np.uint64)
+    pop = np.array([1 << FLAG_BITS[queue.pop_flag] for queue in TOKEN_QUEUES], dtype=np.uint64)
+    bits = np.zeros(count, dtype=np.uint64)
+    np.bitwise_or.at(bits, edges.source, push[edges.queue])
+    np.bitwise_or.at(bits, edges.target, pop[edges.queue])
+    return bits

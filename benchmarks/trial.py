@@ -1,0 +1,113 @@
+"""CPU time of one trial of the tuner on the accelerator: thread CPU milliseconds of lowering, linking and simulation.
+
+    python benchmarks/trial.py [--layers conv2d:C2 depthwise:D1] [--candidates 30] [--config vta] [--seed 0] [--json]
+
+A trial is one legal candidate of a workload's space, drawn at random: the template's schedule with its knobs, the
+passes, linking by itself and simulation in timing alone. The first trial loads the compiled code and is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+from vdla.codesign.bench.convolutions import CONVOLUTIONS
+from vdla.codesign.workload_names import accelerator_workload
+from vdla.compiler.passes.pipeline import run_pipeline
+from vdla.compiler.target.vdla.link_alone import link_alone
+from vdla.compiler.templates.lower_vdla import pipeline
+from vdla.compiler.templates.schedule_vdla import schedule_workload
+from vdla.compiler.tune.measure_vdla import ACTIVATIONS, VIRTUAL_THREADS, AcceleratorTask, Values
+from vdla.isa.config import Config, load_config
+from vdla.sim import simulate
+
+STAGES = ("schedule", "passes", "link", "simulate")
+_Result = TypeVar("_Result")
+
+
+class Trial:
+    """One workload; `run` gives the instructions and cycles of a candidate and the seconds of each stage."""
+
+    def __init__(self, config: Config, name: str) -> None:
+        self.task = AcceleratorTask.of(config, accelerator_workload(name, config))
+
+    def run(self, values: Values) -> tuple[int, int, list[float]]:
+        seconds: list[float] = []
+
+        def timed(function: Callable[[], _Result]) -> _Result:
+            start = time.thread_time()
+            result = function()
+            seconds.append(time.thread_time() - start)
+            return result
+
+        task, config, workload = self.task, self.task.config, self.task.workload
+        schedule, copies = timed(
+            lambda: schedule_workload(config, workload, task.program, workload.post, VIRTUAL_THREADS, values)
+        )
+        passes = pipeline(config, VIRTUAL_THREADS, copies)
+        lowered = timed(lambda: run_pipeline(schedule.program, passes, check=False))
+        alone = timed(lambda: link_alone(config, lowered, ACTIVATIONS))
+        result = timed(lambda: simulate(config, alone.instructions, alone.image, data=False))
+        return len(alone.instructions), result.cycles, seconds
+
+
+def measure(config: Config, name: str, count: int, seed: int) -> dict[str, float]:
+    """Medians and means of `count` candidates of a layer in milliseconds."""
+    trial = Trial(config, name)
+    points = trial.task.space.sample(np.random.default_rng(seed), count)
+    candidates = [trial.task.space.values(point) for point in points]
+    trial.run(candidates[0])
+    instructions: list[int] = []
+    times: list[list[float]] = []
+    for values in candidates:
+        length, _, seconds = trial.run(values)
+        instructions.append(length)
+        times.append([1e3 * value for value in seconds])
+    totals = [sum(row) for row in times]
+    return {
+        "instructions": statistics.median(instructions),
+        **{
+            stage: statistics.median(column)
+            for stage, column in zip(STAGES, zip(*times, strict=True), strict=True)
+        },
+        "median": statistics.median(totals),
+        "mean": statistics.mean(totals),
+        "worst": max(totals),
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--layers", nargs="+", default=[f"conv2d:{name}" for name in CONVOLUTIONS])
+    parser.add_argument("--candidates", type=int, default=20, help="of each layer")
+    parser.add_argument("--config", default="vta")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    config = load_config(options.config)
+    rows = {name: measure(config, name, options.candidates, options.seed) for name in options.layers}
+    rows["all"] = {
+        key: (max if key == "worst" else statistics.mean)([row[key] for row in rows.values()])
+        for key in next(iter(rows.values()))
+    }
+    if options.json:
+        print(json.dumps(rows))
+        return
+    print("CPU ms a trial; medians of random candidates, then median, mean and worst of whole trials")
+    headings = ("layer", "instructions", *STAGES, "median", "mean", "worst")
+    print("".join(f"{heading:>13}" for heading in headings))
+    for name, row in rows.items():
+        cells = (f"{row[key]:13.0f}" if key in ("instructions") else f"{row[key]:13.2f}" for key in row)
+        print(f"{name:>13}{''.join(cells)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Link one kernel by itself for its timing: a candidate of the tuner needs no network, and no values of constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+
+from ...ir.expr import Buffer
+from ...ir.stmt import Program as Kernel
+from .emit import LayerEmitter
+from .link import Image, encode
+from .placement import DramBuffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Alone:
+    """A program of one kernel: (n, 2) uint64 `instructions`, uint8 memory `image`, byte addresses of its parameters."""
+
+    instructions: NDArray[np.uint64]
+    image: NDArray[np.uint8]
+    addresses: Mapping[str, int]
+
+
+def link_alone(config: Config, kernel: Kernel, activations: AbstractSet[str]) -> Alone:
+    """The program that runs one lowered kernel once.
+
+    `activations` names the parameters that are tensors of the network; the others are constants. All lie at the
+    alignment that `link` gives them, constants first. The image holds micro-ops and zeros: timing depends on nothing
+    else, so that without data it takes the cycles of a network of this one layer. Values may be put into the image.
+    Raises PlacementError where the kernel's buffers do not fit a scratchpad.
+    """
+    image, places = Image(), dict[str, DramBuffer]()
+    for buffer in kernel.parameters:
+        if buffer.name not in activations:
+            places[buffer.name] = DramBuffer(image.reserve(buffer.name, "constant", _bytes(buffer)), False)
+    low = image.size
+    for buffer in kernel.parameters:
+        if buffer.name in activations:
+            places[buffer.name] = DramBuffer(image.reserve(buffer.name, "activation", _bytes(buffer)), True)
+    emission = image.begin(config, (low, image.size))
+    LayerEmitter(emission, kernel, places, 0).run()
+    memory = image.finish(emission, 0)
+    addresses = {name: place.address for name, place in places.items()}
+    return Alone(instructions=encode(emission), image=memory, addresses=addresses)
+
+
+def _bytes(buffer: Buffer) -> int:
+    return prod(buffer.shape) * buffer.dtype.bits // 8

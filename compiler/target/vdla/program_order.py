@@ -1,0 +1,148 @@
+"""From what a layer's chains emit to instructions in program order, CONFIGs that change nothing left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .columns import Column, Rows, pick
+from .machine import Batch, Span
+from .micro_ops import MicroOpMemory
+from .registers import RegisterFile
+
+if TYPE_CHECKING:
+    from .emit import Emission
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draft:
+    """Instructions of one format before they have numbers, at ascending `positions` of the layer's iterations.
+
+    Drafts of one position follow one another in the order of their making. Of a CONFIG only the writes that change
+    `register` become instructions. `sequence` is, a row, the number of the micro-op sequence that an instruction runs;
+    the micro-ops that its fields name count from the beginning of that.
+    """
+
+    name: str
+    positions: Rows
+    fields: dict[str, Column]
+    reads: tuple[Span, ...] = ()
+    writes: tuple[Span, ...] = ()
+    register: str | None = None
+    sequence: Rows | None = None
+
+
+def put_in_order(
+    emission: Emission,
+    layer: str,
+    drafts: Sequence[Draft],
+    sequences: Sequence[NDArray[np.uint32]],
+    group: int,
+) -> None:
+    """Append a layer's drafts to a program, with loads of micro-op pages where its `sequences` fill one up."""
+    if not drafts:
+        return
+    order = np.argsort(np.concatenate([draft.positions for draft in drafts]), kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    places = np.split(place, np.cumsum([len(draft.positions) for draft in drafts[:-1]]))
+    # How many instructions each place takes: none where a CONFIG changes nothing, one more where a page is loaded.
+    room = np.ones(len(order), dtype=np.int64)
+    for where, kept in _register_writes(emission.registers, drafts, places):
+        room[where] = kept
+    kept = room > 0
+    turns, first = _place_micro_ops(emission.micro_ops, layer, drafts, places, sequences)
+    # A page is loaded before the CONFIG that relocates the first of its sequences, kept or not.
+    loads = np.array(turns, dtype=np.int64) - 1
+    room[loads] += 1
+    number = emission.count + np.cumsum(room) - 1
+    for load in loads.tolist():
+        emission.load_page(group, int(number[load] - room[load] + 1))
+    emission.count += int(room.sum())
+    for draft, mine in zip(drafts, places, strict=True):
+        fields, numbers = draft.fields, number[mine]
+        if draft.sequence is not None:
+            begin = first[mine]
+            fields = {**fields, "uop_bgn": fields["uop_bgn"] + begin, "uop_end": fields["uop_end"] + begin}
+        if draft.register is not None:
+            written = kept[mine]
+            fields = {name: pick(value, written) for name, value in fields.items()}
+            numbers = numbers[written]
+        if len(numbers):
+            batch = Batch(
+                name=draft.name,
+                numbers=numbers,
+                fields=fields,
+                reads=draft.reads,
+                writes=draft.writes,
+                group=group,
+            )
+            emission.batches.append(batch)
+
+
+def _register_writes(
+    registers: RegisterFile, drafts: Sequence[Draft], places: Sequence[Rows]
+) -> list[tuple[Rows, NDArray[np.bool_]]]:
+    """For each register the places of the CONFIGs that write it, and which of them change it."""
+    writes: dict[str, list[tuple[Rows, NDArray[np.uint64]]]] = {}
+    for draft, mine in zip(drafts, places, strict=True):
+        if draft.register is not None:
+            values = np.empty(len(mine), dtype=np.uint64)
+            values[:] = draft.fields["value"]
+            writes.setdefault(draft.register, []).append((mine, values))
+    result: list[tuple[Rows, NDArray[np.bool_]]] = []
+    for name, parts in writes.items():
+        where = np.concatenate([mine for mine, _ in parts])
+        values = np.concatenate([values for _, values in parts])
+        if len(parts) > 1:
+            order = np.argsort(where)
+            where, values = where[order], values[order]
+        result.append((where, registers.write(name, values)))
+    return result
+
+
+def _place_micro_ops(
+    memory: MicroOpMemory,
+    layer: str,
+    drafts: Sequence[Draft],
+    places: Sequence[Rows],
+    sequences: Sequence[NDArray[np.uint32]],
+) -> tuple[list[int], Rows]:
+    """The places whose sequence begins another page, and by place where in its page the sequence lies."""
+    users = [
+        (mine, draft.sequence)
+        for draft, mine in zip(drafts, places, strict=True)
+        if draft.sequence is not None
+    ]
+    first = np.zeros(sum(len(mine) for mine in places), dtype=np.int64)
+    if not users:
+        return [], first
+    where = np.concatenate([mine for mine, _ in users])
+    order = np.argsort(where)
+    where, which = where[order], np.concatenate([sequence for _, sequence in users])[order]
+    turns: list[int] = []
+    begin = 0
+    while begin < len(which):
+        known, rows, of = np.unique(which[begin:], return_index=True, return_inverse=True)
+        numbers = known.tolist()
+        places_in_page = np.zeros(len(numbers), dtype=np.int64)
+        end = len(which)
+        for i in np.argsort(rows).tolist():
+            words = sequences[numbers[i]]
+            placed = memory.place(words)
+            if placed is None:
+                # This row begins a new page, in which the sequences of the rows behind it are placed again.
+                end = begin + int(rows[i])
+                if turns and turns[-1] == where[end]:
+                    raise ValueError(f"{layer}: {len(words)} micro-ops do not fit {memory.depth}")
+                memory.turn_page()
+                turns.append(int(where[end]))
+                break
+            places_in_page[i] = placed.first
+        first[where[begin:end]] = places_in_page[of[: end - begin]]
+        begin = end
+    return turns, first

@@ -1,0 +1,41 @@
+"""Whether a candidate computes what it should: the same bits as the template's own choice, on random data."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.sim import simulate
+
+from .measure_vdla import AcceleratorTask, Values, program_alone
+
+
+def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:
+    """Whether the outputs with these values of the knobs equal those of the template's choice in every bit.
+
+    That the template is right is what the compiler's own tests are about: its choices against the integer interpreter
+    and ONNX Runtime. Raises NoTileError where the template fits nothing.
+    """
+    return bool(np.array_equal(_outputs(task, values, seed), _outputs(task, None, seed)))
+
+
+def _outputs(task: AcceleratorTask, values: Values | None, seed: int) -> np.ndarray:
+    alone = program_alone(task, values)
+    image = alone.image.copy()
+    generator = np.random.default_rng(seed)
+    places = {buffer.name: buffer for buffer in task.program.parameters}
+    for name, buffer in places.items():
+        data = _random(generator, name, buffer.shape).astype(buffer.dtype.numpy).tobytes()
+        image[alone.addresses[name] : alone.addresses[name] + len(data)] = np.frombuffer(data, np.uint8)
+    memory = simulate(task.config, alone.instructions, image).memory
+    assert memory is not None
+    size = int(np.prod(places["Y"].shape))
+    return memory[alone.addresses["Y"] : alone.addresses["Y"] + size]
+
+
+def _random(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if name != "P":
+        return generator.integers(-128, 128, shape)
+    # Biases and scales with which results are spread over int8, whatever the length of the sums.
+    parameters = generator.integers(-5000, 5000, shape)
+    scales = generator.uniform(1e-4, 1e-2, parameters[:, 1].shape).astype(np.float32)
+    parameters[:, 1] = scales.view(np.int32)
+    return parameters
