@@ -31,9 +31,9 @@ from .tile_account import (
     products,
     tile_axes,
     tile_knobs,
-    tile_quantities,
     unrolled_micro_ops,
 )
+from .tile_quantities import storing, tile_quantities
 from .tiling import CHUNK, INNERMOST, Copies, Knobs, balanced_sizes, divide, fits, store_reads
 
 
@@ -156,6 +156,8 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         compute=busiest,
         traffic=traffic,
         loading=data.fills * data.exposed + weights.beats,
+        storing=storing(config, tiles, sums, stored_beats(config, shape), shape.operand),
+        sums_copies=sums_copies,
         instructions=instructions,
         stored_by_tile=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
     )

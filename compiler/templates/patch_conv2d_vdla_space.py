@@ -24,9 +24,9 @@ from .tile_account import (
     seen,
     tile_axes,
     tile_knobs,
-    tile_quantities,
     unrolled_micro_ops,
 )
+from .tile_quantities import storing, tile_quantities
 from .tiling import INNERMOST, Copies, Knobs, fits, store_reads
 
 
@@ -149,6 +149,8 @@ def account(config: Config, shape: PatchShape, values: Columns) -> Account:
         compute=busiest,
         traffic=traffic,
         loading=data.fills * data.exposed + weights.beats,
+        storing=storing(config, tiles, sums, stored, shape.operand),
+        sums_copies=sums_copies,
         instructions=instructions,
         stored_by_tile=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
     )

@@ -29,8 +29,8 @@ from .tile_account import (
     order_axis,
     tile_axes,
     tile_knobs,
-    tile_quantities,
 )
+from .tile_quantities import storing, tile_quantities
 from .tiling import INNERMOST, MOST_WINDOW, Copies, Knobs, fits, store_reads
 
 
@@ -103,6 +103,14 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
             compute=busiest,
             traffic=traffic,
             loading=data.fills * data.exposed,
+            storing=storing(
+                config,
+                tiles,
+                vectors * shape.kernel[0] * shape.kernel[1],
+                stored_beats(config, shape),
+                shape.operand,
+            ),
+            sums_copies=data.copies,
             instructions=instructions,
             stored_by_tile=vectors * max(1.0, config.out_bytes / config.memory.bus_bytes),
         ),

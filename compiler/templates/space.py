@@ -15,6 +15,8 @@ import numpy as np
 
 Columns = Mapping[str, np.ndarray]
 """Values of many points: an int64 array for each axis, all of one length."""
+ESTIMATE = "estimate"
+"""The quantity that is a template's own guess of the cost, in the unit of measurements, where it makes one."""
 MOST_TRIES = 1 << 22
 """Points drawn at most for a sample: a space in which fewer than one in millions is legal counts as empty."""
 
@@ -37,8 +39,9 @@ class Account:
 
     `limits` say by name whether a point keeps to a limit (bool). `bound` is a cost that no program of the point can
     beat, in the unit of measurements (cycles, seconds). `quantities` are positive float64 values a model may use:
-    counts, bytes, cycles. `effective` are the values of the axes (int64) with those that change nothing at this point
-    set to the axis' first: points with equal rows are the same program.
+    counts, bytes, cycles, and under ESTIMATE the cost itself where the template has a guess. `effective` are the values
+    of the axes (int64) with those that change nothing at this point set to the axis' first: points with equal rows are
+    the same program.
     """
 
     limits: Mapping[str, np.ndarray]

@@ -342,33 +342,3 @@ def products(
     moving = np.logical_or.reduce([(item.copies > 1) | (item.fills < tiles.steps) for item in buffers])
     changes = np.where(moving, tiles.steps, np.where(sums_copies > 1, tiles.count, 1))
     return tiles.steps + changes + (tiles.count if overwriting else 0)
-
-
-def tile_quantities(
-    tiles: Tiles,
-    buffers: Mapping[str, Filling],
-    *,
-    compute: float,
-    traffic: np.ndarray,
-    loading: np.ndarray,
-    instructions: np.ndarray,
-    stored_by_tile: np.ndarray,
-) -> dict[str, np.ndarray]:
-    """The quantities of all templates; `compute` are the cycles that the busiest unit cannot do without."""
-    found: dict[str, np.ndarray | float] = {
-        "compute cycles": compute,
-        "traffic": traffic,
-        "loading": loading,
-        "bound": np.maximum(np.maximum(compute, traffic), loading),
-        "instructions": instructions,
-        "steps": tiles.steps,
-        "tiles": tiles.count,
-        "cycles of a step": compute / tiles.steps,
-        "cycles of a tile": compute / tiles.count,
-        "stores of a tile": tiles.sizes["o"],
-        "exposed by the last store": stored_by_tile,
-    }
-    for name, buffer in buffers.items():
-        found |= buffer.quantities(name, compute)
-    shape = tiles.order.shape
-    return {name: np.broadcast_to(np.asarray(item, dtype=np.float64), shape) for name, item in found.items()}

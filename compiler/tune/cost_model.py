@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from vdla.isa.errors import UserError
 
-from .features import BOUND
+from .features import GUESS
 
 if TYPE_CHECKING:
     import xgboost
@@ -37,9 +37,9 @@ class Samples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostModel:
-    """How the trees are grown; parameters named as xgboost's.
+    """How the trees are grown; parameters named as xgboost's, `pairs` being those drawn for each sample and round.
 
-    The trees correct a first guess that needs no data: `lean` points of score for every halving of the bound.
+    The trees correct a first guess that needs no data: `lean` points of score for every halving of a point's estimate.
     """
 
     objective: str = "rank:pairwise"
@@ -48,6 +48,7 @@ class CostModel:
     max_depth: int = 4
     learning_rate: float = 0.3
     max_bin: int = 64
+    pairs: int = 1
 
     def fit(self, groups: Sequence[Samples], seed: int) -> Ranking:
         """Trees for `groups`, one for each workload, of the same features. The same arguments give the same trees.
@@ -59,7 +60,7 @@ class CostModel:
         data = library.DMatrix(
             features,
             label=np.concatenate([merits(group.costs) for group in groups]),
-            base_margin=-self.lean * features[:, BOUND],
+            base_margin=-self.lean * features[:, GUESS],
             nthread=1,
         )
         parameters: dict[str, Any] = {
@@ -73,6 +74,8 @@ class CostModel:
         }
         if self.objective.startswith("rank:"):
             data.set_group([len(group.costs) for group in groups])
+            # Pairs from all of a group: what is to be told from the best are not only the next best.
+            parameters |= {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": self.pairs}
         return Ranking(trees=library.train(parameters, data, self.rounds), lean=self.lean)
 
 
@@ -88,7 +91,7 @@ class Ranking:
         if not len(features):
             return np.empty(0)
         corrections = self.trees.inplace_predict(features, predict_type="margin")
-        return np.asarray(corrections, dtype=np.float64) - self.lean * features[:, BOUND]
+        return np.asarray(corrections, dtype=np.float64) - self.lean * features[:, GUESS]
 
 
 def merits(costs: np.ndarray) -> np.ndarray:

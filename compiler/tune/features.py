@@ -11,10 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..templates.space import Account, Space
+from ..templates.space import ESTIMATE, Account, Space
 
-BOUND = 0
-"""The feature that tells of a point's bound."""
+GUESS = 0
+"""The feature that guesses a point's cost: the template's estimate, or without one the bound."""
+FIRST_AXIS = 2
+"""The first axis' feature; the others' follow."""
 SMALLEST = 2.0**-40
 """What logarithms take for less: a quantity that an account gives as zero."""
 
@@ -33,6 +35,11 @@ class Candidates:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @property
+    def places(self) -> np.ndarray:
+        """Logarithms of the axes' values, float64 [n, axes]: programs with near places are alike."""
+        return self.features[:, FIRST_AXIS : FIRST_AXIS + self.points.shape[1]]
 
     def take(self, chosen: np.ndarray | slice) -> Candidates:
         """Those at `chosen`: indices or a mask."""
@@ -82,15 +89,18 @@ def choose(mask: np.ndarray, first: Candidates, second: Candidates) -> Candidate
 def point_features(space: Space, points: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
     """Names of the features and their values for `points` int64 [n, axes]: float64 [n, names].
 
-    Base-2 logarithms of the bound relative to the space's floor (column BOUND), of the axes' values (those that change
-    nothing at a point being the axis' first), and of every quantity, absolute and relative to the floor.
+    Base-2 logarithms of the guess of the cost (column GUESS) and of its bound, both relative to the space's floor, of
+    the axes' values (from column FIRST_AXIS on; those that change nothing at a point being the axis' first), and of
+    every quantity, absolute and relative to the floor.
     """
     return _features(space, space.account(space.columns(points)))
 
 
 def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarray]:
     floor = max(space.floor, SMALLEST)
-    names, columns = ["bound/floor"], [_logarithm(account.bound / floor)]
+    guess = account.quantities.get(ESTIMATE, account.bound)
+    names = ["guess/floor", "bound/floor"]
+    columns = [_logarithm(guess / floor), _logarithm(account.bound / floor)]
     for axis in space.axes:
         names.append(axis.name)
         columns.append(_logarithm(_from_one(account.effective[axis.name], axis.values)))

@@ -15,6 +15,9 @@ from .novelty import distinct_new, random_new
 from .selection import select_diverse
 from .walks import Annealing, Evolution, Walk
 
+WALKS_EACH = 8
+"""Walks that start at one random point."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSearch:
@@ -30,7 +33,7 @@ class ModelSearch:
     walk: Walk = field(default_factory=Annealing)
     starts: int = 256
     random: float = 0.05
-    diversity: float = 0.5
+    diversity: float = 1.0
     prior: Sequence[Samples] = ()
 
     def propose(
@@ -48,7 +51,7 @@ class ModelSearch:
         # Rounded at random, so that small batches have their share in the long run.
         guided = count - int(self.random * count + generator.random())
         scores = ranking.scores(found.features)
-        chosen = found.take(select_diverse(found.points, scores, guided, self.diversity))
+        chosen = found.take(select_diverse(found.places, scores, measured.places, guided, self.diversity))
         taken = np.concatenate([taken, chosen.programs])
         return np.concatenate([chosen.points, random_new(space, generator, count - len(chosen), taken)])
 
@@ -61,10 +64,14 @@ def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
 
 
 def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
-    """`count` points [count, axes] to walk from: up to half the best measured that ran, the others random and legal."""
+    """`count` points [count, axes] to walk from: half the best measured that ran, as far as there are, half random.
+
+    Several walks start at each random point: legal ones may be rare, and drawing them the most expensive part.
+    """
     ranks = np.argsort(history.costs, kind="stable")
     best = history.points[ranks[np.isfinite(history.costs[ranks])][: count // 2]]
-    return np.concatenate([best, space.sample(generator, count - len(best))])
+    random = space.sample(generator, max(1, (count - len(best)) // WALKS_EACH))
+    return np.concatenate([best, np.resize(random, (count - len(best), random.shape[1]))])
 
 
 def evolutionary_search(prior: Sequence[Samples] = ()) -> ModelSearch:

@@ -1,32 +1,41 @@
-"""Choosing a batch from what a model finds promising: good points that are not all alike."""
+"""Choosing a batch from what a model finds promising: good points, but neither all alike nor like those measured."""
 
 from __future__ import annotations
 
 import numpy as np
 
-SHORTLIST = 8
-"""How many points are considered for each that is chosen."""
+SHORTLIST = 512
+"""How many of the best points are considered."""
+FAR = 2.0
+"""Distance (a factor of two on each of two axes, say) beyond which points are not alike at all."""
 
 
-def select_diverse(points: np.ndarray, scores: np.ndarray, count: int, diversity: float) -> np.ndarray:
-    """Indices [min(count, n)] of `points` int64 [n, axes]: greedily, for score and for values not chosen yet.
+def select_diverse(
+    places: np.ndarray, scores: np.ndarray, measured: np.ndarray, count: int, diversity: float
+) -> np.ndarray:
+    """Indices [min(count, n)] of points at `places` float64 [n, axes], chosen one by one for score and distance.
 
-    As AutoTVM (Chen et al., NeurIPS 2018, section 3.3): a batch's merit is the sum of its scores plus `diversity` times
-    the number of different values that its points have, over all axes. Here scores are in standard deviations of the
-    shortlist, and a point all of whose values are new counts `diversity`. The first chosen is the best.
+    The distance is that to the nearest of those chosen before and of those at `measured` [m, axes]: the sum over axes
+    of the logarithms of the values' ratios, 1 at most each and FAR in all, relative to FAR. A distance of 1 is worth
+    `diversity` standard deviations of the best points' scores. (AutoTVM, Chen et al., NeurIPS 2018, section 3.3, counts
+    different values instead; but what is like a point that was measured costs like it, whatever the model says.)
     """
-    order = np.argsort(-scores, kind="stable")[: SHORTLIST * count]
-    shortlist, merit = points[order], scores[order]
+    order = np.argsort(-scores, kind="stable")[:SHORTLIST]
     if not len(order):
         return order
+    places, merit = places[order], scores[order]
     merit = merit / (float(np.std(merit)) or 1.0)
+    distance = np.ones(len(order))
+    for place in measured:
+        distance = np.minimum(distance, _distances(places, place))
     chosen: list[int] = []
-    new = np.ones(shortlist.shape, dtype=bool)
     for _ in range(min(count, len(order))):
-        # The first is the best whatever is new about it, as everything is.
-        value = merit + diversity * new.mean(axis=1)
+        value = merit + diversity * distance
         value[chosen] = -np.inf
-        best = int(np.argmax(value))
-        chosen.append(best)
-        new &= shortlist != shortlist[best]
+        chosen.append(int(np.argmax(value)))
+        distance = np.minimum(distance, _distances(places, places[chosen[-1]]))
     return order[np.array(chosen, dtype=np.int64)]
+
+
+def _distances(places: np.ndarray, place: np.ndarray) -> np.ndarray:
+    return np.minimum(FAR, np.minimum(1.0, np.abs(places - place)).sum(axis=1)) / FAR

@@ -13,7 +13,7 @@ from .features import examine
 from .history import History
 from .model_search import own_samples, walk_starts
 from .novelty import distinct_new, random_new
-from .walks import Annealing, Walk
+from .walks import Evolution, Walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ThompsonSearch:
     """
 
     model: CostModel = field(default_factory=CostModel)
-    walk: Walk = field(default_factory=Annealing)
+    walk: Walk = field(default_factory=Evolution)
     members: int = 8
     starts: int = 256
     prior: Sequence[Samples] = ()

@@ -20,7 +20,7 @@ def sizes(extent: int) -> tuple[int, ...]:
 
 
 def matrix_space(rows: int = 48, columns: int = 48, depth: int = 96, capacity: int = 768) -> Space:
-    """For a product of these extents: by default 770,640 points, a third of them legal, 8 of these near the best."""
+    """For a product of these extents: by default 770,640 points, a third of them legal, 8 within 2% of the best."""
     extents = {"rows": rows, "columns": columns, "depth": depth}
     axes = (
         *(Axis(name=name, values=sizes(extent)) for name, extent in extents.items()),

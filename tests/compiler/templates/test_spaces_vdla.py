@@ -194,7 +194,7 @@ def test_instructions_are_about_as_many_as_expected(name):
 def _instructions(task: AcceleratorTask, values: Mapping[str, int]) -> int:
     schedule, copies = schedule_workload(VTA, task.workload, task.program, task.workload.post, 2, values)
     program = run_pipeline(schedule.program, pipeline(VTA, 2, copies), check=False)
-    return len(link_alone(VTA, program, frozenset({"X", "R", "Y"}))[0])
+    return len(link_alone(VTA, program, frozenset({"X", "R", "Y"})).instructions)
 
 
 def test_transfers_of_boxes():

