@@ -27,7 +27,7 @@ from vdla.compiler.templates.schedule_vdla import default_values, schedule_workl
 from vdla.compiler.templates.space import Space
 from vdla.compiler.templates.tile_account import Side, transfers
 from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
-from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.measure_vdla import ACTIVATIONS, AcceleratorTask, measure
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
 
@@ -194,7 +194,7 @@ def test_instructions_are_about_as_many_as_expected(name):
 def _instructions(task: AcceleratorTask, values: Mapping[str, int]) -> int:
     schedule, copies = schedule_workload(VTA, task.workload, task.program, task.workload.post, 2, values)
     program = run_pipeline(schedule.program, pipeline(VTA, 2, copies), check=False)
-    return len(link_alone(VTA, program, frozenset({"X", "R", "Y"})).instructions)
+    return len(link_alone(VTA, program, ACTIVATIONS).instructions)
 
 
 def test_transfers_of_boxes():
@@ -260,7 +260,7 @@ def test_what_templates_choose_is_a_point_of_their_spaces():
         assert values is not None, workload
         task = AcceleratorTask.of(VTA, workload)
         # Parameters may come earlier, and all at once.
-        assert measure(task, values).cost == pytest.approx(measure(task, None).cost, rel=0.01), workload
+        assert measure(task, values).cost <= 1.01 * measure(task, None).cost, workload
 
 
 def test_measured_points_of_every_template():
