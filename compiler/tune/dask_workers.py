@@ -42,8 +42,11 @@ CONNECT_SECONDS = 10.0
 """Seconds to reach the scheduler."""
 STALL_SECONDS = 900.0
 """Seconds without any result after which trials are given up: workers may start late, but not never."""
-CHUNK_SECONDS = 0.02
-"""A chunk takes about so long at least, if there are trials enough: several times what the scheduler spends on it."""
+CHUNK_SECONDS = (0.02, 1.0)
+"""A chunk takes about so long at least, if there are trials enough, which is several times what the scheduler spends on
+it, and at most, which is lost with its worker."""
+_FIRST_CHUNK = (1, 8)
+"""Trials of a chunk, at least and at most, as long as it is unknown how long they take."""
 _LOOK_SECONDS = 1.0
 """Between looks at the connection."""
 _LOSSES = 3
@@ -117,7 +120,7 @@ class DaskWorkers(Backend):
         batch = _Batch(description, points)
         try:
             threads = sum(self._ask("ncores", batch).values())
-            self._submit(batch, chunks(len(points), threads, self._least_chunk()))
+            self._submit(batch, chunks(len(points), threads, self._chunk_limits()))
             while batch.running:
                 future = self._wait(batch)
                 results = self._results(batch, future, batch.running.pop(future))
@@ -140,10 +143,11 @@ class DaskWorkers(Backend):
         except OSError:  # connections that fail, and time-outs
             raise self._lost(batch) from None
 
-    def _least_chunk(self) -> int:
+    def _chunk_limits(self) -> tuple[int, int]:
         if self._trial_seconds is None:
-            return 1
-        return round(CHUNK_SECONDS / max(self._trial_seconds, 1e-4))
+            return _FIRST_CHUNK
+        least, most = (max(1, round(seconds / max(self._trial_seconds, 1e-4))) for seconds in CHUNK_SECONDS)
+        return least, most
 
     def _submit(self, batch: _Batch, parts: Sequence[Sequence[int]]) -> None:
         requests = [
@@ -255,17 +259,19 @@ class _Batch:
     progress: float = field(default_factory=time.monotonic)
 
 
-def chunks(count: int, workers: int, least: int) -> list[range]:
-    """`count` trials in chunks of at least `least`, the last excepted, of half a worker's share of what is left.
+def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
+    """`count` trials in chunks of half a worker's share of what is left, within `limits`; the last may be smaller.
 
     So the first are large, and the last small enough that all workers end at about the same time (guided
     self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers, 1987).
     """
+    least, most = limits
     found, start = [], 0
     while start < count:
-        size = max(1, least, -(-(count - start) // (2 * max(1, workers))))
-        found.append(range(start, min(start + size, count)))
-        start += size
+        share = -(-(count - start) // (2 * max(1, workers)))
+        end = min(start + max(least, min(most, share)), count)
+        found.append(range(start, end))
+        start = end
     return found
 
 

@@ -103,12 +103,12 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
 
 
 @settings(max_examples=50)
-@given(st.integers(0, 300), st.integers(0, 9), st.integers(0, 20))
-def test_chunks_are_all_trials_the_large_ones_first(count: int, workers: int, least: int) -> None:
-    found = chunks(count, workers, least)
+@given(st.integers(0, 300), st.integers(0, 9), st.integers(1, 20), st.integers(0, 40))
+def test_chunks_are_all_trials_the_large_ones_first(count: int, workers: int, least: int, more: int) -> None:
+    found = chunks(count, workers, (least, least + more))
     assert [index for part in found for index in part] == list(range(count))
     sizes = [len(part) for part in found]
     assert sizes == sorted(sizes, reverse=True)
-    assert all(size >= least for size in sizes[:-1])
-    if count:
-        assert sizes[0] <= max(least, -(-count // (2 * max(workers, 1))))
+    assert all(least <= size <= least + more for size in sizes[:-1])
+    if count and workers:
+        assert sizes[0] <= max(least, -(-count // (2 * workers)))
