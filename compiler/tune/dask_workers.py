@@ -42,9 +42,9 @@ CONNECT_SECONDS = 10.0
 """Seconds to reach the scheduler."""
 STALL_SECONDS = 900.0
 """Seconds without any result after which trials are given up: workers may start late, but not never."""
-CHUNK_SECONDS = (0.02, 1.0)
-"""A chunk takes about so long at least, if there are trials enough, which is several times what the scheduler spends on
-it, and at most, which is lost with its worker."""
+CHUNK_SECONDS = (0.05, 1.0)
+"""A chunk takes about so long at least, if there are trials enough, since client, scheduler and worker spend 5 to 10
+CPU milliseconds on each, and at most, which is what is lost with its worker."""
 _FIRST_CHUNK = (1, 8)
 """Trials of a chunk, at least and at most, as long as it is unknown how long they take."""
 _LOOK_SECONDS = 1.0
@@ -260,18 +260,23 @@ class _Batch:
 
 
 def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
-    """`count` trials in chunks of half a worker's share of what is left, within `limits`; the last may be smaller.
+    """`count` trials in chunks, within `limits` as far as they go: to every worker half of its share of what is left,
+    and so on; what would be too small then is shared evenly.
 
-    So the first are large, and the last small enough that all workers end at about the same time (guided
-    self-scheduling: Polychronopoulos and Kuck, IEEE Transactions on Computers, 1987).
+    So the first are large, and the last small enough that all workers end at about the same time (factoring: Hummel,
+    Schonberg and Flynn, Communications of the ACM 35(8), 1992).
     """
     least, most = limits
     found, start = [], 0
     while start < count:
-        share = -(-(count - start) // (2 * max(1, workers)))
-        end = min(start + max(least, min(most, share)), count)
-        found.append(range(start, end))
-        start = end
+        share = -(-(count - start) // max(1, workers))
+        half = -(-share // 2)
+        size = min(most, half if half >= least else share)
+        for _ in range(max(1, workers)):
+            end = min(start + size, count)
+            if end > start:
+                found.append(range(start, end))
+            start = end
     return found
 
 

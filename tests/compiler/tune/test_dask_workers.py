@@ -103,12 +103,25 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
 
 
 @settings(max_examples=50)
-@given(st.integers(0, 300), st.integers(0, 9), st.integers(1, 20), st.integers(0, 40))
-def test_chunks_are_all_trials_the_large_ones_first(count: int, workers: int, least: int, more: int) -> None:
+@given(st.integers(0, 300), st.integers(1, 9), st.integers(1, 20), st.integers(0, 40))
+def test_chunks_are_all_trials_and_end_together(count: int, workers: int, least: int, more: int) -> None:
     found = chunks(count, workers, (least, least + more))
     assert [index for part in found for index in part] == list(range(count))
     sizes = [len(part) for part in found]
-    assert sizes == sorted(sizes, reverse=True)
-    assert all(least <= size <= least + more for size in sizes[:-1])
-    if count and workers:
-        assert sizes[0] <= max(least, -(-count // (2 * workers)))
+    assert all(0 < size <= least + more for size in sizes)
+    assert all(size >= min(least, count // workers) for size in sizes[: -workers or None])
+    # Whoever is free takes the next one: nobody waits for more than one chunk of the last round.
+    ends = [0] * workers
+    for size in sizes:
+        ends[ends.index(min(ends))] += size
+    assert max(ends) - min(ends) <= max([0, *sizes[-workers:]])
+
+
+def test_chunks_halve_until_they_are_too_small() -> None:
+    def sizes(count: int, limits: tuple[int, int]) -> list[int]:
+        return [len(part) for part in chunks(count, 2, limits)]
+
+    assert sizes(16, (1, 100)) == [4, 4, 2, 2, 1, 1, 1, 1]
+    assert sizes(16, (6, 100)) == [8, 8]
+    assert sizes(64, (6, 100)) == [16, 16, 8, 8, 8, 8]
+    assert sizes(7, (1, 2)) == [2, 2, 1, 1, 1]
