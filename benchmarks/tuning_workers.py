@@ -1,6 +1,6 @@
 """Trials a second with two dask workers against one, and with two processes of this machine against one.
 
-    python benchmarks/tuning_workers.py [--batch 16] [--batches 4] [--rounds 7] [--json]
+    python benchmarks/tuning_workers.py [--batch 16 64] [--rounds 7] [--json]
 
 Batches of random candidates of the 3x3 convolutions C2, C6, C9 and C12 on `vta`, one batch after the other, as a search
 measures them; nothing but measuring is on the clock (wall time). Schedulers and workers are processes of their own;
@@ -99,74 +99,80 @@ def seconds(backend: Backend, batches: Sequence[Batch]) -> tuple[float, float]:
     return time.perf_counter() - begin, spent
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--batch", type=int, default=16, help="trials of a batch")
-    parser.add_argument("--batches", type=int, default=1, help="batches of each workload in a round")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    generator = np.random.default_rng(0)
-    found = tasks()
-    count = len(found) * options.batches * options.batch
-    with contextlib.ExitStack() as stack:
-        backends: dict[str, Backend] = {
-            f"{kind}, {workers}": stack.enter_context(backend)
-            for workers in (1, 2)
-            for kind, backend in (
-                ("dask", DaskWorkers(stack.enter_context(cluster(workers)))),
-                ("local", LocalWorkers(workers)),
-            )
+def batches_of(
+    tasks: Mapping[str, AcceleratorTask], size: int, generator: np.random.Generator
+) -> list[Batch]:
+    """A batch of random candidates of each task."""
+    return [
+        (describe(task), [task.space.values(point) for point in task.space.sample(generator, size)])
+        for task in tasks.values()
+    ]
+
+
+def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) -> dict[str, Any]:
+    """Every backend measures all batches of every round; the first one is not counted."""
+    walls: dict[str, list[float]] = {name: [] for name in backends}
+    spent: dict[str, list[float]] = {name: [] for name in backends}
+    for number, batches in enumerate(rounds):
+        # Whoever comes first in a round comes last in the next.
+        for name in list(backends)[:: 1 if number % 2 else -1]:
+            wall, cpu = seconds(backends[name], batches)
+            if number:
+                walls[name].append(wall)
+                spent[name].append(cpu)
+    count = sum(len(points) for _, points in rounds[0])
+    rows = {
+        name: {
+            "trials_per_second": count / statistics.median(walls[name]),
+            "cpu_milliseconds_per_trial": 1e3 * statistics.median(spent[name]) / count,
+            "cores_busy_with_trials": statistics.median(
+                cpu / wall for cpu, wall in zip(spent[name], walls[name], strict=True)
+            ),
         }
-        walls: dict[str, list[float]] = {name: [] for name in backends}
-        cpu: dict[str, list[float]] = {name: [] for name in backends}
-        for number in range(options.rounds + 1):
-            batches = [
-                (describe(task), [task.space.values(p) for p in task.space.sample(generator, options.batch)])
-                for task in found.values()
-                for _ in range(options.batches)
-            ]
-            # Whoever comes first in a round gains or loses by it in the next.
-            order = list(backends) if number % 2 else list(reversed(backends))
-            for name in order:
-                wall, spent = seconds(backends[name], batches)
-                if number:
-                    walls[name].append(wall)
-                    cpu[name].append(spent)
+        for name in backends
+    }
     ratios = {
         kind: statistics.median(
             one / two for one, two in zip(walls[f"{kind}, 1"], walls[f"{kind}, 2"], strict=True)
         )
         for kind in ("dask", "local")
     }
-    rows = {
-        name: {
-            "trials_per_second": count / statistics.median(walls[name]),
-            "cpu_milliseconds_per_trial": 1e3 * statistics.median(cpu[name]) / count,
-            "cores_busy_with_trials": statistics.median(
-                spent / wall for spent, wall in zip(cpu[name], walls[name], strict=True)
-            ),
-        }
-        for name in backends
-    }
+    return {"trials": count, "rows": rows, "two_over_one": ratios}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, nargs="+", default=[16, 64], help="trials of a batch")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    generator = np.random.default_rng(0)
+    found, result = tasks(), {}
+    with contextlib.ExitStack() as stack:
+        backends: dict[str, Backend] = {}
+        for workers in (1, 2):
+            address = stack.enter_context(cluster(workers))
+            backends[f"dask, {workers}"] = stack.enter_context(DaskWorkers(address))
+            backends[f"local, {workers}"] = stack.enter_context(LocalWorkers(workers))
+        for size in options.batch:
+            rounds = [batches_of(found, size, generator) for _ in range(options.rounds + 1)]
+            result[str(size)] = compare(backends, rounds)
     if options.json:
-        print(
-            json.dumps(
-                {"batch": options.batch, "rounds": options.rounds, "two_over_one": ratios, "rows": rows}
-            )
-        )
+        print(json.dumps({"rounds": options.rounds, "batches_of": result}))
         return
-    print(f"{count} trials a round in batches of {options.batch}, medians of {options.rounds} rounds")
-    for name, row in rows.items():
-        print(
-            f"{name:9} {row['trials_per_second']:7.1f} trials/s  {row['cpu_milliseconds_per_trial']:6.1f} CPU-ms each  "
-            f"{row['cores_busy_with_trials']:5.2f} cores busy with trials"
-        )
-    for kind, ratio in ratios.items():
-        print(f"{kind:9} two against one: {ratio:.2f}")
+    for size, part in result.items():
+        print(f"batches of {size}, {part['trials']} trials a round, medians of {options.rounds} rounds")
+        for name, row in part["rows"].items():
+            print(
+                f"  {name:9} {row['trials_per_second']:7.1f} trials/s  "
+                f"{row['cpu_milliseconds_per_trial']:6.1f} CPU-ms each  "
+                f"{row['cores_busy_with_trials']:5.2f} cores busy with trials"
+            )
+        for kind, ratio in part["two_over_one"].items():
+            print(f"  {kind:9} two against one: {ratio:.2f}")
 
 
 if __name__ == "__main__":
