@@ -87,7 +87,7 @@ def test_troubled_candidates_cost_one_trial_each(tmp_path: Path) -> None:
     points[2]["do"], points[5]["do"], points[7]["do"] = CRASH, HANG, RAISE
     points[9]["do"], points[11]["do"] = PRINT, CRASH_ONCE
     task = TASK | {"flag": str(tmp_path / "crashed")}
-    with local(timeout=1.0) as backend:
+    with local(timeout=1.5) as backend:
         found = list(backend.finished(task, points))
         # With the same processes, or those that replaced them:
         assert [r.cost for r in backend.measure(task, fine(5))] == [0, 1, 2, 3, 4]
@@ -97,7 +97,7 @@ def test_troubled_candidates_cost_one_trial_each(tmp_path: Path) -> None:
     errors = {index: result.error for index, result in results.items() if result.failed}
     assert errors == {
         2: "ended the process that measured it (SIGSEGV)",
-        5: "took longer than 1 s",
+        5: "took longer than 1.5 s",
         7: "defect: IndexError: no 7",
     }
     assert all(results[index].cost == index for index in results.keys() - errors.keys())
@@ -137,10 +137,10 @@ def test_processes_that_do_not_start_are_given_up() -> None:
 
 
 def test_who_waits_for_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vdla.compiler.tune.local_workers.PATIENCE", 0.3)
+    monkeypatch.setattr("vdla.compiler.tune.local_workers.PATIENCE", 0.2)
     heard: list[str] = []
     points = [{"do": HANG, "cost": 0}]
-    with LocalWorkers(1, timeout=2.0, command=TROUBLED, notify=heard.append) as backend:
+    with LocalWorkers(1, timeout=0.8, command=TROUBLED, notify=heard.append) as backend:
         (result,) = backend.measure(TASK, points)
     assert result.failed
     assert any(line.startswith("1 trials left; waiting: process") and "for trial 0" in line for line in heard)
@@ -155,8 +155,9 @@ if __name__ == "__main__":
     command = (sys.executable, sys.argv[1] + "/troubled_worker.py")
     with LocalWorkers(2, timeout=float(sys.argv[2]), command=command) as backend:
         points = [{"do": PID, "cost": 0}] * 20
-        print(*{int(r.cost) for r in backend.measure({"kind": "troubled"}, points)}, flush=True)
-        backend.measure({"kind": "troubled"}, [{"do": HANG, "cost": 0}] * 2)
+        results = backend.measure({"kind": "troubled"}, points)
+        print(*{int(r.cost) for r in results if not r.failed}, flush=True)
+        backend.measure({"kind": "troubled"}, [{"do": HANG, "cost": 0}] * 200)
 """
 
 

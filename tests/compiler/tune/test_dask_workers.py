@@ -60,7 +60,7 @@ def test_workers_and_schedulers_that_are_killed(tmp_path: Path, monkeypatch: pyt
     expected = [result.cost for result in InProcess().measure(description, points)]
     with (
         cluster(tmp_path, 2) as (address, (scheduler, _, second)),
-        DaskWorkers(address, connect=5.0) as backend,
+        DaskWorkers(address, connect=20.0) as backend,
     ):
         found = []
         for item in backend.finished(description, points):
