@@ -14,6 +14,7 @@ from vdla.compiler.tune.backends import BackendError, InProcess
 from vdla.compiler.tune.descriptions import canonical, describe, load
 from vdla.compiler.tune.local_workers import LocalWorkers
 from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.open_backend import open_backend
 from vdla.compiler.tune.trial import Result, result_from_dict
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
@@ -183,3 +184,14 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_options_choose_the_backend() -> None:
+    def opened(workers: int, scheduler: str | None = None) -> type:
+        with open_backend(workers=workers, scheduler=scheduler, notify=print) as backend:
+            return type(backend)
+
+    assert opened(0) is InProcess
+    assert opened(3) is LocalWorkers
+    with pytest.raises(BackendError, match="no scheduler at nowhere"):
+        opened(3, "nowhere")
