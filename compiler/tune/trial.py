@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +23,17 @@ class Result:
     def failed(self) -> bool:
         """Whether the candidate has no cost."""
         return not math.isfinite(self.cost)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The outcome as JSON values: a cost of inf is null."""
+        return {
+            "cost": None if self.failed else self.cost,
+            "error": self.error,
+            "seconds": self.seconds,
+        }
+
+
+def result_from_dict(value: Mapping[str, Any]) -> Result:
+    """The outcome that `to_dict` described."""
+    cost = math.inf if value["cost"] is None else float(value["cost"])
+    return Result(cost=cost, error=value["error"], seconds=float(value["seconds"]))

@@ -1,0 +1,179 @@
+"""Trials a second with two dask workers against one, and with two processes of this machine against one.
+
+    python benchmarks/tuning_workers.py [--batch 16 64] [--rounds 5] [--json]
+
+Batches of random candidates of the 3x3 convolutions C2 and C9 on `vta`, one batch after the other, as a search
+measures them; nothing but measuring is on the clock (wall time). Schedulers and workers are processes of their own;
+every one measures all candidates of a round, in turns, and the median of the rounds' ratios counts. The first round
+starts processes and is not counted. Two cores without other work are needed: the row of local processes says
+what the machine gives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.compiler.templates.workload_vdla import Workload
+from vdla.compiler.tune.backends import Backend
+from vdla.compiler.tune.dask_workers import DaskWorkers
+from vdla.compiler.tune.descriptions import describe
+from vdla.compiler.tune.local_workers import LocalWorkers
+from vdla.compiler.tune.measure_vdla import AcceleratorTask
+from vdla.isa.config import load_config
+
+SHAPES = {"C2": (56, 64), "C9": (14, 256)}
+"""Height and width, channels and filters."""
+STARTING_SECONDS = 60.0
+
+Batch = tuple[Mapping[str, Any], Sequence[Mapping[str, int]]]
+
+
+def tasks() -> dict[str, AcceleratorTask]:
+    config = load_config("vta")
+    return {
+        name: AcceleratorTask.of(
+            config,
+            Workload(
+                template="conv2d",
+                batch=1,
+                channels=channels,
+                height=side,
+                width=side,
+                filters=channels,
+                kernel=(3, 3),
+                pads=(1, 1, 1, 1),
+            ),
+        )
+        for name, (side, channels) in SHAPES.items()
+    }
+
+
+@contextlib.contextmanager
+def cluster(workers: int) -> Iterator[str]:
+    """The address of a scheduler with single-threaded workers."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        place = Path(folder) / "scheduler.json"
+        common = ["--scheduler-file", str(place), "--host", "127.0.0.1", "--no-dashboard"]
+        worker = ["dask_worker", "--no-nanny", "--nthreads", "1", "--local-directory", folder, *common]
+        for name, *options in [["dask_scheduler", "--port", "0", *common], *[worker] * workers]:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"distributed.cli.{name}", *options],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        yield _address(place, workers)
+
+
+def _address(place: Path, workers: int) -> str:
+    from distributed import Client
+
+    deadline = time.monotonic() + STARTING_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, ValueError):
+            address = json.loads(place.read_text())["address"]
+            with Client(address, timeout=STARTING_SECONDS, set_as_default=False) as client:
+                client.wait_for_workers(workers, timeout=STARTING_SECONDS)
+            return address
+        time.sleep(0.05)
+    raise SystemExit(f"error: no scheduler with {workers} workers after {STARTING_SECONDS:.0f} s")
+
+
+def seconds(backend: Backend, batches: Sequence[Batch]) -> tuple[float, float]:
+    """Wall seconds of measuring `batches` one after the other, and the CPU seconds of their trials."""
+    begin, spent = time.perf_counter(), 0.0
+    for description, points in batches:
+        spent += sum(result.seconds for result in backend.measure(description, points))
+    return time.perf_counter() - begin, spent
+
+
+def batches_of(
+    tasks: Mapping[str, AcceleratorTask], size: int, generator: np.random.Generator
+) -> list[Batch]:
+    """A batch of random candidates of each task."""
+    return [
+        (describe(task), [task.space.values(point) for point in task.space.sample(generator, size)])
+        for task in tasks.values()
+    ]
+
+
+def compare(backends: Mapping[str, Backend], rounds: Sequence[Sequence[Batch]]) -> dict[str, Any]:
+    """Every backend measures all batches of every round; the first one is not counted."""
+    walls: dict[str, list[float]] = {name: [] for name in backends}
+    spent: dict[str, list[float]] = {name: [] for name in backends}
+    for number, batches in enumerate(rounds):
+        # Whoever comes first in a round comes last in the next.
+        for name in list(backends)[:: 1 if number % 2 else -1]:
+            wall, cpu = seconds(backends[name], batches)
+            if number:
+                walls[name].append(wall)
+                spent[name].append(cpu)
+    count = sum(len(points) for _, points in rounds[0])
+    rows = {
+        name: {
+            "trials_per_second": count / statistics.median(walls[name]),
+            "cpu_milliseconds_per_trial": 1e3 * statistics.median(spent[name]) / count,
+            "cores_busy_with_trials": statistics.median(
+                cpu / wall for cpu, wall in zip(spent[name], walls[name], strict=True)
+            ),
+        }
+        for name in backends
+    }
+    ratios = {
+        kind: statistics.median(
+            one / two for one, two in zip(walls[f"{kind}, 1"], walls[f"{kind}, 2"], strict=True)
+        )
+        for kind in ("dask", "local")
+    }
+    return {"trials": count, "rows": rows, "two_over_one": ratios}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--batch", type=int, nargs="+", default=[16, 64], help="trials of a batch")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    generator = np.random.default_rng(0)
+    found, result = tasks(), {}
+    with contextlib.ExitStack() as stack:
+        backends: dict[str, Backend] = {}
+        for workers in (1, 2):
+            address = stack.enter_context(cluster(workers))
+            backends[f"dask, {workers}"] = stack.enter_context(DaskWorkers(address))
+            backends[f"local, {workers}"] = stack.enter_context(LocalWorkers(workers))
+        for size in options.batch:
+            rounds = [batches_of(found, size, generator) for _ in range(options.rounds + 1)]
+            result[str(size)] = compare(backends, rounds)
+    if options.json:
+        print(json.dumps({"rounds": options.rounds, "batches_of": result}))
+        return
+    for size, part in result.items():
+        print(f"batches of {size}, {part['trials']} trials a round, medians of {options.rounds} rounds")
+        for name, row in part["rows"].items():
+            print(
+                f"  {name:9} {row['trials_per_second']:7.1f} trials/s  "
+                f"{row['cpu_milliseconds_per_trial']:6.1f} CPU-ms each  "
+                f"{row['cores_busy_with_trials']:5.2f} cores busy with trials"
+            )
+        for kind, ratio in part["two_over_one"].items():
+            print(f"  {kind:9} two against one: {ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Where trials run: what a search knows of it, and the plainest such place, this process.
+
+`local_workers.py` has processes of this machine, `dask_workers.py` other machines. All give the same results for the
+same candidates, where costs are cycles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Protocol
+
+from vdla.isa.errors import UserError
+
+from .descriptions import Description, Measure, Values, canonical, load
+from .trial import Result
+
+TIMEOUT = 20.0
+"""Seconds for one candidate, unless told: a hundred times what the slowest ones take on a quiet machine."""
+
+
+class BackendError(UserError):
+    """Trials cannot go on: workers that do not start, a scheduler that is gone. What was finished has its results."""
+
+
+class Backend(Protocol):
+    """Measures candidates. The end of a `with` block closes it, however it ends, and nothing goes on running then."""
+
+    def finished(
+        self, description: Description, points: Sequence[Values | None]
+    ) -> Iterator[tuple[int, Result]]:
+        """The index of each of `points` with its result, once each, in the order in which they finish.
+
+        A candidate that fails has a result that says why, whatever it does to its process. To end the iteration
+        early gives the others up. Raises UserError for a description that is no task, BackendError where trials
+        cannot go on.
+        """
+        ...
+
+    def measure(self, description: Description, points: Sequence[Values | None]) -> list[Result]:
+        """The results of `points`, in their order. Raises as `finished` does."""
+        results = dict(self.finished(description, points))
+        return [results[index] for index in range(len(points))]
+
+    def close(self) -> None:
+        """Ends what the backend started."""
+        ...
+
+    def __enter__(self) -> Backend:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class InProcess(Backend):
+    """Trials one after the other in this process, which a candidate that crashes or hangs takes along."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Measure] = {}
+
+    def finished(
+        self, description: Description, points: Sequence[Values | None]
+    ) -> Iterator[tuple[int, Result]]:
+        """The results in the order of `points`."""
+        key = canonical(description)
+        if key not in self._tasks:
+            self._tasks[key] = load(description)
+        for index, values in enumerate(points):
+            yield index, attempt(self._tasks[key], values)
+
+    def close(self) -> None:
+        """Forgets the tasks."""
+        self._tasks.clear()
+
+
+def attempt(measure: Measure, values: Values | None) -> Result:
+    """One trial. An exception that `measure` does not expect is a failed trial too, so that no search ends over it."""
+    try:
+        return measure(values)
+    except Exception as error:
+        return Result(cost=math.inf, error=f"defect: {type(error).__name__}: {error}".splitlines()[0])

@@ -1,0 +1,305 @@
+"""Trials on many machines: a scheduler of dask.distributed hands chunks of them to its workers.
+
+    dask scheduler                                     anywhere
+    dask worker tcp://HOST:8786 --nthreads 1           as many as there are cores to measure on
+    vdla tune ... --scheduler tcp://HOST:8786
+
+A chunk is measured by a process of the worker's own (`local_workers.py`), one for each of its threads, so that a
+candidate that crashes or hangs costs one trial there too. What is submitted is `measure_chunk` with JSON, and JSON
+comes back; a worker that dies has its chunks measured by others. Scheduler and workers need the package as it is here,
+and each chunk asks for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import queue
+import socket
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from vdla.isa.errors import UserError
+
+from .backends import TIMEOUT, Backend, BackendError
+from .descriptions import Description, Values
+from .local_workers import PATIENCE, LocalWorkers
+from .package_identity import package_identity
+from .trial import Result, result_from_dict
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+CONNECT_SECONDS = 10.0
+"""Seconds to reach the scheduler."""
+STALL_SECONDS = 900.0
+"""Seconds without any result after which trials are given up: workers may start late, but not never."""
+CHUNK_SECONDS = (0.05, 1.0)
+"""A chunk takes about so long at least, if there are trials enough, since client, scheduler and worker spend 5 to 10
+CPU milliseconds on each, and at most, which is what is lost with its worker."""
+_FIRST_CHUNK = (1, 8)
+"""Trials of a chunk, at least and at most, as long as it is unknown how long they take."""
+_LOOK_SECONDS = 1.0
+"""Between looks at the connection."""
+_LOSSES = 3
+"""Times that a chunk is handed in again after the scheduler gave it up because too many of its workers had died."""
+
+
+class MissingExtraError(UserError):
+    """A package of an extra that is not installed."""
+
+
+def measure_chunk(request: str) -> str:
+    """On a worker: {"package", "task", "points", "timeout"} to {"results": [...], "seconds": of them all}.
+
+    Where the package is another one it is {"package", "host", "pid"}.
+    """
+    parts = json.loads(request)
+    if parts["package"] != package_identity():
+        return json.dumps({"package": package_identity(), "host": socket.gethostname(), "pid": os.getpid()})
+    processes = _process_of_thread(threading.get_ident(), parts["timeout"])
+    started = time.perf_counter()
+    results = processes.measure(parts["task"], parts["points"])
+    seconds = time.perf_counter() - started
+    return json.dumps({"results": [result.to_dict() for result in results], "seconds": seconds})
+
+
+@functools.cache
+def _process_of_thread(thread: int, timeout: float) -> LocalWorkers:
+    """Stays from chunk to chunk, its tasks loaded; it ends with the worker."""
+    return LocalWorkers(1, timeout=timeout)
+
+
+def _ignore(_: str) -> None:
+    """Nobody listens."""
+
+
+class DaskWorkers(Backend):
+    """The workers of the scheduler at `address`, however many there are at the time; `timeout` is for one candidate.
+
+    `notify` gets a line on what is waited for when nothing has finished for a while. Raises MissingExtraError without
+    dask.distributed, BackendError if nothing answers at the address within `connect` seconds.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float = TIMEOUT,
+        connect: float = CONNECT_SECONDS,
+        stall: float = STALL_SECONDS,
+        notify: Callable[[str], None] = _ignore,
+    ) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._stall = stall
+        self._notify = notify
+        self._connect_seconds = connect
+        self._client = _connect(address, connect)
+        self._name = f"vdla-trials-{uuid.uuid4().hex}"
+        self._submitted = 0
+        self._trial_seconds: float | None = None
+
+    def close(self) -> None:
+        """Leaves the scheduler, which goes on without."""
+        with contextlib.suppress(OSError):
+            self._client.close(timeout=2)
+
+    def finished(
+        self, description: Description, points: Sequence[Values | None]
+    ) -> Iterator[tuple[int, Result]]:
+        """The results, chunk by chunk."""
+        batch = _Batch(description, points)
+        try:
+            threads = sum(self._ask("ncores", batch).values())
+            self._submit(batch, chunks(len(points), threads, self._chunk_limits()))
+            while batch.running:
+                future = self._wait(batch)
+                results = self._results(batch, future, batch.running.pop(future))
+                yield from results
+                if results:
+                    batch.progress = time.monotonic()
+        finally:
+            # Given up early: what has begun ends by itself, what has not never does.
+            for future in batch.running:
+                future.release()
+
+    def _ask(self, name: str, batch: _Batch) -> dict[str, Any]:
+        """What the scheduler answers to a question by workers. Raises BackendError where it does not."""
+        if self._client.status != "running":
+            raise self._lost(batch)
+        try:
+            question = getattr(self._client.scheduler, name)
+            answer: Any = self._client.sync(question, callback_timeout=self._connect_seconds)
+            return answer
+        except OSError:  # connections that fail, and time-outs
+            raise self._lost(batch) from None
+
+    def _chunk_limits(self) -> tuple[int, int]:
+        if self._trial_seconds is None:
+            return _FIRST_CHUNK
+        least, most = (max(1, round(seconds / max(self._trial_seconds, 1e-4))) for seconds in CHUNK_SECONDS)
+        return least, most
+
+    def _submit(self, batch: _Batch, parts: Sequence[Sequence[int]]) -> None:
+        requests = [
+            json.dumps(
+                {
+                    "package": package_identity(),
+                    "task": batch.description,
+                    "points": [_numbers(batch.points[index]) for index in indices],
+                    "timeout": self._timeout,
+                }
+            )
+            for indices in parts
+        ]
+        # Every chunk has a name of its own: two that look alike are two, whatever was measured before.
+        keys = [(self._name, self._submitted + k) for k in range(len(parts))]
+        self._submitted += len(parts)
+        if self._client.status != "running":
+            raise self._lost(batch)
+        futures = self._client.map(measure_chunk, requests, key=keys, pure=False)
+        for future, indices in zip(futures, parts, strict=True):
+            batch.running[future] = indices
+            future.add_done_callback(batch.done.put)
+
+    def _wait(self, batch: _Batch) -> Future:
+        """The next future that is done, whatever became of it."""
+        told = time.monotonic()
+        while True:
+            now = time.monotonic()
+            if self._client.status != "running":
+                raise self._lost(batch)
+            if now - batch.progress >= self._stall:
+                raise BackendError(f"no result for {now - batch.progress:.0f} s: {self._waited_for(batch)}")
+            if now - told >= PATIENCE:
+                told = now
+                self._notify(self._waited_for(batch))
+            with contextlib.suppress(queue.Empty):
+                return batch.done.get(timeout=_LOOK_SECONDS)
+
+    def _results(self, batch: _Batch, future: Future, indices: Sequence[int]) -> list[tuple[int, Result]]:
+        """What a future that is done brings; nothing if its chunk has to be measured again."""
+        from distributed import KilledWorker
+
+        if future.cancelled():
+            raise self._lost(batch)
+        try:
+            answer = json.loads(future.result(timeout=PATIENCE))
+        except TimeoutError:
+            # It was there, and its worker died before it was handed over: the scheduler has it measured again.
+            batch.running[future] = indices
+            future.add_done_callback(batch.done.put)
+            return []
+        except KilledWorker as error:
+            batch.losses.update(indices)
+            if max(batch.losses[index] for index in indices) > _LOSSES:
+                raise BackendError(f"workers keep dying over a chunk of trials: {error}") from None
+            self._submit(batch, [indices])
+            return []
+        except UserError:
+            raise
+        except Exception as error:
+            if self._client.status != "running" or future.cancelled():
+                raise self._lost(batch) from None
+            raise BackendError(
+                f"a worker of {self._address} cannot run trials ({type(error).__name__}: {error}); scheduler and "
+                f"workers need the package installed as it is here: {package_identity()}"
+            ) from None
+        if "results" not in answer:
+            raise BackendError(
+                f"the worker on {answer['host']} (process {answer['pid']}) has {answer['package']}, here it is "
+                f"{package_identity()}; install the same there and start it again"
+            )
+        results = [result_from_dict(value) for value in answer["results"]]
+        self._trial_seconds = answer["seconds"] / len(results)
+        return list(zip(indices, results, strict=True))
+
+    def _lost(self, batch: _Batch) -> BackendError:
+        left = sum(len(indices) for indices in batch.running.values())
+        return BackendError(
+            f"the scheduler at {self._address} went away, or dropped the trials, before {left or 'some'} of them were "
+            "measured; start it and its workers again and resume"
+        )
+
+    def _waited_for(self, batch: _Batch) -> str:
+        left = sum(len(indices) for indices in batch.running.values())
+        try:
+            processing = self._ask("processing", batch)
+        except BackendError:
+            return f"{left} trials left; the scheduler at {self._address} does not answer"
+        if not processing:
+            return (
+                f"{left} trials wait for a worker at {self._address}; "
+                f"start some with: dask worker {self._address} --nthreads 1"
+            )
+        busy = ", ".join(f"{address} for {len(keys)} chunks" for address, keys in processing.items())
+        return f"{left} trials left; waiting for {busy}"
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """The trials of one call: futures that run with the indices of their trials, those that are done, and when
+    anything was last heard.
+    """
+
+    description: Description
+    points: Sequence[Values | None]
+    running: dict[Future, Sequence[int]] = field(default_factory=dict)
+    done: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
+    losses: Counter[int] = field(default_factory=Counter)
+    progress: float = field(default_factory=time.monotonic)
+
+
+def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
+    """`count` trials in chunks, within `limits` as far as they go: to every worker half of its share of what is left,
+    and so on; what would be too small then is shared evenly.
+
+    So the first are large, and the last small enough that all workers end at about the same time (factoring: Hummel,
+    Schonberg and Flynn, Communications of the ACM 35(8), 1992).
+    """
+    least, most = limits
+    found, start = [], 0
+    while start < count:
+        share = -(-(count - start) // max(1, workers))
+        half = -(-share // 2)
+        size = min(most, half if half >= least else share)
+        for _ in range(max(1, workers)):
+            end = min(start + size, count)
+            if end > start:
+                found.append(range(start, end))
+            start = end
+    return found
+
+
+def _numbers(values: Values | None) -> dict[str, int] | None:
+    return None if values is None else {name: int(value) for name, value in values.items()}
+
+
+def _connect(address: str, seconds: float) -> Client:
+    try:
+        from distributed import Client
+        from distributed.comm.addressing import get_address_host_port
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"trials on other machines need dask.distributed ({error.name} is missing): pip install 'vdla[tune]'"
+        ) from None
+    # A connection that fails or breaks is told in our words, not in tracebacks of its parts.
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        get_address_host_port(address, strict=True)
+        return Client(address, timeout=seconds, set_as_default=False)
+    except (OSError, ValueError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise BackendError(
+            f"no scheduler at {address} ({reason}); it is started with: dask scheduler"
+        ) from None

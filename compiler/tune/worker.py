@@ -1,0 +1,67 @@
+"""A process that measures candidates: requests on standard input, answers on standard output, a JSON object a line.
+
+    (start)                                            {"ready": its pid}
+    {"load": task}                                     {"loaded": true} or {"refused": why}
+    {"task": task, "values": {...}, "timeout": s}      {"cost": ..., "error": ..., "seconds": ...}
+
+`task` is a description's canonical text (`descriptions.py`); it is loaded once, with one uncounted trial of the
+template's own choice, since code that is compiled on first use must not count as the first candidate's. What
+candidates print goes to standard error. The process ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from vdla.isa.errors import UserError
+
+from .backends import attempt
+from .descriptions import Description, Measure, load
+
+Load = Callable[[Description], Measure]
+
+
+def serve(load: Load) -> None:
+    """Answers requests until there are no more."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Ended by the signal itself, wherever the process is: a Python handler would wait for a candidate that hangs.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    tasks: dict[str, Measure] = {}
+
+    def answer(values: dict[str, Any]) -> None:
+        answers.write(json.dumps(values) + "\n")
+        answers.flush()
+
+    answer({"ready": os.getpid()})
+    for line in sys.stdin.buffer:
+        request = json.loads(line)
+        match request:
+            case {"load": task}:
+                answer(_load(load, tasks, task))
+            case {"task": task, "values": values, "timeout": timeout}:
+                # Whoever waits for the answer gives up first; if nobody is left to do so, this ends the process.
+                signal.setitimer(signal.ITIMER_REAL, 2 * timeout)
+                result = attempt(tasks[task], values)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                answer(result.to_dict())
+
+
+def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
+    try:
+        tasks[task] = load(json.loads(task))
+    except UserError as error:
+        return {"refused": str(error)}
+    attempt(tasks[task], None)
+    return {"loaded": True}
+
+
+if __name__ == "__main__":
+    serve(load)
