@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from vdla.compiler.templates.schedule_vdla import default_values
 from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tiling import NoTileError
 from vdla.compiler.templates.workload_vdla import Workload
+from vdla.compiler.tune.backends import Backend
+from vdla.compiler.tune.check_vdla import agrees
 from vdla.compiler.tune.cost_model import Samples
+from vdla.compiler.tune.descriptions import describe
 from vdla.compiler.tune.features import point_features
 from vdla.compiler.tune.history import History
 from vdla.compiler.tune.in_place import Move, Place, Placed, refine
@@ -25,7 +29,6 @@ from vdla.compiler.tune.records import Record, Task, describe_target
 from vdla.compiler.tune.session import Job, Plan, Trial, tune
 from vdla.compiler.tune.strategies import StrategyName, strategy_of
 from vdla.compiler.tune.transfer_vdla import samples_from
-from vdla.compiler.tune.trial import Result
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
@@ -49,7 +52,10 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tuned:
-    """A workload after a run: its nodes, cycles of the template's own choice and of the best alone, trials made."""
+    """A workload after a run: its nodes, cycles of the template's own choice and of the best alone, trials made.
+
+    `checked`: whether the best computes the same bits as the template's choice, on random data.
+    """
 
     name: str
     workload: Workload
@@ -60,6 +66,7 @@ class Tuned:
     trials: int
     failed: int
     knobs: Mapping[str, int] | None
+    checked: bool | None
 
     def to_dict(self) -> dict[str, Any]:
         """The workload's part of the JSON document."""
@@ -74,6 +81,7 @@ class Tuned:
             "trials": self.trials,
             "failed": self.failed,
             "knobs": None if self.knobs is None else dict(self.knobs),
+            "outputs_equal": self.checked,
         }
 
 
@@ -88,11 +96,12 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Watchers:
-    """Who is told of a run as it goes: every record to be kept, every trial alone, every trial in its place."""
+    """Who is told of a run as it goes: records to be kept, trials alone, trials in their place, remarks for people."""
 
     write: Callable[[Record], None] = lambda _: None
     trial: Callable[[Trial], None] = lambda _: None
     move: Callable[[Move], None] = lambda _: None
+    remark: Callable[[str], None] = lambda _: None
 
 
 def prepare_model(path: Path, config: Config) -> Prepared:
@@ -124,10 +133,10 @@ def tune_alone(
     subjects: Sequence[Subject],
     options: Options,
     *,
+    backend: Backend,
     known: Sequence[Record] = (),
     transfer: Sequence[Record] = (),
     watchers: Watchers,
-    remark: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Tuned], list[History], list[AcceleratorTask]]:
     """Tunes workloads by themselves. `known` records of the same search are not repeated; of `transfer` a model learns.
 
@@ -140,14 +149,14 @@ def tune_alone(
         accelerator = AcceleratorTask.of(config, subject.workload)
         resumed = history_of(known, task, accelerator.space, strategy=options.strategy, seed=options.seed)
         if resumed.warning is not None:
-            remark(f"{subject.name}: {resumed.warning}")
+            watchers.remark(f"{subject.name}: {resumed.warning}")
         tasks.append(accelerator)
         jobs.append(
             Job(
                 name=subject.name,
                 task=task,
                 space=accelerator.space,
-                measure=_measure(accelerator),
+                measure=partial(backend.finished, describe(accelerator)),
                 strategy=strategy_of(options.strategy, samples_from(transfer, config, subject.workload)),
                 history=resumed.history,
                 trials=resumed.trials,
@@ -172,12 +181,9 @@ def tune_alone(
     return tuned, histories, tasks
 
 
-def _measure(task: AcceleratorTask) -> Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]:
-    return lambda candidates: ((k, measure(task, values)) for k, values in enumerate(candidates))
-
-
 def _tuned(subject: Subject, task: AcceleratorTask, history: History) -> Tuned:
     best = int(history.costs.argmin()) if len(history) and history.best < float("inf") else None
+    knobs = None if best is None else task.space.values(history.points[best])
     return Tuned(
         name=subject.name,
         workload=subject.workload,
@@ -187,7 +193,8 @@ def _tuned(subject: Subject, task: AcceleratorTask, history: History) -> Tuned:
         floor=task.space.floor,
         trials=len(history),
         failed=int((history.costs == float("inf")).sum()),
-        knobs=None if best is None else task.space.values(history.points[best]),
+        knobs=knobs,
+        checked=None if knobs is None else agrees(task, knobs),
     )
 
 
@@ -254,13 +261,16 @@ def tune_workloads(
     config: Config,
     named: Sequence[tuple[str, Workload]],
     options: Options,
+    backend: Backend,
     known: Sequence[Record],
     transfer: Sequence[Record],
     watchers: Watchers,
 ) -> dict[str, Any]:
     """Tunes workloads that were named, alone, and checks the best of each; the document of `vdla tune --json`."""
     subjects = [Subject(name=name, workload=workload) for name, workload in named]
-    tuned, _, _ = tune_alone(config, subjects, options, known=known, transfer=transfer, watchers=watchers)
+    tuned, _, _ = tune_alone(
+        config, subjects, options, backend=backend, known=known, transfer=transfer, watchers=watchers
+    )
     return {
         "name": ", ".join(name for name, _ in named),
         "target": "vdla",
@@ -273,6 +283,7 @@ def tune_network(
     config: Config,
     path: Path,
     options: Options,
+    backend: Backend,
     known: Sequence[Record],
     transfer: Sequence[Record],
     watchers: Watchers,
@@ -281,7 +292,7 @@ def tune_network(
     network = network_trials(path, config)
     subjects = subjects_of(network)
     tuned, histories, tasks = tune_alone(
-        config, subjects, options, known=known, transfer=transfer, watchers=watchers
+        config, subjects, options, backend=backend, known=known, transfer=transfer, watchers=watchers
     )
     book = book_of(known)
     target = describe_target(config)
@@ -294,6 +305,7 @@ def tune_network(
     placed = tune_in_place(
         config, network, subjects, histories, tasks, options, known=settled, watchers=watchers
     )
+    by_node = {node: task for subject, task in zip(subjects, tasks, strict=True) for node in subject.nodes}
     default = network.cycles({})
     roofline = network.roofline_cycles
     return {
@@ -309,6 +321,7 @@ def tune_network(
             "default_utilization": roofline / default,
             "tuned_utilization": roofline / placed.cycles,
             "trials": placed.trials,
+            "outputs_equal": all(agrees(by_node[node], values) for node, values in placed.settings.items()),
         },
     }
 
