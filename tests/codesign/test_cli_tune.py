@@ -1,0 +1,114 @@
+"""`vdla tune` as a user runs it: records, resuming, refusals, and what `vdla run --records` makes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from vdla.codesign import models
+
+LAYER = "conv2d:8,16,32,3,1"
+
+
+@pytest.fixture
+def run(vdla):
+    """Runs the command line: exit code, standard output, standard error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        result = vdla(*arguments)
+        return result.code, result.out, result.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "small_cnn.onnx"
+    models.write(path, "small_cnn")
+    return path
+
+
+def tune(run, path: Path, *arguments: object) -> dict:
+    code, out, err = run("tune", "-o", path, "--workers", 0, "--json", *arguments)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_a_workload_is_tuned_and_resumed(run, tmp_path):
+    records = tmp_path / "r.jsonl"
+    first = tune(run, records, "--workload", LAYER, "--trials", 12, "--batch", 4, "--config", "tiny")
+    (task,) = first["tasks"]
+    assert task["trials"] == 12 == len(records.read_text().splitlines())
+    assert task["floor"] <= task["best"] and task["outputs_equal"] is True
+    # Cut in mid-write: the search goes on where it was, as if it had not stopped.
+    whole = tune(
+        run, tmp_path / "w.jsonl", "--workload", LAYER, "--trials", 20, "--batch", 4, "--config", "tiny"
+    )
+    lines = records.read_bytes()
+    records.write_bytes(lines[:-20])
+    code, out, err = run(
+        *("tune", "-o", records, "--workload", LAYER, "--trials", 19, "--batch", 4, "--config", "tiny"),
+        *("--workers", 0, "--json", "--resume"),
+    )
+    assert code == 0 and "1 of 12 lines skipped" in err
+    (resumed,) = json.loads(out)["tasks"]
+    assert resumed["trials"] == 19
+    assert whole["tasks"][0]["best"] <= task["best"] and resumed["best"] <= task["best"]
+
+
+@pytest.mark.parametrize("strategy", ["random", "grid", "genetic", "evolution", "thompson"])
+def test_every_strategy_runs(run, tmp_path, strategy):
+    document = tune(
+        run, tmp_path / "r.jsonl", "--workload", LAYER, "--trials", 12, "--batch", 6, "--strategy", strategy
+    )
+    assert document["strategy"] == strategy and document["tasks"][0]["trials"] == 12
+
+
+def test_a_network_is_as_fast_with_its_records_as_tuning_said(run, tmp_path, network):
+    records = tmp_path / "r.jsonl"
+    document = tune(run, records, network, "--trials", 48, "--in-place", 24, "--config", "vta")
+    found = document["network"]
+    assert found["tuned_cycles"] <= found["default_cycles"] and found["outputs_equal"] is True
+    code, out, err = run("run", network, "--config", "vta", "--records", records, "--json")
+    assert code == 0, err
+    account = json.loads(out)
+    assert account["total"]["cycles"] == found["tuned_cycles"]
+    assert account["check"]["max_lsb"] == 0
+
+
+def test_records_of_others_are_said_and_passed_over(run, tmp_path, network):
+    records = tmp_path / "r.jsonl"
+    tune(run, records, "--workload", LAYER, "--trials", 4, "--config", "tiny")
+    with records.open("ab") as file:
+        file.write(b'{"version": 99}\nnot a record\n')
+    code, out, err = run("run", network, "--records", records, "--timing-only", "--json")
+    assert code == 0 and "2 of 6 lines skipped" in err
+    _, plain, _ = run("run", network, "--timing-only", "--json")
+    assert json.loads(out)["total"]["cycles"] == json.loads(plain)["total"]["cycles"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "say what to tune"),
+        (("--workload", "conv2d:C99"), "is no workload"),
+        (("--workload", "gru:3"), "is no workload"),
+        (("--workload", LAYER, "--trials", 0), "trials"),
+        (("--workload", LAYER, "--strategy", "luck"), "luck"),
+        (("--workload", LAYER, "--config", "nowhere"), "nowhere"),
+        (("--workload", LAYER, "--scheduler", "tcp://127.0.0.1:1"), "tcp://127.0.0.1:1"),
+        (("nothing.onnx",), "nothing.onnx"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(run, tmp_path, arguments, message):
+    code, out, err = run("tune", "-o", tmp_path / "r.jsonl", *arguments)
+    assert code == 2 and out == "" and message in err
+    assert err.startswith("error: ") and len(err.splitlines()) == 1
+
+
+def test_records_are_not_overwritten(run, tmp_path):
+    records = tmp_path / "r.jsonl"
+    tune(run, records, "--workload", LAYER, "--trials", 4, "--config", "tiny")
+    code, _, err = run("tune", "-o", records, "--workload", LAYER, "--trials", 4)
+    assert code == 2 and "--resume" in err
