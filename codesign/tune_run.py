@@ -215,21 +215,22 @@ def tune_in_place(
     """
     target = describe_target(config)
     start: dict[str, Values] = {}
-    places: list[tuple[float, Place]] = []
+    places: list[Place] = []
     for subject, history, task in zip(subjects, histories, tasks, strict=True):
         default = default_values(config, subject.workload, 2)
         order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < float("inf")]
         candidates = [task.space.values(history.points[k]) for k in order]
-        cost = measure(task, None).cost
         # What was learned of it alone holds in its place, too.
-        alone = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
-        strategy = strategy_of(options.strategy, (alone,) if len(history) > 1 else ())
+        learned = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
+        strategy = strategy_of(options.strategy, (learned,) if len(history) > 1 else ())
         for node in subject.nodes:
             values = known.get(node, default)
             if values is not None:
                 start[node] = values
-            place = Place(node=node, space=task.space, candidates=candidates, strategy=strategy)
-            places.append((cost - task.space.floor, place))
+            alone = measure(task, values).cost
+            places.append(
+                Place(node=node, space=task.space, candidates=candidates, strategy=strategy, alone=alone)
+            )
     written = iter(range(10**9))
 
     def write(node: str, values: Values, cycles: float) -> None:
@@ -244,13 +245,11 @@ def tune_in_place(
         )
         watchers.write(record)
 
-    places.sort(key=lambda item: -item[0])
     return refine(
         network,
-        [place for _, place in places],
+        places,
         start,
         trials=options.in_place,
-        share=3 * STARTS,
         seed=options.seed,
         write=write,
         watch=watchers.move,

@@ -67,7 +67,7 @@ def tune(
     ] = None,
     strategy: Annotated[
         StrategyChoice, typer.Option(help="What proposes the next trials.")
-    ] = StrategyChoice.model,
+    ] = StrategyChoice.evolution,
     batch: Annotated[
         int, typer.Option(min=1, max=4096, help="Trials between two trainings of the model.")
     ] = 16,

@@ -1,8 +1,8 @@
-"""The second half of tuning a network: every node in turn, its candidates measured in their place."""
+"""The second half of tuning a network: nodes whose candidates are measured in their place, in the whole network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,19 +11,24 @@ from ..templates.space import Space
 from .features import examine
 from .history import History, Strategy
 from .network_vdla import NetworkTrials, Settings, Values
+from .task_scheduler import Task, TaskScheduler
 
 BATCH = 8
-"""Candidates of a node between two trainings of the model."""
+"""Candidates of a node between two trainings of its model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Place:
-    """A node to be set: its space, candidates known to be good alone (best first), and what proposes more."""
+    """A node to be set: its space, candidates known to be good alone (best first), and what proposes more.
+
+    `alone` are the cycles that it takes by itself as it is set at first.
+    """
 
     node: str
     space: Space
     candidates: Sequence[Values]
     strategy: Strategy
+    alone: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,73 +55,64 @@ def refine(
     start: Settings,
     *,
     trials: int,
-    share: int,
     seed: int,
     write: Callable[[str, Values, float], None] = lambda node, values, cycles: None,
     watch: Callable[[Move], None] = lambda _: None,
 ) -> Placed:
-    """Better settings than `start`, found node by node, the ones that stand longest above their floor first.
+    """Better settings than `start`, a batch of trials of one node after the other, all others keeping still.
 
-    A turn spends up to `share` trials on one node while all others keep still; turns go round until `trials` are
-    spent or a whole round improves nothing. `write` gets every setting that made the network faster, and at first all
-    of `start`, so that the last ones written are always the best known.
+    Batches go to the node that promises to save most. What a candidate costs there is taken to be what its node took
+    alone at first, and what the network took more or less than before: of all its cycles a node's would be too small a
+    part to learn from. `write` gets every setting that made the network faster, and at first all of `start`, so that
+    the last ones written are always the best known.
     """
-    settings = dict(start)
-    best, spent = float(network.cycles(settings)), 1
+    settings, best = dict(start), float(network.cycles(start))
     for node, values in settings.items():
         write(node, values, best)
-    improved = True
-    turn = 0
-    while improved and spent < trials:
-        improved = False
-        for place in places:
-            turn += 1
-            turn_share = min(share, trials - spent)
-            for values, cycles in _trials(network, place, settings, best, turn_share, seed + turn):
-                spent += 1
-                if cycles < best:
-                    best, improved = cycles, True
-                    settings = {**settings, place.node: values}
-                    write(place.node, values, cycles)
-                watch(Move(node=place.node, count=spent, best=best))
-            if spent >= trials:
-                break
+    histories = [History.empty(place.space) for place in places]
+    present = [place.alone for place in places]
+    finished = [False] * len(places)
+    scheduler, spent = TaskScheduler(warm_up=BATCH), 1
+    while spent < trials:
+        tasks = [
+            Task(history=history, weight=1.0, floor=place.space.floor, finished=done)
+            for place, history, done in zip(places, histories, finished, strict=True)
+        ]
+        turn = scheduler.next_task(tasks)
+        if turn is None:
+            break
+        place, history = places[turn], histories[turn]
+        points = _proposed(place, history, settings, min(BATCH, trials - spent), seed + turn)
+        finished[turn] = len(points) == 0
+        before, costs = settings, []
+        reference = best - present[turn]
+        for point in points:
+            values = place.space.values(point)
+            cycles = network.measure(before, place.node, values).cost
+            costs.append(max(cycles - reference, 1.0))
+            spent += 1
+            if cycles < best:
+                best, present[turn] = cycles, costs[-1]
+                settings = {**before, place.node: values}
+                write(place.node, values, cycles)
+            watch(Move(node=place.node, count=spent, best=best))
+        histories[turn] = history.with_trials(points, np.array(costs))
     return Placed(settings=settings, cycles=best, trials=spent)
 
 
-def _trials(
-    network: NetworkTrials, place: Place, settings: Settings, present: float, share: int, seed: int
-) -> Iterator[tuple[Values, float]]:
-    """Up to `share` trials of one node, all else as in `settings`, which take `present` cycles.
-
-    First come candidates that are good alone, then what a model finds. It learns what a candidate costs on top of the
-    node's floor: of the whole network's cycles that would be too small a part to be seen.
-    """
-    reference = present - place.space.floor
-    history = History.empty(place.space)
-    known = [place.space.point(values) for values in (settings.get(place.node), *place.candidates) if values]
-    waiting = _distinct(place.space, known)[:share]
-    while len(history) < share:
-        if len(waiting) == 0:
-            generator = np.random.default_rng([seed, len(history)])
-            count = min(BATCH, share - len(history))
-            waiting = place.strategy.propose(place.space, history, generator, count)
-            if len(waiting) == 0:
-                return
-        costs = []
-        for point in waiting:
-            values = place.space.values(point)
-            costs.append(network.measure(settings, place.node, values).cost)
-            yield values, costs[-1]
-        marginal = np.maximum(np.array(costs) - reference, 1.0)
-        history = history.with_trials(waiting, marginal)
-        waiting = waiting[:0]
+def _proposed(
+    place: Place, history: History, settings: Mapping[str, Values], count: int, seed: int
+) -> np.ndarray:
+    """Points to try next: at first what the node is set to and what is good alone, then what a model finds."""
+    if len(history) == 0:
+        known = [place.space.point(v) for v in (settings.get(place.node), *place.candidates) if v]
+        if known:
+            return _distinct(place.space, np.stack(known))[:count]
+    generator = np.random.default_rng([seed, len(history)])
+    return place.strategy.propose(place.space, history, generator, count)
 
 
-def _distinct(space: Space, points: Sequence[np.ndarray]) -> np.ndarray:
+def _distinct(space: Space, points: np.ndarray) -> np.ndarray:
     """The points [n, axes] of different programs, the first of each."""
-    if not points:
-        return np.empty((0, len(space.axes)), np.int64)
-    stacked = np.stack(points)
-    _, first = np.unique(examine(space, stacked).programs, return_index=True)
-    return stacked[np.sort(first)]
+    _, first = np.unique(examine(space, points).programs, return_index=True)
+    return points[np.sort(first)]
