@@ -39,6 +39,8 @@ from .target.cpu.module import Module, lower
 from .templates.lower_cpu import lower_float_node
 from .templates.lower_int8_cpu import lower_integer_graph
 from .templates.lowered_node import LoweredStep
+from .templates.tasks_cpu import ChosenKnobs
+from .templates.workload_cpu import CpuWorkload
 
 
 def compile_cpu(
@@ -48,16 +50,18 @@ def compile_cpu(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
+    knobs: ChosenKnobs | None = None,
 ) -> CpuNetwork:
     """Compile an ONNX model (a path, or the bytes of one) for this machine (`target`: a lower level).
 
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
     `dump_passes` names a folder that gets the graph after every pass and every kernel before and after its schedule.
-    Equal programs become one kernel. Raises UserError.
+    Equal programs become one kernel. `knobs` chooses them for operators of float networks, as recorded ones of a tuner
+    (None: all have their defaults); what it applied and what it ignored is for its owner to read. Raises UserError.
     """
     started = time.perf_counter()
     target = host_target() if target is None else target
-    work = _lowered(model, target, batch, fusion, dump_passes)
+    work = _lowered(model, target, batch, fusion, dump_passes, knobs)
     return _network(work, target, dump_passes, started)
 
 
@@ -93,12 +97,13 @@ def compile_cpu_ahead(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
+    knobs: ChosenKnobs | None = None,
 ) -> NetworkCode:
     """Compile an ONNX model for any processor; see `compile_cpu`.
 
     To be saved (`runtime.network_archive`) or to become one function (`runtime.network_object`). Raises UserError.
     """
-    work = _lowered(model, target, batch, fusion, dump_passes)
+    work = _lowered(model, target, batch, fusion, dump_passes, knobs)
     modules: dict[str, Module] = {}
     launches: list[NamedLaunch] = []
     for step, schedule in _scheduled(work, target, dump_passes):
@@ -116,6 +121,17 @@ def compile_cpu_ahead(
     )
 
 
+def network_workloads(
+    model: Path | str | bytes, target: CpuTarget, *, batch: int = 1, fusion: bool = True
+) -> list[tuple[str, CpuWorkload]]:
+    """The kernels of a network for `target` that can be tuned, in order: their nodes' names and their workloads.
+
+    None of quantized networks. Raises UserError.
+    """
+    steps = _lowered(model, target, batch, fusion, None).steps
+    return [(step.name, step.workload) for step in steps if step.workload is not None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Lowered:
     """A network's tensors and where they lie, its kernels to be, and the inputs that may hold no NaN."""
@@ -127,7 +143,12 @@ class _Lowered:
 
 
 def _lowered(
-    model: Path | str | bytes, target: CpuTarget, batch: int, fusion: bool, dump_passes: Path | None
+    model: Path | str | bytes,
+    target: CpuTarget,
+    batch: int,
+    fusion: bool,
+    dump_passes: Path | None,
+    knobs: ChosenKnobs | None = None,
 ) -> _Lowered:
     dump = None if dump_passes is None else dump_to(dump_passes)
     refusal: ModelError | None = None
@@ -155,7 +176,7 @@ def _lowered(
     plan = plan_storage(graph)
     if dump is not None:
         dump("memory-plan", format_plan(graph, plan))
-    return _Lowered(graph=graph, plan=plan, steps=tuple(_float_steps(graph, target)))
+    return _Lowered(graph=graph, plan=plan, steps=tuple(_float_steps(graph, target, knobs)))
 
 
 def _integer(graph: Graph, target: CpuTarget) -> _Lowered:
@@ -169,10 +190,10 @@ def _integer(graph: Graph, target: CpuTarget) -> _Lowered:
     )
 
 
-def _float_steps(graph: FloatGraph, target: CpuTarget) -> Iterator[LoweredStep]:
+def _float_steps(graph: FloatGraph, target: CpuTarget, knobs: ChosenKnobs | None) -> Iterator[LoweredStep]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
-        lowered = lower_float_node(target, graph, node)
+        lowered = lower_float_node(target, graph, node, knobs)
         if lowered is not None:
             yield LoweredStep(
                 name=node.name,
@@ -184,6 +205,7 @@ def _float_steps(graph: FloatGraph, target: CpuTarget) -> Iterator[LoweredStep]:
                 schedule=lowered.schedule,
                 tensors=lowered.tensors,
                 constants=lowered.constants,
+                workload=lowered.workload,
             )
 
 

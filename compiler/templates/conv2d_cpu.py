@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
+from typing import Literal
 
 from ..ir.stmt import Program
 from ..ir.types import DType
@@ -17,6 +18,7 @@ from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
 from .borders import parallel_loop, peel_ragged, team_times
 from .partial_sums import part_size, sum_in_parts
+from .reduction_order import ordered_terms, unroll_terms
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
 
 REMOTE_BYTES_CYCLE = 8.0
@@ -33,7 +35,13 @@ MOST_BLOCKS = 64
 class Knobs:
     """A tile is `rows` x `columns` output positions x `vectors` blocks of filters.
 
-    `row_block` rows, and of them `column_block` columns (None: all), pass over all filters before the next ones.
+    `row_block` rows, and of them `column_block` columns (None: all), pass over all filters before the next ones where
+    `panels` is "inside"; where it is "outside" all positions pass over a panel of filters before the next one, and
+    "between" columns do so within their rows. `tiles`: which loop over the tiles of a block is the outer one.
+    `copy`: what of the input is copied at a time, padded where there are pads (None: the rows of a block where there
+    are pads, else nothing): the "columns" are those of a block's rows. `reduction`: the loops of the sum, outermost
+    first, of which `unroll` steps are written out; `part` iterations of the outermost one are a part of the sum (None:
+    `part_blocks`). `lanes` of a block of filters are a vector (None: all). `inner`: what a step goes through inside.
     """
 
     rows: int
@@ -41,6 +49,14 @@ class Knobs:
     vectors: int
     row_block: int
     column_block: int | None = None
+    panels: Literal["inside", "between", "outside"] = "inside"
+    tiles: Literal["rows", "columns"] = "rows"
+    copy: Literal["rows", "columns", "whole", "none"] | None = None
+    reduction: tuple[str, ...] = ("ic", "kh", "kw", "k")
+    unroll: int = 1
+    part: int | None = None
+    lanes: int | None = None
+    inner: Literal["filters", "positions"] = "filters"
 
 
 def flattened(window: Window, height: int, width: int) -> tuple[int, int]:
@@ -184,6 +200,13 @@ def part_blocks(program: Program) -> int | None:
     return part_size(blocks * products, products)
 
 
+def reduction_loops(program: Program) -> dict[str, int]:
+    """The iterations of the sum's loops: blocks of channels, the window's rows and columns, channels of a block."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    _, _, _, kh, kw = shapes["W"]
+    return {"ic": shapes["X"][2], "kh": kh, "kw": kw, "k": shapes["X"][5]}
+
+
 def schedule(
     target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
 ) -> Schedule:
@@ -201,29 +224,44 @@ def schedule(
     x_block, x = s.split("x", knobs.column_block or ow)
     x_tile, x = s.split(x, knobs.columns)
     panel, o = s.split("o", knobs.vectors)
-    s.reorder("n", "g", y_block, x_block, panel, y_tile, x_tile, o, y, x, "j")
-    s.compute_at("conv", x_tile)
+    lanes = knobs.lanes or co
+    # One vector is the whole of a block; otherwise its vectors are written out.
+    halves, j = s.split("j", lanes) if lanes < co else (None, "j")
+    around = {
+        "inside": (y_block, x_block, panel),
+        "between": (y_block, panel, x_block),
+        "outside": (panel, y_block, x_block),
+    }[knobs.panels]
+    tiles = (y_tile, x_tile) if knobs.tiles == "rows" else (x_tile, y_tile)
+    s.reorder("n", "g", *around, *tiles, o, y, x, *([halves] if halves else []), j)
+    s.compute_at("conv", tiles[1])
     s.set_scope("sum", "register")
-    if any(window.pads):
-        s.compute_at("pad", y_block)
-        s.set_scope("padded", "workspace")
-    summed = sum_in_parts(
-        s,
-        "conv",
-        "sum",
-        ("conv.ic", "conv.kh", "conv.kw", "conv.k"),
-        # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
-        ("conv.n", "conv.g", "conv.y", "conv.x", "conv.o", "conv.j"),
-        part_blocks(program),
-    )
-    for loop in (o, y, x):
+    _copy_input(s, window, knobs, y_block, x_block)
+    terms = reduction_loops(program)
+    order = [(name, terms[name]) for name in knobs.reduction]
+    ordered, unrolled = ordered_terms(s, "conv", order, knobs.unroll)
+    vector = ["conv.j"]
+    if halves:
+        vector = list(s.split("conv.j", lanes))
+    # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
+    inside = ["conv.y", "conv.x", "conv.o", *vector]
+    if knobs.inner == "positions":
+        inside = ["conv.o", *vector[:-1], "conv.y", "conv.x", vector[-1]]
+    part = part_blocks(program) if knobs.part is None else knobs.part
+    if part is not None and part >= order[0][1]:
+        part = None
+    summed = sum_in_parts(s, "conv", "sum", ordered, ("conv.n", "conv.g", *inside), part)
+    unroll_terms(s, unrolled)
+    for loop in (o, y, x, *([halves] if halves else [])):
         s.unroll(loop)
-    s.vectorize("j")
+    s.vectorize(j)
     for suffix in summed:
-        for loop in ("conv.o", "conv.y", "conv.x"):
+        for loop in ("conv.o", "conv.y", "conv.x", *vector[:-1]):
             s.unroll(f"{loop}{suffix}")
-        s.vectorize(f"conv.j{suffix}")
-    s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, 2, 3, 4, 6, 5))
+        s.vectorize(f"{vector[-1]}{suffix}")
+    # Weights lie in the order in which the sum reads them.
+    position = {"ic": 2, "kh": 3, "kw": 4, "k": 6}
+    s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, *(position[name] for name in knobs.reduction), 5))
     if parallel:
         counts = {
             "n": batch,
@@ -232,9 +270,26 @@ def schedule(
             x_block: ow / (knobs.column_block or ow),
             panel: blocks / knobs.vectors,
             y_tile: min(oh, knobs.row_block) / knobs.rows,
+            x_tile: min(ow, knobs.column_block or ow) / knobs.columns,
         }
+        # The innermost one leaves little to do between two forks.
+        counts = {name: counts[name] for name in ("n", "g", *around, tiles[0])}
         cycles = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
         copied = prod(shapes["X"]) * 4 / COPY_BYTES_CYCLE if any(window.pads) else 0.0
-        parallel_loop(s, counts, cycles, {y_block: copied})
-    peel_ragged(s, y_block, x_block, panel, y_tile, x_tile)
+        parallel_loop(s, counts, cycles, {x_block if knobs.copy == "columns" else y_block: copied})
+    peel_ragged(s, *around, *tiles)
     return s
+
+
+def _copy_input(s: Schedule, window: Window, knobs: Knobs, y_block: str, x_block: str) -> None:
+    """Copies as much of the input at a time as `knobs.copy` says."""
+    padded = any(window.pads)
+    what = knobs.copy or ("rows" if padded else "none")
+    at = {"rows": y_block, "columns": x_block, "whole": None, "none": None}[what]
+    if not padded:
+        if at is not None:
+            s.cache_read("X", at, "workspace")
+        return
+    if at is not None:
+        s.compute_at("pad", at)
+    s.set_scope("padded", "workspace")

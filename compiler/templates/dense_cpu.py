@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
+from typing import Literal
 
 from ..ir.stmt import Program
 from ..ir.types import DType
@@ -28,13 +29,24 @@ class Knobs:
     """A register tile is `rows` x `vectors` vectors; `row_block` rows, a multiple of `rows`, share a panel of weights.
 
     `stage`: a block's rows of X are copied first, in pieces of one vector, so that the rows of a tile are neighbours in
-    memory. It pays where they would all fall into the same sets of the cache.
+    memory. It pays where they would all fall into the same sets of the cache. `column_block` columns (None: all), a
+    multiple of a tile's, are done at a time; `blocks` says which blocks are outside, `tiles` which tiles of a block.
+    `unroll` steps of the sum, a divisor of the depth, are written out; `part` terms, a multiple of these, are a part of
+    the sum (None: `partial_sums.part_size`). A vector has `lanes` lanes (None: all). `inner`: what a step goes through
+    inside.
     """
 
     rows: int
     vectors: int
     row_block: int
     stage: bool
+    column_block: int | None = None
+    blocks: Literal["rows", "columns"] = "rows"
+    tiles: Literal["columns", "rows"] = "columns"
+    unroll: int = 1
+    part: int | None = None
+    lanes: int | None = None
+    inner: Literal["columns", "rows"] = "columns"
 
 
 def choose_knobs(target: CpuTarget, rows: int, depth: int, columns: int) -> Knobs:
@@ -62,13 +74,18 @@ def row_block(target: CpuTarget, rows: int, tile_rows: int, row_bytes: int) -> i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiles:
-    """The names of a product's loops, outermost first: blocks of rows, tiles of columns and of rows, and in a tile."""
+    """The names of a product's loops: blocks of rows, tiles of columns and of rows, and in a tile.
+
+    `column_block` is that of blocks of columns, if there are any, `nest` all but those in a tile, outermost first.
+    """
 
     block: str
     columns: str
     rows: str
     i: str
     j: str
+    column_block: str | None
+    nest: tuple[str, ...]
 
 
 def product_sizes(program: Program) -> tuple[int, int, int]:
@@ -82,11 +99,17 @@ def cut_tiles(s: Schedule, knobs: Knobs, width: int) -> Tiles:
     """Cuts Y into register tiles of `knobs.rows` x `width`, each with its sums `dense` in registers."""
     block, i = s.split("i", knobs.row_block)
     row_tile, i = s.split(i, knobs.rows)
-    column_tile, j = s.split("j", width)
-    s.reorder(block, column_tile, row_tile, i, j)
-    s.compute_at("dense", row_tile)
+    column_block, j = (None, "j") if knobs.column_block is None else s.split("j", knobs.column_block)
+    column_tile, j = s.split(j, width)
+    blocks = (block,) if column_block is None else (block, column_block)
+    tiles = (column_tile, row_tile) if knobs.tiles == "columns" else (row_tile, column_tile)
+    nest = (*(blocks if knobs.blocks == "rows" else reversed(blocks)), *tiles)
+    s.reorder(*nest, i, j)
+    s.compute_at("dense", tiles[1])
     s.set_scope("sum", "register")
-    return Tiles(block=block, columns=column_tile, rows=row_tile, i=i, j=j)
+    return Tiles(
+        block=block, columns=column_tile, rows=row_tile, i=i, j=j, column_block=column_block, nest=nest
+    )
 
 
 def schedule(
@@ -98,7 +121,7 @@ def schedule(
     rows, depth, columns = product_sizes(program)
     if knobs is None:
         knobs = choose_knobs(target, rows, depth, columns)
-    lanes = target.lanes(DType.FLOAT32)
+    lanes = knobs.lanes or target.lanes(DType.FLOAT32)
     width = lanes * knobs.vectors
     s = Schedule(program)
     tiles = cut_tiles(s, knobs, width)
@@ -113,9 +136,16 @@ def schedule(
     for loop in (tiles.i, j_vector):
         s.unroll(loop)
     s.vectorize(lane)
-    for suffix in sum_in_parts(
-        s, "dense", "sum", ("dense.k",), ("dense.i", sum_vector, sum_lane), part_size(depth)
-    ):
+    terms: tuple[str, ...] = ("dense.k",)
+    part = part_size(depth) if knobs.part is None else knobs.part // knobs.unroll
+    steps = depth // knobs.unroll
+    if knobs.unroll > 1:
+        terms = s.split("dense.k", knobs.unroll)
+        s.unroll(terms[1])
+    # A part of all of them is no part.
+    part = part if part is not None and part < steps else None
+    around = ("dense.i", sum_vector) if knobs.inner == "columns" else (sum_vector, "dense.i")
+    for suffix in sum_in_parts(s, "dense", "sum", terms, (*around, sum_lane), part):
         s.unroll(f"dense.i{suffix}")
         s.unroll(f"{sum_vector}{suffix}")
         s.vectorize(f"{sum_lane}{suffix}")
@@ -123,9 +153,12 @@ def schedule(
     if parallel:
         counts = {
             tiles.block: rows / knobs.row_block,
-            tiles.columns: columns / width,
+            tiles.columns: min(columns, knobs.column_block or columns) / width,
             tiles.rows: min(rows, knobs.row_block) / knobs.rows,
         }
+        if tiles.column_block is not None and knobs.column_block is not None:
+            counts[tiles.column_block] = columns / knobs.column_block
+        counts = {name: counts[name] for name in tiles.nest}
         parallel_loop(s, counts, rows * depth * columns / (2 * lanes))
-    peel_ragged(s, tiles.block, tiles.columns, tiles.rows)
+    peel_ragged(s, *tiles.nest)
     return s

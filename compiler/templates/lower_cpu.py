@@ -34,7 +34,6 @@ from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
 from ..te.ops.float_elementwise import float_elementwise
-from ..te.ops.float_pool import float_pool
 from ..te.ops.lstm import lstm_steps
 from ..te.ops.matmul import matmul
 from ..te.ops.movement import concat, gather, permute, remap
@@ -48,7 +47,6 @@ from . import (
     lstm_cpu,
     matmul_cpu,
     movement_cpu,
-    pool_cpu,
     reduction_cpu,
     relayout_cpu,
     resize_cpu,
@@ -57,15 +55,22 @@ from . import (
 from .fused_cpu import fused, storage_beside
 from .lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
 from .lowered_node import LoweredNode, kernel_key
+from .tasks_cpu import ChosenKnobs, chosen
+from .workload_cpu import PoolCpu
 
 
-def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> LoweredNode | None:
-    """The kernel of a node; None where it is a view and computes nothing."""
+def lower_float_node(
+    target: CpuTarget, graph: FloatGraph, node: Node, knobs: ChosenKnobs | None = None
+) -> LoweredNode | None:
+    """The kernel of a node; None where it is a view and computes nothing.
+
+    `knobs` may choose those of templates that have a space (`tasks_cpu`); otherwise templates have their defaults.
+    """
     match node.operator:
         case Convolution():
             if is_depthwise(node.operator, graph.tensors[node.inputs[1]]):
-                return lower_depthwise(graph, node, node.operator)
-            return lower_convolution(graph, node, node.operator)
+                return lower_depthwise(graph, node, node.operator, knobs)
+            return lower_convolution(graph, node, node.operator, knobs)
         case MatrixProduct():
             return _matrix_product(graph, node)
         case LstmSteps(steps=steps, directions=directions):
@@ -85,11 +90,11 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             program = gather(graph.data_shape(node), axis, len(indices))
             return _moved(graph, node, program, {"I": np.array(indices, np.int64)})
         case Dense():
-            return lower_dense(graph, node, node.operator)
+            return lower_dense(graph, node, node.operator, knobs)
         case Elementwise():
             return _elementwise(graph, node, node.operator)
         case MaxPool() | AveragePool():
-            return _pool(target, graph, node, node.operator)
+            return _pool(target, graph, node, node.operator, knobs)
         case Softmax(axis=axis, logarithm=logarithm):
             width = rows_cpu.row_partials(target)
             program = softmax(graph.data_shape(node), axis, width=width, logarithm=logarithm)
@@ -215,7 +220,13 @@ def _normalization(target: CpuTarget, graph: FloatGraph, node: Node, operator: N
     return _in_order(graph, node, program, rows_cpu.schedule)
 
 
-def _pool(target: CpuTarget, graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> LoweredNode:
+def _pool(
+    target: CpuTarget,
+    graph: FloatGraph,
+    node: Node,
+    operator: MaxPool | AveragePool,
+    knobs: ChosenKnobs | None,
+) -> LoweredNode:
     out = graph.tensors[node.output]
     data = Tensor(name="data", shape=graph.data_shape(node), block=out.block)
     _, channels, height, width = data.shape
@@ -224,7 +235,7 @@ def _pool(target: CpuTarget, graph: FloatGraph, node: Node, operator: MaxPool | 
         # Rows of the input, which a pool's tiles of output positions would not read as such.
         kind = "max" if isinstance(operator, MaxPool) else "mean"
         return _reduction(target, graph, node, kind, (2, 3))
-    program = float_pool(
+    workload = PoolCpu(
         outer=prod(data.storage) // (height * width * data.block),
         height=height,
         width=width,
@@ -233,13 +244,15 @@ def _pool(target: CpuTarget, graph: FloatGraph, node: Node, operator: MaxPool | 
         kind="max" if isinstance(operator, MaxPool) else "average",
         counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
     )
+    program = workload.program()
     ends = fused(graph, node, program, inside=_channels_inside(channels, data.block))
     read = {} if node.data is not None else {"X": node.inputs[0]}
     return LoweredNode(
         node=node,
         key=kernel_key("pool", ends.program),
         program=ends.program,
-        schedule=lambda target: pool_cpu.schedule(target, ends.program, window, parallel=True),
+        schedule=chosen(ends.program, workload, knobs),
+        workload=workload,
         tensors={**read, "Y": node.output, **ends.tensors},
         constants=ends.constants,
     )

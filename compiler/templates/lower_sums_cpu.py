@@ -8,19 +8,22 @@ from ..graph.floating.graph import FloatGraph, Node
 from ..graph.floating.operators import Convolution, Dense
 from ..te.epilogue import Epilogue
 from ..te.ops.conv_transpose import conv_transpose
-from ..te.ops.dense import dense
-from ..te.ops.float_conv2d import float_conv2d, float_depthwise
-from . import conv2d_cpu, conv_transpose_cpu, dense_cpu, depthwise_cpu
+from . import conv2d_cpu, conv_transpose_cpu
 from .fused_cpu import Fused, fused
 from .lowered_node import LoweredNode, kernel_key
+from .tasks_cpu import ChosenKnobs, chosen
+from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 
 
-def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
-    """A convolution or transposed convolution, its weights in blocks of filters."""
+def lower_convolution(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: ChosenKnobs | None
+) -> LoweredNode:
+    """A convolution or transposed convolution, its weights in blocks of filters. `knobs` as of `lower_float_node`."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape
     filters = out.shape[1]
     window, groups = operator.window, operator.groups
+    workload: CpuWorkload | None = None
     if operator.transposed:
         program = conv_transpose(
             batch=batch,
@@ -37,19 +40,19 @@ def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> L
         )
     else:
         height, width = conv2d_cpu.flattened(window, height, width)
-        program = float_conv2d(
+        workload = Conv2dCpu(
             batch=batch,
             channels=channels,
             height=height,
             width=width,
             filters=filters,
+            groups=groups,
             window=window,
             block_in=data.block,
             block_out=out.block,
-            groups=groups,
-            epilogue=operator.epilogue,
+            parts=Parts.of(operator.epilogue),
         )
-    template = conv_transpose_cpu.schedule if operator.transposed else conv2d_cpu.schedule
+        program = workload.program(operator.epilogue)
     shapes = {b.name: b.shape for b in program.parameters}
     weight = graph.constants[node.inputs[1]]
     arrays = {"W": _extended(weight.reshape(groups, filters // groups, *weight.shape[1:]), shapes["W"])}
@@ -66,26 +69,32 @@ def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> L
         node=node,
         key=kernel_key(program.name, ends.program),
         program=ends.program,
-        schedule=lambda target: template(target, ends.program, window, parallel=True),
+        schedule=(
+            chosen(ends.program, workload, knobs)
+            if workload is not None
+            else lambda target: conv_transpose_cpu.schedule(target, ends.program, window, parallel=True)
+        ),
+        workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )
 
 
-def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
+def lower_depthwise(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: ChosenKnobs | None
+) -> LoweredNode:
     """A convolution of each channel by itself."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
-    window = operator.window
-    program = float_depthwise(
+    workload = DepthwiseCpu(
         batch=batch,
         channels=channels,
         height=height,
         width=width,
-        window=window,
+        window=operator.window,
         block=data.block,
-        epilogue=operator.epilogue,
-        name="depthwise",
+        parts=Parts.of(operator.epilogue),
     )
+    program = workload.program(operator.epilogue)
     shapes = {b.name: b.shape for b in program.parameters}
     weight = graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)
     arrays = {"W": _extended(weight, shapes["W"])}
@@ -102,16 +111,18 @@ def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> Low
         node=node,
         key=kernel_key("depthwise", ends.program),
         program=ends.program,
-        schedule=lambda target: depthwise_cpu.schedule(target, ends.program, window, parallel=True),
+        schedule=chosen(ends.program, workload, knobs),
+        workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )
 
 
-def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
+def lower_dense(graph: FloatGraph, node: Node, operator: Dense, knobs: ChosenKnobs | None) -> LoweredNode:
     """A product by a constant matrix."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
-    program = dense(rows=rows, depth=depth, columns=columns, epilogue=operator.epilogue)
+    workload = DenseCpu(rows=rows, depth=depth, columns=columns, parts=Parts.of(operator.epilogue))
+    program = workload.program(operator.epilogue)
     arrays = {"W": graph.constants[node.inputs[1]]}
     if operator.epilogue.bias:
         arrays["B"] = graph.constants[node.inputs[2]]
@@ -120,7 +131,8 @@ def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
         node=node,
         key=kernel_key("dense", ends.program),
         program=ends.program,
-        schedule=lambda target: dense_cpu.schedule(target, ends.program, parallel=True),
+        schedule=chosen(ends.program, workload, knobs),
+        workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )
 

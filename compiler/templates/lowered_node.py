@@ -12,6 +12,7 @@ from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
+from .workload_cpu import CpuWorkload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -19,7 +20,8 @@ class LoweredNode:
     """A node as a tensor expression, and how it is to be scheduled.
 
     `tensors` by parameter are the graph's, `constants` by parameter are arrays in the parameters' shapes; what the
-    schedule packs is still to be packed (`schedule.pack.pack_arrays`). Nodes of equal `key` have one kernel.
+    schedule packs is still to be packed (`schedule.pack.pack_arrays`). Nodes of equal `key` have one kernel. `workload`
+    is what a tuner knows it as, if its template has a space.
     """
 
     node: Node
@@ -28,6 +30,7 @@ class LoweredNode:
     schedule: Callable[[CpuTarget], Schedule]
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
+    workload: CpuWorkload | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -46,6 +49,7 @@ class LoweredStep:
     schedule: Callable[[CpuTarget], Schedule]
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
+    workload: CpuWorkload | None = None
 
 
 def kernel_key(template: str, program: Program) -> str:

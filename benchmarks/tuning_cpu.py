@@ -1,0 +1,183 @@
+"""Tuning convolutions on this processor, one thread: how many trials a search needs, and what a trial costs.
+
+    python benchmarks/tuning_cpu.py [--layers C2 C6 C9] [--seeds 3] [--trials 128] [--strategies model genetic random]
+                                    [--random 64] [--count] [--json]
+
+Searches start from seeded random points and know no defaults, shipped records or other workloads. Candidates are
+measured in a process of their own; before each search, and after every batch, the template's defaults are measured in
+the same process, and ratios are to their median, so that a busy machine slows both. `peer` is ONNX Runtime's marginal
+time (`vdla bench`), interleaved with the defaults' in this process: a candidate's speed over the peer's is its ratio
+to the defaults times theirs. `random` are quantiles of legal random points. CPU seconds of a trial: `compile`,
+`measure` with its inputs and check, `overhead`: all else in both processes, deciding what to try included.
+With --count it shows how many distinct programs the spaces hold instead: at least, or exactly where that is feasible.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from typing import Any, get_args
+
+import numpy as np
+from vdla.codesign.bench.case import measure as measure_case
+from vdla.codesign.bench.convolutions import CONVOLUTIONS, convolution_case, same_window
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.templates.conv2d_cpu import flattened
+from vdla.compiler.templates.tasks_cpu import space
+from vdla.compiler.templates.workload_cpu import Conv2dCpu
+from vdla.compiler.tune.history import History
+from vdla.compiler.tune.measure_cpu import CpuMeasurer, CpuTrial
+from vdla.compiler.tune.space_size import MOST_COUNTED, count_programs, least_programs
+from vdla.compiler.tune.strategies import StrategyName, strategy_of
+
+ENOUGH = 0.85
+"""Of the peer's speed."""
+BATCH = 8
+SAMPLES = 1 << 19
+"""Random points from which a space's size is bounded."""
+PARTS = ("compile", "measure", "overhead")
+
+
+def workload_of(name: str) -> Conv2dCpu:
+    """The layer as a network of blocks of 16 channels has it."""
+    size, channels, filters, kernel, stride = CONVOLUTIONS[name]
+    window = same_window(size, kernel, stride)
+    height, width = flattened(window, size, size)
+    return Conv2dCpu(
+        batch=1,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=filters,
+        window=window,
+        block_in=16 if channels % 16 == 0 else 1,
+        block_out=16,
+    )
+
+
+def search(
+    name: str, strategy: StrategyName, seed: int, trials: int, default_over_peer: float
+) -> dict[str, Any]:
+    """One search: trials to ENOUGH of the peer's speed, the best in relation to defaults, CPU seconds of a trial."""
+    target, workload = host_target(), workload_of(name)
+    own = space(target, workload)
+    history, found = History.empty(own), strategy_of(strategy)
+    measured: list[CpuTrial] = []
+    deciding = 0.0
+    with CpuMeasurer(target) as measurer:
+        defaults = [measurer.measure(workload, None).seconds]
+        while len(history) < trials:
+            began = time.process_time()
+            generator = np.random.default_rng([seed, len(history)])
+            points = found.propose(own, history, generator, min(BATCH, trials - len(history)))
+            deciding += time.process_time() - began
+            if len(points) == 0:
+                break
+            batch = [measurer.measure(workload, own.values(point)) for point in points]
+            measured += batch
+            history = history.with_trials(points, np.array([trial.seconds for trial in batch]))
+            defaults.append(measurer.measure(workload, None).seconds)
+    ratios = statistics.median(defaults) / history.costs
+    best = np.maximum.accumulate(ratios)
+    reached = np.flatnonzero(best * default_over_peer >= ENOUGH)
+    spent = {
+        "compile": statistics.fmean(trial.compile_seconds for trial in measured),
+        "measure": statistics.fmean(trial.measure_seconds for trial in measured),
+        "overhead": statistics.fmean(trial.overhead_seconds for trial in measured) + deciding / len(measured),
+    }
+    steps = np.flatnonzero(np.diff(best, prepend=0) > 0)
+    return {
+        "layer": name,
+        "strategy": strategy,
+        "seed": seed,
+        "trials": len(history),
+        "failed": int(np.isinf(history.costs).sum()),
+        "to_enough": int(reached[0]) + 1 if len(reached) else None,
+        "best_over_default": round(float(best[-1]), 3),
+        "best_over_peer": round(float(best[-1] * default_over_peer), 3),
+        "curve": [[int(k) + 1, round(float(best[k]), 4)] for k in steps],
+        "quantiles": [round(float(q), 3) for q in np.quantile(ratios, (0.1, 0.25, 0.5, 0.75, 0.9, 1.0))],
+        "seconds": {part: round(spent[part], 4) for part in PARTS},
+    }
+
+
+def defaults_over_peer(name: str) -> float:
+    """The speed of the template's defaults over the peer's."""
+    case = convolution_case(name, 1)
+    try:
+        return measure_case(case, 9).ratio
+    finally:
+        case.close()
+
+
+def size_of(name: str) -> dict[str, Any]:
+    """How many points and programs the space of a layer has."""
+    own = space(host_target(), workload_of(name))
+    exact = own.size <= MOST_COUNTED
+    rng = np.random.default_rng(0)
+    programs = count_programs(own) if exact else least_programs(own, rng, SAMPLES)
+    return {"layer": name, "points": own.size, "programs": programs, "exact": exact}
+
+
+def line(row: dict[str, Any]) -> str:
+    """A search in one line."""
+    enough = "never" if row["to_enough"] is None else f"{row['to_enough']:5d}"
+    seconds = "  ".join(f"{part} {row['seconds'][part]:.3f}" for part in PARTS)
+    return (
+        f"{row['layer']:4} {row['strategy']:9} seed {row['seed']}  trials to {ENOUGH} of the peer {enough}  "
+        f"best {row['best_over_default']:.2f} of defaults, {row['best_over_peer']:.2f} of the peer  "
+        f"failed {row['failed']}/{row['trials']}  CPU-s a trial: {seconds}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--layers", nargs="+", choices=CONVOLUTIONS)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--trials", type=int, default=128)
+    parser.add_argument("--random", type=int, default=64)
+    parser.add_argument(
+        "--strategies", nargs="*", choices=get_args(StrategyName), default=["model", "genetic", "random"]
+    )
+    parser.add_argument("--count", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if options.count:
+        sizes = [size_of(name) for name in options.layers or CONVOLUTIONS]
+        for row in sizes:
+            how = "exactly" if row["exact"] else "at least"
+            if not options.json:
+                print(
+                    f"{row['layer']:4} {row['points']:.2e} points, {how} {row['programs']:,} legal programs"
+                )
+        if options.json:
+            print(json.dumps(sizes))
+        return
+    rows: list[dict[str, Any]] = []
+    for name in options.layers or ["C2", "C6", "C9"]:
+        relation = defaults_over_peer(name)
+        if not options.json:
+            print(f"{name:4} defaults at {relation:.2f} of the peer's speed")
+        if options.random:
+            row = search(name, "random", 1000, options.random, relation)
+            rows.append({**row, "defaults_over_peer": relation})
+            if not options.json:
+                texts = ("10%", "25%", "50%", "75%", "90%", "best")
+                shown = "  ".join(f"{t} {q:.2f}" for t, q in zip(texts, row["quantiles"], strict=True))
+                print(f"{name:4} {options.random} random legal points, speed over the defaults': {shown}")
+        for strategy in options.strategies:
+            for seed in range(options.seeds):
+                row = search(name, strategy, seed, options.trials, relation)
+                rows.append({**row, "defaults_over_peer": relation})
+                if not options.json:
+                    print(line(row), flush=True)
+    if options.json:
+        print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()

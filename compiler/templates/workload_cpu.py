@@ -1,0 +1,213 @@
+"""Workloads on processors: operators described completely, as data, so that another process can build them again.
+
+A workload is what schedules are tuned for and recorded by. Its tensor expression is that of the plain operator: what a
+network fuses with it beyond an `Epilogue`'s parts changes neither the loops nor the knobs that suit them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeAlias, get_args
+
+from ..ir.stmt import Program
+from ..te.blocks import Pads, Window
+from ..te.epilogue import Activation, Epilogue
+from ..te.ops.dense import dense
+from ..te.ops.float_conv2d import float_conv2d, float_depthwise
+from ..te.ops.float_pool import float_pool
+from .workload_vdla import WorkloadError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Which parts the epilogue of a sum has, whatever the limits of an activation are."""
+
+    bias: bool = False
+    operand: bool = False
+    activation: Activation = "none"
+
+    @staticmethod
+    def of(epilogue: Epilogue) -> Parts:
+        """The parts of an epilogue."""
+        return Parts(bias=epilogue.bias, operand=epilogue.operand, activation=epilogue.activation)
+
+    @property
+    def epilogue(self) -> Epilogue:
+        """An epilogue of these parts."""
+        return Epilogue(bias=self.bias, operand=self.operand, activation=self.activation)
+
+
+class _Described:
+    """What all workloads can do."""
+
+    __slots__ = ()
+
+    def to_dict(self: Any) -> dict[str, Any]:
+        """The workload as a JSON object, from which `workload_from_dict` makes an equal one."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conv2dCpu(_Described):
+    """`te.ops.float_conv2d`, scheduled by `conv2d_cpu`; `height` and `width` as `conv2d_cpu.flattened` leaves them."""
+
+    template: Literal["conv2d_cpu"] = "conv2d_cpu"
+    batch: int
+    channels: int
+    height: int
+    width: int
+    filters: int
+    groups: int = 1
+    window: Window
+    block_in: int
+    block_out: int
+    parts: Parts = field(default_factory=Parts)
+
+    def program(self, epilogue: Epilogue | None = None) -> Program:
+        """The tensor expression, with an epilogue of its parts. ValueError where the sizes do not fit together."""
+        return float_conv2d(
+            batch=self.batch,
+            channels=self.channels,
+            height=self.height,
+            width=self.width,
+            filters=self.filters,
+            window=self.window,
+            block_in=self.block_in,
+            block_out=self.block_out,
+            groups=self.groups,
+            epilogue=epilogue or self.parts.epilogue,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DepthwiseCpu(_Described):
+    """`te.ops.float_depthwise`, scheduled by `depthwise_cpu`."""
+
+    template: Literal["depthwise_cpu"] = "depthwise_cpu"
+    batch: int
+    channels: int
+    height: int
+    width: int
+    window: Window
+    block: int
+    parts: Parts = field(default_factory=Parts)
+
+    def program(self, epilogue: Epilogue | None = None) -> Program:
+        """The tensor expression, with an epilogue of its parts. ValueError where the window does not fit."""
+        return float_depthwise(
+            batch=self.batch,
+            channels=self.channels,
+            height=self.height,
+            width=self.width,
+            window=self.window,
+            block=self.block,
+            epilogue=epilogue or self.parts.epilogue,
+            name="depthwise",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DenseCpu(_Described):
+    """`te.ops.dense`, scheduled by `dense_cpu`."""
+
+    template: Literal["dense_cpu"] = "dense_cpu"
+    rows: int
+    depth: int
+    columns: int
+    parts: Parts = field(default_factory=Parts)
+
+    def program(self, epilogue: Epilogue | None = None) -> Program:
+        """The tensor expression, with an epilogue of its parts."""
+        return dense(
+            rows=self.rows, depth=self.depth, columns=self.columns, epilogue=epilogue or self.parts.epilogue
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolCpu(_Described):
+    """`te.ops.float_pool`, scheduled by `pool_cpu`."""
+
+    template: Literal["pool_cpu"] = "pool_cpu"
+    outer: int
+    height: int
+    width: int
+    lanes: int
+    window: Window
+    kind: Literal["max", "average"]
+    counted: Pads = (0, 0, 0, 0)
+
+    def program(self) -> Program:
+        """The tensor expression. ValueError where the window does not fit."""
+        return float_pool(
+            outer=self.outer,
+            height=self.height,
+            width=self.width,
+            lanes=self.lanes,
+            window=self.window,
+            kind=self.kind,
+            counted=self.counted,
+        )
+
+
+CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu
+_CLASSES: tuple[type[CpuWorkload], ...] = get_args(CpuWorkload)
+_WORDS = {"activation": get_args(Activation), "kind": ("max", "average")}
+_NESTED: dict[str, type] = {"window": Window, "parts": Parts}
+_LENGTHS = {"pads": 4, "counted": 4, "kernel": 2, "strides": 2, "dilations": 2}
+_MAY_BE_ZERO = ("pads", "counted")
+MOST_SIZE = 1 << 24
+"""Of anything in a workload; nothing larger is a tensor's."""
+
+
+def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
+    """The workload of a JSON object. WorkloadError, which names the field, where it is none that can be built."""
+    template = values.get("template")
+    kind = next((c for c in _CLASSES if c.__dataclass_fields__["template"].default == template), None)
+    if kind is None:
+        raise WorkloadError(f"there is no template {template!r} on processors")
+    workload: CpuWorkload = _object(kind, f"{template}", values)
+    try:
+        workload.program()
+    except ValueError as error:
+        raise WorkloadError(f"{template}: {error}") from None
+    return workload
+
+
+def _object(kind: type, where: str, values: Any) -> Any:
+    """A dataclass of ours from its fields, all of them."""
+    names = {field.name for field in fields(kind)}
+    if not isinstance(values, Mapping):
+        raise WorkloadError(f"{where} is {values!r}, must be an object")
+    if wrong := sorted(values.keys() ^ names):
+        what = "is missing" if wrong[0] in names else "is none of its fields"
+        raise WorkloadError(f"{where}: {wrong[0]} {what}")
+    return kind(**{name: _value(f"{where}: {name}", name, value) for name, value in values.items()})
+
+
+def _value(where: str, name: str, value: Any) -> Any:
+    if name == "template":
+        return value
+    if (kind := _NESTED.get(name)) is not None:
+        return _object(kind, where, value)
+    if name in ("bias", "operand"):
+        if isinstance(value, bool):
+            return value
+        raise WorkloadError(f"{where} is {value!r}, must be true or false")
+    if (words := _WORDS.get(name)) is not None:
+        if value in words:
+            return value
+        raise WorkloadError(f"{where} is {value!r}, must be one of {', '.join(words)}")
+    least = 0 if name in _MAY_BE_ZERO else 1
+    if (length := _LENGTHS.get(name)) is None:
+        return _size(where, least, value)
+    if isinstance(value, list | tuple) and len(value) == length:
+        return tuple([_size(where, least, item) for item in value])
+    raise WorkloadError(f"{where} is {value!r}, must be a list of {length} sizes")
+
+
+def _size(where: str, least: int, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST_SIZE:
+        return value
+    raise WorkloadError(f"{where} has {value!r}, must be {least} to {MOST_SIZE}")

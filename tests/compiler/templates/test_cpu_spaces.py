@@ -1,0 +1,174 @@
+"""Spaces of templates for processors: legal points compile and mean the same, equal rows are equal programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kernels import FUNCTIONS
+from vdla.codesign.bench.convolutions import CONVOLUTIONS, same_window
+from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cpu.kernel import build
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.templates import conv2d_cpu
+from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, schedule, space
+from vdla.compiler.templates.workload_cpu import Conv2dCpu, DenseCpu, DepthwiseCpu, Parts, PoolCpu
+from vdla.compiler.tune.reference_cpu import expected
+from vdla.compiler.tune.space_size import count_programs, least_programs
+
+ALL = Parts(bias=True, operand=True, activation="clip")
+ODD = Window(kernel=(3, 2), pads=(1, 0, 1, 1), strides=(2, 1), dilations=(1, 2))
+WORKLOADS = {
+    "conv2d": Conv2dCpu(
+        batch=2,
+        channels=10,
+        height=7,
+        width=6,
+        filters=12,
+        groups=2,
+        window=ODD,
+        block_in=4,
+        block_out=4,
+        parts=ALL,
+    ),
+    "strided": Conv2dCpu(
+        batch=1,
+        channels=32,
+        height=8,
+        width=9,
+        filters=48,
+        window=Window(kernel=(1, 1), strides=(2, 2)),
+        block_in=16,
+        block_out=16,
+    ),
+    "depthwise": DepthwiseCpu(batch=2, channels=10, height=9, width=7, window=ODD, block=4, parts=ALL),
+    "dense": DenseCpu(rows=9, depth=36, columns=50, parts=Parts(bias=True, activation="relu")),
+    "blocks": PoolCpu(outer=2, height=9, width=8, lanes=24, window=ODD, kind="max"),
+    "planes": PoolCpu(outer=2, height=9, width=20, lanes=1, window=ODD, kind="average", counted=(1, 0, 0, 1)),
+}
+HOST = host_target()
+SERVER = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4")
+"""A processor whose spaces are the same wherever the tests run."""
+
+
+def arrays_of(workload):
+    rng = np.random.default_rng(0)
+    # Eighths: sums of a few products are exact, so that any order gives the same float32.
+    return {
+        p.name: (rng.integers(-8, 9, p.shape) / 8).astype(np.float32) for p in workload.program().parameters
+    }
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_legal_points_compute_what_the_expression_does(name):
+    workload = WORKLOADS[name]
+    arrays = arrays_of(workload)
+    clear(workload, arrays)
+    program = workload.program()
+    results = interpret(program, arrays, functions=FUNCTIONS)["Y"]
+    np.testing.assert_array_equal(expected(workload, arrays), results)
+    own = space(HOST, workload)
+    for point in own.sample(np.random.default_rng(1), 3):
+        s = schedule(HOST, workload, program, own.values(point))
+        packed = pack_arrays(s.trace, arrays)
+        packed["Y"] = np.full_like(arrays["Y"], 99)
+        build(s.program, HOST)(**packed)
+        np.testing.assert_array_equal(packed["Y"], results, err_msg=str(own.values(point)))
+
+
+def clear(workload, arrays):
+    """Zeros beyond the channels, as the reference takes its inputs."""
+    match workload:
+        case Conv2dCpu():
+            lanes = workload.channels // workload.groups - (arrays["X"].shape[2] - 1) * workload.block_in
+            arrays["X"][:, :, -1, ..., lanes:] = 0
+        case DepthwiseCpu():
+            lanes = workload.channels - (arrays["X"].shape[1] - 1) * workload.block
+            arrays["X"][:, -1, ..., lanes:] = 0
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_points_are_one_program_just_where_they_are_said_to_be(name):
+    workload = WORKLOADS[name]
+    own = space(SERVER, workload)
+    points = own.sample(np.random.default_rng(2), 16)
+    # And neighbours, of which more are the same.
+    points = np.repeat(points, 2, axis=0)
+    moved = np.random.default_rng(3).integers(0, len(own.axes), len(points) // 2)
+    points[1::2][np.arange(len(moved)), moved] = 0
+    points = points[own.legal(points)]
+    account = own.account(own.columns(points))
+    rows = np.stack([account.effective[axis.name] for axis in own.axes], axis=1)
+    program = workload.program()
+    hashes = [
+        structural_hash(schedule(SERVER, workload, program, own.values(point)).program, alpha=True)
+        for point in points
+    ]
+    pairs = {(tuple(row), text) for row, text in zip(rows.tolist(), hashes, strict=True)}
+    assert len(pairs) == len({row for row, _ in pairs}) == len({text for _, text in pairs}) > 12
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_accounts_bound_and_describe_all_points(name):
+    own = space(SERVER, WORKLOADS[name])
+    account = own.account(own.columns(own.draw(np.random.default_rng(4), 500)))
+    assert account.bound.min() >= own.floor * (1 - 1e-12) > 0
+    for values in (*account.limits.values(), account.bound, *account.quantities.values()):
+        assert values.shape == (500,)
+    for quantity in account.quantities.values():
+        assert quantity.dtype == np.float64 and np.isfinite(quantity).all() and (quantity > 0).all()
+
+
+@pytest.mark.parametrize("target", [HOST, SERVER, parse_target("llvm -mtriple=aarch64-linux-gnu")])
+def test_defaults_are_points_of_the_space(target):
+    for workload in (*WORKLOADS.values(), *(layer(name) for name in CONVOLUTIONS)):
+        values = default_values(target, workload)
+        assert knobs_obstacle(space(target, workload), values) is None, workload
+
+
+@pytest.mark.parametrize("workload", [WORKLOADS["conv2d"], WORKLOADS["depthwise"], WORKLOADS["planes"]])
+def test_the_defaults_point_is_the_defaults_program(workload):
+    program = workload.program()
+    default = schedule(SERVER, workload, program)
+    point = schedule(SERVER, workload, program, default_values(SERVER, workload))
+    assert structural_hash(point.program) == structural_hash(default.program)
+
+
+def layer(name):
+    size, channels, filters, kernel, stride = CONVOLUTIONS[name]
+    window = same_window(size, kernel, stride)
+    height, width = conv2d_cpu.flattened(window, size, size)
+    return Conv2dCpu(
+        batch=1,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=filters,
+        window=window,
+        block_in=16 if channels % 16 == 0 else 1,
+        block_out=16,
+    )
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_spaces_of_the_papers_layers_hold_many_programs(name):
+    # Of windows of one position there are fewer, and so few points do not show how many.
+    least = 3e4 if name in ("C3", "C5", "C11") else 1e5
+    assert least_programs(space(SERVER, layer(name)), np.random.default_rng(5), 60_000) > least
+
+
+def test_counted_programs_are_no_fewer_than_estimated():
+    small = space(SERVER, WORKLOADS["planes"])
+    exact = count_programs(small)
+    assert 0.1 * exact < least_programs(small, np.random.default_rng(6), 5_000) < exact < small.size
+
+
+def test_a_tile_never_needs_more_registers_than_there_are():
+    narrow = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")
+    own = space(narrow, layer("C2"))
+    points = own.columns(own.sample(np.random.default_rng(6), 200))
+    sums = points["rows"] * points["columns"] * points["vectors"] * (16 // points["lanes"])
+    assert (sums < narrow.vector_registers).all()

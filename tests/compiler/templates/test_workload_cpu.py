@@ -1,0 +1,152 @@
+"""Workloads on processors: as JSON and back, found in networks, whose schedules take knobs chosen for them."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead, network_workloads
+from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.templates.tasks_cpu import ChosenKnobs, space
+from vdla.compiler.templates.workload_cpu import (
+    Conv2dCpu,
+    DenseCpu,
+    DepthwiseCpu,
+    Parts,
+    PoolCpu,
+    workload_from_dict,
+)
+from vdla.compiler.templates.workload_vdla import WorkloadError
+
+CONVOLUTION = Conv2dCpu(
+    batch=1,
+    channels=8,
+    height=6,
+    width=7,
+    filters=16,
+    window=Window(kernel=(3, 3), pads=(1, 1, 1, 1)),
+    block_in=8,
+    block_out=16,
+    parts=Parts(bias=True, activation="relu"),
+)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        CONVOLUTION,
+        DepthwiseCpu(batch=1, channels=8, height=6, width=7, window=CONVOLUTION.window, block=8),
+        DenseCpu(rows=3, depth=4, columns=5, parts=Parts(operand=True)),
+        PoolCpu(outer=1, height=4, width=4, lanes=8, window=Window(kernel=(2, 2)), kind="average"),
+    ],
+)
+def test_workloads_are_json(workload):
+    again = workload_from_dict(json.loads(json.dumps(workload.to_dict())))
+    assert again == workload
+    assert structural_hash(again.program()) == structural_hash(workload.program())
+    # Keys of records are made of it: nothing in it is a tuple, which JSON does not have.
+    assert json.loads(json.dumps(workload.to_dict())) == workload.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"template": "conv3d_cpu"}, "there is no template 'conv3d_cpu' on processors"),
+        ({"batch": 0}, "conv2d_cpu: batch has 0, must be 1 to 16777216"),
+        ({"batch": True}, "conv2d_cpu: batch has True, must be 1 to"),
+        ({"groups": 3}, "conv2d_cpu: 3 groups do not divide 8 channels and 16 filters"),
+        ({"colour": 1}, "conv2d_cpu: colour is none of its fields"),
+        ({"window": [3, 3]}, r"conv2d_cpu: window is \[3, 3\], must be an object"),
+        (
+            {"window": {"kernel": [9, 9], "strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1]}},
+            "a window of 9",
+        ),
+        (
+            {"window": {"kernel": [3], "strides": [1, 1], "pads": [0] * 4, "dilations": [1, 1]}},
+            "a list of 2 sizes",
+        ),
+        ({"parts": {"bias": True, "operand": False}}, "conv2d_cpu: parts: activation is missing"),
+        (
+            {"parts": {"bias": 1, "operand": False, "activation": "relu"}},
+            "parts: bias is 1, must be true or false",
+        ),
+        (
+            {"parts": {"bias": True, "operand": False, "activation": "gelu"}},
+            "'gelu', must be one of none, relu",
+        ),
+    ],
+)
+def test_what_is_no_workload_is_refused_with_its_field(wrong, message):
+    with pytest.raises(WorkloadError, match=message):
+        workload_from_dict({**CONVOLUTION.to_dict(), **wrong})
+
+
+def model():
+    """A convolution with bias and ReLU, a depthwise one, a max-pool and a matrix product."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "W": rng.standard_normal((16, 8, 3, 3)),
+        "B": rng.standard_normal(16),
+        "D": rng.standard_normal((16, 1, 3, 3)),
+        "M": rng.standard_normal((16 * 3 * 3, 10)),
+    }
+    nodes = [
+        helper.make_node("Conv", ["input", "W", "B"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("Conv", ["r", "D"], ["d"], group=16, pads=[1, 1, 1, 1]),
+        helper.make_node("MaxPool", ["d"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("MatMul", ["f", "M"], ["output"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, (1, 8, 6, 7))],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, (1, 10))],
+        [numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()],
+    )
+    built = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return built.SerializeToString()
+
+
+def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
+    target = host_target()
+    feeds = {"input": np.random.default_rng(1).standard_normal((1, 8, 6, 7)).astype(np.float32)}
+    default = compile_cpu(model())
+    values = {}
+
+    def choose(workload):
+        own = space(target, workload)
+        values[workload.template] = own.values(own.sample(np.random.default_rng(2), 1)[0])
+        # One of them has a knob too many.
+        return (
+            {**values[workload.template], "width": 1}
+            if isinstance(workload, DenseCpu)
+            else values[workload.template]
+        )
+
+    knobs = ChosenKnobs(choose=choose)
+    tuned = compile_cpu(model(), knobs=knobs)
+    assert values.keys() == {"conv2d_cpu", "depthwise_cpu", "pool_cpu", "dense_cpu"}
+    assert [w.template for w in knobs.applied] == ["conv2d_cpu", "depthwise_cpu", "pool_cpu"]
+    assert [(w.template, why) for w, why in knobs.ignored] == [
+        ("dense_cpu", "dense_cpu has no knob width, or no value was given for it")
+    ]
+    assert isinstance(knobs.applied[0], Conv2dCpu)
+    asked = [*knobs.applied, *(workload for workload, _ in knobs.ignored)]
+    assert [workload for _, workload in network_workloads(model(), target)] == asked
+    # The ReLU is grafted onto the expression, so that it is none of the workload.
+    assert knobs.applied[0].parts == Parts(bias=True)
+    programs = [[structural_hash(launch.kernel.program) for launch in n.launches] for n in (default, tuned)]
+    changed = [a != b for a, b in zip(*programs, strict=True)]
+    assert sum(changed) == 3
+    with default, tuned:
+        np.testing.assert_allclose(
+            tuned.run(feeds)["output"], default.run(feeds)["output"], rtol=1e-4, atol=1e-4
+        )
+    ahead = compile_cpu_ahead(model(), target, knobs=ChosenKnobs(choose=choose))
+    assert len(ahead.launches) == len(tuned.launches)
