@@ -41,6 +41,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "tuning_vdla.json"
 NEAR = 1.02
 """Costs up to this multiple of the best known count as found."""
 BATCH = 8
+MODEL: StrategyName = "evolution"
+"""The search on a learned model that stands for all of them: what `vdla tune` does unless told otherwise."""
 LESSONS = 128
 """Trials of each other layer that a transferred model learns from."""
 
@@ -84,7 +86,7 @@ def run_all(config: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     # Each process measures CPU time of its own thread; more threads would only disturb.
     os.environ["OMP_NUM_THREADS"] = "1"
     budgets: dict[StrategyName, int] = {
-        "model": options.trials,
+        MODEL: options.trials,
         "genetic": options.trials,
         "random": options.random,
     }
@@ -99,12 +101,12 @@ def run_all(config: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         lessons = {
             run["layer"]: Samples(features=run["lesson"][0], costs=run["lesson"][1])
             for run in runs
-            if run["strategy"] == "model" and run["seed"] == 0
+            if run["strategy"] == MODEL and run["seed"] == 0
         }
         transfers = [
             partial(
                 search,
-                *(config, layer, "model", seed, options.trials // 2),
+                *(config, layer, MODEL, seed, options.trials // 2),
                 prior=tuple(lesson for other, lesson in lessons.items() if other != layer),
             )
             for layer in options.layers
@@ -152,21 +154,21 @@ def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         row = {
             "layer": layer,
             "best_known": known,
-            "model_trials": needed(of("model")),
+            "model_trials": needed(of(MODEL)),
             "genetic_trials": needed(of("genetic")),
             "random_trials": needed(of("random")),
             "random_unfinished": sum(run["curve"][-1][1] > NEAR * known for run in of("random")),
-            "model_unfinished": sum(run["curve"][-1][1] > NEAR * known for run in of("model")),
-            "model_best": reached(of("model")),
+            "model_unfinished": sum(run["curve"][-1][1] > NEAR * known for run in of(MODEL)),
+            "model_best": reached(of(MODEL)),
             "genetic_best": reached(of("genetic")),
         }
         row["fewer_than_random"] = row["random_trials"] / row["model_trials"]
-        if taught := of("model", True):
+        if taught := of(MODEL, True):
             row["transfer_trials"] = needed(taught)
             row["transfer_gain"] = row["model_trials"] / row["transfer_trials"]
         rows.append(row)
     trials = sum(run["trials"] for run in runs)
-    guided = [run for run in runs if run["strategy"] == "model"]
+    guided = [run for run in runs if run["strategy"] == MODEL]
     return {
         "layers": rows,
         "fewer_than_random": _mean([row["fewer_than_random"] for row in rows]),
