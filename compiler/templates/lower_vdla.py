@@ -26,21 +26,20 @@ from ..graph.layout import (
     pack_weight,
 )
 from ..ir.printer import format_node
+from ..ir.stmt import Program
 from ..passes.interleave_virtual_threads import interleave_virtual_threads
 from ..passes.pipeline import Pass, run_pipeline
 from ..passes.split_copies import split_copies
-from ..schedule import Schedule
 from ..target.vdla.link import LoweredKernel, LoweredLayer
 from ..target.vdla.machine import scratchpad_depths
 from ..te.blocks import Blocks, Window
 from ..te.ops import conv2d, depthwise_conv2d, patch_conv2d, patch_conv2d_pool
-from ..te.ops.rolling_pool import ring_of
 from . import patch_conv2d_vdla, rolling_pool_vdla
 from .kernel_vdla import Choice, Choose, Kernel, kernel_of
 from .lower_pools_vdla import lower_average_pool, lower_elementwise, lower_max_pool
 from .stages import bound_tensors, post_of
 from .tiling import MOST_WINDOW, Copies, NoTileError
-from .workload_vdla import Workload
+from .workload_vdla import Workload, ring_of_workload
 
 Dump = Callable[[str, str], None]
 
@@ -147,7 +146,7 @@ def _convolution(
         rolling = _rolling(config, graph, node, choice.virtual_threads)
         if rolling is None:
             raise ValueError(f"{node.name}: the pool was fused into a convolution that cannot take it")
-        return Kernel(schedule=rolling, tensors=tensors, constants=constants)
+        return kernel_of(config, *rolling, post, choice, tensors, constants)
     if layouts[node.data] == "interleaved":
         constants["W"] = pack_patch_weight(config, node.weight)
         workload = replace(workload, template="patch_conv2d")
@@ -214,36 +213,49 @@ def takes_pool(
     return _rolling(config, graph, fused, virtual_threads) is not None
 
 
-def _rolling(config: Config, graph: Graph, node: Convolution, virtual_threads: int) -> Schedule | None:
-    """The schedule of a patch convolution with its pool, or None where no ring of accumulator rows works."""
+def _rolling(
+    config: Config, graph: Graph, node: Convolution, virtual_threads: int
+) -> tuple[Workload, Program] | None:
+    """A patch convolution with its pool, or None where no ring of accumulator rows works."""
     assert node.pool is not None
     batch, channels, height, width = graph.tensors[node.data].nchw
-    window = Window(kernel=(node.weight.shape[2], node.weight.shape[3]), strides=node.strides, pads=node.pads)
-    pool = Window(kernel=node.pool.kernel, strides=node.pool.strides, pads=node.pool.pads)
-    filters = node.weight.shape[0]
-    rows, columns = window.outputs(height, width)
-    ring = ring_of(pool, rows, columns, -(-filters // config.block_out), config.par_depth, config.acc_depth)
-    if ring is None or max(pool.kernel) > MOST_WINDOW:
+    workload = Workload(
+        template="patch_conv2d_pool",
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=node.weight.shape[0],
+        kernel=(node.weight.shape[2], node.weight.shape[3]),
+        strides=node.strides,
+        pads=node.pads,
+        pool_kernel=node.pool.kernel,
+        pool_strides=node.pool.strides,
+        pool_pads=node.pool.pads,
+    )
+    ring = ring_of_workload(config, workload)
+    if ring is None or max(workload.pool_kernel) > MOST_WINDOW:
         return None
-    post = post_of(node.requantize, None)
     program = patch_conv2d_pool(
         blocks=Blocks.of(config),
         batch=batch,
         channels=channels,
         height=height,
         width=width,
-        filters=filters,
-        window=window,
-        pool=pool,
+        filters=workload.filters,
+        window=workload.window,
+        pool=workload.pool,
         ring=ring,
         pad_value=node.pad_value,
-        post=post,
+        post=post_of(node.requantize, None),
         name=node.name,
     )
     if not rolling_pool_vdla.weights_fit(config, program, ring, virtual_threads):
         return None
-    used = min(columns, ring.width - pool.pads[1])
+    columns = workload.window.outputs(height, width)[1]
+    used = rolling_pool_vdla.used_columns(ring, columns, workload.pool)
     try:
-        return rolling_pool_vdla.schedule(config, program, used, pool.kernel, post, virtual_threads)
+        rolling_pool_vdla.choose_columns(config, program, used, virtual_threads)
     except NoTileError:
         return None
+    return workload, program

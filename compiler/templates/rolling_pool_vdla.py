@@ -7,7 +7,7 @@ from vdla.isa.config import Config
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.vdla import intrinsics
-from ..te.blocks import Pair
+from ..te.blocks import Pair, Window
 from ..te.ops.rolling_pool import Ring
 from ..te.post import Post
 from .tiling import NoTileError, balanced_sizes
@@ -22,6 +22,11 @@ def choose_columns(config: Config, program: Program, columns: int, virtual_threa
     raise NoTileError(f"{program.name}: no tile is small enough for the input scratchpad")
 
 
+def used_columns(ring: Ring, columns: int, pool: Window) -> int:
+    """How many of a row's `columns` the pool has a use for."""
+    return min(columns, ring.width - pool.pads[1])
+
+
 def weights_fit(config: Config, program: Program, ring: Ring, virtual_threads: int) -> bool:
     """Whether the weights of a group of filters stay on the chip."""
     blocks, vectors = next(buffer for buffer in program.parameters if buffer.name == "W").shape[:2]
@@ -30,11 +35,22 @@ def weights_fit(config: Config, program: Program, ring: Ring, virtual_threads: i
 
 
 def schedule(
-    config: Config, program: Program, columns: int, pool: Pair, post: Post, virtual_threads: int
+    config: Config,
+    program: Program,
+    columns: int,
+    pool: Pair,
+    post: Post,
+    virtual_threads: int,
+    gathered: int | None = None,
 ) -> Schedule:
-    """The tensor expression of `te.ops.patch_conv2d_pool`, whose rows have `columns` patches, scheduled."""
+    """The tensor expression of `te.ops.patch_conv2d_pool`, whose rows have `columns` patches, scheduled.
+
+    `gathered` patches of them at a time (default: `choose_columns`).
+    """
     s = Schedule(program)
-    tx, x = s.split("conv.x", choose_columns(config, program, columns, virtual_threads))
+    if gathered is None:
+        gathered = choose_columns(config, program, columns, virtual_threads)
+    tx, x = s.split("conv.x", gathered)
     s.reorder("conv.y", tx, x, "conv.o", "conv.kb", "conv.b", "conv.j", "conv.k")
     s.compute_at("patch", tx)
     s.cache_read("W", "og", "wgt")

@@ -21,12 +21,15 @@ from . import (
     patch_conv2d_vdla_space,
     pool_vdla,
     pool_vdla_space,
+    rolling_pool_vdla,
+    rolling_pool_vdla_space,
 )
 from .image_account import extents_of
+from .rolling_pool_vdla import used_columns
 from .space import Space
 from .tile_account import Tiles, one_point, same_level
-from .tiling import TILE_ORDERS, Copies, Knobs
-from .workload_vdla import Workload, program_of
+from .tiling import TILE_ORDERS, Copies, Knobs, NoTileError
+from .workload_vdla import Workload, program_of, ring_of_workload
 
 
 def space_of(config: Config, workload: Workload) -> Space:
@@ -36,6 +39,8 @@ def space_of(config: Config, workload: Workload) -> Space:
             return conv2d_vdla_space.space(config, _shape(config, workload))
         case "patch_conv2d":
             return patch_conv2d_vdla_space.space(config, _patch_shape(config, workload))
+        case "patch_conv2d_pool":
+            return rolling_pool_vdla_space.space(config, _rolling_shape(config, workload))
         case "depthwise_conv2d":
             return depthwise_vdla_space.space(config, _shape(config, workload))
         case "max_pool" | "average_pool" | "elementwise":
@@ -77,11 +82,46 @@ def _patch_shape(config: Config, workload: Workload) -> patch_conv2d_vdla.PatchS
     )
 
 
+def _rolling_shape(config: Config, workload: Workload) -> rolling_pool_vdla_space.RollingShape:
+    ring = ring_of_workload(config, workload)
+    if ring is None:
+        raise NoTileError("patch_conv2d_pool: no ring of rows is small enough for the accumulators")
+    rows, columns = workload.window.outputs(workload.height, workload.width)
+    pooled, wide = workload.pool.outputs(rows, columns)
+    filters = ceil_div(workload.filters, config.block_out)
+    return rolling_pool_vdla_space.RollingShape(
+        images=ceil_div(workload.batch, config.batch),
+        batch=workload.batch,
+        groups=ceil_div(filters, ring.filters),
+        filters=filters,
+        rows=rows,
+        columns=used_columns(ring, columns, workload.pool),
+        pooled=pooled,
+        vectors=ceil_div(prod(workload.kernel) * workload.channels, config.block_in),
+        output_vectors=filters * pooled * wide,
+        image_bytes=workload.batch * workload.channels * workload.height * workload.width,
+        ring=ring,
+    )
+
+
+def _default_rolling(config: Config, workload: Workload, virtual_threads: int) -> dict[str, int] | None:
+    shape, space = _rolling_shape(config, workload), space_of(config, workload)
+    program = program_of(config, workload)
+    gathered = rolling_pool_vdla.choose_columns(config, program, shape.columns, virtual_threads)
+    for weights in range(virtual_threads, 0, -1):
+        values = {"columns": gathered, "data_copies": virtual_threads, "weights_copies": weights}
+        if virtual_threads in space.axes[1].values and space.legal(space.point(values)[None]).all():
+            return values
+    return None
+
+
 def default_values(config: Config, workload: Workload, virtual_threads: int) -> dict[str, int] | None:
     """The template's own choice as values of the space's axes; None where it is none of its points.
 
     Raises NoTileError if nothing fits.
     """
+    if workload.template == "patch_conv2d_pool":
+        return _default_rolling(config, workload, virtual_threads)
     space, knobs = space_of(config, workload), _default_knobs(config, workload, virtual_threads)
     shape = _shape(config, workload)
     window = workload.kernel if knobs.window is None else knobs.window
@@ -128,6 +168,8 @@ def _default_knobs(config: Config, workload: Workload, virtual_threads: int) -> 
         case "max_pool" | "average_pool" | "elementwise":
             kernel, strides = workload.kernel, workload.strides
             return pool_vdla.choose_knobs(config, program, kernel, strides, virtual_threads)
+        case "patch_conv2d_pool":
+            raise ValueError("a rolling pool has knobs of its own")
 
 
 def schedule_workload(
@@ -142,6 +184,14 @@ def schedule_workload(
 
     `values` is a legal point of `space_of`; without it the template decides. Raises NoTileError if nothing fits.
     """
+    if workload.template == "patch_conv2d_pool":
+        shape = _rolling_shape(config, workload)
+        gathered = None if values is None else values["columns"]
+        copies = None if values is None else rolling_pool_vdla_space.copies(values)
+        columns, pool = shape.columns, workload.pool_kernel
+        return rolling_pool_vdla.schedule(
+            config, program, columns, pool, post, virtual_threads, gathered
+        ), copies
     knobs = None if values is None else _knobs(config, workload, values)
     window, kernel, strides = workload.window, workload.kernel, workload.strides
     match workload.template:
@@ -169,3 +219,5 @@ def _knobs(config: Config, workload: Workload, values: Mapping[str, int]) -> Kno
             return depthwise_vdla_space.knobs(values, _shape(config, workload))
         case "max_pool" | "average_pool" | "elementwise":
             return pool_vdla_space.knobs(values, _shape(config, workload))
+        case "patch_conv2d_pool":
+            raise ValueError("a rolling pool has knobs of its own")

@@ -13,11 +13,28 @@ from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
 from ..ir.stmt import Program
-from ..te.blocks import Blocks, Pair, Window
-from ..te.ops import average_pool, conv2d, depthwise_conv2d, elementwise, max_pool, patch_conv2d
+from ..te.blocks import Blocks, Pair, Window, ceil_div
+from ..te.ops import (
+    average_pool,
+    conv2d,
+    depthwise_conv2d,
+    elementwise,
+    max_pool,
+    patch_conv2d,
+    patch_conv2d_pool,
+)
+from ..te.ops.rolling_pool import Ring, ring_of
 from ..te.post import Combination, Post
 
-Template = Literal["conv2d", "patch_conv2d", "depthwise_conv2d", "max_pool", "average_pool", "elementwise"]
+Template = Literal[
+    "conv2d",
+    "patch_conv2d",
+    "patch_conv2d_pool",
+    "depthwise_conv2d",
+    "max_pool",
+    "average_pool",
+    "elementwise",
+]
 Pads = tuple[int, int, int, int]
 
 
@@ -30,7 +47,8 @@ class Workload:
     """An operator of one shape, and the template that schedules it.
 
     Sizes are elements, not blocks; `pads` are (top, left, bottom, right). `filters` are the output's channels.
-    `operand`: stage B of the store pipeline reads a second tensor.
+    `operand`: stage B of the store pipeline reads a second tensor. The pool is that of "patch_conv2d_pool", behind the
+    convolution; the window of the pooling templates is `kernel`.
     """
 
     template: Template
@@ -44,6 +62,14 @@ class Workload:
     pads: Pads = (0, 0, 0, 0)
     dilations: Pair = (1, 1)
     operand: bool = False
+    pool_kernel: Pair = (1, 1)
+    pool_strides: Pair = (1, 1)
+    pool_pads: Pads = (0, 0, 0, 0)
+
+    @property
+    def pool(self) -> Window:
+        """Kernel, strides and pads of the pool behind a convolution."""
+        return Window(kernel=self.pool_kernel, strides=self.pool_strides, pads=self.pool_pads)
 
     @property
     def window(self) -> Window:
@@ -73,6 +99,7 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
             f"the accelerator has no template {value['template']!r}; it has {get_args(Template)}"
         )
     sizes = {"kernel": 2, "strides": 2, "pads": 4, "dilations": 2}
+    sizes |= {"pool_kernel": 2, "pool_strides": 2, "pool_pads": 4}
     found: dict[str, Any] = {"template": value["template"], "operand": value["operand"]}
     if not isinstance(value["operand"], bool):
         raise WorkloadError(f"operand = {value['operand']!r} of a workload is neither true nor false")
@@ -81,7 +108,7 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
             continue
         item, length = value[name], sizes.get(name)
         numbers = [item] if length is None else item
-        least = 0 if name == "pads" else 1
+        least = 0 if name.endswith("pads") else 1
         if not isinstance(numbers, list | tuple) or len(numbers) != (length or 1):
             raise WorkloadError(f"{name} = {item!r} of a workload has not {length} numbers")
         if not all(type(n) is int and n >= least for n in numbers):
@@ -90,6 +117,17 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
             )
         found[name] = item if length is None else tuple(item)
     return Workload(**found)
+
+
+def ring_of_workload(config: Config, workload: Workload) -> Ring | None:
+    """The ring of accumulator rows of a convolution with its pool; None where none works."""
+    return ring_of(
+        workload.pool,
+        *workload.window.outputs(workload.height, workload.width),
+        filter_blocks=ceil_div(workload.filters, config.block_out),
+        most_filters=config.par_depth,
+        acc_depth=config.acc_depth,
+    )
 
 
 def program_of(config: Config, workload: Workload) -> Program:
@@ -107,6 +145,14 @@ def program_of(config: Config, workload: Workload) -> Program:
             return conv2d(filters=workload.filters, window=workload.window, pad_value=0, **image)
         case "patch_conv2d":
             return patch_conv2d(filters=workload.filters, window=workload.window, pad_value=0, **image)
+        case "patch_conv2d_pool":
+            ring = ring_of_workload(config, workload)
+            if ring is None:
+                raise ValueError(f"no ring of accumulators holds the rows of {workload}")
+            window, pool = workload.window, workload.pool
+            return patch_conv2d_pool(
+                filters=workload.filters, window=window, pool=pool, ring=ring, pad_value=0, **image
+            )
         case "depthwise_conv2d":
             return depthwise_conv2d(window=workload.window, pad_value=0, **image)
         case "max_pool":

@@ -27,6 +27,7 @@ from vdla.compiler.templates.schedule_vdla import default_values, schedule_workl
 from vdla.compiler.templates.space import Space
 from vdla.compiler.templates.tile_account import Side, transfers
 from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
+from vdla.compiler.tune.check_vdla import agrees
 from vdla.compiler.tune.measure_vdla import ACTIVATIONS, AcceleratorTask, measure
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
@@ -268,3 +269,34 @@ def test_measured_points_of_every_template():
         task = AcceleratorTask.of(VTA, workload)
         point = task.space.sample(np.random.default_rng(4), 1)[0]
         assert np.isfinite(measure(task, task.space.values(point)).cost), workload
+
+
+def test_every_way_to_gather_patches_for_a_rolling_pool():
+    """The space is small: all of it is right, none of it beats its bound, and the default is one of its points."""
+    workload = Workload(
+        template="patch_conv2d_pool",
+        batch=1,
+        channels=3,
+        height=20,
+        width=18,
+        filters=24,
+        kernel=(3, 3),
+        strides=(1, 1),
+        pads=(1, 1, 1, 1),
+        pool_kernel=(3, 3),
+        pool_strides=(2, 2),
+        pool_pads=(1, 1, 1, 1),
+    )
+    task = AcceleratorTask.of(VTA, workload)
+    points = np.stack(np.meshgrid(*(range(len(axis.values)) for axis in task.space.axes)), -1)
+    points = points.reshape(-1, len(task.space.axes))[::5]
+    legal = task.space.legal(points)
+    account = task.space.account(task.space.columns(points))
+    assert legal.mean() > 0.5
+    for point, bound in zip(points[legal], account.bound[legal], strict=True):
+        result = measure(task, task.space.values(point))
+        assert result.error is None and result.cost >= bound >= task.space.floor
+    for point in points[legal][::9]:
+        assert agrees(task, task.space.values(point))
+    default = default_values(VTA, workload, 2)
+    assert default is not None and measure(task, default).cost == measure(task, None).cost
