@@ -306,7 +306,7 @@ def tune_network(
     )
     by_node = {node: task for subject, task in zip(subjects, tasks, strict=True) for node in subject.nodes}
     default = network.cycles({})
-    roofline = network.roofline_cycles
+    roofline, bound = network.roofline_cycles, network.bound_cycles
     return {
         "name": path.stem,
         "target": "vdla",
@@ -317,6 +317,8 @@ def tune_network(
             "default_cycles": default,
             "tuned_cycles": placed.cycles,
             "roofline_cycles": roofline,
+            "bound_cycles": bound,
+            "distance_closed": (default - placed.cycles) / (default - bound) if default > bound else 0.0,
             "default_utilization": roofline / default,
             "tuned_utilization": roofline / placed.cycles,
             "trials": placed.trials,

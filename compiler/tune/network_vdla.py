@@ -21,6 +21,7 @@ from ..target.vdla.link import LoweredLayer, link
 from ..target.vdla.placement import PlacementError
 from ..templates.lower_vdla import lower_node
 from ..templates.prepare_vdla import Prepared, network_key, workloads_of
+from ..templates.schedule_vdla import space_of
 from ..templates.tiling import NoTileError
 from ..templates.workload_vdla import Workload
 from .trial import Result
@@ -51,6 +52,19 @@ class NetworkTrials:
         """The sum of the nodes' rooflines, see `graph.cost.roofline_cycles`."""
         return sum(
             roofline_cycles(self._prepared.graph, node, self._config) for node in self._prepared.graph.nodes
+        )
+
+    @property
+    def bound_cycles(self) -> float:
+        """The sum of what each node needs on this machine at least: its space's floor, else its roofline.
+
+        A floor counts products of whole blocks, and bytes that any program moves.
+        """
+        return sum(
+            space_of(self._config, self.workloads[node.name]).floor
+            if node.name in self.workloads
+            else roofline_cycles(self._prepared.graph, node, self._config)
+            for node in self._prepared.graph.nodes
         )
 
     def cycles(self, settings: Settings) -> int:
