@@ -1,0 +1,81 @@
+"""The records that ship with the package: the papers' layers on the preset configurations, ResNet-18 in its place.
+
+    python benchmarks/shipped_records.py [--configs vta osdi18 edge8] [--trials 160] [--in-place 2000] [--write]
+
+Each configuration gets `--trials` of the tuner for each of C1-C12 and D1-D9 by themselves, and for ResNet-18 the layers
+that are not among them, then `--in-place` trials in the whole network. The best of each workload is kept. With --write
+compiler/tune/shipped/vdla.jsonl is replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from vdla.codesign import models
+from vdla.codesign.bench.convolutions import CONVOLUTIONS, DEPTHWISE
+from vdla.codesign.tune_run import Options, Watchers, tune_network, tune_workloads
+from vdla.codesign.workload_names import accelerator_workload
+from vdla.compiler.tune.backends import InProcess
+from vdla.compiler.tune.record_book import best_records
+from vdla.compiler.tune.record_files import write_records
+from vdla.compiler.tune.records import Record
+from vdla.isa.config import load_config
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ROOT / "compiler" / "tune" / "shipped" / "vdla.jsonl"
+NETWORK = "resnet18"
+
+
+def tuned(config: str, trials: int, in_place: int, folder: Path) -> list[Record]:
+    """The best records of one preset."""
+    machine, records = load_config(config), list[Record]()
+    watchers = Watchers(write=records.append)
+    names = [f"conv2d:{name}" for name in CONVOLUTIONS] + [f"depthwise:{name}" for name in DEPTHWISE]
+    named = [(name, accelerator_workload(name, machine)) for name in names]
+    alone = Options(trials=trials * len(named), in_place=0, batch=16, seed=0, strategy="evolution")
+    with InProcess() as backend:
+        document = tune_workloads(machine, named, alone, backend, [], [], watchers)
+        print(config, "layers done", file=sys.stderr, flush=True)
+        path = folder / f"{NETWORK}.onnx"
+        models.write(path, NETWORK)
+        options = Options(trials=trials * 20, in_place=in_place, batch=16, seed=0, strategy="evolution")
+        network = tune_network(machine, path, options, backend, records, [], watchers)
+    checked = [*document["tasks"], *network["tasks"], network["network"]]
+    if any(task["outputs_equal"] is False for task in checked):
+        raise SystemExit(f"{config}: a schedule computes something else")
+    for task in document["tasks"]:
+        print(f"{config:8}{task['name']:16}{task['default']:12,.0f}{task['best']:12,.0f}")
+    found = network["network"]
+    print(
+        f"{config:8}{NETWORK:16}{found['default_cycles']:12,.0f}{found['tuned_cycles']:12,.0f}"
+        f"  {found['distance_closed']:.1%} of the distance to {found['bound_cycles']:,.0f} cycles"
+    )
+    return best_records(records, 1)
+
+
+def main() -> None:
+    """Tune, print, and replace the file if told to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--configs", nargs="+", default=["vta", "osdi18", "edge8"])
+    parser.add_argument("--trials", type=int, default=160, help="of each layer")
+    parser.add_argument("--in-place", type=int, default=2000)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    print(f"{'config':8}{'layer':16}{'default':>12}{'tuned':>12}  cycles")
+    with tempfile.TemporaryDirectory() as folder:
+        records = [
+            record
+            for config in options.configs
+            for record in tuned(config, options.trials, options.in_place, Path(folder))
+        ]
+    if options.write:
+        write_records(SHIPPED, records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""What heavy libraries cost only those who tune."""
+
+import subprocess
+import sys
+
+
+def test_compiling_and_applying_records_imports_no_tuner():
+    program = (
+        "import sys\n"
+        "import vdla.codesign.cli.main, vdla.codesign.network_run, vdla.compiler.tune.record_book\n"
+        "import vdla.compiler.tune.apply_vdla, vdla.codesign.tune_run, vdla.codesign.cli.tune\n"
+        "sys.exit(','.join(name for name in ('xgboost', 'distributed', 'dask') if name in sys.modules))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
