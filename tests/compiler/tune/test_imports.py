@@ -9,7 +9,7 @@ def test_compiling_and_applying_records_imports_no_tuner():
         "import sys\n"
         "import vdla.codesign.cli.main, vdla.codesign.network_run, vdla.compiler.tune.record_book\n"
         "import vdla.compiler.tune.apply_vdla, vdla.codesign.tune_run, vdla.codesign.cli.tune\n"
-        "sys.exit(','.join(name for name in ('xgboost', 'distributed', 'dask') if name in sys.modules))\n"
+        "sys.exit(','.join(name for name in ('xgboost', 'distributed', 'dask') if name in sys.modules) or None)\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
