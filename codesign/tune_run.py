@@ -22,7 +22,7 @@ from vdla.compiler.tune.descriptions import describe
 from vdla.compiler.tune.features import point_features
 from vdla.compiler.tune.history import History
 from vdla.compiler.tune.in_place import Move, Place, Placed, refine
-from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, measure
 from vdla.compiler.tune.network_vdla import NetworkTrials, Values
 from vdla.compiler.tune.record_book import book_of, history_of
 from vdla.compiler.tune.records import Record, Task, describe_target
@@ -34,6 +34,8 @@ from vdla.isa.errors import UserError
 
 IN_PLACE = "in place"
 """The strategy that records of nodes in their networks name."""
+TEMPLATE = "template"
+"""The strategy that the record of a template's own choice names."""
 STARTS = 8
 """Candidates of a node that are good alone and are tried in its place first."""
 
@@ -106,7 +108,7 @@ class Watchers:
 
 def prepare_model(path: Path, config: Config) -> Prepared:
     """The graph of the model in file `path` as it is lowered. Raises UserError."""
-    return prepare(fuse(import_model(path)), config, 2)
+    return prepare(fuse(import_model(path)), config, VIRTUAL_THREADS)
 
 
 def network_trials(path: Path, config: Config) -> NetworkTrials:
@@ -178,7 +180,17 @@ def tune_alone(
         _tuned(subject, task, history)
         for subject, task, history in zip(subjects, tasks, histories, strict=True)
     ]
+    told = {record.task.key for record in known if record.strategy == TEMPLATE}
+    for job, task in zip(jobs, tasks, strict=True):
+        # Beside the trials, so that what is applied is never slower than what would be chosen anyway.
+        values = None if job.task.key in told else default_values(config, task.workload, VIRTUAL_THREADS)
+        if values is not None:
+            watchers.write(_template_record(job.task, values, measure(task, values).cost, options.seed))
     return tuned, histories, tasks
+
+
+def _template_record(task: Task, values: Values, cost: float, seed: int) -> Record:
+    return Record(task=task, knobs=values, cost=cost, trial=0, seed=seed, strategy=TEMPLATE, elapsed=0.0)
 
 
 def _tuned(subject: Subject, task: AcceleratorTask, history: History) -> Tuned:
@@ -217,7 +229,7 @@ def tune_in_place(
     start: dict[str, Values] = {}
     places: list[Place] = []
     for subject, history, task in zip(subjects, histories, tasks, strict=True):
-        default = default_values(config, subject.workload, 2)
+        default = default_values(config, subject.workload, VIRTUAL_THREADS)
         order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < float("inf")]
         candidates = [task.space.values(history.points[k]) for k in order]
         # What was learned of it alone holds in its place, too.
