@@ -42,8 +42,7 @@ class TuneProgress:
 
     def trial(self, trial: Trial) -> None:
         """A trial of a workload alone ended."""
-        workload = trial.record.task.workload
-        self._show(f"{workload['template']} {trial.job}", f"best {trial.best:,.6g} {trial.record.task.unit}")
+        self._show(trial.name, f"best {trial.best:,.6g} {trial.record.task.unit}")
 
     def move(self, move: Move) -> None:
         """A trial of a node in its network ended."""

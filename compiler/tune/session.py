@@ -58,9 +58,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One trial that ended, for those who watch: of job number `job`, the `count`-th of the run."""
+    """One trial that ended, for those who watch: of the job of that `name`, the `count`-th of the run."""
 
-    job: int
+    name: str
     record: Record
     count: int
     best: float
@@ -113,7 +113,7 @@ def tune(
             write(record)
             spent += 1
             best = min(history.best, float(costs.min()))
-            watch(Trial(job=turn, record=record, count=spent, best=best))
+            watch(Trial(name=job.name, record=record, count=spent, best=best))
         numbers[turn] += len(points)
         histories[turn] = history.with_trials(points, costs)
         finished[turn] = plan.patience is not None and has_stalled(histories[turn], plan.patience)
