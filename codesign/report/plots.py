@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 
 from .accounts import LayerAccount, RunAccount
+from .canvas import GRID, INK, MUTED, new_figure, png, style
 
-INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"
 COMPUTE, MEMORY = "#2563a8", "#c2571a"
 CAUSE_COLORS = ("#e08a3c", "#8b6bb1", "#3d9a8b", "#c9a227", "#b8475d", "#7a8a99")
 SAME_SPOT = 2.5
 """Points (1/72 inch) within which two layers share one label in the roofline."""
 LARGEST_CAUSES = len(CAUSE_COLORS) - 1
 """Stall causes that get a colour of their own; the rest are drawn together."""
-
-
-def _figure(width: float, height: float) -> Figure:
-    # A Figure of its own canvas: pyplot would keep every figure alive in a global.
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    # Without the version stamp the same run gives the same bytes.
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()
-
-
-def _style(axes: Axes) -> None:
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=INK, labelsize=9)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(MUTED)
 
 
 def _short(value: float, _position: int = 0) -> str:
@@ -58,9 +32,9 @@ def roofline_png(run: RunAccount, config: Config) -> bytes:
     the bytes that moved, not the compulsory ones.
     """
     layers = [(n, layer) for n, layer in enumerate(run.layers, 1) if layer.macs and layer.cycles]
-    figure = _figure(11, 6.2)
+    figure = new_figure(11, 6.2)
     axes, key = figure.subplots(1, 2, width_ratios=(3.1, 1))
-    _style(axes)
+    style(axes)
     peak, bus = config.multiplies_per_cycle, config.memory.bus_bytes
     points = [(layer.macs / layer.dram_bytes, layer.macs / layer.cycles) for _, layer in layers]
     ridge = peak / bus
@@ -127,7 +101,7 @@ def roofline_png(run: RunAccount, config: Config) -> bytes:
         color=INK,
     )
     _number_points(axes, points, [n for n, _ in layers])
-    return _png(figure)
+    return png(figure)
 
 
 def _number_points(axes: Axes, points: Sequence[tuple[float, float]], numbers: Sequence[int]) -> None:
@@ -200,7 +174,7 @@ def layers_png(run: RunAccount) -> bytes:
     the layer's roofline. Right: the stalls alone, on a scale of their own.
     """
     layers = run.layers
-    figure = _figure(12.5, max(3.4, 1.9 + 0.29 * len(layers)))
+    figure = new_figure(12.5, max(3.4, 1.9 + 0.29 * len(layers)))
     whole, stalled = figure.subplots(1, 2, width_ratios=(1.7, 1), sharey=True)
     rows = np.arange(len(layers))
     gemm = np.array([layer.gemm_cycles for layer in layers], dtype=float)
@@ -236,11 +210,11 @@ def layers_png(run: RunAccount) -> bytes:
     )
     stalled.set_title("cycles without a GEMM, by cause", loc="left", color=INK, fontsize=10)
     figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    return _png(figure)
+    return png(figure)
 
 
 def _layer_axis(axes: Axes, ends: NDArray[np.float64], labels: Sequence[str]) -> None:
-    _style(axes)
+    style(axes)
     longest = max(1.0, *ends)
     for row, (end, label) in enumerate(zip(ends, labels, strict=True)):
         axes.text(end + 0.012 * longest, row, label, va="center", fontsize=8, color=MUTED)

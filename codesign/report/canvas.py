@@ -1,0 +1,49 @@
+"""What all pictures share: colours, a figure that no global keeps, plain axes, and the bytes of a PNG."""
+
+from __future__ import annotations
+
+import io
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"
+PALETTE = 128
+"""Colours of a small PNG: enough for lines, letters and their soft edges."""
+
+
+def new_figure(width: float, height: float, dpi: int = 150) -> Figure:
+    """A figure of so many inches."""
+    # A Figure of its own canvas: pyplot would keep every figure alive in a global.
+    figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a file."""
+    buffer = io.BytesIO()
+    # Without the version stamp the same run gives the same bytes.
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def style(axes: Axes) -> None:
+    """Axes without a box, ink for what is read and grey for what is not."""
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=INK, labelsize=9)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(MUTED)
+
+
+def small_png(figure: Figure) -> bytes:
+    """The figure as a file of PALETTE colours, about a third as large, for pictures that a repository keeps."""
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(png(figure))) as picture:
+        few = picture.convert("RGB").quantize(PALETTE, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        few.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()

@@ -1,0 +1,157 @@
+"""Searches against each other as benchmarks keep them (`benchmarks/results/tuning_*.json`): runs and what they found.
+
+A document has `runs`, each with its layer, strategy, transfer (whether its model had learned from other layers), seed,
+trials and curve, the improvements [[trial, cost], ...] counted from 1; and by layer, where costs are seconds,
+`peer_seconds`, another library's time, and `flops`, the operations of the layer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.errors import UserError
+
+from ..files import read_whole
+
+NEAR = 1.02
+"""Costs up to this multiple of the best known count as found, unless a document says otherwise."""
+
+
+class StudyError(UserError):
+    """A file that is no study; the message names it and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One search: after trial `curve[k][0]`, counted from 1, the least cost so far was `curve[k][1]`."""
+
+    layer: str
+    strategy: str
+    transfer: bool
+    seed: int
+    trials: int
+    curve: tuple[tuple[int, float], ...]
+
+    @property
+    def best(self) -> float:
+        """The least cost of all trials; inf where none succeeded."""
+        return self.curve[-1][1] if self.curve else np.inf
+
+    def best_so_far(self, trials: int) -> NDArray[np.float64]:
+        """The least cost after each of the first `trials` trials: float64 [min(trials, self.trials)], inf at first."""
+        best = np.full(self.trials, np.inf)
+        for trial, cost in self.curve:
+            best[trial - 1 :] = cost
+        return best[:trials]
+
+    def trials_until(self, cost: float) -> int | None:
+        """The trial that first cost `cost` or less; None where none did."""
+        return next((trial for trial, found in self.curve if found <= cost), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Runs of several searches on several layers; costs of a layer are all in one unit.
+
+    `config` names the accelerator's configuration, where there is one.
+    """
+
+    runs: tuple[Run, ...]
+    config: str | None = None
+    near: float = NEAR
+    peer_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    flops: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers in the order of their first runs."""
+        return tuple(dict.fromkeys(run.layer for run in self.runs))
+
+    def only(self, layers: Collection[str]) -> Study:
+        """The study of some layers, in the order of the runs."""
+        return replace(self, runs=tuple(run for run in self.runs if run.layer in layers))
+
+    def of(self, layer: str, strategy: str, transfer: bool = False) -> tuple[Run, ...]:
+        """The runs of one search on one layer, one a seed."""
+        wanted = (layer, strategy, transfer)
+        return tuple(run for run in self.runs if (run.layer, run.strategy, run.transfer) == wanted)
+
+    def best_known(self, layer: str) -> float:
+        """The least cost that any run found for a layer."""
+        return min((run.best for run in self.runs if run.layer == layer), default=np.inf)
+
+    def needed(self, layer: str, strategy: str, transfer: bool = False) -> list[int | None]:
+        """Of each run the trials until `near` times the best known, None where it never got there."""
+        enough = self.near * self.best_known(layer)
+        return [run.trials_until(enough) for run in self.of(layer, strategy, transfer)]
+
+    def counted(self, layer: str, strategy: str, transfer: bool = False) -> list[int]:
+        """As `needed`, with all the trials of a run that never got there: it would have needed more."""
+        runs, needed = self.of(layer, strategy, transfer), self.needed(layer, strategy, transfer)
+        return [run.trials if trial is None else trial for run, trial in zip(runs, needed, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spread:
+    """Least costs so far over several runs, after each trial that all of them made: float64 [trials] each."""
+
+    low: NDArray[np.float64]
+    median: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def spread(runs: Sequence[Run]) -> Spread:
+    """Least, median and largest of the runs' best after each trial. ValueError without runs."""
+    trials = min(run.trials for run in runs)
+    costs = np.array([run.best_so_far(trials) for run in runs])
+    return Spread(low=costs.min(axis=0), median=np.median(costs, axis=0), high=costs.max(axis=0))
+
+
+def read_study(path: Path, command: str) -> Study:
+    """The study in file `path`, which `command` writes. Raises StudyError, and FileError for what cannot be read."""
+    if not path.exists():
+        raise StudyError(f"{path.name} is not there yet; it is written by: {command}")
+    try:
+        document = json.loads(read_whole(path, "study"))
+        return study_of(document)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise StudyError(
+            f"{path.name} is no study ({type(error).__name__}: {error}); write it anew: {command}"
+        ) from None
+
+
+def study_of(document: Mapping[str, Any]) -> Study:
+    """The study that a document holds. Raises what Python raises for one that holds none."""
+    runs = tuple(_run(item) for item in document["runs"])
+    return Study(
+        runs=runs,
+        config=document.get("config"),
+        near=float(document.get("near", NEAR)),
+        peer_seconds={name: float(value) for name, value in document.get("peer_seconds", {}).items()},
+        flops={name: float(value) for name, value in document.get("flops", {}).items()},
+    )
+
+
+def _run(item: Mapping[str, Any]) -> Run:
+    run = Run(
+        layer=str(item["layer"]),
+        strategy=str(item["strategy"]),
+        transfer=bool(item.get("transfer", False)),
+        seed=int(item["seed"]),
+        trials=int(item["trials"]),
+        curve=tuple((int(trial), float(cost)) for trial, cost in item["curve"]),
+    )
+    trials = [0, *(trial for trial, _ in run.curve), run.trials + 1]
+    costs = [np.inf, *(cost for _, cost in run.curve), 0.0]
+    # Costs may be rounded, so that an improvement need not show.
+    if not (np.all(np.diff(trials) > 0) and np.all(np.array(costs[:-1]) >= costs[1:])):
+        raise ValueError(
+            f"the curve of {run.layer}, {run.strategy}, seed {run.seed} is no row of improvements"
+        )
+    return run
