@@ -117,7 +117,9 @@ def run_divided(
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
             progress.begin("running all of it on the CPU")
-            alone = run_cpu_alone(model, network, results[0], processor, threads=threads, repeat=repeat)
+            alone = run_cpu_alone(
+                model, network, results[0], processor, threads=threads, repeat=repeat, records=records
+            )
         if outputs is not None:
             from ..network_run import npz_bytes
 
