@@ -19,6 +19,7 @@ from vdla.compiler.runtime.heterogeneous_network import (
     run_region,
 )
 from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.compiler.tune.record_book import RecordBook
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
@@ -98,8 +99,12 @@ def run_cpu_alone(
     *,
     threads: int,
     repeat: int,
+    records: RecordBook | None = None,
 ) -> CpuAlone:
     """Every region on the CPU, with the tensors that `result` had at their borders, and the whole without borders.
+
+    The whole is compiled with `records`, as the CPU's regions were; kernels of integers, which the accelerator's
+    regions become, have no knobs.
 
     Calling a network costs microseconds, so that many small regions are slower than one network; large quantized
     regions may be faster, as kernels of integers need a network of them.
@@ -116,7 +121,7 @@ def run_cpu_alone(
     if not any(region.accelerated for region in network.regions):
         return CpuAlone(seconds=seconds)
     feeds = {port.name: result.tensors[port.name] for port in network.inputs}
-    with compile_heterogeneous(model, None, target=target).network as one:
+    with compile_heterogeneous(model, None, target=target, records=records).network as one:
         times = one.run(feeds, threads=threads, repeat=repeat).regions
     return CpuAlone(seconds=seconds, whole=sum(spent.seconds for spent in times))
 

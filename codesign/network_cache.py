@@ -1,9 +1,9 @@
 """Networks compiled for processors, kept for this user by their content.
 
 An entry is the archive that `vdla compile` writes. Its name is a hash of all that decides its bytes: the model with its
-external data, the target, the options, the sources of the compiler and the versions of what it stands on. So an entry
-is never out of date, only unused; the least recently used go when all take more than `MOST_BYTES`. Entries are written
-whole by one process at a time, and one that was damaged since is made again.
+external data, the target, the options, the tuner's records, the sources of the compiler and the versions of what it
+stands on. So an entry is never out of date, only unused; the least recently used go when all take more than
+`MOST_BYTES`. Entries are written whole by one process at a time, and one that was damaged since is made again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.network_archive import check_network, save_network
 from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.compiler.templates.tasks_cpu import ChosenKnobs
+from vdla.compiler.tune.apply_cpu import knobs_from
+from vdla.compiler.tune.record_book import RecordBook
 from vdla.hw.user_cache import cached, discard_least_used
 from vdla.isa.errors import UserError
 
@@ -42,27 +45,34 @@ class ChangedModelError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """Where a compiled network lies, and whether it lay there before."""
+    """Where a compiled network lies, and whether it lay there before; else `knobs` says which records were applied."""
 
     path: Path
     hit: bool
+    knobs: ChosenKnobs | None
 
 
 def cached_network(
-    model: Path, target: CpuTarget, *, batch: int = 1, valid: Callable[[Path], bool] | None = None
+    model: Path,
+    target: CpuTarget,
+    *,
+    batch: int = 1,
+    records: RecordBook | None = None,
+    valid: Callable[[Path], bool] | None = None,
 ) -> CacheEntry:
-    """The archive of `model` compiled for `target`, now or earlier.
+    """The archive of `model` compiled for `target` with knobs of `records`, now or earlier.
 
     `valid` says whether an entry is what it was when it was written; by default its checksum does. Raises UserError,
     for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
     """
-    key = network_key(model, target, batch=batch)
+    key = network_key(model, target, batch=batch, records=records)
+    knobs = None if records is None else knobs_from(records, target)
     built = False
 
     def build(partial: Path) -> None:
         nonlocal built
-        save_network(partial, compile_cpu_ahead(model, target, batch=batch))
-        if network_key(model, target, batch=batch) != key:
+        save_network(partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs))
+        if network_key(model, target, batch=batch, records=records) != key:
             raise ChangedModelError(f"{model}: changed while it was compiled; run it again")
         built = True
 
@@ -71,17 +81,17 @@ def cached_network(
         discard_least_used(PART, ".tar", MOST_BYTES)
     else:
         _touch(path)
-    return CacheEntry(path=path, hit=not built)
+    return CacheEntry(path=path, hit=not built, knobs=knobs if built else None)
 
 
-def network_key(model: Path, target: CpuTarget, *, batch: int) -> str:
+def network_key(model: Path, target: CpuTarget, *, batch: int, records: RecordBook | None = None) -> str:
     """The name of what compiling gives: equal names, equal bytes. Raises FileError for a model that cannot be read."""
     content = read_whole(model, "model")
     parts = (
         hashlib.sha256(content).hexdigest(),
         *_external_data(model, content),
         json.dumps(asdict(target), sort_keys=True),
-        json.dumps({"batch": batch}),
+        json.dumps({"batch": batch, "records": None if records is None else records.digest}),
         _compiler(),
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -17,6 +17,9 @@ from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.network_archive import load_network
 from vdla.compiler.target.cpu.machine import host_target, runs_here
 from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.templates.tasks_cpu import ChosenKnobs
+from vdla.compiler.tune.apply_cpu import knobs_from
+from vdla.compiler.tune.record_book import RecordBook
 from vdla.hw.user_cache import CacheError
 from vdla.isa.errors import UserError
 
@@ -26,11 +29,15 @@ from .network_cache import cached_network
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledHere:
-    """A network of kernels, the seconds it took to have it, and whether the cache had it."""
+    """A network of kernels, the seconds it took to have it, and whether the cache had it.
+
+    `knobs` says which of the records were applied; None without records, and where the network was compiled earlier.
+    """
 
     network: CpuNetwork
     seconds: float
     cached: bool
+    knobs: ChosenKnobs | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +69,13 @@ def compile_here(
     cache: bool,
     dump_passes: Path | None,
     remark: Callable[[str], None],
+    records: RecordBook | None = None,
 ) -> CompiledHere:
     """The network of the model in a file for `target` ("llvm ..."), which must be a processor that this one can be.
 
     With `cache`, and without passes to dump, the user's cache is asked first and keeps what is compiled; `remark` is
-    told where it cannot be written. Raises UserError.
+    told where it cannot be written. `records` of the tuner set the knobs of the kernels that they know. Raises
+    UserError.
     """
     processor = parse_target(target)
     if not runs_here(processor):
@@ -88,14 +97,16 @@ def compile_here(
 
     if cache and dump_passes is None:
         try:
-            entry = cached_network(model, processor, batch=batch, valid=loads)
+            entry = cached_network(model, processor, batch=batch, records=records, valid=loads)
             if network is None:
                 network = load_network(entry.path)
-            return CompiledHere(network=network, seconds=time.perf_counter() - started, cached=entry.hit)
+            seconds = time.perf_counter() - started
+            return CompiledHere(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
-    network = compile_cpu(model, processor, batch=batch, dump_passes=dump_passes)
-    return CompiledHere(network=network, seconds=time.perf_counter() - started, cached=False)
+    knobs = None if records is None else knobs_from(records, processor)
+    network = compile_cpu(model, processor, batch=batch, dump_passes=dump_passes, knobs=knobs)
+    return CompiledHere(network=network, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
 
 
 def check_outputs(
@@ -116,21 +127,45 @@ def check_outputs(
         if wanted == ONNXRUNTIME:
             raise
         return None, f"ONNX Runtime refuses the model: {error.reason}"
-    largest: list[float | None] = []
+    wanted_outputs = {name: np.asarray(values) for name, values in zip(outputs, expected, strict=True)}
     top1: list[float] = []
-    for name, values in zip(outputs, expected, strict=True):
+    for name, values in wanted_outputs.items():
         error = Error()
-        error.add(*_without_equal_infinities(np.asarray(values), outputs[name]))
-        part = error.relative_maximum
-        largest.append(part if part is not None and math.isfinite(part) else None)
+        error.add(*_without_equal_infinities(values, outputs[name]))
         if error.top1 is not None:
             top1.append(error.top1)
-    known = [part for part in largest if part is not None]
     return OutputCheck(
         against=against,
-        max_relative_error=max(known, default=0.0) if len(known) == len(largest) else None,
+        max_relative_error=relative_difference(wanted_outputs, outputs),
         top1_equal=min(top1) == 1.0 if top1 else None,
     ), None
+
+
+def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np.ndarray]) -> float | None:
+    """The largest max |a - b| / max |b| of outputs by name; None where only one side is finite, or b is all zeros and a
+    is not."""
+    parts: list[float | None] = []
+    for name, values in expected.items():
+        error = Error()
+        error.add(*_without_equal_infinities(np.asarray(values), got[name]))
+        part = error.relative_maximum
+        parts.append(part if part is not None and math.isfinite(part) else None)
+    known = [part for part in parts if part is not None]
+    return max(known, default=0.0) if len(known) == len(parts) else None
+
+
+def sample_inputs(network: CpuNetwork) -> dict[str, np.ndarray]:
+    """Seeded inputs by name: of a normal distribution, for integers evenly distributed ones."""
+    generator = np.random.default_rng(0)
+    arrays: dict[str, np.ndarray] = {}
+    for name, shape in network.input_shapes.items():
+        dtype = network.input_types[name]
+        if dtype == np.float32:
+            arrays[name] = generator.standard_normal(shape, dtype=np.float32)
+        else:
+            limits = np.iinfo(dtype)
+            arrays[name] = generator.integers(limits.min, limits.max + 1, shape, dtype=dtype)
+    return arrays
 
 
 def _without_equal_infinities(expected: np.ndarray, got: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from math import prod
 
+from vdla.compiler.graph.floating.assign_layouts import channel_block
+from vdla.compiler.ir.types import DType
+from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.templates.conv2d_cpu import flattened
+from vdla.compiler.templates.workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu
 from vdla.compiler.templates.workload_vdla import Template, Workload
+from vdla.compiler.tune.measure_cpu import MEMORY
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
@@ -37,6 +44,56 @@ def accelerator_workload(text: str, config: Config) -> Workload:
         case _:
             rows, depth, columns = sizes
             return Workload(template="conv2d", batch=rows, channels=depth, height=1, width=1, filters=columns)
+
+
+def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
+    """The float32 workload that `text` names (see FORMS), batch 1, SAME padding, in the layout of networks on `target`.
+
+    Raises UserError for other texts.
+    """
+    operator, sizes = _parse(text)
+    lanes = target.lanes(DType.FLOAT32)
+    workload: CpuWorkload
+    match operator:
+        case "conv2d":
+            size, channels, filters, kernel, stride = sizes
+            window = same_window(size, kernel, stride)
+            height, width = flattened(window, size, size)
+            workload = Conv2dCpu(
+                batch=1,
+                channels=channels,
+                height=height,
+                width=width,
+                filters=filters,
+                window=window,
+                # A few channels are an image's, which is read as it is.
+                block_in=lanes if channels >= lanes else 1,
+                block_out=channel_block(filters, lanes),
+            )
+        case "depthwise":
+            size, channels, kernel, stride = sizes
+            workload = DepthwiseCpu(
+                batch=1,
+                channels=channels,
+                height=size,
+                width=size,
+                window=same_window(size, kernel, stride),
+                block=channel_block(channels, lanes),
+            )
+        case _:
+            rows, depth, columns = sizes
+            workload = DenseCpu(rows=rows, depth=depth, columns=columns)
+    try:
+        parameters = workload.program().parameters
+    except ValueError as error:
+        raise UserError(f"--workload {text}: {error}") from None
+    size = sum(prod(parameter.shape) for parameter in parameters) * DType.FLOAT32.bits // 8
+    if size > MEMORY // 2:
+        raise UserError(
+            f"--workload {text}: its tensors take {size:,} bytes, and a process that measures has {MEMORY:,}, also for "
+            "the results that it compares; name a smaller one"
+        )
+    return workload
 
 
 def _windowed(

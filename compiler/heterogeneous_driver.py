@@ -20,7 +20,9 @@ from .graph.submodel import prepare_model
 from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
 from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, Port, run_region
-from .target.cpu.machine import CpuTarget
+from .target.cpu.machine import CpuTarget, host_target
+from .tune.apply_cpu import knobs_from
+from .tune.record_book import RecordBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ def compile_heterogeneous(
     virtual_threads: int = 2,
     threads: int = 1,
     dump_passes: Path | None = None,
+    records: RecordBook | None = None,
 ) -> Division:
     """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config` and this machine (`target`: less
     of it).
@@ -69,7 +72,7 @@ def compile_heterogeneous(
     The accelerator gets what it supports; None for `config`: nothing. With `by_cost` it keeps a region only where its
     simulated time and the conversions at the border are less than what the CPU takes for the same region, measured
     with `threads`. `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that gets one folder a
-    region. Raises UserError.
+    region. `records` of the tuner set the knobs of the layers that they know, on both sides. Raises UserError.
     """
     label, proto = prepare_model(model, oldest_opset=OLDEST_OPSET)
     work = _Work(
@@ -78,6 +81,7 @@ def compile_heterogeneous(
         config=config,
         target=target,
         virtual_threads=virtual_threads,
+        records=records,
     )
     on_cpu: set[str] = set()
     comparisons: dict[tuple[str, ...], Comparison] = {}
@@ -116,6 +120,7 @@ class _Work:
     config: Config | None
     target: CpuTarget | None
     virtual_threads: int
+    records: RecordBook | None
     offloaded: dict[bytes, Compiled] = field(default_factory=dict)
 
     def compile_offloaded(self, region: Region, dump_passes: Path | None = None) -> Compiled:
@@ -126,6 +131,7 @@ class _Work:
                 self.config,
                 virtual_threads=self.virtual_threads,
                 dump_passes=dump_passes,
+                records=self.records,
             )
         return self.offloaded[region.model]
 
@@ -218,8 +224,10 @@ def _network(work: _Work, partition: Partition, dump_passes: Path | None) -> Het
 
 
 def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes: Path | None) -> CpuNetwork:
+    target = host_target() if work.target is None else work.target
+    knobs = None if work.records is None else knobs_from(work.records, target)
     try:
-        return compile_cpu(region.model, work.target, dump_passes=dump_passes)
+        return compile_cpu(region.model, target, dump_passes=dump_passes, knobs=knobs)
     except NodeError as error:
         if (refusal := partition.refusals.get(error.node)) is None:
             raise node_error(work.label, error.node, error.op_type, error.problem, error.way_out) from None

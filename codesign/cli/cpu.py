@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -15,12 +15,17 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
 from ..files import check_destination, whole_directory
-from .output import JsonOption, note, print_json, steps, text_console
+from .compile_accelerator import compile_for_accelerator
+from .heterogeneous import parse_targets
+from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
+from .records import RecordsOption, book_from
 
 if TYPE_CHECKING:
     from vdla.compiler.runtime.cpu_network import CpuNetwork, LaunchTime
     from vdla.compiler.runtime.network_archive import NetworkCode
     from vdla.compiler.target.cpu.machine import CpuTarget
+    from vdla.compiler.templates.tasks_cpu import ChosenKnobs
+    from vdla.compiler.tune.record_book import RecordBook
 
 
 PROCESSOR = "On processors"
@@ -33,6 +38,7 @@ NoCacheOption = Annotated[
 
 
 def compile_model(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, float32 or quantized.")],
     output: Annotated[
         Path | None,
@@ -41,16 +47,19 @@ def compile_model(
             "--output",
             metavar="FILE",
             help="FILE.tar for `vdla run` (MODEL.tar in this folder, unless told); FILE.o: an object for C programs, "
-            "with FILE.h and FILE_main.c; FILE.so: the same as a shared library for this machine.",
+            "with FILE.h and FILE_main.c; FILE.so: the same as a shared library for this machine. "
+            "For vdla: the program (MODEL.vdla, unless told).",
         ),
     ] = None,
     target: Annotated[
         str,
         typer.Option(
             metavar="TARGET",
-            help='llvm (this machine), or "llvm -mtriple=T -mcpu=NAME -mattr=+FEATURE,..." in LLVM\'s names.',
+            help='llvm (this machine), or "llvm -mtriple=T -mcpu=NAME -mattr=+FEATURE,..." in LLVM\'s names; vdla: the '
+            "accelerator.",
         ),
     ] = "llvm",
+    config: ConfigOption = "vta",
     batch: Annotated[int, typer.Option(min=1, help="What a dynamic first dimension becomes.")] = 1,
     dump_passes: Annotated[
         Path | None,
@@ -59,30 +68,44 @@ def compile_model(
             help="The graph after each compiler pass, and every kernel before and after its schedule.",
         ),
     ] = None,
+    records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs."""
+    """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs.
+
+    With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes.
+    """
+    targets = parse_targets(target) if target.strip().startswith("vdla") else None
+    if targets is not None:
+        if targets.llvm:
+            raise UserError(
+                f'--target "{target}": a file is for one target, vdla or llvm; `vdla run` divides models'
+            )
+        _refuse(context, ("batch", "no_cache"), "is for processors; leave it out with --target vdla")
+        compile_for_accelerator(
+            model, output, config=config, dump_passes=dump_passes, records=book_from(records), json=json
+        )
+        return
+    _refuse(context, ("config",), "is for the accelerator; leave it out, or add --target vdla")
     output = Path(f"{model.stem}.tar") if output is None else output
     files = _files(output)
     check_destination(*files, inputs=(model,))
-    if target.split()[:1] == ["vdla"]:
-        raise UserError(
-            "--target vdla: for the accelerator, `vdla run MODEL.onnx --program-out FILE` writes the program; "
-            "here the target begins with llvm"
-        )
     from vdla.compiler.target.cpu.options import parse_target
 
     processor = parse_target(target)
+    book = book_from(records)
     started = time.perf_counter()
     with whole_directory(dump_passes) as dumps, steps() as progress:
         progress.begin(f"compiling {model.name} for {processor.cpu}")
         if len(files) == 1 and dumps is None and not no_cache:
-            written = _copy_cached(model, processor, batch, output)
+            written = _copy_cached(model, processor, batch, output, book)
         else:
-            written = _write_compiled(model, processor, batch, output, dumps)
+            written = _write_compiled(model, processor, batch, output, dumps, book)
     seconds = time.perf_counter() - started
     size = output.stat().st_size
+    if book is not None:
+        note(_applied(written.knobs))
     if json:
         print_json(
             {
@@ -112,6 +135,14 @@ def compile_model(
         )
 
 
+def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """UserError for those of the parameters that were given."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UserError(f"--{name.replace('_', '-')} {why}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Written:
     """What `vdla compile` says about what it wrote; `arena_bytes` hold all tensors but constants and scratch."""
@@ -121,9 +152,21 @@ class _Written:
     arena_bytes: int
     arena_bytes_without_reuse: int
     cached: bool
+    knobs: ChosenKnobs | None
 
 
-def _copy_cached(model: Path, processor: CpuTarget, batch: int, output: Path) -> _Written:
+def _applied(knobs: ChosenKnobs | None) -> str:
+    """How many kernels took recorded knobs; None: nothing was compiled."""
+    if knobs is None:
+        return "records: as when it was compiled, with the same ones"
+    applied, ignored = len(knobs.applied), len(knobs.ignored)
+    why = f" ({knobs.ignored[0][1]})" if ignored else ""
+    return f"records: {applied} kernels took recorded knobs, {ignored} had some that were ignored{why}"
+
+
+def _copy_cached(
+    model: Path, processor: CpuTarget, batch: int, output: Path, records: RecordBook | None
+) -> _Written:
     """The archive from the user's cache, compiled where it was not there; compiled alone where there is no cache."""
     from vdla.compiler.runtime.network_archive import check_network
     from vdla.hw.user_cache import CacheError
@@ -132,11 +175,11 @@ def _copy_cached(model: Path, processor: CpuTarget, batch: int, output: Path) ->
     from ..network_cache import cached_network
 
     try:
-        entry = cached_network(model, processor, batch=batch)
+        entry = cached_network(model, processor, batch=batch, records=records)
         content = read_whole(entry.path, "compiled network")
     except CacheError as error:
         note(f"compiled without the cache: {error}")
-        return _write_compiled(model, processor, batch, output, None)
+        return _write_compiled(model, processor, batch, output, None, records)
     write_whole(output, content)
     description = check_network(output)
     return _Written(
@@ -145,17 +188,25 @@ def _copy_cached(model: Path, processor: CpuTarget, batch: int, output: Path) ->
         arena_bytes=description["arena_bytes"],
         arena_bytes_without_reuse=description["arena_bytes_without_reuse"],
         cached=entry.hit,
+        knobs=entry.knobs,
     )
 
 
 def _write_compiled(
-    model: Path, processor: CpuTarget, batch: int, output: Path, dumps: Path | None
+    model: Path,
+    processor: CpuTarget,
+    batch: int,
+    output: Path,
+    dumps: Path | None,
+    records: RecordBook | None,
 ) -> _Written:
     """An archive, or code for C programs, compiled now."""
     from vdla.compiler.cpu_driver import compile_cpu_ahead
     from vdla.compiler.runtime.network_archive import save_network
+    from vdla.compiler.tune.apply_cpu import knobs_from
 
-    network = compile_cpu_ahead(model, processor, batch=batch, dump_passes=dumps)
+    knobs = None if records is None else knobs_from(records, processor)
+    network = compile_cpu_ahead(model, processor, batch=batch, dump_passes=dumps, knobs=knobs)
     if len(_files(output)) == 1:
         save_network(output, network)
     else:
@@ -166,6 +217,7 @@ def _write_compiled(
         arena_bytes=network.plan.bytes,
         arena_bytes_without_reuse=network.plan.bytes_without_reuse,
         cached=False,
+        knobs=knobs,
     )
 
 
@@ -216,6 +268,7 @@ class ModelOptions:
     cache: bool
     check: str
     dump_passes: Path | None
+    records: RecordBook | None
 
 
 def run_on_processor(
@@ -255,8 +308,11 @@ def run_on_processor(
                 cache=options.cache,
                 dump_passes=folder,
                 remark=note,
+                records=options.records,
             )
             network = compiled.network
+            if options.records is not None:
+                note(_applied(compiled.knobs))
         with network:
             arrays = _inputs(network, inputs)
             progress.begin("running", total=repeat)
@@ -339,21 +395,14 @@ def run_on_processor(
 
 
 def _inputs(network: CpuNetwork, path: Path | None) -> Mapping[str, np.ndarray]:
-    """The arrays of the file, or seeded samples: of a normal distribution, for integers evenly distributed ones."""
+    """The arrays of the file, or seeded samples."""
     if path is not None:
         from ..evaluate import load_arrays
 
         return load_arrays(path)
-    generator = np.random.default_rng(0)
-    arrays: dict[str, np.ndarray] = {}
-    for name, shape in network.input_shapes.items():
-        dtype = network.input_types[name]
-        if dtype == np.float32:
-            arrays[name] = generator.standard_normal(shape, dtype=np.float32)
-        else:
-            limits = np.iinfo(dtype)
-            arrays[name] = generator.integers(limits.min, limits.max + 1, shape, dtype=dtype)
-    return arrays
+    from ..processor_run import sample_inputs
+
+    return sample_inputs(network)
 
 
 def _shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:

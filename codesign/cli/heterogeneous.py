@@ -17,6 +17,7 @@ from .output import note, print_json, steps, text_console
 
 if TYPE_CHECKING:
     from vdla.compiler.target.cpu.machine import CpuTarget
+    from vdla.compiler.tune.record_book import RecordBook
 
 
 class Partition(StrEnum):
@@ -60,9 +61,13 @@ def run_divided(
     check: str,
     threads: int,
     repeat: int,
+    records: RecordBook | None,
     json: bool,
 ) -> None:
-    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it). Raises UserError."""
+    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it), both with `records`.
+
+    Raises UserError.
+    """
     machine = load_config(config)
     check_destination(outputs, inputs=(model, inputs))
     processor = _processor(llvm)
@@ -89,6 +94,7 @@ def run_divided(
             virtual_threads=vthreads,
             threads=threads,
             dump_passes=dumps,
+            records=records,
         )
         with division.network as network:
             from ..evaluate import join_launches, load_arrays, split_launches
@@ -111,7 +117,9 @@ def run_divided(
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
             progress.begin("running all of it on the CPU")
-            alone = run_cpu_alone(model, network, results[0], processor, threads=threads, repeat=repeat)
+            alone = run_cpu_alone(
+                model, network, results[0], processor, threads=threads, repeat=repeat, records=records
+            )
         if outputs is not None:
             from ..network_run import npz_bytes
 

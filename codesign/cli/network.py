@@ -47,12 +47,12 @@ class Check(StrEnum):
     interpreter = "interpreter"
 
 
-FOR_BOTH = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "json")
+FOR_BOTH = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "json")
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
 FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads")
 """Parameters of `vdla run` for both devices, for processors, and for models that both share; all but those for
 processors and the partition are the accelerator's."""
-FOR_MODELS = ("target", "check", "dump_passes", "batch", "no_cache")
+FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "no_cache")
 """Parameters for models on processors, which networks that are compiled already do not have."""
 
 
@@ -163,6 +163,7 @@ def run(
             check=check.value,
             threads=threads,
             repeat=repeat,
+            records=book_from(records),
             json=json,
         )
         return
@@ -184,6 +185,7 @@ def run(
                 cache=not no_cache,
                 check=check.value,
                 dump_passes=dump_passes,
+                records=book_from(records),
             )
         run_on_processor(
             model,

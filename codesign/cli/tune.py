@@ -13,10 +13,12 @@ from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
 from ..files import check_destination
+from .heterogeneous import parse_targets
 from .output import ConfigOption, JsonOption, note, print_json, text_console
 from .tune_progress import tune_progress
 
 if TYPE_CHECKING:
+    from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.tune.records import Record
 
 
@@ -32,6 +34,7 @@ class StrategyChoice(StrEnum):
 
 
 def tune(
+    context: typer.Context,
     output: Annotated[
         Path,
         typer.Option(
@@ -101,6 +104,8 @@ def tune(
 ) -> None:
     """Searches for faster schedules of a network's layers, or of single workloads, and records every trial.
 
+    On processors candidates are timed one after the other, and their results are checked.
+
     `vdla run --records RECORDS.jsonl` and `vdla compile --records RECORDS.jsonl` apply the best. An interrupted run
     loses nothing: go on with --resume.
     """
@@ -110,13 +115,17 @@ def tune(
     from vdla.compiler.tune.open_backend import open_backend
     from vdla.compiler.tune.record_files import RecordWriter, read_records
 
-    from ..tune_run import Options, Watchers, tune_network, tune_workloads
-    from ..workload_names import accelerator_workload
+    from .. import tune_run, tune_run_cpu
+    from ..tune_run import Options, Watchers
+    from ..workload_names import accelerator_workload, cpu_workload
 
+    processor = _processor(context, target, workers, scheduler)
     machine = load_config(config)
     options = Options(
         trials=trials,
-        in_place=(trials // 2 if in_place is None else in_place) if model is not None else 0,
+        in_place=(trials // 2 if in_place is None else in_place)
+        if model is not None and processor is None
+        else 0,
         batch=batch,
         seed=seed,
         strategy=strategy.value,
@@ -135,11 +144,17 @@ def tune(
             open_backend(workers=workers, scheduler=scheduler, timeout=timeout, notify=note) as backend,
         ):
             watchers = Watchers(write=writer.append, trial=progress.trial, move=progress.move, remark=note)
-            if model is not None:
-                document = tune_network(machine, model, options, backend, known, learned, watchers)
+            given = (options, backend, known, learned, watchers)
+            if processor is not None and model is not None:
+                document = tune_run_cpu.tune_network(processor, model, *given)
+            elif processor is not None:
+                layers = [(name, cpu_workload(name, processor)) for name in workload or []]
+                document = tune_run_cpu.tune_workloads(processor, layers, *given)
+            elif model is not None:
+                document = tune_run.tune_network(machine, model, *given)
             else:
                 named = [(name, accelerator_workload(name, machine)) for name in workload or []]
-                document = tune_workloads(machine, named, options, backend, known, learned, watchers)
+                document = tune_run.tune_workloads(machine, named, *given)
     seconds = time.perf_counter() - started
     wrong = [task["name"] for task in document["tasks"] if task["outputs_equal"] is False]
     if not document.get("network", {}).get("outputs_equal", True):
@@ -152,6 +167,34 @@ def tune(
     if wrong:
         note(f"error: the best schedule of {wrong[0]} computes something else: a defect of the compiler")
         raise typer.Exit(1)
+
+
+def _processor(context: typer.Context, target: str, workers: int, scheduler: str | None) -> CpuTarget | None:
+    """The processor that --target names; None for the accelerator. Raises UserError, also for options of the other."""
+    targets = parse_targets(target)
+    if not targets.llvm:
+        return None
+    if targets.vdla:
+        raise UserError(f'--target "{target}": tune for one target at a time, vdla or llvm')
+    for name in ("config", "in_place"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UserError(
+                f"--{name.replace('_', '-')} is for the accelerator; leave it out with --target llvm"
+            )
+    if workers > 1 and scheduler is None:
+        raise UserError(
+            f"--workers {workers}: a processor measures one candidate at a time, as others would slow it down; leave "
+            "--workers out, or name a --scheduler with a worker of one thread on each of several machines"
+        )
+    from vdla.compiler.target.cpu.options import parse_target
+
+    processor = parse_target(targets.llvm)
+    if scheduler is None:
+        from ..tune_run_cpu import check_target
+
+        check_target(processor)
+    return processor
 
 
 def _print(document: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 def tune_table(document: Mapping[str, Any]) -> Table:
     """A row for each workload of the document that `vdla tune --json` prints."""
     unit = document["tasks"][0]["unit"] if document["tasks"] else ""
+    scale, unit = (1e6, "us") if unit == "seconds" else (1, unit)
     table = Table(title=f"{document['name']} on {document['target']}")
     table.add_column("layer", no_wrap=True)
     table.add_column("template")
@@ -24,8 +25,8 @@ def tune_table(document: Mapping[str, Any]) -> Table:
             str(max(1, len(task["nodes"]))),
             str(task["trials"]),
             str(task["failed"]),
-            _cost(default),
-            _cost(best),
+            _cost(default, scale),
+            _cost(best, scale),
             "" if best is None or default is None else f"{default / best:.3f}",
             "" if best is None else f"{best / task['floor'] - 1:.1%}",
         )
@@ -37,7 +38,12 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
     trials = sum(task["trials"] for task in document["tasks"])
     lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
     network = document.get("network")
-    if network is not None:
+    if network is not None and document["target"] == "llvm":
+        lines.append(
+            f"whole network: {network['default_ms']:.3f} -> {network['tuned_ms']:.3f} ms on one thread; "
+            f"{network['kernels_tuned']} of {network['kernels']} kernels take recorded knobs"
+        )
+    elif network is not None:
         lines.append(
             f"whole network: {network['default_cycles']:,.0f} -> {network['tuned_cycles']:,.0f} cycles "
             f"({network['trials']} trials in place), utilization {network['default_utilization']:.3f} -> "
@@ -47,7 +53,8 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _cost(value: float | None) -> str:
+def _cost(value: float | None, scale: float) -> str:
     if value is None:
         return "none ran"
+    value *= scale
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

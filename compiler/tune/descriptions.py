@@ -1,6 +1,7 @@
 """Tasks as JSON, so that candidates can be measured in other processes and on other machines.
 
     {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}
+    {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
 
 `load` makes of a description the function that measures its candidates, wherever that is.
 """
@@ -8,7 +9,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vdla.isa.errors import UserError
@@ -16,6 +19,8 @@ from vdla.isa.errors import UserError
 from .trial import Result
 
 if TYPE_CHECKING:
+    from ..target.cpu.machine import CpuTarget
+    from ..templates.workload_cpu import CpuWorkload
     from .measure_vdla import AcceleratorTask
 
 Description: TypeAlias = Mapping[str, Any]
@@ -35,6 +40,11 @@ def describe(task: AcceleratorTask) -> dict[str, Any]:
     return {"kind": "vdla", "config": task.config.to_dict(), "workload": task.workload.to_dict()}
 
 
+def describe_cpu(target: CpuTarget, workload: CpuWorkload) -> dict[str, Any]:
+    """The description of a task on a processor."""
+    return {"kind": "llvm", "target": asdict(target), "workload": workload.to_dict()}
+
+
 def canonical(description: Description) -> str:
     """The text of a description, in which equal ones are equal."""
     return json.dumps(description, sort_keys=True)
@@ -50,8 +60,14 @@ def load(description: Description) -> Measure:
             return _load_accelerator(config, workload)
         case {"kind": "vdla"}:
             raise TaskError("a task of the accelerator has kind, config and workload, both JSON objects")
+        case {"kind": "llvm", "target": dict(target), "workload": dict(workload), **rest} if not rest:
+            return _load_processor(target, workload)
+        case {"kind": "llvm"}:
+            raise TaskError("a task on a processor has kind, target and workload, both JSON objects")
         case _:
-            raise TaskError(f"there are no tasks of the kind {description.get('kind')!r}; there is 'vdla'")
+            raise TaskError(
+                f"there are no tasks of the kind {description.get('kind')!r}; there are 'vdla' and 'llvm'"
+            )
 
 
 def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measure:
@@ -67,3 +83,31 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
     except ValueError as error:
         raise TaskError(f"a workload that computes nothing: {error}") from None
     return lambda values: measure(task, values)
+
+
+def _load_processor(target: dict[str, Any], workload: dict[str, Any]) -> Measure:
+    from ..target.cpu.machine import host_target, runs_here
+    from ..templates.workload_cpu import workload_from_dict
+    from .measure_cpu import SECONDS
+    from .measure_cpu_worker import evaluate, target_from_dict
+
+    try:
+        processor = target_from_dict(target)
+    except (ValueError, TypeError, KeyError) as error:
+        raise TaskError(f"a task on a processor: {error}") from None
+    workload_from_dict(workload)
+    if not runs_here(processor):
+        raise TaskError(
+            f"trials for {processor.cpu} ({processor.triple}) cannot run here: this machine is {host_target().cpu} "
+            f"({host_target().triple})"
+        )
+
+    def measure(values: Values | None) -> Result:
+        reply = evaluate({"workload": workload, "target": target, "knobs": values, "seconds": SECONDS})
+        return Result(
+            cost=math.inf if reply["seconds"] is None else reply["seconds"],
+            error=reply["error"],
+            seconds=reply["compile"] + reply["measure"],
+        )
+
+    return measure

@@ -33,6 +33,8 @@ from .reference_cpu import expected, inputs
 Evaluate = Callable[[dict[str, Any]], dict[str, Any]]
 TOLERANCE = 1e-5
 """Of a candidate's results, relative to the reference's greatest: float32 sums of some thousand terms, in parts."""
+WRONG = "wrong results"
+"""How the error of a candidate begins that computes something else."""
 LEAST_SAMPLE = 2e-4
 """Seconds that one reading of the clock covers at least."""
 SAMPLES = (3, 25)
@@ -93,10 +95,10 @@ def _difference(result: np.ndarray, reference: np.ndarray) -> str | None:
     """Why results are wrong; None where they are right."""
     finite = np.isfinite(reference)
     if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):
-        return "wrong results: not finite where they should be, or the other way round"
+        return f"{WRONG}: not finite where they should be, or the other way round"
     limit = TOLERANCE * max(float(np.abs(reference[finite]).max(initial=0.0)), 1e-30)
     error = np.abs(result - reference)[finite].max(initial=0.0)
-    return None if error <= limit else f"wrong results: off by {error:.3g}, {limit:.3g} would be right"
+    return None if error <= limit else f"{WRONG}: off by {error:.3g}, {limit:.3g} would be right"
 
 
 def _time(bound: BoundKernel, budget: float) -> float:

@@ -1,18 +1,17 @@
-"""What other workloads' records teach a model: samples of their features and costs, one group for each workload."""
+"""What records of other workloads on the accelerator teach a model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
 from vdla.isa.config import Config
 
 from ..templates.schedule_vdla import space_of
+from ..templates.space import Space
 from ..templates.workload_vdla import Workload, WorkloadError, workload_from_dict
 from .cost_model import Samples
-from .features import point_features
-from .record_book import in_space
-from .records import Record, Task, describe_target
+from .records import Description, Record, Task, describe_target
+from .transfer import groups_of
 
 
 def samples_from(records: Iterable[Record], config: Config, workload: Workload) -> tuple[Samples, ...]:
@@ -20,24 +19,13 @@ def samples_from(records: Iterable[Record], config: Config, workload: Workload) 
 
     Records of other machines, and points that are not legal, are passed over.
     """
-    target = describe_target(config)
-    own = Task(workload=workload.to_dict(), target=target).key
-    groups: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
-        if record.task.key[1] == own[1] and record.task.key != own:
-            groups.setdefault(record.task.key, []).append(record)
-    found = []
-    for members in groups.values():
+
+    def other_space(description: Description) -> Space | None:
         try:
-            other = workload_from_dict(members[0].task.workload)
+            other = workload_from_dict(description)
         except WorkloadError:
-            continue  # In its place in a network, where costs are the network's.
-        if other.template != workload.template:
-            continue
-        space = space_of(config, other)
-        points, _, legal = in_space(members, space)
-        if legal.sum() < 2:
-            continue
-        costs = np.array([np.inf if record.cost is None else record.cost for record in members])[legal]
-        found.append(Samples(features=point_features(space, points[legal])[1], costs=costs))
-    return tuple(found)
+            return None  # In its place in a network, where costs are the network's.
+        return space_of(config, other) if other.template == workload.template else None
+
+    own = Task(workload=workload.to_dict(), target=describe_target(config))
+    return groups_of(records, own, other_space)

@@ -56,11 +56,24 @@ def serve(load: Load) -> None:
 
 def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
     try:
-        tasks[task] = load(json.loads(task))
+        description = json.loads(task)
+        tasks[task] = load(description)
     except UserError as error:
         return {"refused": str(error)}
+    if description["kind"] == "llvm":
+        _limit_memory()
     attempt(tasks[task], None)
     return {"loaded": True}
+
+
+def _limit_memory() -> None:
+    """Candidates on processors could take all there is: LLVM's, for loops that are unrolled too far."""
+    from .measure_cpu import MEMORY
+
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (MEMORY if most == resource.RLIM_INFINITY else min(MEMORY, most), most)
+    )
 
 
 if __name__ == "__main__":

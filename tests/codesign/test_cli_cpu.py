@@ -181,7 +181,7 @@ def test_code_of_another_processor_is_written_and_refused_here(vdla, model: Path
         ("cuda", 'does not begin with "llvm"'),
         ("llvm -mcpu=no-such-processor", "has no processor no-such-processor"),
         ("llvm -march=native", "unknown target option -march"),
-        ("vdla", "vdla run MODEL.onnx --program-out FILE"),
+        ("vdla,llvm", "a file is for one target"),
     ],
 )
 def test_targets_that_do_not_exist(vdla, model: Path, tmp_path: Path, target: str, words: str) -> None:

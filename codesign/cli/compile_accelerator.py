@@ -1,0 +1,59 @@
+"""`vdla compile --target vdla`: the program of a network on the accelerator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vdla.isa.config import load_config
+from vdla.isa.program import save_program
+
+from ..files import check_destination, whole_directory
+from .output import note, print_json, steps
+
+if TYPE_CHECKING:
+    from vdla.compiler.tune.record_book import RecordBook
+
+
+def compile_for_accelerator(
+    model: Path,
+    output: Path | None,
+    *,
+    config: str,
+    dump_passes: Path | None,
+    records: RecordBook | None,
+    json: bool,
+) -> None:
+    """Writes the program of a quantized model, as `vdla run --program-out` does, to `output` (MODEL.vdla unless told).
+
+    Raises UserError.
+    """
+    machine = load_config(config)
+    output = Path(f"{model.stem}.vdla") if output is None else output
+    check_destination(output, inputs=(model,))
+    from ..network_run import compile_network
+
+    with whole_directory(dump_passes) as dumps, steps() as progress:
+        progress.begin(f"compiling {model.name} for {machine.name}")
+        compiled = compile_network(model, machine, dump_passes=dumps, records=records)
+        save_program(compiled.program, output)
+    size = output.stat().st_size
+    instructions = len(compiled.program.instructions)
+    if json:
+        print_json(
+            {
+                "model": model.stem,
+                "target": {"config": machine.name},
+                "file": str(output),
+                "files": [str(output)],
+                "bytes": size,
+                "layers": len(compiled.layers),
+                "instructions": instructions,
+                "compile_seconds": compiled.compile_seconds,
+            }
+        )
+    else:
+        note(
+            f"wrote {output}: {model.stem} for {machine.name}, {len(compiled.layers)} layers, "
+            f"{instructions:,} instructions, {size:,} bytes, compiled in {compiled.compile_seconds:.2f} s"
+        )

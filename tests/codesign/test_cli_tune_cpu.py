@@ -1,0 +1,182 @@
+"""`vdla tune --target llvm` as a user runs it, and what `vdla run` and `vdla compile` make of its records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from vdla.codesign import models
+from vdla.codesign.network_cache import network_key
+from vdla.codesign.workload_names import cpu_workload
+from vdla.compiler.cpu_driver import network_workloads
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.templates.tasks_cpu import default_values
+from vdla.compiler.tune.descriptions import TaskError, describe_cpu, load
+from vdla.compiler.tune.record_book import read_book
+from vdla.compiler.tune.records import Record, Task, describe_target
+from vdla.compiler.tune.transfer_cpu import samples_from
+
+LAYER = "dense:2,8,16"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that was compiled before is taken for what is compiled here."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two equal convolutions after each other, with relu."""
+    path = tmp_path_factory.mktemp("models") / "twice.onnx"
+    rng = np.random.default_rng(0)
+    weights = [
+        numpy_helper.from_array(rng.standard_normal((16, 16, 1, 1), dtype=np.float32), f"w{i}")
+        for i in range(2)
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["a"], "first"),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Conv", ["b", "w1"], ["c"], "second"),
+        helper.make_node("Relu", ["c"], ["y"]),
+    ]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 4, 4]) for name in ("x", "y"))
+    graph = helper.make_graph(nodes, "twice", [x], [y], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def tune(vdla, path: Path, *arguments: object) -> dict:
+    return vdla("tune", "-o", path, "--target", "llvm", "--workers", 0, "--json", *arguments).document()
+
+
+def test_a_workload_is_tuned_and_resumed(vdla, tmp_path):
+    records = tmp_path / "r.jsonl"
+    (task,) = tune(vdla, records, "--workload", LAYER, "--trials", 4, "--batch", 2)["tasks"]
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    assert task["trials"] == 4 == len(lines) and [line["trial"] for line in lines] == [0, 1, 2, 3]
+    assert lines[0]["knobs"] == default_values(host_target(), cpu_workload(LAYER, host_target()))
+    assert task["unit"] == "seconds" and task["default"] > 0 and task["outputs_equal"] is True
+    best = min((line for line in lines if line["cost"]), key=lambda line: line["cost"])
+    assert task["knobs"] == best["knobs"]
+    arguments = ("--workload", LAYER, "--trials", 6, "--batch", 2, "--resume")
+    (resumed,) = tune(vdla, records, *arguments)["tasks"]
+    assert resumed["trials"] == 6 == len(records.read_text().splitlines())
+
+
+def test_a_process_of_its_own_measures_unless_told(vdla, tmp_path):
+    arguments = ("--target", "llvm", "--workload", LAYER, "--trials", 2, "--strategy", "random", "--json")
+    document = vdla("tune", "-o", tmp_path / "r.jsonl", *arguments).document()
+    (task,) = document["tasks"]
+    assert document["target"] == "llvm" and task["trials"] == 2 and task["outputs_equal"] is True
+
+
+def test_a_network_takes_its_records(vdla, tmp_path, network):
+    records = tmp_path / "r.jsonl"
+    document = tune(vdla, records, network, "--trials", 4, "--batch", 2)
+    (task,) = document["tasks"]
+    assert len(task["nodes"]) == 2 and task["outputs_equal"] is True
+    found = document["network"]
+    assert (found["kernels_tuned"], found["kernels_ignored"]) == (1, 0) and found["outputs_equal"] is True
+    assert found["default_ms"] > 0 and found["tuned_ms"] > 0
+    result = vdla("run", network, "--device", "cpu", "--records", records, "--json")
+    assert result.document()["check"]["max_relative_error"] < 1e-5
+    assert "1 kernels took recorded knobs, 0 had some" in result.err
+    again = vdla("compile", network, "--records", records, "-o", tmp_path / "n.tar")
+    assert "as when it was compiled" in again.err and "from the cache" in again.err
+    # Records that are of the workload, but not of its space.
+    lines = [json.loads(line) | {"knobs": {"luck": 1}} for line in records.read_text().splitlines()]
+    records.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    other = vdla("compile", network, "--records", records, "-o", tmp_path / "n.tar")
+    assert "0 kernels took recorded knobs, 1 had some that were ignored" in other.err
+
+
+def test_records_are_part_of_what_a_cached_network_is_called(vdla, tmp_path, network):
+    target = host_target()
+    workload = network_workloads(network, target)[0][1]
+    record = {"version": 1, "workload": workload.to_dict(), "target": describe_target(target), "cost": 1.0}
+    record |= {"unit": "seconds", "error": None, "trial": 0, "seed": 0, "strategy": "grid", "elapsed": 0.0}
+    keys = {network_key(network, target, batch=1)}
+    for knobs in ({}, {"a": 1}, {"a": 2}):
+        path = tmp_path / "r.jsonl"
+        path.write_text(json.dumps(record | {"knobs": knobs}) + "\n")
+        keys.add(network_key(network, target, batch=1, records=read_book([path])[0]))
+    assert len(keys) == 4
+
+
+def test_other_workloads_of_the_template_teach(vdla):
+    target = host_target()
+    own, other, pool = (cpu_workload(text, target) for text in (LAYER, "dense:4,8,32", "conv2d:4,16,16,1,1"))
+    records = []
+    for workload in (own, other, pool):
+        task = Task(workload=workload.to_dict(), target=describe_target(target))
+        knobs = default_values(target, workload)
+        records += [
+            Record(task=task, knobs=k, cost=cost, trial=i, seed=0, strategy="model", elapsed=0.0)
+            for i, (k, cost) in enumerate([(knobs, 2.0), (knobs, 1.0), ({"luck": 1}, 0.5)])
+        ]
+    (group,) = samples_from(records, target, own)
+    assert group.costs.tolist() == [2.0, 1.0] and len(group.features) == 2
+    assert samples_from(records[:3], target, own) == ()
+
+
+def test_a_machine_refuses_trials_that_it_cannot_run():
+    target = host_target()
+    description = describe_cpu(target, cpu_workload(LAYER, target))
+    foreign = {**description["target"], "triple": "sparc-unknown-linux-gnu", "cpu": "v9"}
+    for changed, words in (
+        ({"target": foreign}, "cannot run here"),
+        ({"target": {}}, "no description"),
+        ({"target": None}, "JSON objects"),
+        ({"more": 1}, "JSON objects"),
+    ):
+        with pytest.raises(TaskError, match=words):
+            load({**description, **changed})
+    result = load(description)({"luck": 1})
+    assert result.failed and "has no knob" in (result.error or "")
+
+
+def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
+    model, records = tmp_path / "mlp.onnx", tmp_path / "r.jsonl"
+    models.write(model, "mlp", form="s8")
+    vdla("tune", model, "-o", records, "--trials", 8, "--workers", 0, "--in-place", 4, "--json").document()
+    out, ran = tmp_path / "a.vdla", tmp_path / "b.vdla"
+    told = vdla("compile", model, "--target", "vdla", "--records", records, "-o", out, "--json").document()
+    assert told["target"] == {"config": "vta"} and told["bytes"] == out.stat().st_size
+    vdla("run", model, "--timing-only", "--records", records, "--program-out", ran, "--json").document()
+    assert out.read_bytes() == ran.read_bytes()
+    message = vdla("compile", model, "--target", "vdla", "--batch", 2).message()
+    assert "--batch is for processors" in message
+    assert "--config is for the accelerator" in vdla("compile", model, "--config", "tiny").message()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--workload", LAYER, "--target", "cuda"), "there are vdla"),
+        (("--workload", LAYER, "--target", "vdla,llvm"), "one target at a time"),
+        (("--workload", LAYER, "--target", "llvm -mtriple=aarch64-linux-gnu"), "cannot be measured"),
+        (("--workload", LAYER, "--target", "llvm -march=x"), "-march"),
+        (("--workload", LAYER, "--target", "llvm", "--workers", 2), "one candidate at a time"),
+        (("--workload", LAYER, "--target", "llvm", "--in-place", 3), "--in-place is for the accelerator"),
+        (("--workload", LAYER, "--target", "llvm", "--config", "tiny"), "--config is for the accelerator"),
+        (("--workload", "gru:3", "--target", "llvm"), "is no workload"),
+        (("--workload", "conv2d:999999,999999,9,1,1", "--target", "llvm"), "name a smaller one"),
+        (("nothing.onnx", "--target", "llvm"), "nothing.onnx"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(vdla, tmp_path, arguments, message):
+    result = vdla("tune", "-o", tmp_path / "r.jsonl", *arguments)
+    assert result.code == 2 and result.out == "" and message in result.err
+    assert result.err.startswith("error: ") and len(result.err.splitlines()) == 1
+
+
+def test_quantized_networks_have_nothing_to_tune(vdla, tmp_path):
+    model = tmp_path / "mlp.onnx"
+    models.write(model, "mlp", form="s8")
+    message = vdla("tune", model, "-o", tmp_path / "r.jsonl", "--target", "llvm").message()
+    assert "no layers that can be tuned on processors" in message
