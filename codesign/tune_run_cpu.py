@@ -235,7 +235,7 @@ def _begun(
         elapsed=time.perf_counter() - began,
     )
     watchers.write(record)
-    watchers.trial(Trial(job=turn, record=record, count=turn + 1, best=result.cost))
+    watchers.trial(Trial(name=job.name, record=record, count=turn + 1, best=result.cost))
     history = job.history.with_trials(job.space.point(values)[None], np.array([result.cost]))
     return replace(job, history=history, trials=1)
 
