@@ -46,7 +46,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 4, 4]) for name in ("x", "y"))
     graph = helper.make_graph(nodes, "twice", [x], [y], weights)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     return path
 
 
