@@ -4,8 +4,8 @@
                                 [--config vta] [--write] [--json]
 
 All searches share a workload's space and its limits, begin with seeded random points and know no defaults, shipped
-records or other workloads; but for the transfer rows, whose model has learned from the other layers' runs and from
-none of this layer. The best known is the best of all runs. With --write the curves go to
+records or other workloads; but for the transfer rows, whose model has learned from the other layers' runs (those of
+the same template: C1's is another) and from none of this layer. The best known is the best of all runs. With --write the curves go to
 benchmarks/results/tuning_vdla.json, which the notebook plots.
 """
 
@@ -107,11 +107,15 @@ def run_all(config: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             partial(
                 search,
                 *(config, layer, MODEL, seed, options.trials // 2),
-                prior=tuple(lesson for other, lesson in lessons.items() if other != layer),
+                prior=tuple(
+                    lesson
+                    for other, lesson in lessons.items()
+                    if other != layer and lesson.features.shape[1] == lessons[layer].features.shape[1]
+                ),
             )
             for layer in options.layers
             for seed in range(options.seeds)
-            if len(lessons) > 1
+            if len(lessons) > 2
         ]
         runs += _gather(pool, transfers)
     for run in runs:

@@ -11,7 +11,6 @@ from typing import Any
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.templates.prepare_vdla import Prepared, prepare
-from vdla.compiler.templates.schedule_vdla import default_values
 from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tiling import NoTileError
 from vdla.compiler.templates.workload_vdla import Workload
@@ -165,6 +164,11 @@ def tune_alone(
                 weight=max(1, len(subject.nodes)),
             )
         )
+    told = {record.task.key for record in known if record.strategy == TEMPLATE}
+    for job, task in zip(jobs, tasks, strict=True):
+        # Before any trial, so that what is applied is never slower alone than what would be chosen anyway.
+        if job.task.key not in told:
+            watchers.write(_template_record(job.task, measure(task, None).cost, options.seed))
     plan = Plan(
         trials=max(0, options.trials - sum(len(job.history) for job in jobs)),
         batch=options.batch,
@@ -172,25 +176,25 @@ def tune_alone(
         strategy=options.strategy,
         patience=options.patience,
     )
-    try:
-        histories = tune(jobs, plan, write=watchers.write, watch=watchers.trial)
-    except EmptySpaceError as error:
-        raise UserError(f"{error} of configuration {config.name}") from None
+    empty: list[EmptySpaceError] = []
+
+    def refuse(job: Job, error: EmptySpaceError) -> None:
+        empty.append(error)
+        watchers.remark(f"{job.name}: {error} of configuration {config.name}; its template decides")
+
+    histories = tune(jobs, plan, write=watchers.write, watch=watchers.trial, refuse=refuse)
+    if len(empty) == len(jobs):
+        raise UserError(f"{empty[0]} of configuration {config.name}")
     tuned = [
         _tuned(subject, task, history)
         for subject, task, history in zip(subjects, tasks, histories, strict=True)
     ]
-    told = {record.task.key for record in known if record.strategy == TEMPLATE}
-    for job, task in zip(jobs, tasks, strict=True):
-        # Beside the trials, so that what is applied is never slower than what would be chosen anyway.
-        values = None if job.task.key in told else default_values(config, task.workload, VIRTUAL_THREADS)
-        if values is not None:
-            watchers.write(_template_record(job.task, values, measure(task, values).cost, options.seed))
     return tuned, histories, tasks
 
 
-def _template_record(task: Task, values: Values, cost: float, seed: int) -> Record:
-    return Record(task=task, knobs=values, cost=cost, trial=0, seed=seed, strategy=TEMPLATE, elapsed=0.0)
+def _template_record(task: Task, cost: float, seed: int) -> Record:
+    """What the template's own choice costs: a record without knobs."""
+    return Record(task=task, knobs={}, cost=cost, trial=0, seed=seed, strategy=TEMPLATE, elapsed=0.0)
 
 
 def _tuned(subject: Subject, task: AcceleratorTask, history: History) -> Tuned:
@@ -229,17 +233,14 @@ def tune_in_place(
     start: dict[str, Values] = {}
     places: list[Place] = []
     for subject, history, task in zip(subjects, histories, tasks, strict=True):
-        default = default_values(config, subject.workload, VIRTUAL_THREADS)
         order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < float("inf")]
         candidates = [task.space.values(history.points[k]) for k in order]
         # What was learned of it alone holds in its place, too.
         learned = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
         strategy = strategy_of(options.strategy, (learned,) if len(history) > 1 else ())
         for node in subject.nodes:
-            values = known.get(node, default)
-            if values is not None:
-                start[node] = values
-            alone = measure(task, values).cost
+            start[node] = known.get(node, {})
+            alone = measure(task, start[node] or None).cost
             places.append(
                 Place(node=node, space=task.space, candidates=candidates, strategy=strategy, alone=alone)
             )
@@ -278,7 +279,10 @@ def tune_workloads(
     watchers: Watchers,
 ) -> dict[str, Any]:
     """Tunes workloads that were named, alone, and checks the best of each; the document of `vdla tune --json`."""
-    subjects = [Subject(name=name, workload=workload) for name, workload in named]
+    names: dict[Workload, str] = {}
+    for name, workload in named:
+        names.setdefault(workload, name)
+    subjects = [Subject(name=name, workload=workload) for workload, name in names.items()]
     tuned, _, _ = tune_alone(
         config, subjects, options, backend=backend, known=known, transfer=transfer, watchers=watchers
     )

@@ -112,8 +112,10 @@ def tune(
     if (model is None) == (not workload):
         raise UserError("say what to tune: MODEL.onnx, or --workload NAME, and not both")
     check_destination(output, inputs=(model, *(transfer or ())))
+    from vdla.compiler.tune.cost_model import load_xgboost
     from vdla.compiler.tune.open_backend import open_backend
     from vdla.compiler.tune.record_files import RecordWriter, read_records
+    from vdla.compiler.tune.strategies import LEARNING
 
     from .. import tune_run, tune_run_cpu
     from ..tune_run import Options, Watchers
@@ -131,6 +133,12 @@ def tune(
         strategy=strategy.value,
         patience=patience,
     )
+    if options.strategy in LEARNING:
+        load_xgboost()  # Before anything is measured: a missing extra should cost no trial.
+    elif transfer:
+        raise UserError(
+            f"--strategy {options.strategy} learns nothing; leave out --transfer, or take evolution"
+        )
     learned: list[Record] = []
     for file in transfer or ():
         learned += _told(read_records(file))

@@ -81,7 +81,7 @@ def _most_instructions(config: Config, shape: ConvolutionShape) -> float:
     taps = shape.kernel[0] * shape.kernel[1]
     weights = shape.output_blocks * shape.input_blocks * taps / config.wgt_depth
     data = shape.images * shape.input_blocks * shape.height * shape.width / config.inp_depth
-    return most_instructions(sums + weights + data)
+    return most_instructions(sums + weights + data, shape.images * shape.output_blocks)
 
 
 def _floor(config: Config, shape: ConvolutionShape) -> float:

@@ -97,7 +97,8 @@ def _floor(config: Config, shape: ConvolutionShape) -> float:
 def _most_instructions(config: Config, shape: ConvolutionShape) -> float:
     data = shape.images * shape.input_blocks * shape.height * shape.width / config.inp_depth
     weights = shape.output_blocks * _weight_tiles(config, shape) / config.wgt_depth
-    return most_instructions(data + weights + outputs_of(shape) / config.acc_depth)
+    fillings = data + weights + outputs_of(shape) / config.acc_depth
+    return most_instructions(fillings, shape.images * shape.output_blocks)
 
 
 def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account:

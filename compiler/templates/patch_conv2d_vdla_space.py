@@ -94,7 +94,8 @@ def _floor(config: Config, shape: PatchShape) -> float:
 def _most_instructions(config: Config, shape: PatchShape) -> float:
     data = shape.images * shape.out_height * shape.out_width * shape.vectors / config.inp_depth
     weights = shape.output_blocks * shape.vectors / config.wgt_depth
-    return most_instructions(data + weights + _outputs(shape) / config.acc_depth)
+    fillings = data + weights + _outputs(shape) / config.acc_depth
+    return most_instructions(fillings, shape.images * shape.output_blocks)
 
 
 def account(config: Config, shape: PatchShape, values: Columns) -> Account:

@@ -88,7 +88,8 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         "the windows of the store unit": ones * max(shape.kernel) <= MOST_WINDOW,
         "the accumulators": fits(config, "acc", data.size, data.copies),
         "the parameter table": tiles.sizes["o"] <= config.par_depth,
-        "the length of a program": instructions <= most_instructions(inputs / config.acc_depth),
+        "the length of a program": instructions
+        <= most_instructions(inputs / config.acc_depth, shape.images * shape.output_blocks),
     }
     busiest = _busiest(config, shape)
     traffic = data.beats + stored_beats(config, shape)

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from vdla.isa.config import Config
 
 from ..graph.fuse import fuse_pool
-from ..graph.graph import Graph
+from ..graph.graph import Graph, reads
 from ..graph.layout import Layout, decide_layouts
 from ..graph.split_pools import split_max_pools
 from .lower_pools_vdla import max_pool_fits
@@ -50,7 +50,12 @@ def workloads_of(config: Config, prepared: Prepared, virtual_threads: int) -> di
     return found
 
 
-def network_key(workloads: Mapping[str, Workload]) -> str:
-    """16 hexadecimal digits, equal for networks of the same nodes: knobs found for one in its place serve the other."""
-    text = repr([(name, workload) for name, workload in workloads.items()])
+def network_key(prepared: Prepared, workloads: Mapping[str, Workload]) -> str:
+    """16 hexadecimal digits, equal for networks of the same nodes, read and written alike, whatever their values.
+
+    Knobs found for a node of one in its place serve the other.
+    """
+    text = repr(
+        [(n.name, type(n).__name__, reads(n), n.output, workloads.get(n.name)) for n in prepared.graph.nodes]
+    )
     return blake2b(text.encode(), digest_size=8).hexdigest()

@@ -182,8 +182,10 @@ def schedule_workload(
 ) -> tuple[Schedule, Copies | None]:
     """The tensor expression `program` of a workload scheduled, and the copies of its buffers (None: `virtual_threads`).
 
-    `values` is a legal point of `space_of`; without it the template decides. Raises NoTileError if nothing fits.
+    `values` is a legal point of `space_of`; without it, or empty, the template decides. Raises NoTileError if nothing
+    fits.
     """
+    values = values or None
     if workload.template == "patch_conv2d_pool":
         shape = _rolling_shape(config, workload)
         gathered = None if values is None else values["columns"]

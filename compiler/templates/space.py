@@ -119,8 +119,11 @@ class Space:
             found.append(kept)
             missing -= len(kept)
             tries += chunk
-            if missing == count and tries >= MOST_TRIES:
-                raise EmptySpaceError(self.obstacle(points))
+            if missing > 0 and tries >= MOST_TRIES:
+                if missing == count:
+                    raise EmptySpaceError(self.obstacle(points))
+                # So few are legal that those found stand for all of them.
+                return np.resize(np.concatenate(found), (count, len(self.axes)))
             chunk = min(2 * chunk, 1 << 16)
         return np.concatenate(found)
 

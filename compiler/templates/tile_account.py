@@ -16,8 +16,9 @@ from .tiling import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS, Copies, Knobs, div
 SLACK = 3.0
 """Points whose transfers or products alone take this many times the least that any program needs are hopeless."""
 MOST_COPIES = 4
-MOST_INSTRUCTIONS, LONGER = 2048.0, 64.0
-"""Instructions of a program that is tried: that many, or that many for each time that a scratchpad must be filled."""
+MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
+"""Instructions of a program that is tried: that many, or so many for each time that a scratchpad must be filled, or for
+each store that there must be."""
 ALWAYS = 6
 """Instructions that a program of any layer has: micro-ops loaded, registers of the store unit set, FINISH."""
 
@@ -301,9 +302,12 @@ def unrolled_micro_ops(tiles: Tiles, extra: np.ndarray | int) -> np.ndarray:
     return np.take_along_axis(lengths, last[:, None], axis=1)[:, 0] * extra
 
 
-def most_instructions(fillings: float) -> float:
-    """Instructions of the longest program worth trying: `fillings` of the scratchpads hold all that a layer touches."""
-    return max(MOST_INSTRUCTIONS, LONGER * fillings)
+def most_instructions(fillings: float, stores: float) -> float:
+    """Instructions of the longest program worth trying: `fillings` of the scratchpads hold all that a layer touches.
+
+    `stores`: of those that no program can do without, an image and a block of outputs each.
+    """
+    return max(MOST_INSTRUCTIONS, LONGER * fillings, EACH_STORE * stores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,8 +10,8 @@ from ..templates.schedule_vdla import space_of
 from ..templates.tiling import NoTileError
 from ..templates.workload_vdla import Workload
 from .network_vdla import Values, place_of
-from .record_book import RecordBook
-from .records import describe_target
+from .record_book import RecordBook, first_legal
+from .records import Task, describe_target
 
 
 def choose_from(book: RecordBook, config: Config, prepared: Prepared, virtual_threads: int) -> Choose:
@@ -21,19 +21,26 @@ def choose_from(book: RecordBook, config: Config, prepared: Prepared, virtual_th
     """
     target = describe_target(config)
     try:
-        network = network_key(workloads_of(config, prepared, virtual_threads))
+        workloads = workloads_of(config, prepared, virtual_threads)
     except NoTileError:
         # A node that does not fit is the compiler's to refuse, with its name.
         return lambda workload, node: None
+    network = network_key(prepared, workloads)
+    places = {
+        node: book.records.get(Task(workload=place_of(workload, network, node), target=target).key, ())
+        for node, workload in workloads.items()
+    }
+    # Settings of one network belong together: those of the search that made it fastest.
+    seeds = [(found[0].cost or 0.0, found[0].seed) for found in places.values() if found]
+    seed = min(seeds)[1] if seeds else None
 
     def choose(workload: Workload, node: str) -> Values | None:
-        space = None
-        for description in (place_of(workload, network, node), workload.to_dict()):
-            if book.lookup(description, target) is None:
-                continue
-            space = space_of(config, workload) if space is None else space
-            if (values := book.lookup(description, target, space)) is not None:
-                return values
+        alone = book.records.get(Task(workload=workload.to_dict(), target=target).key, ())
+        found = [record for record in places.get(node, ()) if record.seed == seed]
+        for records in (found, alone):
+            values = first_legal(records, space_of(config, workload)) if records else None
+            if values is not None:
+                return values or None
         return None
 
     return choose

@@ -15,6 +15,9 @@ from .novelty import distinct_new, flat_points, random_new
 GOLDEN = (5**0.5 - 1) / 2
 GRID_CHUNK = 1 << 10
 
+LOOK_BACK = 256
+"""Trials that a grid looks back over for gaps: more than are under way at a time."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSearch:
@@ -56,10 +59,10 @@ class GridSearch:
 
     @staticmethod
     def _position(space: Space, history: History, step: int) -> int:
-        """How many points the search has left behind: up to the last one measured."""
-        if not len(history):
+        """Where to go on in the search's order: some trials back, since a batch may have ended with gaps in it."""
+        if len(history) <= LOOK_BACK:
             return 0
         number = 0
-        for index, axis in zip(history.points[-1], space.axes, strict=True):
+        for index, axis in zip(history.points[-LOOK_BACK], space.axes, strict=True):
             number = number * len(axis.values) + int(index)
-        return number * pow(step, -1, space.size) % space.size + 1
+        return number * pow(step, -1, space.size) % space.size

@@ -28,7 +28,7 @@ from .trial import Result
 
 Values = Mapping[str, int]
 Settings = Mapping[str, Values]
-"""Values of the knobs by node; nodes that are missing are left to their templates."""
+"""Values of the knobs by node; nodes that are missing, or have none, are left to their templates."""
 
 
 class NetworkTrials:
@@ -41,7 +41,7 @@ class NetworkTrials:
         self._virtual_threads = virtual_threads
         self._lowered: dict[tuple[str, tuple[tuple[str, int], ...] | None], LoweredLayer] = {}
         self.workloads: Mapping[str, Workload] = workloads_of(config, prepared, virtual_threads)
-        self.key = network_key(self.workloads)
+        self.key = network_key(prepared, self.workloads)
 
     def place(self, node: str) -> dict[str, Any]:
         """What a record of a trial in its place says of its workload."""
@@ -94,6 +94,7 @@ class NetworkTrials:
         return Result(cost=cycles, seconds=time.thread_time() - started)
 
     def _layer(self, name: str, values: Values | None) -> LoweredLayer:
+        values = values or None
         key = (name, None if values is None else tuple(sorted(values.items())))
         if key not in self._lowered:
             node = next(node for node in self._prepared.graph.nodes if node.name == name)

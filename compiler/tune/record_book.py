@@ -32,15 +32,11 @@ class RecordBook:
     def lookup(
         self, workload: Description, target: Description, space: Space | None = None
     ) -> Mapping[str, int] | None:
-        """The knobs of least cost; with `space`, of those that are legal there. None where there are none."""
-        records = self.records.get(Task(workload=workload, target=target).key, ())
-        if space is None:
-            return records[0].knobs if records else None
-        for begin in range(0, len(records), _CHUNK):
-            legal = in_space(records[begin : begin + _CHUNK], space)[2]
-            if legal.any():
-                return records[begin + int(legal.argmax())].knobs
-        return None
+        """The knobs of least cost; with `space`, of those that are legal there. None where there are none.
+
+        Empty knobs are the template's own choice, which is always legal.
+        """
+        return first_legal(self.records.get(Task(workload=workload, target=target).key, ()), space)
 
     def over(self, other: RecordBook) -> RecordBook:
         """This book, and `other` for the workloads that this one does not have."""
@@ -163,6 +159,18 @@ def _successful(records: Iterable[Record]) -> dict[Key, list[Record]]:
 
 def _cost(record: Record) -> float:
     return math.inf if record.cost is None else record.cost
+
+
+def first_legal(records: Sequence[Record], space: Space | None) -> Mapping[str, int] | None:
+    """The knobs of the first record that has none or, with `space`, legal ones; None where there is no such record."""
+    if space is None:
+        return records[0].knobs if records else None
+    for begin in range(0, len(records), _CHUNK):
+        chunk = records[begin : begin + _CHUNK]
+        legal = in_space(chunk, space)[2] | np.array([not record.knobs for record in chunk])
+        if legal.any():
+            return chunk[int(legal.argmax())].knobs
+    return None
 
 
 def in_space(records: Sequence[Record], space: Space) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

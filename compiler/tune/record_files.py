@@ -161,6 +161,9 @@ class RecordWriter:
             return
         try:
             self.sync()
+            if os.fstat(self._file).st_size == 0:
+                # Nothing was tried, and an empty file would say so to nobody.
+                self._path.unlink(missing_ok=True)
         finally:
             os.close(self._file)
             self._file = -1

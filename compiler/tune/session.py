@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ..templates.space import Space
+from ..templates.space import EmptySpaceError, Space
 from . import task_scheduler
 from .early_stopping import has_stalled
 from .history import History, Strategy
@@ -66,17 +66,24 @@ class Trial:
     best: float
 
 
+def raise_it(job: Job, error: EmptySpaceError) -> None:
+    """Raises the error."""
+    raise error
+
+
 def tune(
     jobs: Sequence[Job],
     plan: Plan,
     *,
     write: Callable[[Record], None] = lambda _: None,
     watch: Callable[[Trial], None] = lambda _: None,
+    refuse: Callable[[Job, EmptySpaceError], None] = raise_it,
 ) -> list[History]:
     """Spends the plan's trials on the jobs and returns their histories.
 
     Every trial is handed to `write` as it ends, so that an interrupted run loses none of them; then to `watch`. Ends
-    early when every job's space is exhausted or has stalled.
+    early when every job's space is exhausted or has stalled. `refuse` gets a job in whose space nothing is legal, which
+    gets no trial then; by default the error is raised.
     """
     histories = [job.history for job in jobs]
     numbers = [job.trials for job in jobs]
@@ -89,7 +96,12 @@ def tune(
         job, history = jobs[turn], histories[turn]
         generator = np.random.default_rng([plan.seed, numbers[turn], _number(job.task)])
         count = min(plan.batch, plan.trials - spent)
-        points = job.strategy.propose(job.space, history, generator, count)
+        try:
+            points = job.strategy.propose(job.space, history, generator, count)
+        except EmptySpaceError as error:
+            refuse(job, error)
+            finished[turn] = True
+            continue
         if len(points) == 0:
             finished[turn] = True
             continue

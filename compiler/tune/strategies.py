@@ -15,6 +15,10 @@ from .thompson_search import ThompsonSearch
 StrategyName = Literal["model", "evolution", "thompson", "genetic", "random", "grid"]
 
 
+LEARNING: frozenset[StrategyName] = frozenset({"model", "evolution", "thompson"})
+"""The strategies with a cost model, which need the extra `tune` and may learn from other workloads."""
+
+
 def strategy_of(name: StrategyName, prior: Sequence[Samples] = ()) -> Strategy:
     """The strategy of a name; those with a model learn from `prior`, records of other workloads, too."""
     match name:

@@ -58,6 +58,29 @@ def test_a_workload_is_tuned_and_resumed(run, tmp_path):
     assert whole["tasks"][0]["best"] <= task["best"] and resumed["best"] <= task["best"]
 
 
+def test_a_workload_named_twice_is_one(run, tmp_path):
+    names = ("--workload", LAYER, "--workload", LAYER)
+    document = tune(run, tmp_path / "r.jsonl", *names, "--trials", 6, "--strategy", "random")
+    (task,) = document["tasks"]
+    assert task["trials"] == 6
+
+
+def test_the_template_is_recorded_before_any_trial(run, tmp_path):
+    """So what records set is never slower than what would be chosen anyway, however short the search was."""
+    records = tmp_path / "r.jsonl"
+    document = tune(run, records, "--workload", LAYER, "--trials", 2, "--strategy", "random")
+    first = json.loads(records.read_text().splitlines()[0])
+    assert first["strategy"] == "template" and first["knobs"] == {}
+    assert first["cost"] == document["tasks"][0]["default"]
+
+
+def test_products_of_many_rows_have_a_space(run, tmp_path):
+    document = tune(
+        run, tmp_path / "r.jsonl", "--workload", "dense:384,256,256", "--trials", 2, "--strategy", "random"
+    )
+    assert document["tasks"][0]["failed"] == 0
+
+
 @pytest.mark.parametrize("strategy", ["random", "grid", "genetic", "evolution", "thompson"])
 def test_every_strategy_runs(run, tmp_path, strategy):
     document = tune(
@@ -100,12 +123,14 @@ def test_records_of_others_are_said_and_passed_over(run, tmp_path, network):
         (("--workload", LAYER, "--config", "nowhere"), "nowhere"),
         (("--workload", LAYER, "--scheduler", "tcp://127.0.0.1:1"), "tcp://127.0.0.1:1"),
         (("nothing.onnx",), "nothing.onnx"),
+        (("--workload", LAYER, "--strategy", "grid", "--transfer", __file__), "learns nothing"),
     ],
 )
 def test_mistakes_are_told_in_one_line(run, tmp_path, arguments, message):
     code, out, err = run("tune", "-o", tmp_path / "r.jsonl", *arguments)
     assert code == 2 and out == "" and message in err
     assert err.startswith("error: ") and len(err.splitlines()) == 1
+    assert not (tmp_path / "r.jsonl").exists()
 
 
 def test_records_are_not_overwritten(run, tmp_path):
