@@ -5,8 +5,8 @@
 
 All searches share a workload's space and its limits, begin with seeded random points and know no defaults, shipped
 records or other workloads; but for the transfer rows, whose model has learned from the other layers' runs (those of
-the same template: C1's is another) and from none of this layer. The best known is the best of all runs. With --write the curves go to
-benchmarks/results/tuning_vdla.json, which the notebook plots.
+the same template: C1's is another) and from none of this layer. The best known is the best of all runs. With --write
+the curves go to benchmarks/results/tuning_vdla.json, which the notebook plots.
 """
 
 from __future__ import annotations
@@ -103,19 +103,19 @@ def run_all(config: str, options: argparse.Namespace) -> list[dict[str, Any]]:
             for run in runs
             if run["strategy"] == MODEL and run["seed"] == 0
         }
-        transfers = [
-            partial(
-                search,
-                *(config, layer, MODEL, seed, options.trials // 2),
-                prior=tuple(
-                    lesson
-                    for other, lesson in lessons.items()
-                    if other != layer and lesson.features.shape[1] == lessons[layer].features.shape[1]
-                ),
+        priors = {
+            layer: tuple(
+                lesson
+                for other, lesson in lessons.items()
+                if other != layer and lesson.features.shape[1] == lessons[layer].features.shape[1]
             )
             for layer in options.layers
+        }
+        transfers = [
+            partial(search, config, layer, MODEL, seed, options.trials // 2, prior=prior)
+            for layer, prior in priors.items()
             for seed in range(options.seeds)
-            if len(lessons) > 2
+            if prior
         ]
         runs += _gather(pool, transfers)
     for run in runs:
