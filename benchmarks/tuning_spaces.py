@@ -58,7 +58,7 @@ def count(space: Space, seed: int) -> Count:
             points = space.draw(rng, size)
         columns = space.columns(points)
         account = space.account(columns)
-        kept = np.logical_and.reduce(list(space.limits(account).values()))
+        kept = space.allowed(account)
         alike = np.logical_and.reduce([columns[name] == account.effective[name] for name in columns])
         legal += int(kept.sum())
         own += int((kept & alike).sum())

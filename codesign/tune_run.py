@@ -338,7 +338,9 @@ def tune_network(
             "default_utilization": roofline / default,
             "tuned_utilization": roofline / placed.cycles,
             "trials": placed.trials,
-            "outputs_equal": all(agrees(by_node[node], values) for node, values in placed.settings.items()),
+            "outputs_equal": all(
+                agrees(by_node[node], values) for node, values in placed.settings.items() if values
+            ),
         },
     }
 

@@ -7,7 +7,7 @@ their cost, and quantities from which a model can predict the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -99,7 +99,11 @@ class Space:
 
     def legal(self, points: np.ndarray) -> np.ndarray:
         """Whether each of `points` [n, axes] keeps to all limits: bool [n]."""
-        return np.logical_and.reduce(list(self.limits(self.account(self.columns(points))).values()))
+        return self.allowed(self.account(self.columns(points)))
+
+    def allowed(self, account: Account) -> np.ndarray:
+        """Whether each of an account's points keeps to all limits: bool [n]."""
+        return np.logical_and.reduce(list(self.limits(account).values()))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """`count` points [count, axes] drawn uniformly, legal or not."""
@@ -136,8 +140,3 @@ class Space:
                 return f"{self.template}: no setting of the knobs found that keeps to {reason}"
             allowed &= mask
         return f"{self.template}: every setting is legal"
-
-
-def spread(names: Sequence[str], columns: Columns) -> np.ndarray:
-    """Columns as one array [n, names]."""
-    return np.stack([columns[name] for name in names], axis=1)

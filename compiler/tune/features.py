@@ -60,8 +60,8 @@ def examine(space: Space, points: np.ndarray) -> Candidates:
     account = space.account(space.columns(points))
     return Candidates(
         points=points,
-        legal=np.logical_and.reduce(list(space.limits(account).values())),
-        programs=_programs(space, account),
+        legal=space.allowed(account),
+        programs=program_numbers(space, account),
         features=_features(space, account)[1],
     )
 
@@ -120,7 +120,7 @@ def _logarithm(values: np.ndarray) -> np.ndarray:
     return np.log2(np.maximum(values, SMALLEST))
 
 
-def _programs(space: Space, account: Account) -> np.ndarray:
+def program_numbers(space: Space, account: Account) -> np.ndarray:
     """A number for each program: its effective values as the digits of one number.
 
     Exact for spaces of up to 2**64 points; of larger ones it is a hash, modulo 2**64.

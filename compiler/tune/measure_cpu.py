@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
@@ -124,13 +124,6 @@ class CpuMeasurer:
             measure_seconds=reply["measure"],
             overhead_seconds=reply["overhead"] + own,
         )
-
-    def measure_all(
-        self, workload: CpuWorkload, candidates: Sequence[Mapping[str, int]]
-    ) -> Iterator[tuple[int, Result]]:
-        """Many candidates of a workload, one after the other: index and result of each."""
-        for index, values in enumerate(candidates):
-            yield index, self.measure(workload, values).result
 
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         process = self._start() if self._process is None else self._process

@@ -6,7 +6,8 @@ from math import sqrt
 
 import numpy as np
 
-from ..templates.space import Account, Space
+from ..templates.space import Space
+from .features import program_numbers
 
 CHUNK = 1 << 16
 """Points that are looked at together."""
@@ -44,15 +45,6 @@ def least_programs(space: Space, rng: np.random.Generator, samples: int) -> int:
 
 
 def _programs(space: Space, points: np.ndarray) -> np.ndarray:
-    """A number for the program of each legal one of `points`: uint64, by chance equal for one pair in 2**64."""
+    """A number for the program of each legal one of `points`: uint64, see `features.program_numbers`."""
     account = space.account(space.columns(points))
-    legal = np.logical_and.reduce(list(space.limits(account).values()))
-    return _numbers(space, account)[legal]
-
-
-def _numbers(space: Space, account: Account) -> np.ndarray:
-    numbers = np.zeros(len(account.bound), np.uint64)
-    for axis in space.axes:
-        numbers = numbers * np.uint64(0x9E3779B97F4A7C15) + account.effective[axis.name].astype(np.uint64)
-        numbers ^= numbers >> np.uint64(29)
-    return numbers
+    return program_numbers(space, account)[space.allowed(account)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
-from vdla.compiler.templates.space import Account, Axis, Columns, Space, spread
+from vdla.compiler.templates.space import Account, Axis, Columns, Space
 
 ORDERS = tuple(permutations(range(3)))
 
@@ -48,7 +48,7 @@ def cost(space: Space, points: np.ndarray) -> np.ndarray:
     loads = q["traffic"] / 4 + q["transfers"] * 12
     hidden = effective["threads"] == 2
     total = np.where(hidden, np.maximum(steps, loads) + 0.2 * np.minimum(steps, loads), steps + loads)
-    rows = spread([axis.name for axis in space.axes], effective).astype(np.uint64)
+    rows = np.stack([effective[axis.name] for axis in space.axes], axis=1).astype(np.uint64)
     noise = rows @ np.array([2654435761, 40503, 2246822519, 3266489917, 668265263, 374761393, 97], np.uint64)
     return total * (1 + 0.03 * ((noise * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) / (1 << 24))
 

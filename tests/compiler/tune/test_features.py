@@ -1,6 +1,5 @@
 import numpy as np
 from made_up_space import matrix_space
-from vdla.compiler.templates.space import spread
 from vdla.compiler.tune.features import GUESS, choose, examine, join, point_features
 
 
@@ -27,7 +26,7 @@ def test_programs_are_equal_where_effective_values_are() -> None:
     space = matrix_space(rows=4, columns=6, depth=3)
     points = space.draw(np.random.default_rng(1), 2000)
     effective = space.account(space.columns(points)).effective
-    rows = spread([axis.name for axis in space.axes], effective)
+    rows = np.stack([effective[axis.name] for axis in space.axes], axis=1)
     _, expected = np.unique(rows, axis=0, return_inverse=True)
     _, found = np.unique(examine(space, points).programs, return_inverse=True)
     assert len(np.unique(expected)) < len(np.unique(points, axis=0))
