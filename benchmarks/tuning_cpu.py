@@ -1,7 +1,7 @@
 """Tuning convolutions on this processor, one thread: how many trials a search needs, and what a trial costs.
 
-    python benchmarks/tuning_cpu.py [--layers C2 C6 C9] [--seeds 3] [--trials 128] [--strategies model genetic random]
-                                    [--random 64] [--count] [--json]
+    python benchmarks/tuning_cpu.py [--layers C2 C6 C9] [--seeds 3] [--trials 128] [--random 64]
+                                    [--strategies evolution genetic random] [--count] [--write] [--json]
 
 Searches start from seeded random points and know no defaults, shipped records or other workloads. Candidates are
 measured in a process of their own; before each search, and after every batch, the template's defaults are measured in
@@ -9,7 +9,9 @@ the same process, and ratios are to their median, so that a busy machine slows b
 time (`vdla bench`), interleaved with the defaults' in this process: a candidate's speed over the peer's is its ratio
 to the defaults times theirs. `random` are quantiles of legal random points. CPU seconds of a trial: `compile`,
 `measure` with its inputs and check, `overhead`: all else in both processes, deciding what to try included.
-With --count it shows how many distinct programs the spaces hold instead: at least, or exactly where that is feasible.
+With --write the curves go to benchmarks/results/tuning_cpu.json, which the notebook plots; their seconds are those
+ratios times the median of the layer's defaults in all of its searches. With --count it shows how many distinct programs
+the spaces hold instead: at least, or exactly where that is feasible.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import argparse
 import json
 import statistics
 import time
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -31,12 +34,16 @@ from vdla.compiler.tune.history import History
 from vdla.compiler.tune.measure_cpu import CpuMeasurer, CpuTrial
 from vdla.compiler.tune.space_size import MOST_COUNTED, count_programs, least_programs
 from vdla.compiler.tune.strategies import StrategyName, strategy_of
+from vdla.isa.program import write_whole
 
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "tuning_cpu.json"
 ENOUGH = 0.85
 """Of the peer's speed."""
 BATCH = 8
 SAMPLES = 1 << 19
 """Random points from which a space's size is bounded."""
+SAMPLING_SEED = 1000
+"""Of the quantiles' random points, which are none of the searches'."""
 PARTS = ("compile", "measure", "overhead")
 
 
@@ -95,6 +102,7 @@ def search(
         "trials": len(history),
         "failed": int(np.isinf(history.costs).sum()),
         "to_enough": int(reached[0]) + 1 if len(reached) else None,
+        "default_seconds": statistics.median(defaults),
         "best_over_default": round(float(best[-1]), 3),
         "best_over_peer": round(float(best[-1] * default_over_peer), 3),
         "curve": [[int(k) + 1, round(float(best[k]), 4)] for k in steps],
@@ -103,13 +111,34 @@ def search(
     }
 
 
-def defaults_over_peer(name: str) -> float:
-    """The speed of the template's defaults over the peer's."""
+def defaults_over_peer(name: str) -> tuple[float, float]:
+    """The speed of the template's defaults over the peer's, and the layer's operations."""
     case = convolution_case(name, 1)
     try:
-        return measure_case(case, 9).ratio
+        return measure_case(case, 9).ratio, case.operations
     finally:
         case.close()
+
+
+def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Searches as `vdla.codesign.report.study` reads them, costs in seconds."""
+    peers: dict[str, float] = {}
+    runs: list[dict[str, Any]] = []
+    for name in dict.fromkeys(row["layer"] for row in rows):
+        mine = [row for row in rows if row["layer"] == name]
+        usual = statistics.median(row["default_seconds"] for row in mine)
+        peers[name] = usual * mine[0]["defaults_over_peer"]
+        runs += [
+            {key: row[key] for key in ("layer", "strategy", "seed", "trials")}
+            | {"curve": [[trial, usual / ratio] for trial, ratio in row["curve"]]}
+            for row in mine
+        ]
+    return {
+        "summary": rows,
+        "peer_seconds": peers,
+        "flops": {row["layer"]: row["operations"] for row in rows},
+        "runs": runs,
+    }
 
 
 def size_of(name: str) -> dict[str, Any]:
@@ -141,9 +170,10 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=128)
     parser.add_argument("--random", type=int, default=64)
     parser.add_argument(
-        "--strategies", nargs="*", choices=get_args(StrategyName), default=["model", "genetic", "random"]
+        "--strategies", nargs="*", choices=get_args(StrategyName), default=["evolution", "genetic", "random"]
     )
     parser.add_argument("--count", action="store_true")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.count:
@@ -159,12 +189,12 @@ def main() -> None:
         return
     rows: list[dict[str, Any]] = []
     for name in options.layers or ["C2", "C6", "C9"]:
-        relation = defaults_over_peer(name)
+        relation, operations = defaults_over_peer(name)
+        common = {"defaults_over_peer": relation, "operations": operations}
         if not options.json:
             print(f"{name:4} defaults at {relation:.2f} of the peer's speed")
         if options.random:
-            row = search(name, "random", 1000, options.random, relation)
-            rows.append({**row, "defaults_over_peer": relation})
+            row = search(name, "random", SAMPLING_SEED, options.random, relation)
             if not options.json:
                 texts = ("10%", "25%", "50%", "75%", "90%", "best")
                 shown = "  ".join(f"{t} {q:.2f}" for t, q in zip(texts, row["quantiles"], strict=True))
@@ -172,9 +202,11 @@ def main() -> None:
         for strategy in options.strategies:
             for seed in range(options.seeds):
                 row = search(name, strategy, seed, options.trials, relation)
-                rows.append({**row, "defaults_over_peer": relation})
+                rows.append(row | common)
                 if not options.json:
                     print(line(row), flush=True)
+    if options.write:
+        write_whole(RESULTS, (json.dumps(document(rows), separators=(",", ":")) + "\n").encode())
     if options.json:
         print(json.dumps(rows))
 
