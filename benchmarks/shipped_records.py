@@ -4,7 +4,7 @@
 
 Each configuration gets `--trials` of the tuner for each of C1-C12 and D1-D9 by themselves, and for ResNet-18 the layers
 that are not among them, then `--in-place` trials in the whole network. The best of each workload is kept. With --write
-compiler/tune/shipped/vdla.jsonl is replaced.
+compiler/tune/records/shipped/vdla.jsonl is replaced.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from vdla.codesign import models
 from vdla.codesign.bench.convolutions import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_run import Options, Watchers, tune_network, tune_workloads
 from vdla.codesign.workload_names import accelerator_workload
-from vdla.compiler.tune.backends import InProcess
-from vdla.compiler.tune.record_book import best_records
-from vdla.compiler.tune.record_files import write_records
-from vdla.compiler.tune.records import Record
+from vdla.compiler.tune.measure.backends import InProcess
+from vdla.compiler.tune.records.book import best_records
+from vdla.compiler.tune.records.files import write_records
+from vdla.compiler.tune.records.record import Record
 from vdla.isa.config import load_config
 
 ROOT = Path(__file__).parents[1]

@@ -28,11 +28,11 @@ from typing import Any
 import numpy as np
 from vdla.codesign.bench.convolutions import CONVOLUTIONS
 from vdla.codesign.workload_names import accelerator_workload
-from vdla.compiler.tune.cost_model import Samples
-from vdla.compiler.tune.features import point_features
-from vdla.compiler.tune.history import History
-from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
-from vdla.compiler.tune.strategies import StrategyName, strategy_of
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.search.cost_model import Samples
+from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.point_features import point_features
+from vdla.compiler.tune.search.strategies import StrategyName, strategy_of
 from vdla.isa.config import load_config
 from vdla.isa.program import write_whole
 

@@ -30,10 +30,10 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.conv2d_cpu import flattened
 from vdla.compiler.templates.tasks_cpu import space
 from vdla.compiler.templates.workload_cpu import Conv2dCpu
-from vdla.compiler.tune.history import History
-from vdla.compiler.tune.measure_cpu import CpuMeasurer, CpuTrial
-from vdla.compiler.tune.space_size import MOST_COUNTED, count_programs, least_programs
-from vdla.compiler.tune.strategies import StrategyName, strategy_of
+from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, CpuTrial
+from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.space_size import MOST_COUNTED, count_programs, least_programs
+from vdla.compiler.tune.search.strategies import StrategyName, strategy_of
 from vdla.isa.program import write_whole
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "tuning_cpu.json"

@@ -22,7 +22,7 @@ from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.templates.schedule_vdla import schedule_workload
 from vdla.compiler.templates.space import Space
-from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.isa.config import load_config
 
 LAYERS = (*(f"conv2d:{name}" for name in CONVOLUTIONS), *(f"depthwise:{name}" for name in DEPTHWISE))

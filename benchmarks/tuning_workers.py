@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 from vdla.compiler.templates.workload_vdla import Workload
-from vdla.compiler.tune.backends import Backend
-from vdla.compiler.tune.dask_workers import DaskWorkers
-from vdla.compiler.tune.descriptions import describe
-from vdla.compiler.tune.local_workers import LocalWorkers
-from vdla.compiler.tune.measure_vdla import AcceleratorTask
+from vdla.compiler.tune.measure.backends import Backend
+from vdla.compiler.tune.measure.dask_workers import DaskWorkers
+from vdla.compiler.tune.measure.descriptions import describe
+from vdla.compiler.tune.measure.local_workers import LocalWorkers
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.isa.config import load_config
 
 SHAPES = {"C2": (56, 64), "C9": (14, 256)}

@@ -19,7 +19,7 @@ from vdla.compiler.runtime.heterogeneous_network import (
     run_region,
 )
 from vdla.compiler.target.cpu.machine import CpuTarget
-from vdla.compiler.tune.record_book import RecordBook
+from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 

@@ -28,8 +28,8 @@ from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.network_archive import check_network, save_network
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.templates.tasks_cpu import ChosenKnobs
-from vdla.compiler.tune.apply_cpu import knobs_from
-from vdla.compiler.tune.record_book import RecordBook
+from vdla.compiler.tune.records.apply_cpu import knobs_from
+from vdla.compiler.tune.records.book import RecordBook
 from vdla.hw.user_cache import cached, discard_least_used
 from vdla.isa.errors import UserError
 

@@ -14,7 +14,7 @@ from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.onnx_context import QUANTIZE
 from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.runtime.executor import run as execute
-from vdla.compiler.tune.record_book import RecordBook
+from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
 from vdla.isa.random_programs import random_program

@@ -18,8 +18,8 @@ from vdla.compiler.runtime.network_archive import load_network
 from vdla.compiler.target.cpu.machine import host_target, runs_here
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.templates.tasks_cpu import ChosenKnobs
-from vdla.compiler.tune.apply_cpu import knobs_from
-from vdla.compiler.tune.record_book import RecordBook
+from vdla.compiler.tune.records.apply_cpu import knobs_from
+from vdla.compiler.tune.records.book import RecordBook
 from vdla.hw.user_cache import CacheError
 from vdla.isa.errors import UserError
 

@@ -14,20 +14,20 @@ from vdla.compiler.templates.prepare_vdla import Prepared, prepare
 from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tiling import NoTileError
 from vdla.compiler.templates.workload_vdla import Workload
-from vdla.compiler.tune.backends import Backend
-from vdla.compiler.tune.check_vdla import agrees
-from vdla.compiler.tune.cost_model import Samples
-from vdla.compiler.tune.descriptions import describe
-from vdla.compiler.tune.features import point_features
-from vdla.compiler.tune.history import History
-from vdla.compiler.tune.in_place import Move, Place, Placed, refine
-from vdla.compiler.tune.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, measure
-from vdla.compiler.tune.network_vdla import NetworkTrials, Values
-from vdla.compiler.tune.record_book import book_of, history_of
-from vdla.compiler.tune.records import Record, Task, describe_target
-from vdla.compiler.tune.session import Job, Plan, Trial, tune
-from vdla.compiler.tune.strategies import StrategyName, strategy_of
-from vdla.compiler.tune.transfer_vdla import samples_from
+from vdla.compiler.tune.measure.backends import Backend
+from vdla.compiler.tune.measure.check_vdla import agrees
+from vdla.compiler.tune.measure.descriptions import describe
+from vdla.compiler.tune.measure.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, measure
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Values
+from vdla.compiler.tune.records.book import book_of, history_of
+from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.tune.records.transfer_vdla import samples_from
+from vdla.compiler.tune.runs.in_place import Move, Place, Placed, refine
+from vdla.compiler.tune.runs.session import Job, Plan, Trial, tune
+from vdla.compiler.tune.search.cost_model import Samples
+from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.point_features import point_features
+from vdla.compiler.tune.search.strategies import StrategyName, strategy_of
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 

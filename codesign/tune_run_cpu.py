@@ -17,17 +17,17 @@ from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
 from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, space
 from vdla.compiler.templates.workload_cpu import CpuWorkload
-from vdla.compiler.tune.apply_cpu import knobs_from
-from vdla.compiler.tune.backends import Backend
-from vdla.compiler.tune.descriptions import describe_cpu
-from vdla.compiler.tune.history import History
-from vdla.compiler.tune.measure_cpu_worker import WRONG
-from vdla.compiler.tune.record_book import book_of, history_of
-from vdla.compiler.tune.records import Record, Task, describe_target
-from vdla.compiler.tune.session import Job, Plan, Trial, tune
-from vdla.compiler.tune.strategies import strategy_of
-from vdla.compiler.tune.transfer_cpu import samples_from
-from vdla.compiler.tune.trial import Result
+from vdla.compiler.tune.measure.backends import Backend
+from vdla.compiler.tune.measure.descriptions import describe_cpu
+from vdla.compiler.tune.measure.measure_cpu_worker import WRONG
+from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.records.apply_cpu import knobs_from
+from vdla.compiler.tune.records.book import book_of, history_of
+from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.tune.records.transfer_cpu import samples_from
+from vdla.compiler.tune.runs.session import Job, Plan, Trial, tune
+from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.strategies import strategy_of
 from vdla.isa.errors import UserError
 
 from .bench.timing import interleaved

@@ -12,7 +12,7 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.conv2d_cpu import flattened
 from vdla.compiler.templates.workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu
 from vdla.compiler.templates.workload_vdla import Template, Workload
-from vdla.compiler.tune.measure_cpu import MEMORY
+from vdla.compiler.tune.measure.measure_cpu import MEMORY
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 

@@ -22,8 +22,8 @@ from .templates.kernel_vdla import Choose
 from .templates.lower_vdla import lower_node
 from .templates.prepare_vdla import prepare
 from .templates.tiling import NoTileError
-from .tune.apply_vdla import choose_from
-from .tune.record_book import RecordBook
+from .tune.records.apply_vdla import choose_from
+from .tune.records.book import RecordBook
 
 
 class CompileError(UserError):

@@ -21,8 +21,8 @@ from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
 from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, Port, run_region
 from .target.cpu.machine import CpuTarget, host_target
-from .tune.apply_cpu import knobs_from
-from .tune.record_book import RecordBook
+from .tune.records.apply_cpu import knobs_from
+from .tune.records.book import RecordBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vdla.compiler.runtime.network_archive import NetworkCode
     from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.templates.tasks_cpu import ChosenKnobs
-    from vdla.compiler.tune.record_book import RecordBook
+    from vdla.compiler.tune.records.book import RecordBook
 
 
 PROCESSOR = "On processors"
@@ -203,7 +203,7 @@ def _write_compiled(
     """An archive, or code for C programs, compiled now."""
     from vdla.compiler.cpu_driver import compile_cpu_ahead
     from vdla.compiler.runtime.network_archive import save_network
-    from vdla.compiler.tune.apply_cpu import knobs_from
+    from vdla.compiler.tune.records.apply_cpu import knobs_from
 
     knobs = None if records is None else knobs_from(records, processor)
     network = compile_cpu_ahead(model, processor, batch=batch, dump_passes=dumps, knobs=knobs)

@@ -17,7 +17,7 @@ from .output import note, print_json, steps, text_console
 
 if TYPE_CHECKING:
     from vdla.compiler.target.cpu.machine import CpuTarget
-    from vdla.compiler.tune.record_book import RecordBook
+    from vdla.compiler.tune.records.book import RecordBook
 
 
 class Partition(StrEnum):

@@ -11,7 +11,7 @@ import typer
 from .output import note
 
 if TYPE_CHECKING:
-    from vdla.compiler.tune.record_book import RecordBook
+    from vdla.compiler.tune.records.book import RecordBook
 
 SHIPPED = "shipped"
 """What stands for the records that ship with the package."""
@@ -34,7 +34,7 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
     """
     if not records:
         return None
-    from vdla.compiler.tune.record_book import read_book, shipped_book
+    from vdla.compiler.tune.records.book import read_book, shipped_book
 
     book, account = read_book([Path(name) for name in records if name != SHIPPED])
     for skipped in account:

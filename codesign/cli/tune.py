@@ -19,7 +19,7 @@ from .tune_progress import tune_progress
 
 if TYPE_CHECKING:
     from vdla.compiler.target.cpu.machine import CpuTarget
-    from vdla.compiler.tune.records import Record
+    from vdla.compiler.tune.records.record import Record
 
 
 class StrategyChoice(StrEnum):
@@ -112,10 +112,10 @@ def tune(
     if (model is None) == (not workload):
         raise UserError("say what to tune: MODEL.onnx, or --workload NAME, and not both")
     check_destination(output, inputs=(model, *(transfer or ())))
-    from vdla.compiler.tune.cost_model import load_xgboost
-    from vdla.compiler.tune.open_backend import open_backend
-    from vdla.compiler.tune.record_files import RecordWriter, read_records
-    from vdla.compiler.tune.strategies import LEARNING
+    from vdla.compiler.tune.measure.open_backend import open_backend
+    from vdla.compiler.tune.records.files import RecordWriter, read_records
+    from vdla.compiler.tune.search.cost_model import load_xgboost
+    from vdla.compiler.tune.search.strategies import LEARNING
 
     from .. import tune_run, tune_run_cpu
     from ..tune_run import Options, Watchers

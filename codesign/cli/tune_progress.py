@@ -21,8 +21,8 @@ from rich.progress import (
 from .output import note
 
 if TYPE_CHECKING:
-    from vdla.compiler.tune.in_place import Move
-    from vdla.compiler.tune.session import Trial
+    from vdla.compiler.tune.runs.in_place import Move
+    from vdla.compiler.tune.runs.session import Trial
 
 LINE_SECONDS = 10.0
 """How often a line is printed where there is no terminal for a bar."""

@@ -15,10 +15,10 @@ from vdla.codesign.workload_names import cpu_workload
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.tasks_cpu import default_values
-from vdla.compiler.tune.descriptions import TaskError, describe_cpu, load
-from vdla.compiler.tune.record_book import read_book
-from vdla.compiler.tune.records import Record, Task, describe_target
-from vdla.compiler.tune.transfer_cpu import samples_from
+from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
+from vdla.compiler.tune.records.book import read_book
+from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.tune.records.transfer_cpu import samples_from
 
 LAYER = "dense:2,8,16"
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 import numpy as np
-from vdla.compiler.tune import measure_cpu_worker as worker
+from vdla.compiler.tune.measure import measure_cpu_worker as worker
 
 
 def faulty(request):

@@ -5,9 +5,9 @@ import signal
 import time
 from collections.abc import Mapping
 
-from vdla.compiler.tune.descriptions import Description, Measure, TaskError
-from vdla.compiler.tune.trial import Result
-from vdla.compiler.tune.worker import serve
+from vdla.compiler.tune.measure.descriptions import Description, Measure, TaskError
+from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.worker import serve
 
 FINE, CRASH, HANG, RAISE, PRINT, CRASH_ONCE, PID = range(7)
 

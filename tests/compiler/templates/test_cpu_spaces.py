@@ -16,8 +16,8 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates import conv2d_cpu
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, schedule, space
 from vdla.compiler.templates.workload_cpu import Conv2dCpu, DenseCpu, DepthwiseCpu, Parts, PoolCpu
-from vdla.compiler.tune.reference_cpu import expected
-from vdla.compiler.tune.space_size import count_programs, least_programs
+from vdla.compiler.tune.measure.reference_cpu import expected
+from vdla.compiler.tune.search.space_size import count_programs, least_programs
 
 ALL = Parts(bias=True, operand=True, activation="clip")
 ODD = Window(kernel=(3, 2), pads=(1, 0, 1, 1), strides=(2, 1), dilations=(1, 2))

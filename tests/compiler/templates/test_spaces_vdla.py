@@ -27,8 +27,8 @@ from vdla.compiler.templates.schedule_vdla import default_values, schedule_workl
 from vdla.compiler.templates.space import Space
 from vdla.compiler.templates.tile_account import Side, transfers
 from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
-from vdla.compiler.tune.check_vdla import agrees
-from vdla.compiler.tune.measure_vdla import ACTIVATIONS, AcceleratorTask, measure
+from vdla.compiler.tune.measure.check_vdla import agrees
+from vdla.compiler.tune.measure.measure_vdla import ACTIVATIONS, AcceleratorTask, measure
 from vdla.isa.check import check
 from vdla.isa.config import Config, load_config
 

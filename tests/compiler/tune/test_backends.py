@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from troubled_worker import CRASH, CRASH_ONCE, FINE, HANG, PID, PRINT, RAISE
 from vdla.compiler.templates.workload_vdla import Workload
-from vdla.compiler.tune.backends import BackendError, InProcess
-from vdla.compiler.tune.descriptions import canonical, describe, load
-from vdla.compiler.tune.local_workers import LocalWorkers
-from vdla.compiler.tune.measure_vdla import AcceleratorTask, measure
-from vdla.compiler.tune.open_backend import open_backend
-from vdla.compiler.tune.trial import Result, result_from_dict
+from vdla.compiler.tune.measure.backends import BackendError, InProcess
+from vdla.compiler.tune.measure.descriptions import canonical, describe, load
+from vdla.compiler.tune.measure.local_workers import LocalWorkers
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.measure.open_backend import open_backend
+from vdla.compiler.tune.measure.trial import Result, result_from_dict
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
@@ -138,7 +138,7 @@ def test_processes_that_do_not_start_are_given_up() -> None:
 
 
 def test_who_waits_for_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vdla.compiler.tune.local_workers.PATIENCE", 0.2)
+    monkeypatch.setattr("vdla.compiler.tune.measure.local_workers.PATIENCE", 0.2)
     heard: list[str] = []
     points = [{"do": HANG, "cost": 0}]
     with LocalWorkers(1, timeout=0.8, command=TROUBLED, notify=heard.append) as backend:
@@ -151,7 +151,7 @@ _SEARCH = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from troubled_worker import HANG, PID
-from vdla.compiler.tune.local_workers import LocalWorkers
+from vdla.compiler.tune.measure.local_workers import LocalWorkers
 if __name__ == "__main__":
     command = (sys.executable, sys.argv[1] + "/troubled_worker.py")
     with LocalWorkers(2, timeout=float(sys.argv[2]), command=command) as backend:

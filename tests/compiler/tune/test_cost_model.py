@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 from made_up_space import cost, matrix_space
-from vdla.compiler.tune.cost_model import CostModel, MissingTunerError, Samples, merits
-from vdla.compiler.tune.features import point_features
+from vdla.compiler.tune.search.cost_model import CostModel, MissingTunerError, Samples, merits
+from vdla.compiler.tune.search.point_features import point_features
 from vdla.isa.errors import UserError
 
 
@@ -73,5 +73,5 @@ def test_a_missing_extra_is_named_in_one_line(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_importing_the_searches_imports_no_xgboost() -> None:
-    code = "import sys, vdla.compiler.tune.thompson_search; sys.exit('xgboost' in sys.modules)"
+    code = "import sys, vdla.compiler.tune.search.thompson_search; sys.exit('xgboost' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

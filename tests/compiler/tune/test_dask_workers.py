@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.templates.workload_vdla import Workload
-from vdla.compiler.tune import dask_workers
-from vdla.compiler.tune.backends import BackendError, InProcess
-from vdla.compiler.tune.dask_workers import DaskWorkers, MissingExtraError, chunks
-from vdla.compiler.tune.descriptions import describe
-from vdla.compiler.tune.measure_vdla import AcceleratorTask
+from vdla.compiler.tune.measure import dask_workers
+from vdla.compiler.tune.measure.backends import BackendError, InProcess
+from vdla.compiler.tune.measure.dask_workers import DaskWorkers, MissingExtraError, chunks
+from vdla.compiler.tune.measure.descriptions import describe
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.isa.config import load_config
 
 TRIALS = 24

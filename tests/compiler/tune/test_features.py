@@ -1,6 +1,6 @@
 import numpy as np
 from made_up_space import matrix_space
-from vdla.compiler.tune.features import GUESS, choose, examine, join, point_features
+from vdla.compiler.tune.search.point_features import GUESS, choose, examine, join, point_features
 
 
 def test_features_are_logarithms_and_comparable_across_workloads() -> None:

@@ -15,7 +15,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.tasks_cpu import default_values, space
 from vdla.compiler.templates.workload_cpu import Conv2dCpu
-from vdla.compiler.tune.measure_cpu import CpuMeasurer, MeasuringError
+from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, MeasuringError
 
 WORKER = Path(__file__).parents[2] / "helpers" / "faulty_cpu_worker.py"
 TARGET = host_target()

@@ -35,15 +35,15 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.dense import dense
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates import dense_cpu
-from vdla.compiler.tune.leaves import accesses, count
-from vdla.compiler.tune.machine_features import (
+from vdla.compiler.tune.program_features.leaves import accesses, count
+from vdla.compiler.tune.program_features.machine import (
     KINDS,
     MACHINE_FEATURES,
     TRAFFIC,
     count_machine,
     machine_features,
 )
-from vdla.compiler.tune.program_features import FEATURES, program_features
+from vdla.compiler.tune.program_features.program import FEATURES, program_features
 from vdla.isa import layout
 from vdla.isa.config import load_config
 from vdla.isa.layout import TOKEN_QUEUES

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 from tuning_records import LLVM, TASK, VDLA, WORKLOAD, file_of, trial
 from vdla.compiler.templates.space import Account, Axis, Space
-from vdla.compiler.tune import record_files
-from vdla.compiler.tune.record_book import (
+from vdla.compiler.tune.records import files as record_files
+from vdla.compiler.tune.records.book import (
     RecordBook,
     best_of,
     best_records,
@@ -18,8 +18,8 @@ from vdla.compiler.tune.record_book import (
     shipped_book,
     shipped_files,
 )
-from vdla.compiler.tune.record_files import read_records, write_records
-from vdla.compiler.tune.records import Task
+from vdla.compiler.tune.records.files import read_records, write_records
+from vdla.compiler.tune.records.record import Task
 
 
 def knobs(rows: int, threads: int = 2) -> dict[str, int]:

@@ -16,9 +16,15 @@ import record_writers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, file_of, trial
-from vdla.compiler.tune import record_files
-from vdla.compiler.tune.record_files import RecordError, RecordWriter, read_lines, read_records, write_records
-from vdla.compiler.tune.records import MOST_BYTES
+from vdla.compiler.tune.records import files as record_files
+from vdla.compiler.tune.records.files import (
+    RecordError,
+    RecordWriter,
+    read_lines,
+    read_records,
+    write_records,
+)
+from vdla.compiler.tune.records.record import MOST_BYTES
 
 
 @pytest.fixture(autouse=True)

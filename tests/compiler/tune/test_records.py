@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, LLVM, TASK, VDLA, WORKLOAD, trial
 from vdla.compiler.target.cpu.machine import CpuTarget
-from vdla.compiler.tune.records import (
+from vdla.compiler.tune.records.record import (
     MOST_BYTES,
     MOST_CHARACTERS,
     LineError,

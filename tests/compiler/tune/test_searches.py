@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from made_up_space import cost, matrix_space
 from vdla.compiler.templates.space import EmptySpaceError, Space
-from vdla.compiler.tune.baselines import GridSearch, RandomSearch
-from vdla.compiler.tune.features import examine
-from vdla.compiler.tune.genetic import GeneticSearch
-from vdla.compiler.tune.history import History, Strategy
-from vdla.compiler.tune.model_search import ModelSearch, evolutionary_search
-from vdla.compiler.tune.novelty import flat_points
-from vdla.compiler.tune.thompson_search import ThompsonSearch
+from vdla.compiler.tune.search.baselines import GridSearch, RandomSearch
+from vdla.compiler.tune.search.genetic import GeneticSearch
+from vdla.compiler.tune.search.history import History, Strategy
+from vdla.compiler.tune.search.model_search import ModelSearch, evolutionary_search
+from vdla.compiler.tune.search.novelty import flat_points
+from vdla.compiler.tune.search.point_features import examine
+from vdla.compiler.tune.search.thompson_search import ThompsonSearch
 
 STRATEGIES: dict[str, Strategy] = {
     "random": RandomSearch(),

@@ -1,5 +1,5 @@
 import numpy as np
-from vdla.compiler.tune.selection import select_diverse
+from vdla.compiler.tune.search.selection import select_diverse
 
 LINE = np.arange(10.0)[:, None]
 NOTHING = np.empty((0, 1))

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import numpy as np
-from vdla.compiler.tune.history import History
-from vdla.compiler.tune.task_scheduler import Task, TaskScheduler
+from vdla.compiler.tune.runs.task_scheduler import Task, TaskScheduler
+from vdla.compiler.tune.search.history import History
 
 
 def task(costs: list[float], *, weight: float = 1.0, floor: float = 10.0) -> Task:

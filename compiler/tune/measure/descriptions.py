@@ -1,0 +1,113 @@
+"""Tasks as JSON, so that candidates can be measured in other processes and on other machines.
+
+    {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}
+    {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
+
+`load` makes of a description the function that measures its candidates, wherever that is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from vdla.isa.errors import UserError
+
+from .trial import Result
+
+if TYPE_CHECKING:
+    from ...target.cpu.machine import CpuTarget
+    from ...templates.workload_cpu import CpuWorkload
+    from .measure_vdla import AcceleratorTask
+
+Description: TypeAlias = Mapping[str, Any]
+"""A task as a JSON object; "kind" says who reads the rest."""
+Values: TypeAlias = Mapping[str, int]
+"""A candidate: a value for each knob of the task's space."""
+Measure: TypeAlias = Callable[[Values | None], Result]
+"""Measures a candidate of one task; None is the template's own choice."""
+
+
+class TaskError(UserError):
+    """A description that is no task, or one that cannot be tuned."""
+
+
+def describe(task: AcceleratorTask) -> dict[str, Any]:
+    """The description of a task of the accelerator."""
+    return {"kind": "vdla", "config": task.config.to_dict(), "workload": task.workload.to_dict()}
+
+
+def describe_cpu(target: CpuTarget, workload: CpuWorkload) -> dict[str, Any]:
+    """The description of a task on a processor."""
+    return {"kind": "llvm", "target": asdict(target), "workload": workload.to_dict()}
+
+
+def canonical(description: Description) -> str:
+    """The text of a description, in which equal ones are equal."""
+    return json.dumps(description, sort_keys=True)
+
+
+def load(description: Description) -> Measure:
+    """The function that measures candidates of the task.
+
+    Raises UserError for a description that is none: TaskError, or what its configuration or workload raise.
+    """
+    match description:
+        case {"kind": "vdla", "config": dict(config), "workload": dict(workload), **rest} if not rest:
+            return _load_accelerator(config, workload)
+        case {"kind": "vdla"}:
+            raise TaskError("a task of the accelerator has kind, config and workload, both JSON objects")
+        case {"kind": "llvm", "target": dict(target), "workload": dict(workload), **rest} if not rest:
+            return _load_processor(target, workload)
+        case {"kind": "llvm"}:
+            raise TaskError("a task on a processor has kind, target and workload, both JSON objects")
+        case _:
+            raise TaskError(
+                f"there are no tasks of the kind {description.get('kind')!r}; there are 'vdla' and 'llvm'"
+            )
+
+
+def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measure:
+    # The simulator and all templates: processes that never measure do without.
+    from vdla.isa.program import config_from_dict
+
+    from ...templates.workload_vdla import workload_from_dict
+    from .measure_vdla import AcceleratorTask, measure
+
+    machine, shape = config_from_dict(config), workload_from_dict(workload)
+    try:
+        task = AcceleratorTask.of(machine, shape)
+    except ValueError as error:
+        raise TaskError(f"a workload that computes nothing: {error}") from None
+    return lambda values: measure(task, values)
+
+
+def _load_processor(target: dict[str, Any], workload: dict[str, Any]) -> Measure:
+    from ...target.cpu.machine import host_target, runs_here
+    from ...templates.workload_cpu import workload_from_dict
+    from .measure_cpu import SECONDS
+    from .measure_cpu_worker import evaluate, target_from_dict
+
+    try:
+        processor = target_from_dict(target)
+    except (ValueError, TypeError, KeyError) as error:
+        raise TaskError(f"a task on a processor: {error}") from None
+    workload_from_dict(workload)
+    if not runs_here(processor):
+        raise TaskError(
+            f"trials for {processor.cpu} ({processor.triple}) cannot run here: this machine is {host_target().cpu} "
+            f"({host_target().triple})"
+        )
+
+    def measure(values: Values | None) -> Result:
+        reply = evaluate({"workload": workload, "target": target, "knobs": values, "seconds": SECONDS})
+        return Result(
+            cost=math.inf if reply["seconds"] is None else reply["seconds"],
+            error=reply["error"],
+            seconds=reply["compile"] + reply["measure"],
+        )
+
+    return measure

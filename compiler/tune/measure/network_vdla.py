@@ -1,0 +1,114 @@
+"""Trials in their place: a layer's candidates measured inside the whole network, whose layers overlap.
+
+What a layer costs alone contains the wait for its first inputs and its last store. In a network these lie in the shadow
+of its neighbours, and what counts is how soon it lets them go on. So what is best alone is a start, no more.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from vdla.isa.config import Config
+from vdla.sim import SimulationError, simulate
+
+from ...graph.cost import roofline_cycles
+from ...schedule import LegalityError
+from ...target.vdla.emit import EmissionError
+from ...target.vdla.link import LoweredLayer, link
+from ...target.vdla.placement import PlacementError
+from ...templates.lower_vdla import lower_node
+from ...templates.prepare_vdla import Prepared, network_key, workloads_of
+from ...templates.schedule_vdla import space_of
+from ...templates.tiling import NoTileError
+from ...templates.workload_vdla import Workload
+from .trial import Result
+
+Values = Mapping[str, int]
+Settings = Mapping[str, Values]
+"""Values of the knobs by node; nodes that are missing, or have none, are left to their templates."""
+
+
+class NetworkTrials:
+    """Measures a network under different settings; what was lowered once is kept. Raises NoTileError for one that
+    does not fit."""
+
+    def __init__(self, config: Config, prepared: Prepared, virtual_threads: int = 2) -> None:
+        self._config = config
+        self._prepared = prepared
+        self._virtual_threads = virtual_threads
+        self._lowered: dict[tuple[str, tuple[tuple[str, int], ...] | None], LoweredLayer] = {}
+        self.workloads: Mapping[str, Workload] = workloads_of(config, prepared, virtual_threads)
+        self.key = network_key(prepared, self.workloads)
+
+    def place(self, node: str) -> dict[str, Any]:
+        """What a record of a trial in its place says of its workload."""
+        return place_of(self.workloads[node], self.key, node)
+
+    @property
+    def roofline_cycles(self) -> float:
+        """The sum of the nodes' rooflines, see `graph.cost.roofline_cycles`."""
+        return sum(
+            roofline_cycles(self._prepared.graph, node, self._config) for node in self._prepared.graph.nodes
+        )
+
+    @property
+    def bound_cycles(self) -> float:
+        """The sum of what each node needs on this machine at least: its space's floor, else its roofline.
+
+        A floor counts products of whole blocks, and bytes that any program moves.
+        """
+        return sum(
+            space_of(self._config, self.workloads[node.name]).floor
+            if node.name in self.workloads
+            else roofline_cycles(self._prepared.graph, node, self._config)
+            for node in self._prepared.graph.nodes
+        )
+
+    def cycles(self, settings: Settings) -> int:
+        """The cycles of the whole network, timing only."""
+        layers = [self._layer(node.name, settings.get(node.name)) for node in self._prepared.graph.nodes]
+        program = link(self._config, self._prepared.graph, self._prepared.layouts, layers).program
+        return simulate(program.config, program.instructions, program.image, data=False).cycles
+
+    def measure(self, settings: Settings, node: str, values: Values | None) -> Result:
+        """The network's cycles with one node set otherwise than in `settings`; what does not work is a failed trial."""
+        started = time.thread_time()
+        changed = {name: item for name, item in settings.items() if name != node}
+        if values is not None:
+            changed[node] = values
+        try:
+            cycles = float(self.cycles(changed))
+        except (
+            LegalityError,
+            EmissionError,
+            PlacementError,
+            NoTileError,
+            SimulationError,
+            ValueError,
+        ) as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            return Result(cost=math.inf, error=reason, seconds=time.thread_time() - started)
+        return Result(cost=cycles, seconds=time.thread_time() - started)
+
+    def _layer(self, name: str, values: Values | None) -> LoweredLayer:
+        values = values or None
+        key = (name, None if values is None else tuple(sorted(values.items())))
+        if key not in self._lowered:
+            node = next(node for node in self._prepared.graph.nodes if node.name == name)
+            self._lowered[key] = lower_node(
+                self._config,
+                self._prepared.graph,
+                dict(self._prepared.layouts),
+                node,
+                virtual_threads=self._virtual_threads,
+                choose=lambda _workload, _node: values,
+            )
+        return self._lowered[key]
+
+
+def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
+    """The description of a workload at one node of one network (`prepare_vdla.network_key`)."""
+    return {**workload.to_dict(), "network": network, "node": node}

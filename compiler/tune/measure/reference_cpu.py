@@ -1,0 +1,143 @@
+"""What workloads on processors compute, in plain numpy: measured candidates must give the same.
+
+Shares nothing with tensor expressions and schedules but the shapes of their parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from ...te.blocks import Window
+from ...templates.workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts, PoolCpu
+
+Arrays = Mapping[str, np.ndarray]
+LOW, HIGH = 0.0, 6.0
+"""Limits of a "clip" in a workload."""
+
+
+def inputs(workload: CpuWorkload, seed: int = 0) -> dict[str, np.ndarray]:
+    """Arrays for all parameters of the workload's tensor expression but Y, by name: float32, normally distributed.
+
+    Positions of blocks beyond the channels are zeros, as tensors in blocks have them.
+    """
+    rng = np.random.default_rng(seed)
+    arrays = {
+        p.name: rng.standard_normal(p.shape, dtype=np.float32)
+        for p in workload.program().parameters
+        if p.name != "Y"
+    }
+    match workload:
+        case Conv2dCpu():
+            into, of = workload.channels // workload.groups, workload.filters // workload.groups
+            weights = arrays["W"]
+            _clear(arrays["X"].transpose(0, 1, 3, 4, 2, 5), into)
+            weights[:, of:], weights[:, :, into:] = 0, 0
+            if workload.parts.bias:
+                arrays["B"][:, of:] = 0
+        case DepthwiseCpu():
+            _clear(arrays["X"].transpose(0, 2, 3, 1, 4), workload.channels)
+            arrays["W"][..., workload.channels :] = 0
+    return arrays
+
+
+def expected(workload: CpuWorkload, arrays: Arrays) -> np.ndarray:
+    """Y in float32, the sums in float64 where that is cheap, else in float32."""
+    match workload:
+        case Conv2dCpu():
+            return _convolution(workload, arrays)
+        case DepthwiseCpu():
+            return _depthwise(workload, arrays)
+        case DenseCpu():
+            bias = arrays["B"] if workload.parts.bias else None
+            return _finish(arrays["X"] @ arrays["W"], bias, arrays.get("R"), workload.parts)
+        case PoolCpu():
+            return _pool(workload, arrays["X"])
+
+
+def _convolution(workload: Conv2dCpu, arrays: Arrays) -> np.ndarray:
+    x, w = arrays["X"], arrays["W"]
+    batch, groups, blocks, _, _, lanes = x.shape
+    window, co = workload.window, workload.block_out
+    oh, ow = window.outputs(workload.height, workload.width)
+    filters = w.shape[1]
+    total = np.zeros((batch, groups, oh * ow, filters), np.float32)
+    # Channels last, whole: a tap of the window is a product of matrices.
+    x = x.transpose(0, 1, 3, 4, 2, 5).reshape(batch, groups, workload.height, workload.width, blocks * lanes)
+    for (kh, kw), part in _taps(x, window, (oh, ow)):
+        rows = np.ascontiguousarray(part).reshape(batch, groups, oh * ow, -1)
+        total += rows @ w[:, :, :, kh, kw].transpose(0, 2, 1)
+    bias = arrays["B"][None, :, None, :] if workload.parts.bias else None
+    operand = arrays.get("R")
+    if operand is not None:
+        operand = operand.transpose(0, 1, 3, 4, 2, 5).reshape(total.shape)
+    total = _finish(total, bias, operand, workload.parts)
+    total[..., workload.filters // groups :] = 0
+    blocked = total.reshape(batch, groups, oh, ow, filters // co, co)
+    return np.ascontiguousarray(blocked.transpose(0, 1, 4, 2, 3, 5))
+
+
+def _depthwise(workload: DepthwiseCpu, arrays: Arrays) -> np.ndarray:
+    x, w = arrays["X"], arrays["W"]
+    batch, blocks, _, _, block = x.shape
+    oh, ow = workload.window.outputs(workload.height, workload.width)
+    total = np.zeros((batch, blocks, oh, ow, block), np.float32)
+    for (kh, kw), part in _taps(x, workload.window, (oh, ow)):
+        total += part * w[kh, kw].reshape(blocks, 1, 1, block)
+    bias = arrays["B"].reshape(blocks, 1, 1, block) if workload.parts.bias else None
+    total = _finish(total, bias, arrays.get("R"), workload.parts)
+    _clear(total.transpose(0, 2, 3, 1, 4), workload.channels)
+    return total
+
+
+def _pool(workload: PoolCpu, x: np.ndarray) -> np.ndarray:
+    outputs = workload.window.outputs(workload.height, workload.width)
+    greatest = workload.kind == "max"
+    taps = [part for _, part in _taps(x[None], workload.window, outputs, -np.inf if greatest else 0.0)]
+    if greatest:
+        return np.maximum.reduce(taps)[0]
+    top, left, bottom, right = workload.counted
+    ones = np.zeros((1, 1, workload.height, workload.width, 1), np.float32) + 1
+    # Positions that count: those of the input, and as many around it as are counted.
+    ones = np.pad(ones, ((0, 0), (0, 0), (top, bottom), (left, right), (0, 0)), constant_values=1)
+    pads = tuple([pad - less for pad, less in zip(workload.window.pads, workload.counted, strict=True)])
+    window = Window(
+        kernel=workload.window.kernel,
+        strides=workload.window.strides,
+        pads=(pads[0], pads[1], pads[2], pads[3]),
+        dilations=workload.window.dilations,
+    )
+    counts = np.add.reduce([part for _, part in _taps(ones, window, outputs)])
+    return (np.add.reduce(taps) / counts)[0].astype(np.float32)
+
+
+def _taps(
+    x: np.ndarray, window: Window, outputs: tuple[int, int], fill: float = 0.0
+) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+    """For each position of the window what all outputs read there of `x`, whose dimensions 2 and 3 are the plane."""
+    top, left, bottom, right = window.pads
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right), (0, 0)), constant_values=fill)
+    (sy, sx), (dy, dx), (oh, ow) = window.strides, window.dilations, outputs
+    for kh in range(window.kernel[0]):
+        for kw in range(window.kernel[1]):
+            y0, x0 = kh * dy, kw * dx
+            yield (kh, kw), x[:, :, y0 : y0 + (oh - 1) * sy + 1 : sy, x0 : x0 + (ow - 1) * sx + 1 : sx]
+
+
+def _finish(
+    total: np.ndarray, bias: np.ndarray | None, operand: np.ndarray | None, parts: Parts
+) -> np.ndarray:
+    for term in (bias, operand):
+        if term is not None:
+            total = total + term
+    if parts.activation == "relu":
+        return np.maximum(total, 0)
+    return np.clip(total, LOW, HIGH) if parts.activation == "clip" else total
+
+
+def _clear(blocked: np.ndarray, channels: int) -> None:
+    """Zeros beyond `channels` in a view whose last two dimensions are blocks of channels."""
+    blocks, lanes = blocked.shape[-2:]
+    beyond = (np.arange(blocks * lanes) >= channels).reshape(blocks, lanes)
+    blocked[..., beyond] = 0

@@ -1,0 +1,98 @@
+"""A worker process (`worker.py`) as its parent sees it: started, spoken to in lines of JSON, killed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+COMMAND = (sys.executable, "-P", "-m", "vdla.compiler.tune.measure.worker")
+"""Starts a worker; -P keeps the current folder from standing in for installed packages."""
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_LONGEST = 200
+_LAST_SECONDS = 1.0
+
+
+class WorkerProcess:
+    """A process in a session of its own, so that Ctrl-C is its parent's to handle, and it is killed with its own
+    children. If the parent is killed, its input ends, and so does it.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `end`)
+        self._read = b""
+        self._ending = False
+        # Threads of numpy's matrix products would only wait for each other.
+        environment = {**os.environ, **dict.fromkeys(_ONE_THREAD, "1")}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env=environment,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self._process.pid
+
+    def fileno(self) -> int:
+        """What to wait on for `receive`."""
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Hands on a request. That the process has ended shows in `receive`."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """The answers that have arrived; waits for some bytes. None where the process has ended."""
+        found = os.read(self.fileno(), 1 << 16)
+        if not found:
+            self._ending = True
+            return None
+        *lines, self._read = (self._read + found).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def end(self) -> str:
+        """Kills the process, unless it is ending by itself, and says in a few words how it ended."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        if self._ending:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LAST_SECONDS)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        code = self._process.wait()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.stdout.close()
+        words = self._last_words()
+        self._stderr.close()
+        return f"{_manner(code)}: {words}" if words else _manner(code)
+
+    def _last_words(self) -> str:
+        """The last line on its standard error, such as the name of an exception or LLVM's reason to give up."""
+        self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(0, self._stderr.tell() - 4096))
+        lines = self._stderr.read().decode(errors="replace").split("\n")
+        return next((line.strip()[:_LONGEST] for line in reversed(lines) if line.strip()), "")
+
+
+def _manner(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,1 @@
+"""Features of programs, read from their lowered loop IR."""

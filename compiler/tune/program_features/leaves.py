@@ -1,0 +1,260 @@
+"""What every statement of a scheduled program does, counted exactly: iterations, arithmetic, touched elements.
+
+One walk over the program. Counts are sums over the iterations of loops whose extents depend on others (the tails of
+splits); such loops are enumerated, each group of loops that know of one another by itself, all others are factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from ...ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
+from ...ir.stmt import (
+    Alloc,
+    Assign,
+    Commit,
+    Copy,
+    For,
+    Intrinsic,
+    IntrinsicDeclaration,
+    NamedStmt,
+    Program,
+    Reduce,
+    Seq,
+    Stmt,
+    Wait,
+)
+from ...ir.visit import operands
+from .iterations import Iterations, tracked
+from .touched import Dimension, places, run_length, touched_elements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """Operations of one execution: of values, not of indices; of a Select both sides.
+
+    `other` are comparisons, least and greatest values, selections, quotients and conversions; `calls` functions.
+    """
+
+    multiplications: int = 0
+    additions: int = 0
+    other: int = 0
+    calls: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.multiplications + self.additions + self.other + self.calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """A loop around a statement: how often its body runs in all, and how often at most each time it is entered."""
+
+    loop: For
+    iterations: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessFeatures:
+    """How a statement uses a buffer at one place.
+
+    `touched[k]` elements are touched by the loops from the k-th around the statement (0: the outermost) inwards, while
+    those further out stand still; the last one, behind all loops, by a single execution. Exact where each dimension's
+    index is a sum of loops whose steps neither overlap nor leave gaps within another's, and no loop is in two
+    dimensions; else an upper bound. Of loops of several lengths the longest counts. `stride`: elements between
+    neighbouring iterations of the innermost loop (of the vectorized one, where there is one).
+    """
+
+    buffer: Buffer
+    write: bool
+    touched: tuple[int, ...]
+    stride: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """A statement with the loops around it, outermost first.
+
+    `executions` over the whole program; `copied` are the elements that a Copy moves in them, pads included, `run` those
+    that follow one another in the outer memory in one execution of it (0 for other statements).
+    """
+
+    statement: NamedStmt
+    levels: tuple[Level, ...]
+    executions: int
+    arithmetic: Arithmetic
+    copied: int = 0
+    run: int = 0
+
+    @property
+    def work(self) -> int:
+        """Operations, or moved elements, in all executions."""
+        return self.executions * max(1, self.arithmetic.total) + self.copied
+
+
+@dataclass(slots=True)
+class Counted:
+    """All leaves in program order, executions of commits and waits, and the most bytes allocated at once by scope."""
+
+    leaves: list[Leaf] = field(default_factory=list)
+    commits: int = 0
+    waits: int = 0
+    allocated: dict[str, int] = field(default_factory=dict)
+
+
+def count(program: Program) -> Counted:
+    """What the statements of a program do. ValueError for an extent that is no index expression (it reads memory)."""
+    walker = _Walker(tracked(program))
+    walker.visit(program.body, (), Iterations(), {})
+    return walker.result
+
+
+def innermost(levels: Sequence[Level]) -> int:
+    """The position of the vectorized loop, else of the innermost one that repeats; -1 where none does."""
+    for k, level in enumerate(levels):
+        if level.loop.kind == "vectorize":
+            return k
+    return max((k for k, level in enumerate(levels) if level.extent > 1), default=-1)
+
+
+def accesses(leaf: Leaf) -> tuple[AccessFeatures, ...]:
+    """How a leaf uses its buffers: what it writes first, then what it reads, each place once."""
+    extents = {level.loop.name: level.extent for level in leaf.levels}
+    names = list(extents)
+    at = innermost(leaf.levels)
+    moving = names[at] if at >= 0 else ""
+    found: list[AccessFeatures] = []
+    for buffer, starts, sizes, write in places(leaf.statement, extents):
+        dimensions = [Dimension.of(start, size) for start, size in zip(starts, sizes, strict=True)]
+        stride, step = 0, 1
+        for dimension, length in zip(reversed(dimensions), reversed(buffer.shape), strict=True):
+            stride += step * dimension.step(moving)
+            step *= length
+        found.append(
+            AccessFeatures(
+                buffer=buffer,
+                write=write,
+                touched=touched_elements(buffer, dimensions, names, extents),
+                stride=stride,
+            )
+        )
+    return tuple(found)
+
+
+def volumes(leaf: Leaf) -> list[tuple[Buffer, int, int]]:
+    """The first and the last of what `accesses` says is touched, in its order: in all, and by one execution."""
+    extents = {level.loop.name: level.extent for level in leaf.levels}
+    found: list[tuple[Buffer, int, int]] = []
+    for buffer, starts, sizes, _ in places(leaf.statement, extents):
+        whole = once = 1
+        for start, size, length in zip(starts, sizes, buffer.shape, strict=True):
+            once *= min(size, length)
+            whole *= min(Dimension.of(start, size).values(extents), length)
+        found.append((buffer, whole, once))
+    return found
+
+
+class _Walker:
+    def __init__(self, tracked: frozenset[str]) -> None:
+        self.result = Counted()
+        self._tracked = tracked
+        self._bodies: dict[int, Arithmetic] = {}
+        self._values: dict[int, Arithmetic] = {}
+
+    def visit(
+        self, node: Stmt, levels: tuple[Level, ...], reached: Iterations, allocated: dict[str, int]
+    ) -> None:
+        match node:
+            case For(var=var, extent=extent, body=body):
+                name = var.name if var.name in self._tracked else None
+                inside = reached.times(extent, name)
+                level = Level(loop=node, iterations=inside.total, extent=reached.longest(extent))
+                self.visit(body, (*levels, level), inside, allocated)
+            case Seq(statements=statements):
+                for statement in statements:
+                    self.visit(statement, levels, reached, allocated)
+            case Alloc(buffer=buffer, body=body):
+                size = prod(buffer.shape) * buffer.dtype.bits // 8
+                inside = {**allocated, buffer.scope: allocated.get(buffer.scope, 0) + size}
+                peak = self.result.allocated
+                peak[buffer.scope] = max(peak.get(buffer.scope, 0), inside[buffer.scope])
+                self.visit(body, levels, reached, inside)
+            case Commit():
+                self.result.commits += reached.total
+            case Wait():
+                self.result.waits += reached.total
+            case Assign() | Reduce() | Copy() | Intrinsic():
+                self._leaf(node, levels, reached)
+
+    def _leaf(self, node: NamedStmt, levels: tuple[Level, ...], reached: Iterations) -> None:
+        executions = levels[-1].iterations if levels else 1
+        copied = run = 0
+        if isinstance(node, Copy):
+            moved = reached
+            for extent in node.destination.extents:
+                moved = moved.times(extent, None)
+            copied = moved.total
+            outer = node.destination if node.source.buffer.scope != "dram" else node.source
+            run = run_length(outer, {level.loop.name: level.extent for level in levels})
+        self.result.leaves.append(
+            Leaf(
+                statement=node,
+                levels=levels,
+                executions=executions,
+                arithmetic=self._arithmetic(node),
+                copied=copied,
+                run=run,
+            )
+        )
+
+    def _arithmetic(self, node: NamedStmt) -> Arithmetic:
+        match node:
+            case Assign(value=value):
+                return _operations(value)
+            case Reduce(op=op, value=value):
+                own = _operations(value)
+                if op == "add":
+                    return replace(own, additions=own.additions + 1)
+                return replace(own, other=own.other + 1)
+            case Intrinsic(declaration=declaration):
+                key = id(declaration)
+                if key not in self._bodies:
+                    self._bodies[key] = _of_declaration(declaration)
+                return self._bodies[key]
+        return Arithmetic()
+
+
+def _of_declaration(declaration: IntrinsicDeclaration) -> Arithmetic:
+    """The arithmetic of one application of a hardware operation."""
+    inside = count(Program(name=declaration.name, parameters=declaration.parameters, body=declaration.body))
+    parts = [(leaf.executions, leaf.arithmetic) for leaf in inside.leaves]
+    return Arithmetic(
+        multiplications=sum(n * a.multiplications for n, a in parts),
+        additions=sum(n * a.additions for n, a in parts),
+        other=sum(n * a.other for n, a in parts),
+        calls=sum(n * a.calls for n, a in parts),
+    )
+
+
+def _operations(value: Expr) -> Arithmetic:
+    multiplications = additions = other = calls = 0
+    stack = [value]
+    while stack:
+        e = stack.pop()
+        match e:
+            case Const() | Var() | Load():
+                continue
+            case Binary(op="*"):
+                multiplications += 1
+            case Binary(op="+" | "-"):
+                additions += 1
+            case Binary() | Select() | Cast():
+                other += 1
+            case Call():
+                calls += 1
+        stack.extend(operands(e))
+    return Arithmetic(multiplications=multiplications, additions=additions, other=other, calls=calls)

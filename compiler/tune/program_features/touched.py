@@ -1,0 +1,192 @@
+"""Which elements statements touch: the places they access, and how many elements loops reach from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ...ir.affine import linear_form
+from ...ir.bounds import Interval, interval
+from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
+from ...ir.regions import operand_access
+from ...ir.stmt import Assign, Copy, Intrinsic, NamedStmt, Reduce, Region
+from ...ir.visit import free_vars, operands
+
+
+def places(
+    statement: NamedStmt, extents: Mapping[str, int]
+) -> list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]]:
+    """(buffer, first index, elements from there, whether written) for each access, none twice."""
+    found: list[tuple[Buffer, tuple[Expr, ...], tuple[int, ...], bool]] = []
+    match statement:
+        case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
+            found.append((buffer, indices, (1,) * len(indices), True))
+            reads: dict[Load, None] = {}
+            for e in (*indices, statement.value):
+                _loads(e, reads)
+            found += [(load.buffer, load.indices, (1,) * len(load.indices), False) for load in reads]
+        case Copy(destination=destination, source=source):
+            for region, write in ((destination, True), (source, False)):
+                found.append((region.buffer, region.starts, _sizes(region, extents), write))
+        case Intrinsic(declaration=declaration, operands=regions):
+            parts = zip(regions, operand_access(declaration), strict=True)
+            found += [(r.buffer, r.starts, _sizes(r, extents), writes) for r, (_, writes) in parts]
+            found.sort(key=lambda place: not place[3])
+    return found
+
+
+def _loads(expr: Expr, found: dict[Load, None]) -> None:
+    if isinstance(expr, Load):
+        found[expr] = None
+    if not isinstance(expr, Var | Const):
+        for operand in operands(expr):
+            _loads(operand, found)
+
+
+def _sizes(region: Region, extents: Mapping[str, int]) -> tuple[int, ...]:
+    ranges = None
+    sizes: list[int] = []
+    for extent, size in zip(region.extents, region.buffer.shape, strict=True):
+        if isinstance(extent, Const):
+            sizes.append(int(extent.value))
+            continue
+        if ranges is None:
+            ranges = {name: Interval(0, length - 1) for name, length in extents.items()}
+        high = interval(extent, ranges).high
+        sizes.append(size if high is None else high)
+    return tuple(sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One index: steps by variable, opaque parts (a quotient, a remainder) with their steps, elements from there on."""
+
+    steps: dict[str, int]
+    parts: tuple[tuple[Expr, int], ...]
+    size: int
+
+    @staticmethod
+    def of(index: Expr, size: int) -> Dimension:
+        """The dimension of a box that starts at `index`, with `size` elements."""
+        if isinstance(index, Var):
+            return Dimension({index.name: 1}, (), size)
+        if isinstance(index, Const):
+            return Dimension({}, (), size)
+        steps: dict[str, int] = {}
+        parts: list[tuple[Expr, int]] = []
+        for atom, coefficient in linear_form(index).terms.items():
+            if isinstance(atom, Var):
+                steps[atom.name] = coefficient
+            else:
+                parts.append((atom, coefficient))
+        return Dimension(steps, tuple(parts), size)
+
+    def step(self, name: str) -> int:
+        """By how much an iteration of a loop moves the index, as a rule (a quotient mostly stays)."""
+        return self.steps.get(name, 0) + sum(c * _step(part, name) for part, c in self.parts)
+
+    def values(self, inner: Mapping[str, int]) -> int:
+        """How many elements the index reaches while loops of these lengths run."""
+        moves = [(abs(c), inner[v]) for v, c in self.steps.items() if v in inner]
+        moves += [(abs(c), _values(part, inner)) for part, c in self.parts]
+        return _reached(moves, self.size)
+
+
+def _reached(moves: list[tuple[int, int]], size: int = 1) -> int:
+    """How many numbers are sums of `size` neighbours and of one of `count` multiples of each step."""
+    if len(moves) > 1:
+        moves.sort()
+    reached = span = size
+    for step, count_ in moves:
+        if count_ == 1:
+            continue
+        width = step * (count_ - 1)
+        if reached == span and step <= span:
+            reached = span = span + width
+        else:
+            span += width
+            reached = min(reached * count_, span)
+    return reached
+
+
+def _values(part: Expr, inner: Mapping[str, int]) -> int:
+    """How many values a part of an index takes, at most or as a rule: tiles begin where their loops do."""
+    match part:
+        case Const():
+            return 1
+        case Binary(op="//", a=a, b=Const(value=int(divisor))):
+            return -(-_values(a, inner) // divisor)
+        case Binary(op="%", a=a, b=Const(value=int(divisor))):
+            return min(divisor, _values(a, inner))
+        case Binary(op="min" | "max", a=a, b=b):
+            return max(_values(a, inner), _values(b, inner))
+        case Var() | Binary(op="+" | "-" | "*"):
+            form = linear_form(part)
+            return _reached(
+                [
+                    (abs(c), inner.get(a.name, 1) if isinstance(a, Var) else _values(a, inner))
+                    for a, c in form.terms.items()
+                    if a is not part or isinstance(a, Var)
+                ]
+            )
+    return prod(inner[name] for name in free_vars(part) if name in inner)
+
+
+def _step(part: Expr, name: str) -> int:
+    match part:
+        case Var():
+            return int(part.name == name)
+        case Binary(op="+", a=a, b=b):
+            return _step(a, name) + _step(b, name)
+        case Binary(op="-", a=a, b=b):
+            return _step(a, name) - _step(b, name)
+        case (
+            Binary(op="*", a=a, b=Const(value=int(factor))) | Binary(op="*", a=Const(value=int(factor)), b=a)
+        ):
+            return factor * _step(a, name)
+        case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
+            return _step(a, name) // divisor
+        case Binary(op="%", a=a, b=Const(value=int(divisor))) if divisor > 0:
+            return _step(a, name) % divisor
+        case Binary(op="min" | "max", a=a):
+            return _step(a, name)
+    return 0
+
+
+def touched_elements(
+    buffer: Buffer, dimensions: Sequence[Dimension], names: Sequence[str], extents: Mapping[str, int]
+) -> tuple[int, ...]:
+    """What `leaves.AccessFeatures.touched` says of loops called `names`, outermost first."""
+    users: dict[str, list[int]] = {}
+    for d, dimension in enumerate(dimensions):
+        for name in dimension.steps:
+            users.setdefault(name, []).append(d)
+        for part, _ in dimension.parts:
+            for name in free_vars(part):
+                users.setdefault(name, []).append(d)
+    inner: dict[str, int] = {}
+    counts = [min(d.values(inner), size) for d, size in zip(dimensions, buffer.shape, strict=True)]
+    total = prod(counts)
+    touched = [total]
+    for name in reversed(names):
+        if name in users:
+            inner[name] = extents[name]
+            if extents[name] != 1:
+                for d in users[name]:
+                    counts[d] = min(dimensions[d].values(inner), buffer.shape[d])
+                total = prod(counts)
+        touched.append(total)
+    touched.reverse()
+    return tuple(touched)
+
+
+def run_length(region: Region, extents: Mapping[str, int]) -> int:
+    """Elements of a box that follow one another in its buffer."""
+    run = 1
+    sizes = _sizes(region, extents)
+    for size, length in zip(reversed(sizes), reversed(region.buffer.shape), strict=True):
+        run *= min(size, length)
+        if size < length:
+            break
+    return run

@@ -1,0 +1,1 @@
+"""Records of trials: what they hold, their files, and how they are applied and learned from."""

@@ -1,0 +1,27 @@
+"""Records when a network is compiled for a processor: which knobs each workload gets."""
+
+from __future__ import annotations
+
+from ...target.cpu.machine import CpuTarget
+from ...templates.tasks_cpu import ChosenKnobs, Values, space
+from ...templates.workload_cpu import CpuWorkload
+from .book import RecordBook
+from .record import describe_target
+
+
+def knobs_from(book: RecordBook, target: CpuTarget) -> ChosenKnobs:
+    """For one compilation: the knobs of least cost that are legal here.
+
+    Of a workload whose records are all illegal it gives those of the best, for `ChosenKnobs` to say that it ignored
+    them, and why.
+    """
+    described = describe_target(target)
+
+    def choose(workload: CpuWorkload) -> Values | None:
+        description = workload.to_dict()
+        best = book.lookup(description, described)
+        if best is None:
+            return None
+        return book.lookup(description, described, space(target, workload)) or best
+
+    return ChosenKnobs(choose=choose)

@@ -1,0 +1,41 @@
+"""What other workloads' records teach a model: samples of their features and costs, one group for each workload.
+
+`transfer_vdla.py` and `transfer_cpu.py` say what the workloads and spaces of their targets are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ...templates.space import Space
+from ..search.cost_model import Samples
+from ..search.point_features import point_features
+from .book import in_space
+from .record import Description, Record, Task
+
+
+def groups_of(
+    records: Iterable[Record], own: Task, space_of: Callable[[Description], Space | None]
+) -> tuple[Samples, ...]:
+    """Groups of samples from records on the same target; those of the task `own` itself are left out.
+
+    `space_of` gives the space of a workload, or None for one that teaches nothing here. Points that are not legal are
+    passed over, and so are groups of which fewer than two are.
+    """
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.task.key[1] == own.key[1] and record.task.key != own.key:
+            groups.setdefault(record.task.key, []).append(record)
+    found = []
+    for members in groups.values():
+        space = space_of(members[0].task.workload)
+        if space is None:
+            continue
+        points, _, legal = in_space(members, space)
+        if legal.sum() < 2:
+            continue
+        costs = np.array([np.inf if record.cost is None else record.cost for record in members])[legal]
+        found.append(Samples(features=point_features(space, points[legal])[1], costs=costs))
+    return tuple(found)

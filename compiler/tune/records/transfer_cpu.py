@@ -1,0 +1,31 @@
+"""What records of other workloads on a processor teach a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...target.cpu.machine import CpuTarget
+from ...templates.space import Space
+from ...templates.tasks_cpu import space
+from ...templates.workload_cpu import CpuWorkload, workload_from_dict
+from ...templates.workload_vdla import WorkloadError
+from ..search.cost_model import Samples
+from .record import Description, Record, Task, describe_target
+from .transfer import groups_of
+
+
+def samples_from(records: Iterable[Record], target: CpuTarget, workload: CpuWorkload) -> tuple[Samples, ...]:
+    """Groups of samples from records of the same template on the same processor; those of `workload` are left out.
+
+    Records of other processors, and points that are not legal, are passed over.
+    """
+
+    def other_space(description: Description) -> Space | None:
+        try:
+            other = workload_from_dict(description)
+        except WorkloadError:
+            return None
+        return space(target, other) if other.template == workload.template else None
+
+    own = Task(workload=workload.to_dict(), target=describe_target(target))
+    return groups_of(records, own, other_space)

@@ -1,0 +1,1 @@
+"""Runs of the tuner: trials spread over tasks, then over the nodes of a network in their place."""

@@ -1,0 +1,18 @@
+"""When a search is over before its trials are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..search.history import History
+
+
+def has_stalled(history: History, patience: int, improvement: float = 0.001) -> bool:
+    """Whether the last `patience` trials together lowered the best cost by less than the share `improvement`.
+
+    Never before patience trials, nor while none has run: a search that has found nothing yet goes on.
+    """
+    if len(history) <= patience:
+        return False
+    before = float(np.min(history.costs[: len(history) - patience]))
+    return bool(np.isfinite(history.best) and history.best > (1 - improvement) * before)

@@ -1,0 +1,65 @@
+"""Which of a network's tasks (its distinct layers) the next trials go to: where they promise to save most time.
+
+Follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): a task's next trial saves partly what its last
+ones saved, partly what it would if as many trials again brought it down to the floor, and that as often as the task
+occurs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..search.history import History
+
+HOPELESS = 10.0
+"""Multiple of its floor that a task counts as costing while none of its trials has run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """A layer that is being tuned: its trials, how often it occurs, and the least cost it could have (`Space.floor`).
+
+    Costs and floors of a network's tasks have the same unit. A task that is `finished` (its space is exhausted, it has
+    stalled) gets no more trials.
+    """
+
+    history: History
+    weight: float
+    floor: float
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskScheduler:
+    """First `warm_up` trials for every task, then the largest expected gain.
+
+    `experience` is the share of the gain over the last `window` trials in the estimate, against that of hope.
+    """
+
+    warm_up: int = 16
+    window: int = 32
+    experience: float = 0.2
+
+    def next_task(self, tasks: Sequence[Task]) -> int | None:
+        """The index of the task whose turn it is, or None where all are finished. Ties: the first."""
+        turns = [k for k, task in enumerate(tasks) if not task.finished]
+        if not turns:
+            return None
+        fewest = min(turns, key=lambda k: len(tasks[k].history))
+        if len(tasks[fewest].history) < self.warm_up:
+            return fewest
+        return max(turns, key=lambda k: self.gain(tasks[k]))
+
+    def gain(self, task: Task) -> float:
+        """What a trial of `task` is expected to save, in the unit of its costs times its weight."""
+        costs = np.where(np.isfinite(task.history.costs), task.history.costs, HOPELESS * task.floor)
+        trials = max(1, len(costs))
+        best = costs.min(initial=HOPELESS * task.floor)
+        window = min(self.window, max(1, len(costs) - 1))
+        before = costs[: len(costs) - window].min(initial=HOPELESS * task.floor)
+        gained = max(0.0, before - best) / window
+        hoped = max(0.0, best - task.floor) / trials
+        return task.weight * float(self.experience * gained + (1 - self.experience) * hoped)

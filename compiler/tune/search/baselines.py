@@ -1,0 +1,68 @@
+"""Searches that learn nothing: at random, and on a grid. What the others have to beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+import numpy as np
+
+from ...templates.space import Space
+from .history import History
+from .novelty import distinct_new, flat_points, random_new
+from .point_features import examine
+
+GOLDEN = (5**0.5 - 1) / 2
+GRID_CHUNK = 1 << 10
+
+LOOK_BACK = 256
+"""Trials that a grid looks back over for gaps: more than are under way at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSearch:
+    """Legal points, uniformly."""
+
+    def propose(
+        self, space: Space, history: History, generator: np.random.Generator, count: int
+    ) -> np.ndarray:
+        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        return random_new(space, generator, count, examine(space, history.points).programs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridSearch:
+    """All points in one fixed order, which at any time covers the space evenly.
+
+    Points are numbered (the last axis counts fastest) and visited in steps of the golden section of their number, so
+    that every step falls into the largest of the gaps that are left.
+    """
+
+    def propose(
+        self, space: Space, history: History, generator: np.random.Generator, count: int
+    ) -> np.ndarray:
+        """As `Strategy.propose`; `generator` is not used."""
+        size = space.size
+        step = next(n for n in range(max(1, int(GOLDEN * size)), 2 * size + 1) if gcd(n, size) == 1)
+        taken = examine(space, history.points).programs
+        position = self._position(space, history, step)
+        found = [np.empty((0, len(space.axes)), np.int64)]
+        while position < size and count > 0:
+            chunk = range(position, min(position + GRID_CHUNK, size))
+            numbers = np.array([k * step % size for k in chunk], dtype=object if size > 1 << 62 else np.int64)
+            fresh = distinct_new(examine(space, flat_points(space, numbers)), taken).take(slice(count))
+            found.append(fresh.points)
+            taken = np.concatenate([taken, fresh.programs])
+            count -= len(fresh)
+            position += GRID_CHUNK
+        return np.concatenate(found)
+
+    @staticmethod
+    def _position(space: Space, history: History, step: int) -> int:
+        """Where to go on in the search's order: some trials back, since a batch may have ended with gaps in it."""
+        if len(history) <= LOOK_BACK:
+            return 0
+        number = 0
+        for index, axis in zip(history.points[-LOOK_BACK], space.axes, strict=True):
+            number = number * len(axis.values) + int(index)
+        return number * pow(step, -1, space.size) % space.size

@@ -1,0 +1,119 @@
+"""The learned cost model: gradient-boosted trees (xgboost) that rank points from their features.
+
+It is trained anew on the whole history before every batch, which takes milliseconds, so that a search needs no state
+of its own. Records of other workloads of the template may stand beside the history, each a group of its own: points
+are only ranked within a workload, whose absolute costs say nothing about another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from vdla.isa.errors import UserError
+
+from .point_features import GUESS
+
+if TYPE_CHECKING:
+    import xgboost
+
+FAILURE_STEP = 1.0
+"""By how much (in base-2 logarithms of costs) a failed trial counts as worse than the worst that ran."""
+
+
+class MissingTunerError(UserError):
+    """The extra `tune` is not installed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Samples:
+    """Measured points of one workload: `features` float64 [n, f] of `features.point_features`, `costs` float64 [n]."""
+
+    features: np.ndarray
+    costs: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostModel:
+    """How the trees are grown; parameters named as xgboost's, `pairs` being those drawn for each sample and round.
+
+    The trees correct a first guess that needs no data: `lean` points of score for every halving of a point's estimate.
+    """
+
+    objective: str = "rank:pairwise"
+    lean: float = 2.0
+    rounds: int = 40
+    max_depth: int = 4
+    learning_rate: float = 0.3
+    max_bin: int = 64
+    pairs: int = 1
+
+    def fit(self, groups: Sequence[Samples], seed: int) -> Ranking:
+        """Trees for `groups`, one for each workload, of the same features. The same arguments give the same trees.
+
+        Raises MissingTunerError where xgboost is not installed.
+        """
+        library = load_xgboost()
+        features = np.concatenate([group.features for group in groups])
+        data = library.DMatrix(
+            features,
+            label=np.concatenate([merits(group.costs) for group in groups]),
+            base_margin=-self.lean * features[:, GUESS],
+            nthread=1,
+        )
+        parameters: dict[str, Any] = {
+            "objective": self.objective,
+            "tree_method": "hist",
+            "max_depth": self.max_depth,
+            "eta": self.learning_rate,
+            "max_bin": self.max_bin,
+            "nthread": 1,
+            "seed": seed,
+        }
+        if self.objective.startswith("rank:"):
+            data.set_group([len(group.costs) for group in groups])
+            # Pairs from all of a group: what is to be told from the best are not only the next best.
+            parameters |= {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": self.pairs}
+        return Ranking(trees=library.train(parameters, data, self.rounds), lean=self.lean)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ranking:
+    """A trained model."""
+
+    trees: xgboost.Booster
+    lean: float
+
+    def scores(self, features: np.ndarray) -> np.ndarray:
+        """float64 [n] for `features` [n, f]: the more, the cheaper; only their order and differences mean something."""
+        if not len(features):
+            return np.empty(0)
+        corrections = self.trees.inplace_predict(features, predict_type="margin")
+        return np.asarray(corrections, dtype=np.float64) - self.lean * features[:, GUESS]
+
+
+def merits(costs: np.ndarray) -> np.ndarray:
+    """What a model learns of `costs` [n] of one workload: base-2 logarithms, negated, the best being 0.
+
+    Failed trials (inf) lie a step below the worst that ran; all are 0 where none ran.
+    """
+    ran = np.isfinite(costs)
+    if not ran.any():
+        return np.zeros(len(costs))
+    logarithms = np.log2(np.where(ran, costs, costs[ran].max()))
+    return logarithms.min() - logarithms - FAILURE_STEP * ~ran
+
+
+def load_xgboost() -> Any:
+    """The module xgboost. Raises MissingTunerError, in one line, where it is not installed."""
+    try:
+        import xgboost
+    except ModuleNotFoundError as error:
+        if error.name != "xgboost":
+            raise
+        raise MissingTunerError(
+            'the learned cost model needs xgboost, which is not installed: pip install "vdla[tune]"'
+        ) from None
+    return xgboost

@@ -1,0 +1,65 @@
+"""A genetic algorithm on measured costs: as AutoTVM's, without a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...templates.space import Space
+from .history import History
+from .moves import cross, mutate
+from .novelty import distinct_new, random_new
+from .point_features import examine
+
+LITTER = 32
+"""Children made at once for each that is asked for: most are illegal or known."""
+LITTERS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneticSearch:
+    """Generations of `population` trials; parents are the last generation and the `elites` best before it.
+
+    Parents are drawn with probabilities that fall linearly with their rank; children cross two of them, and with
+    probability `mutation` move on one axis. Which generation it is follows from the number of trials.
+    """
+
+    population: int = 32
+    elites: int = 8
+    mutation: float = 0.5
+
+    def propose(
+        self, space: Space, history: History, generator: np.random.Generator, count: int
+    ) -> np.ndarray:
+        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        taken = examine(space, history.points).programs
+        born = len(history) // self.population * self.population
+        if not born:
+            return random_new(space, generator, count, taken)
+        parents = self._parents(history, born)
+        # The last of n ranks is drawn once where the first is drawn n times.
+        weights = np.arange(len(parents), 0, -1, dtype=np.float64)
+        weights /= weights.sum()
+        found = [np.empty((0, len(space.axes)), np.int64)]
+        missing = count
+        for _ in range(LITTERS):
+            pairs = generator.choice(len(parents), size=(2, LITTER * count), p=weights)
+            children = cross(parents[pairs[0]], parents[pairs[1]], generator)
+            mutants = generator.random(len(children)) < self.mutation
+            children = np.where(mutants[:, None], mutate(space, children, generator), children)
+            fresh = distinct_new(examine(space, children), taken).take(slice(missing))
+            found.append(fresh.points)
+            taken = np.concatenate([taken, fresh.programs])
+            missing -= len(fresh)
+            if not missing:
+                return np.concatenate(found)
+        return np.concatenate([*found, random_new(space, generator, missing, taken)])
+
+    def _parents(self, history: History, born: int) -> np.ndarray:
+        """The last whole generation and the elites before it, the best first."""
+        ranks = np.argsort(history.costs[:born], kind="stable")
+        last = ranks[ranks >= born - self.population]
+        elites = ranks[ranks < born - self.population][: self.elites]
+        chosen = np.concatenate([last, elites])
+        return history.points[chosen[np.argsort(history.costs[chosen], kind="stable")]]

@@ -1,0 +1,51 @@
+"""What a search has seen so far: measured points and their costs, in the order of the trials."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ...templates.space import Space
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class History:
+    """`points` int64 [n, axes] were measured, in this order; `costs` float64 [n] are cycles or seconds, inf where a
+    trial failed."""
+
+    points: np.ndarray
+    costs: np.ndarray
+
+    @staticmethod
+    def empty(space: Space) -> History:
+        """Nothing measured yet."""
+        return History(points=np.empty((0, len(space.axes)), np.int64), costs=np.empty(0))
+
+    def __len__(self) -> int:
+        return len(self.costs)
+
+    def with_trials(self, points: np.ndarray, costs: np.ndarray) -> History:
+        """The history after further trials."""
+        return History(
+            points=np.concatenate([self.points, points]), costs=np.concatenate([self.costs, costs])
+        )
+
+    @property
+    def best(self) -> float:
+        """The least cost so far; inf where nothing was measured."""
+        return float(self.costs.min(initial=np.inf))
+
+
+class Strategy(Protocol):
+    """Decides what to try next, from the history alone: a search that is resumed goes on as if it had not stopped."""
+
+    def propose(
+        self, space: Space, history: History, generator: np.random.Generator, count: int
+    ) -> np.ndarray:
+        """Up to `count` legal points [n, axes] to measure next, none of them (nor an equal program) measured before.
+
+        Fewer only where the space is exhausted.
+        """
+        ...

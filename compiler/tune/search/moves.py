@@ -1,0 +1,43 @@
+"""Steps from points to others, for all of many points at once, legal or not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...templates.space import Space
+
+
+def mutate(space: Space, points: np.ndarray, generator: np.random.Generator, near: float = 0.5) -> np.ndarray:
+    """`points` int64 [n, axes] with another value on one axis each, of those that have more than one.
+
+    With probability `near` it is a neighbour's, else any; neighbours of the first and last values lie inside.
+    """
+    sizes = np.array([len(axis.values) for axis in space.axes], dtype=np.int64)
+    movable = np.flatnonzero(sizes > 1)
+    if not len(movable):
+        return points.copy()
+    rows = np.arange(len(points))
+    axes = movable[generator.integers(0, len(movable), len(points))]
+    old, size = points[rows, axes], sizes[axes]
+    far = (old + 1 + generator.integers(0, size - 1)) % size
+    step = np.where(generator.random(len(points)) < 0.5, -1, 1)
+    step = np.where((old + step < 0) | (old + step >= size), -step, step)
+    moved = points.copy()
+    moved[rows, axes] = np.where(generator.random(len(points)) < near, old + step, far)
+    return moved
+
+
+def cross(first: np.ndarray, second: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Children [n, axes]: every axis from one of two parents, each as likely."""
+    return np.where(generator.random(first.shape) < 0.5, first, second)
+
+
+def neighbours(space: Space, points: np.ndarray) -> np.ndarray:
+    """All points [m, axes] that differ from one of `points` [n, axes] on one axis."""
+    found = []
+    for k, axis in enumerate(space.axes):
+        values = np.arange(len(axis.values))
+        moved = np.repeat(points, len(values), axis=0)
+        moved[:, k] = np.tile(values, len(points))
+        found.append(moved[moved[:, k] != np.repeat(points[:, k], len(values))])
+    return np.concatenate(found)

@@ -1,0 +1,64 @@
+"""Keeping proposals new: legal, one of each program, none measured before, until the space is exhausted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...templates.space import Space
+from .point_features import Candidates, examine
+
+SAMPLES = 16
+"""Samples of legal points among which new programs are looked for before the whole space is gone through."""
+CHUNK = 1 << 14
+"""Points examined at once when a space is gone through."""
+MOST_POINTS = 1 << 22
+"""Points of the largest space that is gone through; a larger one counts as exhausted after as many more samples."""
+
+
+def distinct_new(candidates: Candidates, taken: np.ndarray) -> Candidates:
+    """The legal of `candidates`, the first of each program, none of the programs `taken` uint64 [m]; in order."""
+    _, first = np.unique(candidates.programs, return_index=True)
+    keep = np.zeros(len(candidates), dtype=bool)
+    keep[first] = True
+    return candidates.take(keep & candidates.legal & ~np.isin(candidates.programs, taken))
+
+
+def random_new(space: Space, generator: np.random.Generator, count: int, taken: np.ndarray) -> np.ndarray:
+    """`count` random legal points [count, axes], distinct as programs, none of the programs `taken` uint64 [m].
+
+    Fewer only where there are no more. Raises EmptySpaceError where no point is legal.
+    """
+    found = [np.empty((0, len(space.axes)), np.int64)]
+    missing = count
+    source = _ever_more_points(space, generator, count)
+    while missing > 0 and (points := next(source, None)) is not None:
+        fresh = distinct_new(examine(space, points), taken).take(slice(missing))
+        found.append(fresh.points)
+        taken = np.concatenate([taken, fresh.programs])
+        missing -= len(fresh)
+    return np.concatenate(found)
+
+
+def flat_points(space: Space, indices: np.ndarray) -> np.ndarray:
+    """The points int64 [n, axes] at `indices` (int64, or Python integers where the space is larger), the last axis
+    counting fastest."""
+    digits = []
+    for axis in reversed(space.axes):
+        indices, digit = indices // len(axis.values), indices % len(axis.values)
+        digits.append(digit.astype(np.int64))
+    return np.stack(digits[::-1], axis=1)
+
+
+def _ever_more_points(space: Space, generator: np.random.Generator, count: int) -> Iterator[np.ndarray]:
+    """Samples of legal points, then every point of the space in random order, or as many samples again."""
+    for _ in range(SAMPLES):
+        yield space.sample(generator, max(2 * count, 16))
+    if space.size > MOST_POINTS:
+        for _ in range(SAMPLES):
+            yield space.sample(generator, CHUNK)
+        return
+    order = generator.permutation(space.size)
+    for begin in range(0, space.size, CHUNK):
+        yield flat_points(space, order[begin : begin + CHUNK])

@@ -1,0 +1,135 @@
+"""Points of a space as numbers: what a model learns from, and which points are the same program.
+
+Nothing here knows a template. Axes and quantities are logarithms, so that a model sees ratios; quantities also come
+relative to the space's floor, which makes them comparable from one workload of a template to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...templates.space import ESTIMATE, Account, Space
+
+GUESS = 0
+"""The feature that guesses a point's cost: the template's estimate, or without one the bound."""
+FIRST_AXIS = 2
+"""The first axis' feature; the others' follow."""
+SMALLEST = 2.0**-40
+"""What logarithms take for less: a quantity that an account gives as zero."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Candidates:
+    """n points [n, axes] (int64) with what one account says of them.
+
+    `legal` is bool [n]; `programs` uint64 [n], equal for points of the same program; `features` float64 [n, names].
+    """
+
+    points: np.ndarray
+    legal: np.ndarray
+    programs: np.ndarray
+    features: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def places(self) -> np.ndarray:
+        """Logarithms of the axes' values, float64 [n, axes]: programs with near places are alike."""
+        return self.features[:, FIRST_AXIS : FIRST_AXIS + self.points.shape[1]]
+
+    def take(self, chosen: np.ndarray | slice) -> Candidates:
+        """Those at `chosen`: indices or a mask."""
+        return Candidates(
+            points=self.points[chosen],
+            legal=self.legal[chosen],
+            programs=self.programs[chosen],
+            features=self.features[chosen],
+        )
+
+    def legal_ones(self) -> Candidates:
+        """The legal ones."""
+        return self.take(self.legal)
+
+
+def examine(space: Space, points: np.ndarray) -> Candidates:
+    """What is known of `points` int64 [n, axes], legal or not, from one account of them."""
+    account = space.account(space.columns(points))
+    return Candidates(
+        points=points,
+        legal=space.allowed(account),
+        programs=program_numbers(space, account),
+        features=_features(space, account)[1],
+    )
+
+
+def join(parts: Sequence[Candidates]) -> Candidates:
+    """All candidates of `parts`, in order; at least one part."""
+    return Candidates(
+        points=np.concatenate([part.points for part in parts]),
+        legal=np.concatenate([part.legal for part in parts]),
+        programs=np.concatenate([part.programs for part in parts]),
+        features=np.concatenate([part.features for part in parts]),
+    )
+
+
+def choose(mask: np.ndarray, first: Candidates, second: Candidates) -> Candidates:
+    """Row by row of n candidates each: the first's where `mask` [n], else the second's."""
+    return Candidates(
+        points=np.where(mask[:, None], first.points, second.points),
+        legal=np.where(mask, first.legal, second.legal),
+        programs=np.where(mask, first.programs, second.programs),
+        features=np.where(mask[:, None], first.features, second.features),
+    )
+
+
+def point_features(space: Space, points: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """Names of the features and their values for `points` int64 [n, axes]: float64 [n, names].
+
+    Base-2 logarithms of the guess of the cost (column GUESS) and of its bound, both relative to the space's floor, of
+    the axes' values (from column FIRST_AXIS on; those that change nothing at a point being the axis' first), and of
+    every quantity, absolute and relative to the floor.
+    """
+    return _features(space, space.account(space.columns(points)))
+
+
+def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarray]:
+    floor = max(space.floor, SMALLEST)
+    guess = account.quantities.get(ESTIMATE, account.bound)
+    names = ["guess/floor", "bound/floor"]
+    columns = [_logarithm(guess / floor), _logarithm(account.bound / floor)]
+    for axis in space.axes:
+        names.append(axis.name)
+        columns.append(_logarithm(_from_one(account.effective[axis.name], axis.values)))
+    for name, quantity in account.quantities.items():
+        names += [name, f"{name}/floor"]
+        logarithm = _logarithm(quantity)
+        columns += [logarithm, logarithm - np.log2(floor)]
+    return tuple(names), np.stack(columns, axis=1)
+
+
+def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
+    """`values`, shifted where an axis has some below 1 (a switch, a permutation's number), for their logarithms."""
+    return values + max(0, 1 - min(possible))
+
+
+def _logarithm(values: np.ndarray) -> np.ndarray:
+    return np.log2(np.maximum(values, SMALLEST))
+
+
+def program_numbers(space: Space, account: Account) -> np.ndarray:
+    """A number for each program: its effective values as the digits of one number.
+
+    Exact for spaces of up to 2**64 points; of larger ones it is a hash, modulo 2**64.
+    """
+    numbers = np.zeros(len(account.bound), dtype=np.uint64)
+    for axis in space.axes:
+        values = np.asarray(axis.values, dtype=np.int64)
+        order = np.argsort(values)
+        digits = order[np.searchsorted(values[order], account.effective[axis.name])]
+        numbers = numbers * np.uint64(len(values) | 1 if space.size > 1 << 64 else len(values))
+        numbers = numbers + digits.astype(np.uint64)
+    return numbers

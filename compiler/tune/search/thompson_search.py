@@ -1,0 +1,78 @@
+"""Thompson sampling: every proposal follows a model of its own, trained on a resample of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...templates.space import Space
+from .cost_model import CostModel, Samples
+from .history import History
+from .model_search import own_samples, walk_starts
+from .novelty import distinct_new, random_new
+from .point_features import examine
+from .walks import Evolution, Walk
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThompsonSearch:
+    """Each proposal is what one draw from an ensemble of models ranks best.
+
+    The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. They
+    agree where much was measured and differ where little was, so that a batch explores by itself, without random
+    points. `prior` as in `ModelSearch`.
+    """
+
+    model: CostModel = field(default_factory=CostModel)
+    walk: Walk = field(default_factory=Evolution)
+    members: int = 8
+    starts: int = 256
+    prior: Sequence[Samples] = ()
+
+    def propose(
+        self, space: Space, history: History, generator: np.random.Generator, count: int
+    ) -> np.ndarray:
+        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal, MissingTunerError without xgboost."""
+        measured = examine(space, history.points)
+        taken = measured.programs
+        groups = [*self.prior, *own_samples(measured.features, history)]
+        if not groups:
+            return random_new(space, generator, count, taken)
+        ensemble = [
+            self.model.fit(
+                [resample(group, generator) for group in groups], seed=int(generator.integers(1 << 31))
+            )
+            for _ in range(min(self.members, count))
+        ]
+        starts = walk_starts(space, history, generator, self.starts)
+
+        def score(features: np.ndarray) -> np.ndarray:
+            # Every member leads chains of its own, of the best starts and the random ones alike.
+            scores = np.empty(len(features))
+            for k, member in enumerate(ensemble):
+                scores[k :: len(ensemble)] = member.scores(features[k :: len(ensemble)])
+            return scores
+
+        found = distinct_new(self.walk.visit(space, score, starts, generator), taken)
+        merits = np.stack([member.scores(found.features) for member in ensemble])
+        chosen = found.take(first_choices(merits, count))
+        taken = np.concatenate([taken, chosen.programs])
+        return np.concatenate([chosen.points, random_new(space, generator, count - len(chosen), taken)])
+
+
+def resample(samples: Samples, generator: np.random.Generator) -> Samples:
+    """As many samples drawn from `samples` with replacement."""
+    drawn = generator.integers(0, len(samples.costs), len(samples.costs))
+    return Samples(features=samples.features[drawn], costs=samples.costs[drawn])
+
+
+def first_choices(merits: np.ndarray, count: int) -> np.ndarray:
+    """Indices [min(count, n)]: in turn, what each row of `merits` [members, n] ranks best of those not chosen yet."""
+    merits = merits.copy()
+    chosen: list[int] = []
+    for k in range(min(count, merits.shape[1])):
+        chosen.append(int(np.argmax(merits[k % len(merits)])))
+        merits[:, chosen[-1]] = -np.inf
+    return np.array(chosen, dtype=np.int64)

@@ -1,0 +1,107 @@
+"""Walks over a space that a model guides: what they visit is the pool from which a batch is chosen.
+
+All points of a walk move at once. Scores are those of the model, the more the better; `score` is always called with the
+features of all n points of the walk, in order, so that different points may be scored by different models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from ...templates.space import Space
+from .moves import cross, mutate
+from .point_features import Candidates, choose, examine, join
+
+Score = Callable[[np.ndarray], np.ndarray]
+"""Scores float64 [n] from features float64 [n, f]."""
+
+
+class Walk(Protocol):
+    """A way to look for points with good scores."""
+
+    def visit(
+        self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
+    ) -> Candidates:
+        """Legal points (repetitions possible) found from `starts` int64 [n, axes], the legal ones of which included."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annealing:
+    """Parallel simulated annealing: as many chains as there are starts, each moving on one axis at a time.
+
+    The temperature, in standard deviations of the starts' scores, falls linearly from `temperature` to 0.
+    """
+
+    steps: int = 24
+    temperature: float = 0.5
+
+    def visit(
+        self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
+    ) -> Candidates:
+        """The legal points that chains from `starts` int64 [n, axes] came by, the starts included."""
+        current = examine(space, starts)
+        value = score(current.features)
+        scale = float(np.std(value)) or 1.0
+        seen = [current.legal_ones()]
+        for step in range(self.steps):
+            temperature = self.temperature * scale * (1 - step / self.steps)
+            moved = examine(space, mutate(space, current.points, generator))
+            merit = score(moved.features)
+            chance = np.exp(np.minimum(0.0, merit - value) / temperature)
+            accepted = moved.legal & (generator.random(len(chance)) < chance)
+            seen.append(moved.legal_ones())
+            current = choose(accepted, moved, current)
+            value = np.where(accepted, merit, value)
+        return join(seen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evolution:
+    """Generations of a population as large as that of the starts.
+
+    Children cross two parents with probability `crossing` and otherwise move one on one axis. The better a parent's
+    rank, the more often it is drawn. The best of parents and children, distinct as programs, live on.
+    """
+
+    generations: int = 12
+    crossing: float = 0.3
+
+    def visit(
+        self, space: Space, score: Score, starts: np.ndarray, generator: np.random.Generator
+    ) -> Candidates:
+        """The legal points of all generations from `starts` int64 [n, axes] on."""
+        population = examine(space, starts)
+        value = score(population.features)
+        seen = [population.legal_ones()]
+        count = len(starts)
+        # The last of n ranks is drawn once where the first is drawn n times.
+        weights = np.arange(count, 0, -1, dtype=np.float64)
+        weights /= weights.sum()
+        for _ in range(self.generations):
+            ranks = np.argsort(-value, kind="stable")
+            mothers, fathers = ranks[generator.choice(count, size=(2, count), p=weights)]
+            crossed = cross(population.points[mothers], population.points[fathers], generator)
+            mutants = mutate(space, population.points[mothers], generator)
+            crossing = generator.random(count) < self.crossing
+            children = examine(space, np.where(crossing[:, None], crossed, mutants))
+            merit = np.where(children.legal, score(children.features), -np.inf)
+            seen.append(children.legal_ones())
+            both = join([population, children])
+            merits = np.concatenate([value, merit])
+            kept = _best_distinct(both.programs, merits, count)
+            population, value = both.take(kept), merits[kept]
+        return join(seen)
+
+
+def _best_distinct(programs: np.ndarray, merits: np.ndarray, count: int) -> np.ndarray:
+    """Indices of the `count` largest merits [n >= count], distinct as programs as long as there are that many."""
+    order = np.argsort(-merits, kind="stable")
+    _, first = np.unique(programs[order], return_index=True)
+    repeated = np.ones(len(order), dtype=bool)
+    repeated[first] = False
+    return order[np.argsort(repeated, kind="stable")][:count]

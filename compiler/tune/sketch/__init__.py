@@ -1,0 +1,1 @@
+"""Rule-generated schedules (sketches) for programs on processors that have no template."""
