@@ -30,6 +30,9 @@ VIRTUAL_THREADS = 2
 ACTIVATIONS = frozenset("XRY")
 """The parameters of a kernel that are tensors of a network; the others are constants."""
 
+NOT_LOWERED = (LegalityError, EmissionError, PlacementError, NoTileError, ValueError)
+"""What is raised for a candidate that cannot be lowered."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceleratorTask:
@@ -59,7 +62,7 @@ def measure(task: AcceleratorTask, values: Values | None) -> Result:
     started = time.thread_time()
     try:
         cycles = _cycles(task, values)
-    except (LegalityError, EmissionError, PlacementError, NoTileError, SimulationError, ValueError) as error:
+    except (*NOT_LOWERED, SimulationError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         return Result(cost=math.inf, error=reason, seconds=time.thread_time() - started)
     return Result(cost=float(cycles), seconds=time.thread_time() - started)
@@ -72,9 +75,13 @@ def _cycles(task: AcceleratorTask, values: Values | None) -> int:
 
 def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
     """The program of one candidate, by itself."""
+    return link_alone(task.config, lower(task, values), ACTIVATIONS)
+
+
+def lower(task: AcceleratorTask, values: Values | None) -> Program:
+    """The loop IR of one candidate as it is emitted."""
     config, workload = task.config, task.workload
     schedule, copies = schedule_workload(
         config, workload, task.program, workload.post, VIRTUAL_THREADS, values
     )
-    lowered = run_pipeline(schedule.program, pipeline(config, VIRTUAL_THREADS, copies), check=False)
-    return link_alone(config, lowered, ACTIVATIONS)
+    return run_pipeline(schedule.program, pipeline(config, VIRTUAL_THREADS, copies), check=False)

@@ -6,7 +6,7 @@ Everything that counts or measures is there as log2(1 + x), shares and ratios as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import log2, prod
 
 import numpy as np
@@ -15,6 +15,11 @@ from ...ir.expr import Buffer
 from ...ir.stmt import Copy, Intrinsic, Program, Reduce
 from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
+Read = Callable[[Mapping[str, int]], np.ndarray]
+"""Features float64 [names] of the program that the values of a point's knobs make; all NaN where they make none.
+
+A function of the values alone, so that what was read may be kept: searches ask for all of their history each time.
+"""
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
 """Memories with features of their own, as allocations name them; all others are "other"."""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))

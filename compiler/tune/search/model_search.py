@@ -11,8 +11,9 @@ from ...templates.space import Space
 from .cost_model import CostModel, Samples
 from .history import History
 from .novelty import distinct_new, random_new
-from .point_features import examine
+from .point_features import Candidates, examine
 from .selection import select_diverse
+from .short_list import ShortList, joined
 from .walks import Annealing, Evolution, Walk
 
 WALKS_EACH = 8
@@ -26,7 +27,7 @@ class ModelSearch:
     A walk starts at `starts` points, up to half of them the best measured, the others random. The share `random` of a
     batch is drawn at random all the same, and `diversity` (see `select_diverse`) keeps the rest from being all alike.
     `prior` are records of other workloads of the template. Without them, and until two trials have run, proposals are
-    random.
+    random. With a `short_list` the model chooses that, and another one, which knows the candidates' programs, of it.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -35,6 +36,7 @@ class ModelSearch:
     random: float = 0.05
     diversity: float = 1.0
     prior: Sequence[Samples] = ()
+    short_list: ShortList | None = None
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
@@ -51,9 +53,31 @@ class ModelSearch:
         # Rounded at random, so that small batches have their share in the long run.
         guided = count - int(self.random * count + generator.random())
         scores = ranking.scores(found.features)
-        chosen = found.take(select_diverse(found.places, scores, measured.places, guided, self.diversity))
+        wanted = guided if self.short_list is None else self.short_list.length(guided)
+        chosen = found.take(select_diverse(found.places, scores, measured.places, wanted, self.diversity))
+        if self.short_list is not None:
+            chosen = _best_of(self.short_list, space, chosen, measured, history, generator).take(
+                slice(guided)
+            )
         taken = np.concatenate([taken, chosen.programs])
         return np.concatenate([chosen.points, random_new(space, generator, count - len(chosen), taken)])
+
+
+def _best_of(
+    short_list: ShortList,
+    space: Space,
+    listed: Candidates,
+    measured: Candidates,
+    history: History,
+    generator: np.random.Generator,
+) -> Candidates:
+    """The candidates on a list, the best ones first as far as their programs tell; diverse they are already."""
+    lessons = short_list.lessons(space, measured, history.costs)
+    if not lessons or not len(listed):
+        return listed
+    ranking = short_list.model.fit(lessons, seed=int(generator.integers(1 << 31)))
+    scores = ranking.scores(joined(space, listed, short_list.read))
+    return listed.take(np.argsort(-scores, kind="stable"))
 
 
 def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
@@ -74,6 +98,9 @@ def walk_starts(space: Space, history: History, generator: np.random.Generator, 
     return np.concatenate([best, np.resize(random, (count - len(best), random.shape[1]))])
 
 
-def evolutionary_search(prior: Sequence[Samples] = ()) -> ModelSearch:
-    """Evolutionary search on the model, as MetaSchedule's."""
-    return ModelSearch(walk=Evolution(), prior=prior)
+def evolutionary_search(
+    prior: Sequence[Samples] = (), short_list: ShortList | None = None, model: CostModel | None = None
+) -> ModelSearch:
+    """Evolutionary search on the model, as MetaSchedule's; `model` says how it is trained (None: as usual)."""
+    model = CostModel() if model is None else model
+    return ModelSearch(walk=Evolution(), prior=prior, short_list=short_list, model=model)

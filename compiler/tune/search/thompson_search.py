@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...templates.space import Space
-from .cost_model import CostModel, Samples
+from .cost_model import CostModel, Ranking, Samples
 from .history import History
 from .model_search import own_samples, walk_starts
 from .novelty import distinct_new, random_new
 from .point_features import examine
+from .short_list import ShortList, joined
 from .walks import Evolution, Walk
 
 
@@ -22,7 +23,7 @@ class ThompsonSearch:
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. They
     agree where much was measured and differ where little was, so that a batch explores by itself, without random
-    points. `prior` as in `ModelSearch`.
+    points. `prior` and `short_list` as in `ModelSearch`; the latter's model is an ensemble too.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -30,6 +31,7 @@ class ThompsonSearch:
     members: int = 8
     starts: int = 256
     prior: Sequence[Samples] = ()
+    short_list: ShortList | None = None
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
@@ -40,12 +42,7 @@ class ThompsonSearch:
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups:
             return random_new(space, generator, count, taken)
-        ensemble = [
-            self.model.fit(
-                [resample(group, generator) for group in groups], seed=int(generator.integers(1 << 31))
-            )
-            for _ in range(min(self.members, count))
-        ]
+        ensemble = self._ensemble(self.model, groups, generator, count)
         starts = walk_starts(space, history, generator, self.starts)
 
         def score(features: np.ndarray) -> np.ndarray:
@@ -57,9 +54,27 @@ class ThompsonSearch:
 
         found = distinct_new(self.walk.visit(space, score, starts, generator), taken)
         merits = np.stack([member.scores(found.features) for member in ensemble])
-        chosen = found.take(first_choices(merits, count))
+        listing = self.short_list
+        chosen = found.take(first_choices(merits, count if listing is None else listing.length(count)))
+        if listing is not None:
+            lessons = listing.lessons(space, measured, history.costs)
+            if lessons and len(chosen):
+                features = joined(space, chosen, listing.read)
+                members = self._ensemble(listing.model, lessons, generator, count)
+                merits = np.stack([member.scores(features) for member in members])
+                chosen = chosen.take(first_choices(merits, count))
+            chosen = chosen.take(slice(count))
         taken = np.concatenate([taken, chosen.programs])
         return np.concatenate([chosen.points, random_new(space, generator, count - len(chosen), taken)])
+
+    def _ensemble(
+        self, model: CostModel, groups: Sequence[Samples], generator: np.random.Generator, count: int
+    ) -> list[Ranking]:
+        """Models of as many resamples of the groups, no more than there are proposals to make."""
+        return [
+            model.fit([resample(group, generator) for group in groups], seed=int(generator.integers(1 << 31)))
+            for _ in range(min(self.members, count))
+        ]
 
 
 def resample(samples: Samples, generator: np.random.Generator) -> Samples:
