@@ -63,7 +63,7 @@ def test_a_workload_is_tuned_and_resumed(vdla, tmp_path):
     assert task["unit"] == "seconds" and task["default"] > 0 and task["outputs_equal"] is True
     best = min((line for line in lines if line["cost"]), key=lambda line: line["cost"])
     assert task["knobs"] == best["knobs"]
-    arguments = ("--workload", LAYER, "--trials", 6, "--batch", 2, "--resume")
+    arguments = ("--workload", LAYER, "--trials", 6, "--batch", 2, "--resume", "--features", "program")
     (resumed,) = tune(vdla, records, *arguments)["tasks"]
     assert resumed["trials"] == 6 == len(records.read_text().splitlines())
 
