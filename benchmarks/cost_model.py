@@ -19,8 +19,8 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,36 @@ class Data:
             return self.account
         first = self.account if name == "both" else np.zeros((len(self.account), GUESS + 1))
         return np.concatenate([first, self.program], axis=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`rank` and `top` of all MODELS after so many samples of a space; ms to lower a point and read its features."""
+
+    space: str
+    samples: int
+    reading: float
+    quality: Mapping[str, Mapping[str, float]]
+
+    def line(self) -> str:
+        """A line of the table."""
+        numbers = "".join(f"{self.quality[m][what]:13.3f}" for what in ("rank", "top") for m in MODELS)
+        return f"{self.space:34}{self.samples:8d}{self.reading:12.1f}{numbers}"
+
+
+def mean(rows: Sequence[Row]) -> Row:
+    """The means over spaces of one kind, of as many samples each."""
+    return Row(
+        space=f"mean of {len(rows)} {rows[0].space.split()[0]}",
+        samples=rows[0].samples,
+        reading=statistics.fmean(row.reading for row in rows),
+        quality={
+            model: {
+                what: statistics.fmean(row.quality[model][what] for row in rows) for what in ("rank", "top")
+            }
+            for model in MODELS
+        },
+    )
 
 
 def subjects(only: list[str]) -> Iterator[tuple[str, Callable[[], Subject]]]:
@@ -206,22 +236,29 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    rows = []
+    rows: list[Row] = []
     if not options.json:
         head = "".join(f"{f'{what} {name}':>13}" for what in ("rank", "top") for name in MODELS)
-        print(f"{'':34}{'samples':>8}{'reading ms':>11}{head}")
+        print(f"{'':34}{'samples':>8}{'reading ms':>12}{head}")
     for name, make in subjects(options.only):
         data = kept(options.data, name, lambda make=make: collect(make(), options.points, options.seed))
         for samples in options.samples:
             if samples + BEST > len(data.costs):
                 continue
             found = quality(data, samples, options.splits, options.seed)
-            rows.append({"space": name, "samples": samples, "reading": data.reading, **found})
+            rows.append(Row(space=name, samples=samples, reading=data.reading, quality=found))
             if not options.json:
-                numbers = "".join(f"{found[s][what]:13.3f}" for what in ("rank", "top") for s in MODELS)
-                print(f"{name:34}{samples:8d}{data.reading:11.1f}{numbers}", flush=True)
+                print(rows[-1].line(), flush=True)
+    means = [
+        mean([row for row in rows if row.samples == samples and row.space.startswith(kind)])
+        for kind in ("vdla", "llvm", "sketch")
+        for samples in options.samples
+        if any(row.samples == samples and row.space.startswith(kind) for row in rows)
+    ]
+    if not options.json:
+        print(*(row.line() for row in means), sep="\n")
     if options.json:
-        print(json.dumps(rows))
+        print(json.dumps([asdict(row) for row in (*rows, *means)]))
 
 
 if __name__ == "__main__":
