@@ -71,7 +71,8 @@ def subjects_of(path: Path, target: CpuTarget) -> list[CpuSubject]:
         nodes.setdefault(workload, []).append(node)
     if not nodes:
         raise UserError(
-            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products and pools of float32"
+            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools and "
+            "element-wise operators of float32"
         )
     return [
         CpuSubject(name=members[0], workload=workload, nodes=tuple(members))
