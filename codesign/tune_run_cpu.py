@@ -19,8 +19,8 @@ from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, sp
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
-from vdla.compiler.tune.measure.measure_cpu_worker import WRONG
 from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.trial_cpu import WRONG
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import book_of, history_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target

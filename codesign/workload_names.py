@@ -22,7 +22,7 @@ from vdla.compiler.templates.workload_cpu import (
     ElementwiseCpu,
 )
 from vdla.compiler.templates.workload_vdla import Template, Workload
-from vdla.compiler.tune.measure.measure_cpu import MEMORY
+from vdla.compiler.tune.measure.trial_cpu import MEMORY
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
