@@ -85,29 +85,17 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
 
     Raises UserError for other texts.
     """
-    workload = _elementwise(text) if text.startswith(_ELEMENTWISE) else _of_sizes(text, target)
-    try:
-        parameters = workload.program().parameters
-    except ValueError as error:
-        raise UserError(f"--workload {text}: {error}") from None
-    size = sum(prod(parameter.shape) for parameter in parameters) * DType.FLOAT32.bits // 8
-    if size > MEMORY // 2:
-        raise UserError(
-            f"--workload {text}: its tensors take {size:,} bytes, and a process that measures has {MEMORY:,}, also for "
-            "the results that it compares; name a smaller one"
-        )
-    return workload
-
-
-def _of_sizes(text: str, target: CpuTarget) -> CpuWorkload:
+    if text.startswith(_ELEMENTWISE):
+        return _measurable(text, _elementwise(text))
     operator, sizes = _parse(text)
     lanes = target.lanes(DType.FLOAT32)
+    workload: CpuWorkload
     match operator:
         case "conv2d":
             size, channels, filters, kernel, stride = sizes
             window = same_window(size, kernel, stride)
             height, width = flattened(window, size, size)
-            return Conv2dCpu(
+            workload = Conv2dCpu(
                 batch=1,
                 channels=channels,
                 height=height,
@@ -120,7 +108,7 @@ def _of_sizes(text: str, target: CpuTarget) -> CpuWorkload:
             )
         case "depthwise":
             size, channels, kernel, stride = sizes
-            return DepthwiseCpu(
+            workload = DepthwiseCpu(
                 batch=1,
                 channels=channels,
                 height=size,
@@ -130,7 +118,23 @@ def _of_sizes(text: str, target: CpuTarget) -> CpuWorkload:
             )
         case _:
             rows, depth, columns = sizes
-            return DenseCpu(rows=rows, depth=depth, columns=columns)
+            workload = DenseCpu(rows=rows, depth=depth, columns=columns)
+    return _measurable(text, workload)
+
+
+def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
+    """The workload. UserError where it is none, or too large for a process that measures."""
+    try:
+        parameters = workload.program().parameters
+    except ValueError as error:
+        raise UserError(f"--workload {text}: {error}") from None
+    size = sum(prod(parameter.shape) for parameter in parameters) * DType.FLOAT32.bits // 8
+    if size > MEMORY // 2:
+        raise UserError(
+            f"--workload {text}: its tensors take {size:,} bytes, and a process that measures has {MEMORY:,}, also for "
+            "the results that it compares; name a smaller one"
+        )
+    return workload
 
 
 def _elementwise(text: str) -> ElementwiseCpu:
