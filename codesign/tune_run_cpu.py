@@ -19,8 +19,8 @@ from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, sp
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
-from vdla.compiler.tune.measure.measure_cpu_worker import WRONG
 from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.trial_cpu import WRONG
 from vdla.compiler.tune.program_features.reading import read_cpu
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import book_of, history_of
@@ -73,7 +73,8 @@ def subjects_of(path: Path, target: CpuTarget) -> list[CpuSubject]:
         nodes.setdefault(workload, []).append(node)
     if not nodes:
         raise UserError(
-            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products and pools of float32"
+            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools and "
+            "element-wise operators of float32"
         )
     return [
         CpuSubject(name=members[0], workload=workload, nodes=tuple(members))
