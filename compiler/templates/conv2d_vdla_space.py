@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -10,7 +9,7 @@ from vdla.isa.config import Config
 
 from .conv2d_vdla import ConvolutionShape
 from .image_account import extents_of, image_filling, least_data_beats, stored_beats, stores
-from .space import Account, Axis, Columns, Space
+from .space import Account, Axis, Columns, Space, Values
 from .tile_account import (
     ALWAYS,
     SLACK,
@@ -56,7 +55,7 @@ def space(config: Config, shape: ConvolutionShape) -> Space:
     )
 
 
-def knobs(values: Mapping[str, int], shape: ConvolutionShape) -> Knobs:
+def knobs(values: Values, shape: ConvolutionShape) -> Knobs:
     """The knobs of a point's values."""
     window = (values["window_rows"], values["window_columns"])
     copies = Copies(data=values["data_copies"], weights=values["weights_copies"], sums=values["sums_copies"])

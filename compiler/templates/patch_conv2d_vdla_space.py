@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 from vdla.isa.config import Config
 
 from .patch_conv2d_vdla import PatchShape
-from .space import Account, Columns, Space
+from .space import Account, Columns, Space, Values
 from .tile_account import (
     ALWAYS,
     SLACK,
@@ -50,7 +49,7 @@ def space(config: Config, shape: PatchShape) -> Space:
     )
 
 
-def knobs(values: Mapping[str, int], shape: PatchShape) -> Knobs:
+def knobs(values: Values, shape: PatchShape) -> Knobs:
     """The knobs of a point's values."""
     copies = Copies(data=values["data_copies"], weights=values["weights_copies"], sums=values["sums_copies"])
     tiles = Tiles.of(shape.images, _extents(shape), one_point(values))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -17,7 +16,7 @@ from .image_account import (
     stored_beats,
     stores,
 )
-from .space import Account, Columns, Space
+from .space import Account, Columns, Space, Values
 from .tile_account import (
     ALWAYS,
     SLACK,
@@ -54,7 +53,7 @@ def space(config: Config, shape: ConvolutionShape, template: str) -> Space:
     )
 
 
-def knobs(values: Mapping[str, int], shape: ConvolutionShape) -> Knobs:
+def knobs(values: Values, shape: ConvolutionShape) -> Knobs:
     """The knobs of a point's values."""
     copies = Copies(data=1, weights=1, sums=values["data_copies"])
     tiles = Tiles.of(shape.images, extents_of(shape), one_point(values))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .space import Axis, Columns
+from .space import Axis, Columns, Values
 from .tiling import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS, Copies, Knobs, divide
 
 SLACK = 3.0
@@ -176,14 +176,12 @@ def copies_axis(name: str) -> Axis:
     return Axis(name=name, values=up_to(MOST_COPIES))
 
 
-def one_point(values: Mapping[str, int]) -> Columns:
+def one_point(values: Values) -> Columns:
     """The columns of a single point."""
     return {name: np.array([value], dtype=np.int64) for name, value in values.items()}
 
 
-def tile_knobs(
-    values: Mapping[str, int], tiles: Tiles, copies: Copies, window: tuple[int, int] | None = None
-) -> Knobs:
+def tile_knobs(values: Values, tiles: Tiles, copies: Copies, window: tuple[int, int] | None = None) -> Knobs:
     """The knobs of one point, whose loops are `tiles`; axes that a template does not have are at their innermost level.
 
     Levels that mean the same become one, so that points of equal `effective` values become the same program.
