@@ -10,7 +10,7 @@ from vdla.isa.config import Config
 
 from ..te.ops.rolling_pool import Ring
 from .space import ESTIMATE, Account, Axis, Columns, Space, Values
-from .tile_account import SLACK, copies_axis, up_to
+from .tile_space import SLACK, copies_axis, up_to
 from .tiling import Copies, divide, fits
 
 
@@ -35,8 +35,8 @@ def space(config: Config, shape: RollingShape) -> Space:
     """The space of `rolling_pool_vdla.schedule` for one shape; costs are cycles."""
     axes: tuple[Axis, ...] = (
         Axis(name="columns", values=up_to(shape.columns)),
-        copies_axis("data_copies"),
-        copies_axis("weights_copies"),
+        copies_axis("data"),
+        copies_axis("weights"),
     )
     return Space(
         template="patch_conv2d_pool",

@@ -26,7 +26,8 @@ from . import (
 from .image_account import extents_of
 from .rolling_pool_vdla import used_columns
 from .space import Space, Values
-from .tile_account import Tiles, one_point, same_level
+from .tile_account import Tiles, same_level
+from .tile_space import one_point
 from .tiling import TILE_ORDERS, Copies, Knobs, NoTileError
 from .workload_vdla import Workload, program_of, ring_of_workload
 
