@@ -19,9 +19,9 @@ from .tiling import CHUNK, Knobs, divide
 def space(config: Config, shape: ConvolutionShape) -> Space:
     """The space of `conv2d_vdla.schedule` for one shape; costs are cycles."""
     return tile_space(
+        config,
         "conv2d",
         extents=extents_of(shape),
-        most_blocks=config.par_depth,
         chunks=(Axis(name="reduction_blocks", values=up_to(shape.input_blocks)), *window_axes(shape.kernel)),
         levels={"data": CHUNK, "weights": CHUNK},
         copies=("data", "weights", "sums"),

@@ -19,9 +19,9 @@ from .tiling import CHUNK, INNERMOST, Knobs, divide, store_reads
 def space(config: Config, shape: ConvolutionShape) -> Space:
     """The space of `depthwise_vdla.schedule` for one shape; costs are cycles."""
     return tile_space(
+        config,
         "depthwise_conv2d",
         extents=extents_of(shape),
-        most_blocks=config.par_depth,
         chunks=window_axes(shape.kernel),
         levels={"data": CHUNK, "weights": INNERMOST},
         copies=("data", "weights", "sums"),

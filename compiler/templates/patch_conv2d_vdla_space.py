@@ -19,9 +19,9 @@ from .tiling import INNERMOST, Knobs, store_reads
 def space(config: Config, shape: PatchShape) -> Space:
     """The space of `patch_conv2d_vdla.schedule` for one shape; costs are cycles."""
     return tile_space(
+        config,
         "patch_conv2d",
         extents=extents_of(shape),
-        most_blocks=config.par_depth,
         levels={"data": INNERMOST, "weights": INNERMOST},
         copies=("data", "weights", "sums"),
         account=partial(account, config, shape),

@@ -27,9 +27,9 @@ def space(config: Config, shape: ConvolutionShape, template: str) -> Space:
     """The space of `pool_vdla.schedule` for one shape; costs are cycles."""
     traffic = least_data_beats(config, shape, config.out_bytes) + stored_beats(config, shape)
     return tile_space(
+        config,
         template,
         extents=extents_of(shape),
-        most_blocks=config.par_depth,
         levels={"data": INNERMOST},
         copies=("data",),
         account=partial(account, config, shape),

@@ -10,7 +10,7 @@ from vdla.isa.config import Config
 
 from ..te.ops.rolling_pool import Ring
 from .space import ESTIMATE, Account, Axis, Columns, Space, Values
-from .tile_space import SLACK, copies_axis, up_to
+from .tile_space import CAPACITIES, SLACK, copies_axis, up_to
 from .tiling import Copies, divide, fits
 
 
@@ -44,6 +44,7 @@ def space(config: Config, shape: RollingShape) -> Space:
         account=partial(account, config, shape),
         floor=_floor(config, shape),
         slack=SLACK,
+        capacities=CAPACITIES,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from vdla.isa.config import Config
 
 from ..te.blocks import Pair
 from .space import Account, Axis, Columns, Space, Values
@@ -14,26 +15,38 @@ from .tiling import CHUNK, OUTERMOST, TILE_ORDERS, Copies, Knobs, balanced_sizes
 SLACK = 3.0
 """Points whose transfers or products alone take this many times the least that any program needs are hopeless."""
 MOST_COPIES = 4
+CAPACITIES = frozenset(
+    {
+        "the input scratchpad",
+        "the weight scratchpad",
+        "the accumulators",
+        "the parameter table",
+        "the micro-op memory",
+        "the row index of a micro-op",
+        "the windows of the store unit",
+    }
+)
+"""Limits on what a tile takes: least where it has one element, a buffer holds no more than it needs, and is alone."""
 
 
 def tile_space(
+    config: Config,
     template: str,
     *,
     extents: Mapping[str, int],
-    most_blocks: int,
     chunks: Sequence[Axis] = (),
     levels: Mapping[str, int],
     copies: Sequence[str],
     account: Callable[[Columns], Account],
     floor: float,
 ) -> Space:
-    """The space of tiles of `extents` ("o", "y", "x"), of at most so many output blocks, in any order.
+    """The space of tiles of `extents` ("o", "y", "x"), in any order.
 
     `chunks` are the axes that cut the reduction. `levels` say of each buffer how far inside it may be filled, and
     `copies` of which buffers there may be several.
     """
     axes = (
-        Axis(name="output_blocks", values=up_to(min(extents["o"], most_blocks))),
+        Axis(name="output_blocks", values=up_to(min(extents["o"], config.par_depth))),
         Axis(name="rows", values=up_to(extents["y"])),
         Axis(name="columns", values=up_to(extents["x"])),
         *chunks,
@@ -44,7 +57,14 @@ def tile_space(
         ),
         *(copies_axis(name) for name in copies),
     )
-    return Space(template=template, axes=axes, account=account, floor=floor, slack=SLACK)
+    return Space(
+        template=template,
+        axes=axes,
+        account=account,
+        floor=floor,
+        slack=SLACK,
+        capacities=CAPACITIES,
+    )
 
 
 def up_to(size: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from vdla.compiler.templates.kernel_vdla import Choose
 from vdla.compiler.templates.lower_vdla import lower_node, pipeline
 from vdla.compiler.templates.prepare_vdla import prepare
 from vdla.compiler.templates.schedule_vdla import default_values, schedule_workload, space_of
-from vdla.compiler.templates.space import Space
+from vdla.compiler.templates.space import EmptySpaceError, Space
 from vdla.compiler.templates.tile_account import Side, transfers
 from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
 from vdla.compiler.tune.measure.check_vdla import agrees
@@ -251,8 +252,23 @@ def test_a_space_without_legal_points_says_why():
     space = space_of(VTA, layer("max_pool", 16, 200, 16, 150, 1))
     points = space.draw(np.random.default_rng(0), 1000)
     assert not space.legal(points).any()
-    expected = "max_pool: no setting of the knobs found that keeps to the accumulators"
-    assert space.obstacle(points) == expected
+    assert space.obstacle(points) == "the accumulators"
+    began = time.thread_time()
+    with pytest.raises(EmptySpaceError, match="max_pool: no setting of the knobs keeps to the accumulators"):
+        space.sample(np.random.default_rng(0), 8)
+    # Drawing until it is sure enough takes seconds.
+    assert time.thread_time() - began < 0.5
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from(list(WORKLOADS)), st.integers(0, 1 << 40))
+def test_of_capacities_the_first_values_of_the_axes_take_least(name, machine_seed):
+    space = space_of(machine(machine_seed), WORKLOADS[name])
+    account = space.account(space.columns(space.draw(np.random.default_rng(machine_seed), 500)))
+    least = space.account(space.columns(np.zeros((1, len(space.axes)), np.int64)))
+    assert len(space.capacities & account.limits.keys()) >= 3
+    for limit in space.capacities & account.limits.keys():
+        assert least.limits[limit][0] or not account.limits[limit].any(), limit
 
 
 def test_what_templates_choose_is_a_point_of_their_spaces():
