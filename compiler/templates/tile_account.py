@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .space import Columns
-from .tiling import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS, divide
+from .tiling import CHUNK, OUTERMOST, TILE_ORDERS, divide
 
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
 """Instructions of a program that is tried: that many, or so many for each time that a scratchpad must be filled, or for
@@ -127,21 +127,6 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
         rank[:, 0] = np.where(letters[:, 0] == LETTERS.index("o"), -len(LETTERS) - 1, rank[:, 0])
     arranged = np.take_along_axis(letters, np.argsort(rank, axis=1, kind="stable"), axis=1)
     return (arranged[:, None, :] == _ORDERS[None]).all(axis=2).argmax(axis=1)
-
-
-def same_level(tiles: Tiles, order: str, level: int) -> int | None:
-    """What `level` of loops in `order` is among the one point's `tiles`, whose loops are arranged; None if nothing."""
-
-    def inside(text: str, level: int) -> set[str]:
-        inner = {letter for letter in text[OUTERMOST - level + 1 :] if tiles.trips[letter][0] > 1}
-        images = level == OUTERMOST and text[0] == "o" and tiles.images > 1
-        return inner | {"n"} if images else inner
-
-    wanted, arranged = inside(order, level), TILE_ORDERS[int(tiles.order[0])]
-    if level == CHUNK:
-        return CHUNK
-    levels = range(INNERMOST, OUTERMOST + 1)
-    return next((item for item in levels if inside(arranged, item) == wanted), None)
 
 
 def seen(

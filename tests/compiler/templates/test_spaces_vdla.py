@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from vdla.compiler.target.vdla.link_alone import link_alone
 from vdla.compiler.templates.kernel_vdla import Choose
 from vdla.compiler.templates.lower_vdla import lower_node, pipeline
 from vdla.compiler.templates.prepare_vdla import prepare
-from vdla.compiler.templates.schedule_vdla import default_values, schedule_workload, space_of
+from vdla.compiler.templates.schedule_vdla import schedule_workload, settings_of, space_of
 from vdla.compiler.templates.space import EmptySpaceError, Space
 from vdla.compiler.templates.tile_account import Side, transfers
 from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
@@ -273,11 +274,39 @@ def test_of_capacities_the_first_values_of_the_axes_take_least(name, machine_see
 
 def test_what_templates_choose_is_a_point_of_their_spaces():
     for workload in WORKLOADS.values():
-        values = default_values(VTA, workload, 2)
-        assert values is not None, workload
+        chosen = settings_of(VTA, workload, 2)
         task = AcceleratorTask.of(VTA, workload)
+        names = [axis.name for axis in task.space.axes]
+        ways = [
+            [int(chosen[axis.name])] if isinstance(chosen[axis.name], int) else axis.values
+            for axis in task.space.axes
+        ]
+        same = (
+            values
+            for way in product(*ways)
+            if settings_of(VTA, workload, 2, values := dict(zip(names, way, strict=True))) == chosen
+        )
+        values = next(same)
+        assert task.space.legal(task.space.point(values)[None]).all(), workload
         # Parameters may come earlier, and all at once.
         assert measure(task, values).cost <= 1.01 * measure(task, None).cost, workload
+
+
+@pytest.mark.parametrize("name", ["conv2d", "depthwise_conv2d", "max_pool"])
+def test_settings_differ_where_programs_do(name):
+    workload = WORKLOADS[name]
+    space = space_of(VTA, workload)
+    points = space.sample(np.random.default_rng(6), 12)
+    moving = np.array([axis.name.endswith(("order", "_level")) for axis in space.axes])
+    rows: set[tuple[int, ...]] = set()
+    told: set[tuple[int | str, ...]] = set()
+    for point in np.where(moving, points, points[0]):
+        effective = space.account(space.columns(point[None])).effective
+        rows.add(tuple(int(column[0]) for axis, column in effective.items() if not axis.endswith("_copies")))
+        settings = settings_of(VTA, workload, 2, space.values(point))
+        told.add(tuple(value for axis, value in settings.items() if not axis.endswith("_copies")))
+    assert len(rows) > 4
+    assert len(rows) == len(told)
 
 
 def test_measured_points_of_every_template():
@@ -314,5 +343,5 @@ def test_every_way_to_gather_patches_for_a_rolling_pool():
         assert result.error is None and result.cost >= bound >= task.space.floor
     for point in points[legal][::9]:
         assert agrees(task, task.space.values(point))
-    default = default_values(VTA, workload, 2)
-    assert default is not None and measure(task, default).cost == measure(task, None).cost
+    default = {name: int(value) for name, value in settings_of(VTA, workload, 2).items()}
+    assert measure(task, default).cost == measure(task, None).cost
