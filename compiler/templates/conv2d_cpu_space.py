@@ -43,7 +43,7 @@ from .peak_cpu import (
 )
 from .reduction_order import unrolled_steps
 from .register_tile import TILE_OVERHEAD
-from .space import Account, Axis, Columns, Space
+from .space import Account, Axis, Columns, Space, Values
 
 PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "between", "outside")
 TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
@@ -123,7 +123,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     )
 
 
-def knobs_of(program: Program, window: Window, values: Mapping[str, int]) -> Knobs:
+def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(program, window)
     columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}

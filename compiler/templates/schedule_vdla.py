@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import product
 from math import prod
 
@@ -26,8 +25,9 @@ from . import (
 )
 from .image_account import extents_of
 from .rolling_pool_vdla import used_columns
-from .space import Space
-from .tile_account import Tiles, one_point, same_level
+from .space import Space, Values
+from .tile_account import Tiles, same_level
+from .tile_space import one_point
 from .tiling import TILE_ORDERS, Copies, Knobs, NoTileError
 from .workload_vdla import Workload, program_of, ring_of_workload
 
@@ -178,7 +178,7 @@ def schedule_workload(
     program: Program,
     post: Post,
     virtual_threads: int,
-    values: Mapping[str, int] | None = None,
+    values: Values | None = None,
 ) -> tuple[Schedule, Copies | None]:
     """The tensor expression `program` of a workload scheduled, and the copies of its buffers (None: `virtual_threads`).
 
@@ -211,7 +211,7 @@ def schedule_workload(
     return schedule, None if knobs is None else knobs.copies
 
 
-def _knobs(config: Config, workload: Workload, values: Mapping[str, int]) -> Knobs:
+def _knobs(config: Config, workload: Workload, values: Values) -> Knobs:
     match workload.template:
         case "conv2d":
             return conv2d_vdla_space.knobs(values, _shape(config, workload))

@@ -13,6 +13,8 @@ from math import prod
 
 import numpy as np
 
+Values = Mapping[str, int]
+"""A setting of a template's knobs: a value for each axis of its space."""
 Columns = Mapping[str, np.ndarray]
 """Values of many points: an int64 array for each axis, all of one length."""
 ESTIMATE = "estimate"
@@ -80,7 +82,7 @@ class Space:
         """The values of one point [axes] by axis."""
         return {axis.name: axis.values[int(i)] for axis, i in zip(self.axes, point, strict=True)}
 
-    def point(self, values: Mapping[str, int]) -> np.ndarray:
+    def point(self, values: Values) -> np.ndarray:
         """The point [axes] of these values. ValueError for an axis or a value that the space does not have."""
         if unknown := sorted(values.keys() ^ {axis.name for axis in self.axes}):
             raise ValueError(f"{self.template} has no knob {unknown[0]}, or no value was given for it")

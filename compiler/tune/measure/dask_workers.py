@@ -29,8 +29,9 @@ from typing import TYPE_CHECKING, Any
 
 from vdla.isa.errors import UserError
 
+from ...templates.space import Values
 from .backends import TIMEOUT, Backend, BackendError
-from .descriptions import Description, Values
+from .descriptions import Description
 from .local_workers import PATIENCE, LocalWorkers
 from .package_identity import package_identity
 from .trial import Result, result_from_dict

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
@@ -24,6 +24,7 @@ from typing import Any
 from vdla.isa.errors import UserError
 
 from ...target.cpu.machine import CpuTarget
+from ...templates.space import Values
 from ...templates.workload_cpu import CpuWorkload
 from .trial import Result
 
@@ -102,7 +103,7 @@ class CpuMeasurer:
         self._end()
         self._stderr.close()
 
-    def measure(self, workload: CpuWorkload, values: Mapping[str, int] | None) -> CpuTrial:
+    def measure(self, workload: CpuWorkload, values: Values | None) -> CpuTrial:
         """One candidate: the knobs `values` of the workload's space (None: the template's defaults).
 
         MeasuringError where no process can be started.
