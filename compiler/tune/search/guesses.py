@@ -42,13 +42,14 @@ def first_points(
 
 
 def guessed_share(
-    space: Space, history: History, measured: Candidates, generator: np.random.Generator, count: int
+    found: Candidates, known: Candidates, generator: np.random.Generator, count: int
 ) -> Candidates:
-    """Those of a batch of `count` points that follow the estimate; none where there is no estimate."""
-    if not measured.estimated:
-        return measured.take(slice(0))
+    """Those of a batch of `count` points that follow the estimate, among `found`; none where there is no estimate."""
+    if not known.estimated:
+        return found.take(slice(0))
     # Rounded at random, so that small batches have their share in the long run.
-    return best_guesses(space, history, measured, generator, int(SHARE * count + generator.random()))
+    share = int(SHARE * count + generator.random())
+    return found.take(select_diverse(found.places, _merit(found.features), known.places, share, DIVERSITY))
 
 
 def best_guesses(

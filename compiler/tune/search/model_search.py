@@ -43,10 +43,11 @@ class ModelSearch:
         if not groups:
             return first_points(space, history, measured, generator, count)
         ranking = self.model.fit(groups, seed=int(generator.integers(1 << 31)))
-        guessed = guessed_share(space, history, measured, generator, count)
-        known, left = join([measured, guessed]), count - len(guessed)
         starts = walk_starts(space, history, generator, self.starts)
-        found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), known.programs)
+        found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), measured.programs)
+        guessed = guessed_share(found, measured, generator, count)
+        found = distinct_new(found, guessed.programs)
+        known, left = join([measured, guessed]), count - len(guessed)
         # Rounded at random, so that small batches have their share in the long run.
         guided = max(0, left - int(self.random * count + generator.random()))
         scores = ranking.scores(found.features)

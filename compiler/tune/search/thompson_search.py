@@ -46,8 +46,6 @@ class ThompsonSearch:
             )
             for _ in range(min(self.members, count))
         ]
-        guessed = guessed_share(space, history, measured, generator, count)
-        known, left = join([measured, guessed]), count - len(guessed)
         starts = walk_starts(space, history, generator, self.starts)
 
         def score(features: np.ndarray) -> np.ndarray:
@@ -57,7 +55,10 @@ class ThompsonSearch:
                 scores[k :: len(ensemble)] = member.scores(features[k :: len(ensemble)])
             return scores
 
-        found = distinct_new(self.walk.visit(space, score, starts, generator), known.programs)
+        found = distinct_new(self.walk.visit(space, score, starts, generator), measured.programs)
+        guessed = guessed_share(found, measured, generator, count)
+        found = distinct_new(found, guessed.programs)
+        known, left = join([measured, guessed]), count - len(guessed)
         merits = np.stack([member.scores(found.features) for member in ensemble])
         chosen = found.take(first_choices(merits, left))
         taken = np.concatenate([known.programs, chosen.programs])
