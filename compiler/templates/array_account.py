@@ -10,7 +10,7 @@ from vdla.isa.config import Config
 from .image_account import Tiled, stored_beats, stores
 from .space import Account, Columns
 from .tile_account import ALWAYS, Filling, Tiles, products
-from .tile_quantities import storing, tile_quantities
+from .tile_quantities import restart_cycles, storing, tile_quantities
 from .tiling import CHUNK, fits
 
 
@@ -39,8 +39,8 @@ def array_account(
     sums_copies = np.minimum(values["sums_copies"], tiles.count)
     instructions = ALWAYS + products(tiles, (data, weights), sums_copies, overwriting=overwriting)
     instructions = instructions + stores(shape, tiles)
-    for load in loads:
-        instructions = instructions + load
+    loaded = np.sum(np.broadcast_arrays(*loads), axis=0)
+    instructions = instructions + loaded
     instructions = instructions + tiles.parameter_fills(config.par_depth)
     stored = stored_beats(config, shape)
     traffic = data.beats + weights.beats + stored
@@ -54,6 +54,7 @@ def array_account(
         sums_copies=sums_copies,
         instructions=instructions,
         stored_by_tile=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
+        restarts=restart_cycles(config, loaded, data.fills + weights.fills),
     )
     quantities |= {"sums of a tile": 1.0 * sums, "sums copies in use": 1.0 * sums_copies}
     effective = tiles.effective(values["data_level"], values["weights_level"])

@@ -18,7 +18,7 @@ from .image_account import (
 )
 from .space import Account, Columns, Space, Values
 from .tile_account import ALWAYS, Tiles, most_instructions
-from .tile_quantities import storing, tile_quantities
+from .tile_quantities import restart_cycles, storing, tile_quantities
 from .tile_space import one_point, tile_knobs, tile_space
 from .tiling import INNERMOST, MOST_WINDOW, Copies, Knobs, fits, store_reads
 
@@ -96,6 +96,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
             sums_copies=data.copies,
             instructions=instructions,
             stored_by_tile=vectors * max(1.0, config.out_bytes / config.memory.bus_bytes),
+            restarts=restart_cycles(config, loads, data.fills),
         ),
         effective={
             **values,
