@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import inf, isfinite
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from vdla.compiler.cpu_driver import compile_cpu, network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.templates.space import EmptySpaceError
+from vdla.compiler.templates.space import EmptySpaceError, Values
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, space
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
@@ -226,7 +226,7 @@ def _tune(
 def _begun(
     job: Job,
     turn: int,
-    values: Mapping[str, int],
+    values: Values,
     options: Options,
     watchers: Watchers,
 ) -> Job:

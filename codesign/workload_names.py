@@ -12,7 +12,6 @@ from vdla.compiler.ir.expr import Expr, maximum
 from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.te import scalars
-from vdla.compiler.te.blocks import Window
 from vdla.compiler.templates.conv2d_cpu import flattened
 from vdla.compiler.templates.workload_cpu import (
     Conv2dCpu,
@@ -21,7 +20,7 @@ from vdla.compiler.templates.workload_cpu import (
     DepthwiseCpu,
     ElementwiseCpu,
 )
-from vdla.compiler.templates.workload_vdla import Template, Workload
+from vdla.compiler.templates.workload_vdla import Workload, windowed
 from vdla.compiler.tune.measure.trial_cpu import MEMORY
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
@@ -70,11 +69,14 @@ def accelerator_workload(text: str, config: Config) -> Workload:
             size, channels, filters, kernel, stride = sizes
             # A first convolution of few channels reads the image as it is, where the load unit can.
             patches = config.has("patch") and channels < config.block_in
-            return _windowed("patch_conv2d" if patches else "conv2d", size, channels, filters, kernel, stride)
+            template = "patch_conv2d" if patches else "conv2d"
+            window = same_window(size, kernel, stride)
+            return windowed(template, (1, channels, size, size), filters, window)
         case "depthwise":
             size, channels, kernel, stride = sizes
             template = "depthwise_conv2d" if config.has("depthwise") else "conv2d"
-            return _windowed(template, size, channels, channels, kernel, stride)
+            window = same_window(size, kernel, stride)
+            return windowed(template, (1, channels, size, size), channels, window)
         case _:
             rows, depth, columns = sizes
             return Workload(template="conv2d", batch=rows, channels=depth, height=1, width=1, filters=columns)
@@ -163,23 +165,6 @@ def _accelerator_elementwise(text: str) -> Workload:
         width=width,
         filters=channels,
         operand=operation == "add",
-    )
-
-
-def _windowed(
-    template: Template, size: int, channels: int, filters: int, kernel: int, stride: int
-) -> Workload:
-    window: Window = same_window(size, kernel, stride)
-    return Workload(
-        template=template,
-        batch=1,
-        channels=channels,
-        height=size,
-        width=size,
-        filters=filters,
-        kernel=window.kernel,
-        strides=window.strides,
-        pads=window.pads,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..ir.stmt import Program
@@ -20,11 +20,9 @@ from . import (
     pool_cpu,
     pool_cpu_space,
 )
-from .space import Space
+from .space import Space, Values
 from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, ElementwiseCpu, PoolCpu
 
-Values = Mapping[str, int]
-"""A setting of a template's knobs: a value for each axis of its space."""
 Choose = Callable[[CpuWorkload], Values | None]
 """Finds knobs for a workload, as in records of a tuner; None: the template's defaults."""
 

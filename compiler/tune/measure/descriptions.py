@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vdla.isa.errors import UserError
 
+from ...templates.space import Values
 from .trial import Result
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 Description: TypeAlias = Mapping[str, Any]
 """A task as a JSON object; "kind" says who reads the rest."""
-Values: TypeAlias = Mapping[str, int]
-"""A candidate: a value for each knob of the task's space."""
 Measure: TypeAlias = Callable[[Values | None], Result]
 """Measures a candidate of one task; None is the template's own choice."""
 

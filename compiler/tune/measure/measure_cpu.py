@@ -6,11 +6,12 @@ The processes are those of `local_workers.py`, as for any other backend.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
 from ...target.cpu.machine import CpuTarget
+from ...templates.space import Values
 from ...templates.workload_cpu import CpuWorkload
 from .backends import TIMEOUT
 from .descriptions import describe_cpu
@@ -76,7 +77,7 @@ class CpuMeasurer:
         """Ends the process; a later `measure` starts another one."""
         self._workers.close()
 
-    def measure(self, workload: CpuWorkload, values: Mapping[str, int] | None) -> CpuTrial:
+    def measure(self, workload: CpuWorkload, values: Values | None) -> CpuTrial:
         """One candidate: the knobs `values` of the workload's space (None: the template's defaults).
 
         BackendError where no process can be started, TaskError for a processor that is not this one.

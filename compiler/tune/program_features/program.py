@@ -6,16 +6,17 @@ Everything that counts or measures is there as log2(1 + x), shares and ratios as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import log2, prod
 
 import numpy as np
 
 from ...ir.expr import Buffer
 from ...ir.stmt import Copy, Intrinsic, Program
+from ...templates.space import Values
 from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
-Read = Callable[[Mapping[str, int]], np.ndarray]
+Read = Callable[[Values], np.ndarray]
 """Features float64 [names] of the program that the values of a point's knobs make; all NaN where they make none.
 
 A function of the values alone, so that what was read may be kept: searches ask for all of their history each time.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -11,13 +11,13 @@ from ...ir.stmt import Program
 from ...schedule import LegalityError
 from ...target.cpu.machine import CpuTarget
 from ...target.vdla.link_alone import link_alone
+from ...templates.space import Values
 from ...templates.tasks_cpu import schedule
 from ...templates.workload_cpu import CpuWorkload
 from ..measure.measure_vdla import ACTIVATIONS, NOT_LOWERED, AcceleratorTask, lower
 from .machine import MACHINE_FEATURES, machine_features
 from .program import FEATURES, Read, program_features
 
-Values = Mapping[str, int]
 KEPT = 1 << 14
 """Points of which a reader keeps the features, some kilobytes each."""
 

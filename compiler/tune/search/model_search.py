@@ -9,15 +9,13 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Samples
+from .guesses import first_points, guessed_share
 from .history import History
 from .novelty import distinct_new, random_new
-from .point_features import Candidates, examine
+from .point_features import Candidates, examine, join
 from .selection import select_diverse
 from .short_list import ShortList, joined
-from .walks import Annealing, Evolution, Walk
-
-WALKS_EACH = 8
-"""Walks that start at one random point."""
+from .walks import Annealing, Evolution, Walk, walk_starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +23,10 @@ class ModelSearch:
     """Batches of the points that a model ranks best among those of a walk.
 
     A walk starts at `starts` points, up to half of them the best measured, the others random. The share `random` of a
-    batch is drawn at random all the same, and `diversity` (see `select_diverse`) keeps the rest from being all alike.
-    `prior` are records of other workloads of the template. Without them, and until two trials have run, proposals are
-    random. With a `short_list` the model chooses that, and another one, which knows the candidates' programs, of it.
+    batch is drawn at random all the same, another follows the template's estimate (`guesses`), and `diversity` (see
+    `select_diverse`) keeps the rest from being all alike. `prior` are records of other workloads of the template.
+    Without them, and until two trials have run, proposals are the `guesses.first_points`. With a `short_list` the model
+    chooses that, and another one, which knows the candidates' programs, of it.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -43,27 +42,28 @@ class ModelSearch:
     ) -> np.ndarray:
         """As `Strategy.propose`. Raises EmptySpaceError where no point is legal, MissingTunerError without xgboost."""
         measured = examine(space, history.points)
-        taken = measured.programs
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups:
-            return random_new(space, generator, count, taken)
+            return first_points(space, history, measured, generator, count)
         ranking = self.model.fit(groups, seed=int(generator.integers(1 << 31)))
         starts = walk_starts(space, history, generator, self.starts)
-        found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), taken)
+        found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), measured.programs)
+        guessed = guessed_share(found, measured, generator, count)
+        found = distinct_new(found, guessed.programs)
+        known, left = join([measured, guessed]), count - len(guessed)
         # Rounded at random, so that small batches have their share in the long run.
-        guided = count - int(self.random * count + generator.random())
+        guided = max(0, left - int(self.random * count + generator.random()))
         scores = ranking.scores(found.features)
         wanted = guided if self.short_list is None else self.short_list.length(guided)
-        chosen = found.take(select_diverse(found.places, scores, measured.places, wanted, self.diversity))
+        chosen = found.take(select_diverse(found.places, scores, known.places, wanted, self.diversity))
         if self.short_list is not None:
-            chosen = _best_of(self.short_list, space, chosen, measured, history, generator).take(
-                slice(guided)
-            )
-        taken = np.concatenate([taken, chosen.programs])
-        return np.concatenate([chosen.points, random_new(space, generator, count - len(chosen), taken)])
+            chosen = _ranked(self.short_list, space, chosen, measured, history, generator).take(slice(guided))
+        taken = np.concatenate([known.programs, chosen.programs])
+        rest = random_new(space, generator, left - len(chosen), taken)
+        return np.concatenate([guessed.points, chosen.points, rest])
 
 
-def _best_of(
+def _ranked(
     short_list: ShortList,
     space: Space,
     listed: Candidates,
@@ -85,17 +85,6 @@ def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
     if np.isfinite(history.costs).sum() < 2:
         return ()
     return (Samples(features=features, costs=history.costs),)
-
-
-def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
-    """`count` points [count, axes] to walk from: half the best measured that ran, as far as there are, half random.
-
-    Several walks start at each random point: legal ones may be rare, and drawing them the most expensive part.
-    """
-    ranks = np.argsort(history.costs, kind="stable")
-    best = history.points[ranks[np.isfinite(history.costs[ranks])][: count // 2]]
-    random = space.sample(generator, max(1, (count - len(best)) // WALKS_EACH))
-    return np.concatenate([best, np.resize(random, (count - len(best), random.shape[1]))])
 
 
 def evolutionary_search(

@@ -9,12 +9,13 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Ranking, Samples
+from .guesses import first_points, guessed_share
 from .history import History
-from .model_search import own_samples, walk_starts
+from .model_search import own_samples
 from .novelty import distinct_new, random_new
-from .point_features import examine
+from .point_features import examine, join
 from .short_list import ShortList, joined
-from .walks import Evolution, Walk
+from .walks import Evolution, Walk, walk_starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,8 @@ class ThompsonSearch:
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. They
     agree where much was measured and differ where little was, so that a batch explores by itself, without random
-    points. `prior` and `short_list` as in `ModelSearch`; the latter's model is an ensemble too.
+    points; a share follows the template's estimate (`guesses`). `prior` and `short_list` as in `ModelSearch`; the
+    latter's model is an ensemble too.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -38,10 +40,9 @@ class ThompsonSearch:
     ) -> np.ndarray:
         """As `Strategy.propose`. Raises EmptySpaceError where no point is legal, MissingTunerError without xgboost."""
         measured = examine(space, history.points)
-        taken = measured.programs
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups:
-            return random_new(space, generator, count, taken)
+            return first_points(space, history, measured, generator, count)
         ensemble = self._ensemble(self.model, groups, generator, count)
         starts = walk_starts(space, history, generator, self.starts)
 
@@ -52,20 +53,24 @@ class ThompsonSearch:
                 scores[k :: len(ensemble)] = member.scores(features[k :: len(ensemble)])
             return scores
 
-        found = distinct_new(self.walk.visit(space, score, starts, generator), taken)
+        found = distinct_new(self.walk.visit(space, score, starts, generator), measured.programs)
+        guessed = guessed_share(found, measured, generator, count)
+        found = distinct_new(found, guessed.programs)
+        known, left = join([measured, guessed]), count - len(guessed)
         merits = np.stack([member.scores(found.features) for member in ensemble])
         listing = self.short_list
-        chosen = found.take(first_choices(merits, count if listing is None else listing.length(count)))
+        chosen = found.take(first_choices(merits, left if listing is None else listing.length(left)))
         if listing is not None:
             lessons = listing.lessons(space, measured, history.costs)
             if lessons and len(chosen):
                 features = joined(space, chosen, listing.read)
                 members = self._ensemble(listing.model, lessons, generator, count)
                 merits = np.stack([member.scores(features) for member in members])
-                chosen = chosen.take(first_choices(merits, count))
-            chosen = chosen.take(slice(count))
-        taken = np.concatenate([taken, chosen.programs])
-        return np.concatenate([chosen.points, random_new(space, generator, count - len(chosen), taken)])
+                chosen = chosen.take(first_choices(merits, left))
+            chosen = chosen.take(slice(left))
+        taken = np.concatenate([known.programs, chosen.programs])
+        rest = random_new(space, generator, left - len(chosen), taken)
+        return np.concatenate([guessed.points, chosen.points, rest])
 
     def _ensemble(
         self, model: CostModel, groups: Sequence[Samples], generator: np.random.Generator, count: int
