@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +12,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign import models
 from vdla.codesign.network_cache import network_key
+from vdla.codesign.tune_run import Options
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.templates.tasks_cpu import default_values
+from vdla.compiler.templates.tasks_cpu import default_values, space
 from vdla.compiler.templates.workload_cpu import ElementwiseCpu
 from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
 from vdla.compiler.tune.records.book import read_book
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_cpu import samples_from
+from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
@@ -203,3 +206,14 @@ def test_quantized_networks_have_nothing_to_tune(vdla, tmp_path):
     models.write(model, "mlp", form="s8")
     message = vdla("tune", model, "-o", tmp_path / "r.jsonl", "--target", "llvm").message()
     assert "no layers that can be tuned on processors" in message
+
+
+def test_programs_are_read_where_no_template_made_the_space_unless_told():
+    made = space(host_target(), cpu_workload(LAYER, host_target()))
+    ruled = replace(made, template="sketch")
+    usual = Options(trials=1, in_place=0, batch=1, seed=0, strategy="evolution")
+    assert usual.reads_programs(ruled) and not usual.reads_programs(made)
+    assert usual.model(ruled) == THOROUGH and usual.model(made) == CostModel()
+    assert replace(usual, features="program").reads_programs(made)
+    assert not replace(usual, features="account").reads_programs(ruled)
+    assert not replace(usual, strategy="genetic").reads_programs(ruled)
