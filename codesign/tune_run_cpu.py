@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, isfinite
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from vdla.compiler.cpu_driver import compile_cpu, network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.templates.space import EmptySpaceError
+from vdla.compiler.templates.space import EmptySpaceError, Values
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, space
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
-from vdla.compiler.tune.measure.measure_cpu_worker import WRONG
 from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.trial_cpu import WRONG
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import book_of, history_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
@@ -71,7 +71,8 @@ def subjects_of(path: Path, target: CpuTarget) -> list[CpuSubject]:
         nodes.setdefault(workload, []).append(node)
     if not nodes:
         raise UserError(
-            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products and pools of float32"
+            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools and "
+            "element-wise operators of float32"
         )
     return [
         CpuSubject(name=members[0], workload=workload, nodes=tuple(members))
@@ -217,7 +218,7 @@ def _tune(
 def _begun(
     job: Job,
     turn: int,
-    values: Mapping[str, int],
+    values: Values,
     options: Options,
     watchers: Watchers,
 ) -> Job:
