@@ -18,9 +18,9 @@ from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, sp
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
-from vdla.compiler.tune.measure.measure_cpu_worker import WRONG
 from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.trial_cpu import WRONG
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import CHECKED, book_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
@@ -74,7 +74,8 @@ def subjects_of(path: Path, target: CpuTarget) -> list[CpuSubject]:
         nodes.setdefault(workload, []).append(node)
     if not nodes:
         raise UserError(
-            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products and pools of float32"
+            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools and "
+            "element-wise operators of float32"
         )
     return [
         CpuSubject(name=members[0], workload=workload, nodes=tuple(members))
@@ -238,12 +239,14 @@ def _task(
     knobs = finalists[best] if best < len(finalists) else None
     default_cost = _median(default)
     if knobs is not None or isfinite(default_cost):
-        # Where no trial is faster, the template's choice is what is worth applying: a record without knobs.
+        # Where no trial is faster, the template's choice is worth applying; without knobs where the space has no such.
+        own = default_values(target, subject.workload)
+        own = own if knobs_obstacle(job.space, own) is None else {}
         faster = knobs is not None and medians[best] <= default_cost
         write(
             Record(
                 task=job.task,
-                knobs=knobs if knobs is not None and faster else {},
+                knobs=knobs if knobs is not None and faster else own,
                 cost=medians[best] if faster else default_cost,
                 trial=len(history),
                 seed=options.seed,

@@ -8,8 +8,9 @@ from math import inf, isfinite
 from pathlib import Path
 
 import numpy as np
+from vdla.compiler.templates.space import Values
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
-from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Settings, Values
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Settings
 from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.records.book import RecordBook, book_of

@@ -50,7 +50,8 @@ def tune(
         typer.Option(
             metavar="NAME",
             help="Instead of a model: conv2d:C2, depthwise:D1, conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, "
-            "depthwise:SIZE,CHANNELS,KERNEL,STRIDE or dense:ROWS,DEPTH,COLUMNS. May be repeated.",
+            "depthwise:SIZE,CHANNELS,KERNEL,STRIDE, dense:ROWS,DEPTH,COLUMNS or "
+            "elementwise:OPERATION,SHAPE,... as in elementwise:add,64x56x56,64x1x1. May be repeated.",
         ),
     ] = None,
     target: Annotated[

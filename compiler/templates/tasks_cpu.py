@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..ir.stmt import Program
@@ -15,14 +15,14 @@ from . import (
     dense_cpu_space,
     depthwise_cpu,
     depthwise_cpu_space,
+    elementwise_cpu,
+    elementwise_cpu_space,
     pool_cpu,
     pool_cpu_space,
 )
-from .space import Space
-from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, PoolCpu
+from .space import Space, Values
+from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, ElementwiseCpu, PoolCpu
 
-Values = Mapping[str, int]
-"""A setting of a template's knobs: a value for each axis of its space."""
 Choose = Callable[[CpuWorkload], Values | None]
 """Finds knobs for a workload, as in records of a tuner; None: the template's defaults."""
 
@@ -89,6 +89,8 @@ def space(target: CpuTarget, workload: CpuWorkload) -> Space:
             return depthwise_cpu_space.space(target, program, window)
         case PoolCpu(window=window):
             return pool_cpu_space.space(target, program, window)
+        case ElementwiseCpu(shapes=shapes, steps=steps):
+            return elementwise_cpu_space.space(target, shapes, steps)
 
 
 def default_values(target: CpuTarget, workload: CpuWorkload) -> dict[str, int]:
@@ -103,6 +105,8 @@ def default_values(target: CpuTarget, workload: CpuWorkload) -> dict[str, int]:
             return depthwise_cpu_space.default_values(target, program, window)
         case PoolCpu(window=window):
             return pool_cpu_space.default_values(target, program, window)
+        case ElementwiseCpu(shapes=shapes):
+            return elementwise_cpu_space.default_values(target, shapes)
 
 
 def schedule(
@@ -126,3 +130,6 @@ def schedule(
         case PoolCpu(window=window):
             knobs = None if values is None else pool_cpu_space.knobs_of(target, plain, window, values)
             return pool_cpu.schedule(target, program, window, knobs, parallel=True)
+        case ElementwiseCpu(shapes=shapes, steps=steps):
+            knobs = None if values is None else elementwise_cpu_space.knobs_of(target, shapes, steps, values)
+            return elementwise_cpu.schedule(target, program, knobs, parallel=True)

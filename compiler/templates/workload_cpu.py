@@ -7,16 +7,20 @@ network fuses with it beyond an `Epilogue`'s parts changes neither the loops nor
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
+from ..ir.expr import Expr
 from ..ir.stmt import Program
 from ..te.blocks import Pads, Window
 from ..te.epilogue import Activation, Epilogue
+from ..te.merge import Shape, merge_broadcast
 from ..te.ops.dense import dense
 from ..te.ops.float_conv2d import float_conv2d, float_depthwise
+from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
+from ..te.scalar_steps import Steps, expression, steps_of
 from .workload_vdla import WorkloadError
 
 
@@ -151,7 +155,28 @@ class PoolCpu(_Described):
         )
 
 
-CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementwiseCpu(_Described):
+    """`te.ops.float_elementwise` on float32, scheduled by `elementwise_cpu`: what fusion made one node is one of these.
+
+    `shapes` are the inputs', with as few dimensions as possible; `steps` say what is computed of them.
+    """
+
+    template: Literal["elementwise_cpu"] = "elementwise_cpu"
+    shapes: tuple[Shape, ...]
+    steps: Steps
+
+    @staticmethod
+    def of(shapes: Sequence[Shape], body: Expr) -> ElementwiseCpu:
+        """The workload of an expression of inputs of these shapes. ValueError where there is none, see `steps_of`."""
+        return ElementwiseCpu(shapes=merge_broadcast(shapes)[1], steps=steps_of(body))
+
+    def program(self) -> Program:
+        """The tensor expression. ValueError where the shapes do not broadcast, or the steps are none."""
+        return float_elementwise(self.shapes, expression(self.steps))
+
+
+CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu | ElementwiseCpu
 _CLASSES: tuple[type[CpuWorkload], ...] = get_args(CpuWorkload)
 _WORDS = {"activation": get_args(Activation), "kind": ("max", "average")}
 _NESTED: dict[str, type] = {"window": Window, "parts": Parts}
@@ -159,6 +184,8 @@ _LENGTHS = {"pads": 4, "counted": 4, "kernel": 2, "strides": 2, "dilations": 2}
 _MAY_BE_ZERO = ("pads", "counted")
 MOST_SIZE = 1 << 24
 """Of anything in a workload; nothing larger is a tensor's."""
+MOST_ELEMENTS = 1 << 40
+"""Of dimensions that were made one."""
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
@@ -199,6 +226,15 @@ def _value(where: str, name: str, value: Any) -> Any:
         if value in words:
             return value
         raise WorkloadError(f"{where} is {value!r}, must be one of {', '.join(words)}")
+    if name == "shapes":
+        return tuple(
+            [
+                tuple([_size(where, 1, size, MOST_ELEMENTS) for size in shape])
+                for shape in _lists(where, value)
+            ]
+        )
+    if name == "steps":
+        return tuple([tuple([_word(where, item) for item in step]) for step in _lists(where, value)])
     least = 0 if name in _MAY_BE_ZERO else 1
     if (length := _LENGTHS.get(name)) is None:
         return _size(where, least, value)
@@ -207,7 +243,20 @@ def _value(where: str, name: str, value: Any) -> Any:
     raise WorkloadError(f"{where} is {value!r}, must be a list of {length} sizes")
 
 
-def _size(where: str, least: int, value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST_SIZE:
+def _lists(where: str, value: Any) -> list[list[Any]]:
+    """A list of lists, none of them empty."""
+    if isinstance(value, list) and value and all(isinstance(item, list) and item for item in value):
         return value
-    raise WorkloadError(f"{where} has {value!r}, must be {least} to {MOST_SIZE}")
+    raise WorkloadError(f"{where} is {value!r}, must be a list of lists")
+
+
+def _word(where: str, value: Any) -> str | int:
+    if isinstance(value, str) or type(value) is int:
+        return value
+    raise WorkloadError(f"{where} has {value!r}, must be a word or the number of a step")
+
+
+def _size(where: str, least: int, value: Any, most: int = MOST_SIZE) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    raise WorkloadError(f"{where} has {value!r}, must be {least} to {most}")

@@ -5,12 +5,24 @@ Shares nothing with tensor expressions and schedules but the shapes of their par
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from ...te.blocks import Window
-from ...templates.workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts, PoolCpu
+from ...te.scalar_steps import Steps, operands
+from ...templates.workload_cpu import (
+    Conv2dCpu,
+    CpuWorkload,
+    DenseCpu,
+    DepthwiseCpu,
+    ElementwiseCpu,
+    Parts,
+    PoolCpu,
+)
 
 Arrays = Mapping[str, np.ndarray]
 LOW, HIGH = 0.0, 6.0
@@ -54,6 +66,8 @@ def expected(workload: CpuWorkload, arrays: Arrays) -> np.ndarray:
             return _finish(arrays["X"] @ arrays["W"], bias, arrays.get("R"), workload.parts)
         case PoolCpu():
             return _pool(workload, arrays["X"])
+        case ElementwiseCpu(steps=steps):
+            return _elementwise(steps, [arrays[f"X{i}"] for i in range(len(workload.shapes))])
 
 
 def _convolution(workload: Conv2dCpu, arrays: Arrays) -> np.ndarray:
@@ -110,6 +124,59 @@ def _pool(workload: PoolCpu, x: np.ndarray) -> np.ndarray:
     )
     counts = np.add.reduce([part for _, part in _taps(ones, window, outputs)])
     return (np.add.reduce(taps) / counts)[0].astype(np.float32)
+
+
+def _elementwise(steps: Steps, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arithmetic in float32, step by step as it is written; functions in float64, rounded once."""
+    values: list[np.ndarray] = []
+    last = {taken: number for number, step in enumerate(steps) for taken in operands(step)}
+    with np.errstate(all="ignore"):
+        for number, step in enumerate(steps):
+            match step:
+                case ("argument", int(position)):
+                    values.append(arrays[position])
+                case ("constant", text):
+                    values.append(np.array(float(text), np.float32))
+                case (str(name), *_):
+                    taken = [values[k] for k in operands(step)]
+                    values.append(np.asarray(_OPERATIONS[name](*taken)))
+            for k in operands(step):
+                if last[k] == number:
+                    # Many steps of large tensors would take more memory than there is.
+                    values[k] = _NOTHING
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    return np.ascontiguousarray(np.broadcast_to(values[-1], shape))
+
+
+def _float64(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """The function of float32, computed in float64."""
+    return lambda *values: np.asarray(function(*(v.astype(np.float64) for v in values))).astype(np.float32)
+
+
+_NOTHING = np.empty(0, np.float32)
+_OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "+": np.add,
+        "-": np.subtract,
+        "*": np.multiply,
+        "min": np.minimum,
+        "max": np.maximum,
+        "<": np.less,
+        "<=": np.less_equal,
+        "==": np.equal,
+        "!=": np.not_equal,
+        "and": np.logical_and,
+        "or": np.logical_or,
+        "select": np.where,
+        "divide": np.divide,
+        "sqrt": np.sqrt,
+        "exp": _float64(np.exp),
+        "log": _float64(np.log),
+        "tanh": _float64(np.tanh),
+        "sigmoid": _float64(lambda x: 1 / (1 + np.exp(-x))),
+        "erf": _float64(np.vectorize(math.erf, otypes=[np.float64])),
+    }
+)
 
 
 def _taps(

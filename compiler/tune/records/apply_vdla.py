@@ -7,9 +7,9 @@ from vdla.isa.config import Config
 from ...templates.kernel_vdla import Choose
 from ...templates.prepare_vdla import Prepared, network_key, workloads_of
 from ...templates.schedule_vdla import space_of
+from ...templates.space import Values
 from ...templates.tiling import NoTileError
 from ...templates.workload_vdla import Workload
-from ..measure.network_vdla import Values
 from .book import RecordBook
 from .network import best_settings
 from .record import describe_target

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ...templates.space import EmptySpaceError, Space
+from ...templates.space import EmptySpaceError, Space, Values
 from ..measure.trial import Result
 from ..records.record import Record, Task
 from ..records.resumed import points_of
@@ -19,7 +19,6 @@ from . import task_scheduler
 from .early_stopping import has_stalled
 from .task_scheduler import TaskScheduler
 
-Values = Mapping[str, int]
 Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
 """Measures candidates given by the values of their knobs: index and result of each, in the order in which they end."""
 
