@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from vdla.compiler.cpu_driver import compile_cpu, network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.templates.space import EmptySpaceError, Values
+from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, space
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
+from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.measure.trial_cpu import WRONG
 from vdla.compiler.tune.program_features.reading import read_cpu
 from vdla.compiler.tune.records.apply_cpu import knobs_from
-from vdla.compiler.tune.records.book import book_of, history_of
+from vdla.compiler.tune.records.book import CHECKED, book_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.tune.records.resumed import trials_of
 from vdla.compiler.tune.records.transfer_cpu import samples_from
-from vdla.compiler.tune.runs.session import Job, Plan, Trial, tune
+from vdla.compiler.tune.runs.session import Job, Plan, tune
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.strategies import strategy_of
@@ -34,12 +35,14 @@ from vdla.isa.errors import UserError
 
 from .bench.timing import interleaved
 from .processor_run import relative_difference, sample_inputs
-from .tune_run import Options, Watchers
+from .tune_options import Options, Watchers
 
 BASELINES = ("random", "grid")
 """Strategies that take no hint: the others start at the template's own choice."""
+FINALISTS = 3
+"""Of a workload, how many are measured again at the end."""
 CHECKS = 3
-"""Times that the best of a workload and the template's choice are measured in turns at the end."""
+"""Times that the finalists of a workload and the template's choice are measured in turns at the end."""
 ROUNDS = (5, 25)
 """Rounds of the whole network before and after, at least and at most."""
 ROUNDS_SECONDS = 2.0
@@ -172,12 +175,13 @@ def _tune(
         watchers.write(record)
 
     described = describe_target(target)
+    compiler = compiler_identity(described["kind"])
     jobs: list[Job] = []
     read_of = cache(partial(read_cpu, target))
     for subject in subjects:
         task = Task(workload=subject.workload.to_dict(), target=described)
         own = space(target, subject.workload)
-        resumed = history_of(known, task, own, strategy=options.strategy, seed=options.seed)
+        resumed = trials_of(known, task, own, strategy=options.strategy, seed=options.seed, compiler=compiler)
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
         short_list = None
@@ -185,6 +189,8 @@ def _tune(
             lessons = samples_from(transfer, target, subject.workload, read_of)
             short_list = ShortList(read=read_of(subject.workload), prior=lessons)
         prior = samples_from(transfer, target, subject.workload)
+        # So that records are not worse than none.
+        first = None if options.strategy in BASELINES else default_values(target, subject.workload)
         jobs.append(
             Job(
                 name=subject.name,
@@ -192,24 +198,18 @@ def _tune(
                 space=own,
                 measure=partial(backend.finished, describe_cpu(target, subject.workload)),
                 strategy=strategy_of(options.strategy, prior, short_list, options.model(own)),
-                history=resumed.history,
-                trials=resumed.trials,
+                first=None if first is None or knobs_obstacle(own, first) else first,
+                known=resumed.trials,
                 weight=max(1, len(subject.nodes)),
             )
         )
-    left = max(0, options.trials - sum(len(job.history) for job in jobs))
-    if options.strategy not in BASELINES:
-        told = replace(watchers, write=write)
-        for turn in [k for k, job in enumerate(jobs) if job.trials == 0][:left]:
-            values = default_values(target, subjects[turn].workload)
-            if knobs_obstacle(jobs[turn].space, values) is None:
-                jobs[turn] = _begun(jobs[turn], turn, values, options, told)
-                left -= 1
+    watchers.resumed(sum(len(job.known) for job in jobs))
     plan = Plan(
-        trials=left,
+        trials=options.trials,
         batch=options.batch,
         seed=options.seed,
         strategy=options.strategy,
+        compiler=compiler,
         patience=options.patience,
     )
     try:
@@ -217,55 +217,60 @@ def _tune(
     except EmptySpaceError as error:
         raise UserError(f"{error} of processor {target.cpu}") from None
     tasks = [
-        _task(target, subject, job, history, backend)
+        _task(target, subject, job, history, backend, options, write)
         for subject, job, history in zip(subjects, jobs, histories, strict=True)
     ]
     return tasks, written
 
 
-def _begun(
-    job: Job,
-    turn: int,
-    values: Values,
-    options: Options,
-    watchers: Watchers,
-) -> Job:
-    """The job after a first trial: that of the template's own choice, so that records are not worse than none."""
-    began = time.perf_counter()
-    ((_, result),) = job.measure([values])
-    record = Record(
-        task=job.task,
-        knobs=values,
-        cost=None if result.failed else result.cost,
-        error=result.error,
-        trial=0,
-        seed=options.seed,
-        strategy=options.strategy,
-        elapsed=time.perf_counter() - began,
-    )
-    watchers.write(record)
-    watchers.trial(Trial(name=job.name, record=record, count=turn + 1, best=result.cost))
-    history = job.history.with_trials(job.space.point(values)[None], np.array([result.cost]))
-    return replace(job, history=history, trials=1)
-
-
 def _task(
-    target: CpuTarget, subject: CpuSubject, job: Job, history: History, backend: Backend
+    target: CpuTarget,
+    subject: CpuSubject,
+    job: Job,
+    history: History,
+    backend: Backend,
+    options: Options,
+    write: Callable[[Record], None],
 ) -> dict[str, Any]:
-    """The workload's part of the document: the template's choice and the best, measured in turns, in seconds."""
-    best = int(history.costs.argmin()) if isfinite(history.best) else None
-    knobs = None if best is None else job.space.values(history.points[best])
-    candidates = [None] if knobs is None else [None, knobs]
-    results = backend.measure(describe_cpu(target, subject.workload), candidates * CHECKS)
-    default, *tuned = (results[k :: len(candidates)] for k in range(len(candidates)))
+    """The workload's part of the document: the template's choice and the best, measured in turns, in seconds.
+
+    Of many noisy readings the least is lucky more than it is good. So the few best take turns with the template's
+    choice, and of the best of these, which need not be another, a record is written that counts more than readings.
+    """
+    order = [k for k in history.costs.argsort(kind="stable")[:FINALISTS] if isfinite(history.costs[k])]
+    finalists = [job.space.values(history.points[k]) for k in order]
+    began = time.perf_counter()
+    results = backend.measure(describe_cpu(target, subject.workload), [None, *finalists] * CHECKS)
+    default, *tuned = (results[k :: len(finalists) + 1] for k in range(len(finalists) + 1))
+    medians = [_median(group) for group in tuned]
+    best = min((m, k) for k, m in enumerate([*medians, inf]))[1]
+    knobs = finalists[best] if best < len(finalists) else None
+    default_cost = _median(default)
+    if knobs is not None or isfinite(default_cost):
+        # Where no trial is faster, the template's choice is worth applying; without knobs where the space has no such.
+        own = default_values(target, subject.workload)
+        own = own if knobs_obstacle(job.space, own) is None else {}
+        faster = knobs is not None and medians[best] <= default_cost
+        write(
+            Record(
+                task=job.task,
+                knobs=knobs if knobs is not None and faster else own,
+                cost=medians[best] if faster else default_cost,
+                trial=len(history),
+                seed=options.seed,
+                strategy=CHECKED,
+                elapsed=time.perf_counter() - began,
+                compiler=compiler_identity(job.task.target["kind"]),
+            )
+        )
     wrong = any(WRONG in (result.error or "") for group in tuned for result in group)
     return {
         "name": subject.name,
         "workload": subject.workload.to_dict(),
         "nodes": list(subject.nodes),
         "unit": job.task.unit,
-        "default": _median(default),
-        "best": _median(tuned[0]) if tuned else None,
+        "default": _number(default_cost),
+        "best": None if knobs is None else medians[best],
         "floor": job.space.floor,
         "trials": len(history),
         "failed": int((history.costs == inf).sum()),
@@ -274,7 +279,11 @@ def _task(
     }
 
 
-def _median(results: Sequence[Result]) -> float | None:
-    """Of those that ran."""
+def _median(results: Sequence[Result]) -> float:
+    """Of those that ran; inf where none did."""
     costs = [result.cost for result in results if not result.failed]
-    return statistics.median(costs) if costs else None
+    return statistics.median(costs) if costs else inf
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None
