@@ -13,8 +13,8 @@ from vdla.isa.config import Config
 
 from ...templates.schedule_vdla import space_of
 from ...templates.workload_vdla import Workload
-from ..measure.network_vdla import Settings, place_of
-from .book import RecordBook, first_legal
+from ..measure.network_vdla import Settings
+from .book import RecordBook
 from .record import Description, Record, Task, describe_target
 
 IN_PLACE = "in place"
@@ -59,7 +59,7 @@ def best_settings(
             _is_legal(config, workloads[node], values) for node, values in settings.items()
         ):
             return settings
-    return _of_nodes(book, config, network, workloads)
+    return None
 
 
 def _is_legal(config: Config, workload: Workload, values: Mapping[str, int]) -> bool:
@@ -68,27 +68,3 @@ def _is_legal(config: Config, workload: Workload, values: Mapping[str, int]) -> 
         return bool(space.legal(space.point(values)[None])[0])
     except ValueError:
         return False
-
-
-def _of_nodes(
-    book: RecordBook, config: Config, network: str, workloads: Mapping[str, Workload]
-) -> Settings | None:
-    """Of records of before networks had any: there are those of trials that made it faster only, the last one best."""
-    target = describe_target(config)
-    found: dict[str, list[Record]] = {}
-    for node, workload in workloads.items():
-        task = Task(workload=place_of(workload, network, node), target=target)
-        records = [record for record in book.records.get(task.key, ()) if record.compiler is None]
-        if records:
-            found[node] = records
-    if not found:
-        return None
-    # Settings of one network belong together: those of the search that made it fastest.
-    seed = min((records[0].cost or 0.0, records[0].seed) for records in found.values())[1]
-    settings = {}
-    for node, records in found.items():
-        own = [record for record in records if record.seed == seed]
-        values = first_legal(own, space_of(config, workloads[node]))
-        if values:
-            settings[node] = values
-    return settings
