@@ -10,7 +10,7 @@ from math import prod
 
 import numpy as np
 
-from ...templates.space import Account, Axis, Columns, Space
+from ..space import Account, Axis, Columns, Space
 from .sketch import (
     INNERMOST,
     MIDDLE,

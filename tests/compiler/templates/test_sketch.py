@@ -53,9 +53,9 @@ from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.te.scalars import argument, exp
 from vdla.compiler.tune.program_features.program import program_features
-from vdla.compiler.tune.sketch.account import effective_values, sketch_space
-from vdla.compiler.tune.sketch.schedule import sketch_schedule
-from vdla.compiler.tune.sketch.sketch import sketches
+from vdla.compiler.templates.sketch.account import effective_values, sketch_space
+from vdla.compiler.templates.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.sketch.sketch import sketches
 from vdla.isa.config import load_config
 
 NARROW = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")

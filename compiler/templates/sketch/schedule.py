@@ -9,8 +9,8 @@ from math import prod
 from ...ir.stmt import Assign, Copy, Reduce
 from ...ir.visit import find_statement
 from ...schedule import LegalityError, Schedule
-from ...templates.borders import has_loop, peel_ragged
-from ...templates.partial_sums import sum_in_parts
+from ..borders import has_loop, peel_ragged
+from ..partial_sums import sum_in_parts
 from .account import effective_values
 from .sketch import (
     INLINE,

@@ -17,7 +17,7 @@ from ...ir.stmt import Program, Reduce
 from ...ir.visit import walk
 from ...schedule import LegalityError, Schedule
 from ...target.cpu.machine import CpuTarget
-from ...templates.space import Axis
+from ..space import Axis
 from .stages import Axle, Read, Stages, Sum, stages
 
 TILE_VECTORS, TILE_ROWS = 8, 16
