@@ -8,8 +8,9 @@ from math import prod
 
 from ...ir.stmt import Assign, Copy, Reduce
 from ...ir.visit import find_statement
+from ...ir.work import statement_runs
 from ...schedule import LegalityError, Schedule
-from ..borders import has_loop, peel_ragged
+from ..borders import TEAMS, has_loop, peel_ragged, team_times
 from ..partial_sums import sum_in_parts
 from .account import effective_values
 from .sketch import (
@@ -30,7 +31,7 @@ from .sketch import (
 from .stages import Axle, Nest, Read, Sum
 
 PARALLEL_WORK = 16384
-"""Iterations of a nest from which on it is shared by threads."""
+"""Iterations of a nest, or terms of a sum, from which on it is shared by threads."""
 
 Values = Mapping[str, int]
 
@@ -47,8 +48,12 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     for summed in given.stages.sums:
         _tile(s, given, summed, values)
     around = given.stages.around
-    if given.parallel:
-        _share(s, [loop.name for loop in around if loop.size > 1])
+    if given.parallel and statement_runs(given.program) >= PARALLEL_WORK:
+        # The outermost loop that has something for every thread, or the longest one.
+        shared = sorted(
+            [loop for loop in around if loop.size > 1], key=lambda loop: -min(loop.size, TEAMS[-1])
+        )
+        _share(s, [loop.name for loop in shared])
     peel_ragged(s, *(loop.name for loop in around))
     return s
 
@@ -118,8 +123,15 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> None:
             of_read = [a.name for a in summed.axles if a.inner in read.loops()]
             own = [loops[name] for name in of_read for loops in (tiles, blocks) if name in loops]
             _copy_panels(s, given, summed, read, knobs, own, around)
-    if given.parallel:
-        _share(s, around[min(knobs.get("parallel"), len(around) - 1) :])
+    if given.parallel and summed.work >= PARALLEL_WORK:
+        counts = dict.fromkeys(around, 1.0)
+        for axle in summed.axles:
+            number, block = axle.size / knobs.tile[axle.name], knobs.block[axle.name]
+            if block:
+                counts[blocks[axle.name]] = number / block
+            counts[tiles[axle.name]] = block or number
+        times = team_times(counts, summed.work / (2 * given.lanes(summed.bits)))
+        _share(s, sorted(counts, key=lambda name: times[name]))
     peel_ragged(s, *around)
 
 

@@ -52,10 +52,11 @@ from vdla.compiler.te.ops.resize import resize
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.te.post import Combination, Post
 from vdla.compiler.te.scalars import argument, exp
-from vdla.compiler.tune.program_features.program import program_features
+from vdla.compiler.templates.sketch import schedule as sketch_schedules
 from vdla.compiler.templates.sketch.account import effective_values, sketch_space
 from vdla.compiler.templates.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.sketch.sketch import sketches
+from vdla.compiler.tune.program_features.program import program_features
 from vdla.isa.config import load_config
 
 NARROW = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")
@@ -251,7 +252,8 @@ def test_kernels(name):
 
 
 @pytest.mark.parametrize("name", ["dense", "convolution", "matmul", "softmax", "lstm"])
-def test_kernels_on_threads(name):
+def test_kernels_on_threads(name, monkeypatch):
+    monkeypatch.setattr(sketch_schedules, "PARALLEL_WORK", 1)
     s = random_schedule(name, 3, host_target(), parallel=True)
     assert "parallel" in {loop.kind for loop in loops(s.program)}
     with Pool(2) as pool:
@@ -321,7 +323,8 @@ def test_axes_say_what_there_is_to_choose():
 
     assert {"tile.0", "block.1", "order", "part", "unroll"} < names("dense")
     assert "copy.1" in names("dense") and "pack.1" in names("dense", constants=frozenset({"W"}))
-    assert "parallel" not in names("dense") and "parallel" in names("dense", parallel=True)
+    # Candidates are timed on one thread, which says nothing about which loop several should share.
+    assert names("dense") == names("dense", parallel=True)
     assert {"producer", "terms"} < names("convolution")
     assert names("permutation") == {"nest.loop", "nest.vectors", "nest.unroll"}
     assert names("maximum of all") == {"nest.unroll"}
