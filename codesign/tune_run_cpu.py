@@ -23,7 +23,7 @@ from vdla.compiler.tune.measure.measure_cpu_worker import WRONG
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import book_of, history_of
-from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.tune.records.record import Key, Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_cpu import samples_from
 from vdla.compiler.tune.runs.session import Job, Plan, Trial, tune
 from vdla.compiler.tune.search.history import History
@@ -71,7 +71,8 @@ def subjects_of(path: Path, target: CpuTarget) -> list[CpuSubject]:
         nodes.setdefault(workload, []).append(node)
     if not nodes:
         raise UserError(
-            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products and pools of float32"
+            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools, reductions, "
+            "softmax and normalization of float32, of more than a few thousand elements"
         )
     return [
         CpuSubject(name=members[0], workload=workload, nodes=tuple(members))
@@ -188,7 +189,8 @@ def _tune(
                 weight=max(1, len(subject.nodes)),
             )
         )
-    left = max(0, options.trials - sum(len(job.history) for job in jobs))
+    own = _own_choices(jobs, known, options)
+    left = max(0, options.trials - sum(len(job.history) for job in jobs) - len(own))
     if options.strategy not in BASELINES:
         told = replace(watchers, write=write)
         for turn in [k for k, job in enumerate(jobs) if job.trials == 0][:left]:
@@ -203,15 +205,33 @@ def _tune(
         strategy=options.strategy,
         patience=options.patience,
     )
-    try:
-        histories = tune(jobs, plan, write=write, watch=watchers.trial)
-    except EmptySpaceError as error:
-        raise UserError(f"{error} of processor {target.cpu}") from None
+    empty: list[EmptySpaceError] = []
+
+    def refuse(job: Job, error: EmptySpaceError) -> None:
+        empty.append(error)
+        watchers.remark(f"{job.name}: {error} of processor {target.cpu}; its template decides")
+
+    histories = tune(jobs, plan, write=write, watch=watchers.trial, refuse=refuse)
+    if len(empty) == len(jobs):
+        raise UserError(f"{empty[0]} of processor {target.cpu}")
+    own = _own_choices(jobs, [*known, *written], options)
     tasks = [
-        _task(target, subject, job, history, backend)
+        _task(target, subject, job, history, own.get(job.task.key), backend)
         for subject, job, history in zip(subjects, jobs, histories, strict=True)
     ]
     return tasks, written
+
+
+def _own_choices(jobs: Sequence[Job], records: Sequence[Record], options: Options) -> dict[Key, float]:
+    """The cost of the template's own choice by task, where this search tried it and it is no point of the space."""
+    ours = {job.task.key for job in jobs}
+    return {
+        record.task.key: inf if record.cost is None else record.cost
+        for record in records
+        if not record.knobs
+        and record.task.key in ours
+        and (record.strategy, record.seed) == (options.strategy, options.seed)
+    }
 
 
 def _begun(
@@ -223,7 +243,8 @@ def _begun(
 ) -> Job:
     """The job after a first trial: that of the template's own choice, so that records are not worse than none."""
     began = time.perf_counter()
-    ((_, result),) = job.measure([values])
+    # Rules make spaces in which the template's choice is no point: it has no knobs.
+    ((_, result),) = job.measure([values or None])
     record = Record(
         task=job.task,
         knobs=values,
@@ -236,17 +257,31 @@ def _begun(
     )
     watchers.write(record)
     watchers.trial(Trial(name=job.name, record=record, count=turn + 1, best=result.cost))
+    if not values:
+        return replace(job, trials=1)
     history = job.history.with_trials(job.space.point(values)[None], np.array([result.cost]))
     return replace(job, history=history, trials=1)
 
 
 def _task(
-    target: CpuTarget, subject: CpuSubject, job: Job, history: History, backend: Backend
+    target: CpuTarget,
+    subject: CpuSubject,
+    job: Job,
+    history: History,
+    own: float | None,
+    backend: Backend,
 ) -> dict[str, Any]:
-    """The workload's part of the document: the template's choice and the best, measured in turns, in seconds."""
-    best = int(history.costs.argmin()) if isfinite(history.best) else None
-    knobs = None if best is None else job.space.values(history.points[best])
-    candidates = [None] if knobs is None else [None, knobs]
+    """The workload's part of the document: the template's choice and the best, measured in turns, in seconds.
+
+    `own` is what the template's choice cost in the search where it is no point; where nothing was faster, it is the
+    best, and has no knobs.
+    """
+    knobs: Mapping[str, int] | None = None
+    if own is not None and isfinite(own) and own <= history.best:
+        knobs = {}
+    elif isfinite(history.best):
+        knobs = job.space.values(history.points[int(history.costs.argmin())])
+    candidates = [None] if knobs is None else [None, knobs or None]
     results = backend.measure(describe_cpu(target, subject.workload), candidates * CHECKS)
     default, *tuned = (results[k :: len(candidates)] for k in range(len(candidates)))
     wrong = any(WRONG in (result.error or "") for group in tuned for result in group)
@@ -258,8 +293,8 @@ def _task(
         "default": _median(default),
         "best": _median(tuned[0]) if tuned else None,
         "floor": job.space.floor,
-        "trials": len(history),
-        "failed": int((history.costs == inf).sum()),
+        "trials": len(history) + (own is not None),
+        "failed": int((history.costs == inf).sum()) + (own == inf),
         "knobs": None if knobs is None else dict(knobs),
         "outputs_equal": None if knobs is None else not wrong,
     }

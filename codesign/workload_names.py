@@ -9,8 +9,14 @@ from vdla.compiler.graph.floating.assign_layouts import channel_block
 from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.conv_transpose import conv_transpose
+from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.te.ops.normalization import normalize
+from vdla.compiler.te.ops.reduction import reduction
+from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.conv2d_cpu import flattened
-from vdla.compiler.templates.workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu
+from vdla.compiler.templates.rows_cpu import row_partials
+from vdla.compiler.templates.workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, SketchCpu
 from vdla.compiler.templates.workload_vdla import Template, Workload
 from vdla.compiler.tune.measure.measure_cpu import MEMORY
 from vdla.isa.config import Config
@@ -20,9 +26,24 @@ from .bench.convolutions import CONVOLUTIONS, DEPTHWISE, same_window
 
 FORMS = (
     "conv2d:NAME (C1 to C12), conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, depthwise:NAME (D1 to D9), "
-    "depthwise:SIZE,CHANNELS,KERNEL,STRIDE or dense:ROWS,DEPTH,COLUMNS"
+    "depthwise:SIZE,CHANNELS,KERNEL,STRIDE or dense:ROWS,DEPTH,COLUMNS; on processors also "
+    "matmul:BATCH,ROWS,DEPTH,COLUMNS, softmax:ROWS,SIZE, normalization:ROWS,SIZE, reduction:OUTER,SIZE,INNER (the sum "
+    "over SIZE) or conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE"
 )
 """What a workload may be called."""
+_SIZES = {
+    "conv2d": 5,
+    "depthwise": 4,
+    "dense": 3,
+    "matmul": 4,
+    "softmax": 2,
+    "normalization": 2,
+    "reduction": 3,
+    "conv_transpose": 5,
+}
+"""How many sizes there are to an operator."""
+EPSILON = 1e-5
+"""What normalizations add to a variance, ONNX's default."""
 
 
 def accelerator_workload(text: str, config: Config) -> Workload:
@@ -41,9 +62,11 @@ def accelerator_workload(text: str, config: Config) -> Workload:
             size, channels, kernel, stride = sizes
             template = "depthwise_conv2d" if config.has("depthwise") else "conv2d"
             return _windowed(template, size, channels, channels, kernel, stride)
-        case _:
+        case "dense":
             rows, depth, columns = sizes
             return Workload(template="conv2d", batch=rows, channels=depth, height=1, width=1, filters=columns)
+        case _:
+            raise UserError(f"--workload {text}: is one of processors; add --target llvm")
 
 
 def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
@@ -80,9 +103,13 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
                 window=same_window(size, kernel, stride),
                 block=channel_block(channels, lanes),
             )
-        case _:
+        case "dense":
             rows, depth, columns = sizes
             workload = DenseCpu(rows=rows, depth=depth, columns=columns)
+        case _:
+            workload = _without_knobs(operator, sizes, target)
+            if (reason := workload.obstacle()) is not None:
+                raise UserError(f"--workload {text}: {reason}")
     try:
         parameters = workload.program().parameters
     except ValueError as error:
@@ -94,6 +121,46 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
             "the results that it compares; name a smaller one"
         )
     return workload
+
+
+def _without_knobs(operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
+    """The program that a network's node of these sizes becomes, with nothing fused to it."""
+    width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
+    match operator:
+        case "matmul":
+            batch, rows, depth, columns = sizes
+            program = matmul(batch_x=(batch,), batch_w=(batch,), rows=rows, depth=depth, columns=columns)
+            return SketchCpu(operator="matmul", expression=program)
+        case "softmax":
+            return SketchCpu(operator="softmax", expression=softmax(sizes, 1, width=width))
+        case "normalization":
+            rows, size = sizes
+            program = normalize(outer=rows, channels=1, size=size, epsilon=EPSILON, width=width)
+            return SketchCpu(operator="normalization", constants=("S", "B"), expression=program)
+        case "reduction":
+            return SketchCpu(operator="reduction", expression=reduction(sizes, (1,), "sum", width=width))
+        case _:
+            size, channels, filters, kernel, stride = sizes
+            # SAME padding, which makes `stride` times as many rows and columns.
+            over = max(0, kernel - stride)
+            more = max(0, stride - kernel)
+            window = Window(
+                kernel=(kernel, kernel),
+                strides=(stride, stride),
+                pads=(over // 2, over // 2, over - over // 2, over - over // 2),
+            )
+            program = conv_transpose(
+                batch=1,
+                channels=channels,
+                height=size,
+                width=size,
+                filters=filters,
+                window=window,
+                block_in=lanes if channels >= lanes else 1,
+                block_out=channel_block(filters, lanes),
+                output_padding=(more, more),
+            )
+            return SketchCpu(operator="conv_transpose", window=window, constants=("W",), expression=program)
 
 
 def _windowed(
@@ -121,7 +188,7 @@ def _parse(text: str) -> tuple[str, tuple[int, ...]]:
     if operator == "depthwise" and rest in DEPTHWISE:
         size, channels, stride = DEPTHWISE[rest]
         return operator, (size, channels, 3, stride)
-    wanted = {"conv2d": 5, "depthwise": 4, "dense": 3}.get(operator)
+    wanted = _SIZES.get(operator)
     if wanted is not None and re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", rest):
         sizes = tuple(int(item) for item in rest.split(","))
         if len(sizes) == wanted:

@@ -1,6 +1,7 @@
 """What workloads on processors compute, in plain numpy: measured candidates must give the same.
 
-Shares nothing with tensor expressions and schedules but the shapes of their parameters.
+Shares nothing with tensor expressions and schedules but the shapes of their parameters; workloads that are programs
+themselves are evaluated nest by nest (`ir.evaluate`), which no schedule has touched.
 """
 
 from __future__ import annotations
@@ -9,8 +10,18 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from ...ir.evaluate import evaluate
 from ...te.blocks import Window
-from ...templates.workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts, PoolCpu
+from ...te.functions import FUNCTIONS
+from ...templates.workload_cpu import (
+    Conv2dCpu,
+    CpuWorkload,
+    DenseCpu,
+    DepthwiseCpu,
+    Parts,
+    PoolCpu,
+    SketchCpu,
+)
 
 Arrays = Mapping[str, np.ndarray]
 LOW, HIGH = 0.0, 6.0
@@ -18,15 +29,13 @@ LOW, HIGH = 0.0, 6.0
 
 
 def inputs(workload: CpuWorkload, seed: int = 0) -> dict[str, np.ndarray]:
-    """Arrays for all parameters of the workload's tensor expression but Y, by name: float32, normally distributed.
+    """Arrays for all parameters that the workload's program reads, by name: float32, normally distributed.
 
     Positions of blocks beyond the channels are zeros, as tensors in blocks have them.
     """
     rng = np.random.default_rng(seed)
     arrays = {
-        p.name: rng.standard_normal(p.shape, dtype=np.float32)
-        for p in workload.program().parameters
-        if p.name != "Y"
+        p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in workload.program().parameters[:-1]
     }
     match workload:
         case Conv2dCpu():
@@ -43,7 +52,10 @@ def inputs(workload: CpuWorkload, seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def expected(workload: CpuWorkload, arrays: Arrays) -> np.ndarray:
-    """Y in float32, the sums in float64 where that is cheap, else in float32."""
+    """The result in float32, the sums in float64 where that is cheap, else in float32.
+
+    EvaluateError for a program that no operator of a network has.
+    """
     match workload:
         case Conv2dCpu():
             return _convolution(workload, arrays)
@@ -54,6 +66,8 @@ def expected(workload: CpuWorkload, arrays: Arrays) -> np.ndarray:
             return _finish(arrays["X"] @ arrays["W"], bias, arrays.get("R"), workload.parts)
         case PoolCpu():
             return _pool(workload, arrays["X"])
+        case SketchCpu(expression=program):
+            return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
 
 def _convolution(workload: Conv2dCpu, arrays: Arrays) -> np.ndarray:

@@ -132,14 +132,18 @@ def shipped_files(folder: Traversable | None = None) -> list[tuple[list[Record],
 
 
 def history_of(records: Iterable[Record], task: Task, space: Space, *, strategy: str, seed: int) -> Resumed:
-    """What the search `strategy` with `seed` has tried of `task`, in the order of its trials; failures cost inf."""
+    """What the search `strategy` with `seed` has tried of `task`, in the order of its trials; failures cost inf.
+
+    A trial without knobs, of the template's own choice, counts, but is no point.
+    """
     ours = [r for r in records if (r.seed, r.strategy, r.task.key) == (seed, strategy, task.key)]
     trials: dict[int, Record] = {}
     for record in ours:
         trials.setdefault(record.trial, record)
     ordered = [trials[number] for number in sorted(trials)]
-    points, known, legal = in_space(ordered, space)
-    costs = np.array([np.inf if r.cost is None else r.cost for r in ordered], dtype=np.float64)
+    tried = [record for record in ordered if record.knobs]
+    points, known, legal = in_space(tried, space)
+    costs = np.array([np.inf if r.cost is None else r.cost for r in tried], dtype=np.float64)
     return Resumed(
         history=History(points=points[legal], costs=costs[legal]),
         trials=max(trials, default=-1) + 1,

@@ -19,8 +19,11 @@ from .early_stopping import has_stalled
 from .task_scheduler import TaskScheduler
 
 Values = Mapping[str, int]
-Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
-"""Measures candidates given by the values of their knobs: index and result of each, in the order in which they end."""
+Measure = Callable[[Sequence[Values | None]], Iterator[tuple[int, Result]]]
+"""Measures candidates given by the values of their knobs, None being the template's own choice.
+
+Gives index and result of each, in the order in which they end.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
