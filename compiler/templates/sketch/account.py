@@ -32,7 +32,7 @@ CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
 SLACK = 8.0
 """How many times the least time of all may a point's bound be: sums in scalars are hopeless, short vectors are not."""
 MOST_STATEMENTS = 1024
-"""Copies of the sum's statement in the code of a tile at most: beyond, compiling takes longer than trying others."""
+"""Copies of statements in the code of tiles of all sums at most: beyond, compiling takes longer than trying others."""
 
 
 def sketch_space(given: Sketches) -> Space:
@@ -209,7 +209,7 @@ def _account(given: Sketches, floor: float, terms: _Terms | None, columns: Colum
                 [units[a.inner] <= TILE_ROWS for a in summed.axles]
             ),
             "the vector registers": registers <= given.target.vector_registers,
-            "the statements of a tile's code": sums * written <= MOST_STATEMENTS,
+            "the statements of its tiles' code": sums * written * len(given.stages.sums) <= MOST_STATEMENTS,
         },
         bound=np.maximum(floor, least),
         quantities=quantities | knobs,

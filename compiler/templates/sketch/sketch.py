@@ -216,9 +216,19 @@ def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
             and bool(read.loops() & inner and read.loops() & terms)
         )
 
-    # Of several sums that read it each would want another order.
-    alone = len(given.stages.sums) == 1
-    return tuple([read for read in summed.reads if alone and seen.count(read.buffer) == 1 and fits(read)])
+    if len(given.stages.sums) == 1:
+        return tuple([read for read in summed.reads if seen.count(read.buffer) == 1 and fits(read)])
+    # Of several sums that read it each would copy other panels; what is packed ahead is in the order of the main one.
+    return tuple(
+        [
+            read
+            for read in summed.reads
+            if summed is given.main
+            and read.buffer in given.constants
+            and seen.count(read.buffer) == 1
+            and fits(read)
+        ]
+    )
 
 
 def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
