@@ -214,7 +214,8 @@ class _Machine:
         data = self.cells[node.buffer.name].data
         at = self.positions(node.buffer, node.indices, place)
         if mask is None:
-            data[at] = value
+            # Of several iterations that write an element the last one counts: there is an index for each.
+            data[(np.broadcast_to(at[0], place.shape), *at[1:])] = value
             return
         where = np.broadcast_to(mask, place.shape)
         data[tuple([np.broadcast_to(i, place.shape)[where] for i in at])] = np.broadcast_to(

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign import models
 from vdla.codesign.network_cache import network_key
@@ -166,6 +167,10 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
         (("--workload", LAYER, "--target", "llvm", "--config", "tiny"), "--config is for the accelerator"),
         (("--workload", "gru:3", "--target", "llvm"), "is no workload"),
         (("--workload", "conv2d:999999,999999,9,1,1", "--target", "llvm"), "name a smaller one"),
+        (("--workload", "matmul:1,2,3,4"), "is one of processors; add --target llvm"),
+        (("--workload", "matmul:1,2,3", "--target", "llvm"), "matmul:BATCH,ROWS,DEPTH,COLUMNS"),
+        (("--workload", "matmul:9999,9999,9999,9999", "--target", "llvm"), "statements run"),
+        (("--workload", "softmax:99999,99999", "--target", "llvm"), "name a smaller one"),
         (("nothing.onnx", "--target", "llvm"), "nothing.onnx"),
     ],
 )
@@ -180,3 +185,38 @@ def test_quantized_networks_have_nothing_to_tune(vdla, tmp_path):
     models.write(model, "mlp", form="s8")
     message = vdla("tune", model, "-o", tmp_path / "r.jsonl", "--target", "llvm").message()
     assert "no layers that can be tuned on processors" in message
+
+
+def test_programs_without_knobs_are_tuned_by_rules(vdla, tmp_path):
+    records = tmp_path / "r.jsonl"
+    name = "matmul:2,40,32,40"
+    arguments = ("--workload", name, "--batch", 2)
+    (task,) = tune(vdla, records, *arguments, "--trials", 3)["tasks"]
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    # The template's choice is no point of such a space, and the first trial.
+    assert (
+        task["trials"] == 3 == len(lines) and lines[0]["knobs"] == {} and all(r["knobs"] for r in lines[1:])
+    )
+    assert task["knobs"] == min(lines, key=lambda line: line["cost"])["knobs"]
+    assert task["failed"] == 0 and task["outputs_equal"] is True
+    resumed = vdla(
+        "tune", "-o", records, "--target", "llvm", "--workers", 0, *arguments, "--trials", 4, "--resume"
+    )
+    assert "sketch_cpu" in resumed.out and "4 trials alone" in resumed.out and "warning" not in resumed.err
+    assert len(records.read_text().splitlines()) == 4
+    # Of a network's node of these sizes they are the records too.
+    target = host_target()
+    net = FloatNetwork(1, 2, 40, 32)
+    net.add("Transpose", perm=[0, 1, 3, 2])
+    net.add("MatMul", inputs=["x", net.last])
+    net.shape = (1, 2, 40, 40)
+    assert cpu_workload(name, target) in [w for _, w in network_workloads(net.model(), target)]
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax:9,20", "normalization:5,33", "reduction:3,20,7", "conv_transpose:3,4,5,4,2"]
+)
+def test_named_programs_measure_themselves(name):
+    target = host_target()
+    measure = load(describe_cpu(target, cpu_workload(name, target)))
+    assert measure(None).error is None

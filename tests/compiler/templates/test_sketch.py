@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pytest
+from every_operator import SAME, arrays_of, expected, programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
-from vdla.compiler.ir.regions import write_regions
-from vdla.compiler.ir.stmt import Alloc, Program, Seq
-from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.ir.visit import loops, replace_buffers
 from vdla.compiler.schedule import LegalityError, replay, trace_from_lists, trace_to_lists
@@ -23,189 +20,17 @@ from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.pool import Pool
-from vdla.compiler.te.blocks import Blocks, Window
-from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.te.ops import (
-    average_pool,
-    conv2d,
-    depthwise_conv2d,
-    elementwise,
-    max_pool,
-    patch_conv2d,
-)
-from vdla.compiler.te.ops.conv_transpose import conv_transpose
-from vdla.compiler.te.ops.dense import dense, dense_int8
-from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
-from vdla.compiler.te.ops.float_elementwise import float_elementwise
-from vdla.compiler.te.ops.float_pool import float_pool
-from vdla.compiler.te.ops.int8_conv2d import int8_conv2d, int8_depthwise
-from vdla.compiler.te.ops.int8_pool import int8_average_pool, int8_max_pool
-from vdla.compiler.te.ops.lstm import lstm_steps
-from vdla.compiler.te.ops.matmul import matmul
-from vdla.compiler.te.ops.movement import concat, gather, pad_runs, permute, remap, slice_runs
-from vdla.compiler.te.ops.normalization import normalize
-from vdla.compiler.te.ops.quantization import load_activation, store_activation
-from vdla.compiler.te.ops.reduction import reduction
-from vdla.compiler.te.ops.relayout import relayout
-from vdla.compiler.te.ops.resize import resize
-from vdla.compiler.te.ops.softmax import softmax
-from vdla.compiler.te.post import Combination, Post
-from vdla.compiler.te.scalars import argument, exp
+from vdla.compiler.te.ops.dense import dense
+from vdla.compiler.te.ops.float_conv2d import float_conv2d
 from vdla.compiler.templates.sketch import schedule as sketch_schedules
 from vdla.compiler.templates.sketch.account import effective_values, sketch_space
 from vdla.compiler.templates.sketch.schedule import sketch_schedule
 from vdla.compiler.templates.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features
-from vdla.isa.config import load_config
 
 NARROW = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")
 """Vectors of four elements, so that small shapes have many."""
-SAME = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
-STRIDED = Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1))
-CLAMP = Post(zero_point=-3, low=-3)
-ADD = Post(zero_point=1, combination=Combination(kind="add", ratio_self=0.7, ratio_operand=1.1, offset=4.5))
-BLOCKED = {"batch": 1, "channels": 5, "height": 4, "width": 3}
-
-
-@cache
-def programs() -> dict[str, Program]:
-    """Every operator at a small size."""
-    vectors = {"blocks": Blocks.of(load_config("tiny")), **BLOCKED}
-    act = {"batch": 1, "channels": 5, "plane": 6, "block": 4, "scale": 0.1, "zero_point": 2}
-    return {
-        "dense": dense(
-            rows=5,
-            depth=7,
-            columns=11,
-            epilogue=Epilogue(bias=True, operand=True, activation="relu"),
-        ),
-        "dense of one row": dense(rows=1, depth=5, columns=12),
-        "dense_int8": dense_int8(rows=3, depth=8, columns=10),
-        "matmul": matmul(batch_x=(2,), batch_w=(2,), rows=3, depth=4, columns=9),
-        "matmul, transposed": matmul(batch_x=(2,), batch_w=(1,), rows=3, depth=4, columns=9, transposed=True),
-        "convolution": float_conv2d(
-            **{**BLOCKED, "channels": 4}, filters=8, window=SAME, block_in=2, block_out=4
-        ),
-        "convolution, strided": float_conv2d(
-            batch=2,
-            channels=4,
-            height=5,
-            width=4,
-            filters=6,
-            window=STRIDED,
-            block_in=1,
-            block_out=4,
-            groups=2,
-            epilogue=Epilogue(bias=True),
-        ),
-        "depthwise": float_depthwise(**BLOCKED, window=SAME, block=4),
-        "transposed": conv_transpose(
-            batch=1,
-            channels=2,
-            height=2,
-            width=3,
-            filters=4,
-            window=Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)),
-            block_in=2,
-            block_out=4,
-        ),
-        "max-pool": float_pool(
-            outer=2, height=5, width=6, lanes=4, window=replace(SAME, strides=(2, 2)), kind="max"
-        ),
-        "average pool": float_pool(
-            outer=2, height=4, width=9, lanes=1, window=Window(kernel=(2, 2)), kind="average"
-        ),
-        "sum": reduction((3, 4, 10), (1,), "sum"),
-        "mean of rows": reduction((3, 19), (1,), "mean", width=4),
-        "maximum of all": reduction((3, 4), (0, 1), "max"),
-        "softmax": softmax((3, 13), -1, width=4),
-        "softmax of columns": softmax((2, 5, 7), 1, width=4),
-        "normalization": normalize(outer=2, channels=2, size=13, epsilon=1e-5, width=4),
-        "element-wise": float_elementwise([(3, 4, 9), (1, 4, 1)], exp(argument(0)) + argument(1)),
-        "permutation": permute((3, 5, 9), (2, 0, 1)),
-        "concatenation": concat([(3, 4), (3, 5)], 1),
-        "remap": remap((5, 8), [pad_runs(5, 1, 2), slice_runs(7, 4, -2)]),
-        "gather": gather((5, 9), 0, 3),
-        "relayout": relayout(batch=1, channels=5, plane=6, block_in=1, block_out=4),
-        "resize": resize(outer=2, height=3, width=4, lanes=1, outputs=(5, 7), mode="linear"),
-        "lstm": lstm_steps(steps=2, batch=2, hidden=5),
-        "int8 convolution": int8_conv2d(
-            batch=1,
-            groups=1,
-            channel_blocks=2,
-            filter_blocks=2,
-            height=3,
-            width=4,
-            window=SAME,
-            block_in=2,
-            block_out=4,
-            pad_value=7,
-            post=CLAMP,
-        ),
-        "int8 depthwise": int8_depthwise(
-            batch=1, channel_blocks=2, height=3, width=4, window=SAME, block=4, pad_value=7, post=ADD
-        ),
-        "int8 max-pool": int8_max_pool(
-            outer=2, height=4, width=4, lanes=4, window=Window(kernel=(2, 2), strides=(2, 2))
-        ),
-        "int8 average pool": int8_average_pool(
-            outer=2,
-            height=4,
-            width=4,
-            lanes=4,
-            window=Window(kernel=(2, 2)),
-            pad_value=3,
-            bias=2,
-            zero_point=1,
-            low=-128,
-            high=127,
-        ),
-        "storing int8": store_activation(**act, dtype=DType.INT8),
-        "loading int8": load_activation(**act, dtype=DType.INT8),
-        "vdla convolution": conv2d(**vectors, filters=6, window=STRIDED, pad_value=5, post=ADD),
-        "vdla depthwise": depthwise_conv2d(**vectors, window=STRIDED, pad_value=5, post=CLAMP),
-        "vdla max-pool": max_pool(**vectors, window=STRIDED, post=CLAMP),
-        "vdla average pool": average_pool(**vectors, window=STRIDED, post=CLAMP, pad_value=0),
-        "vdla element-wise": elementwise(**vectors, post=ADD),
-        "vdla patches": patch_conv2d(
-            **{**vectors, "channels": 3}, filters=5, window=STRIDED, pad_value=5, post=CLAMP
-        ),
-        "sum without a consumer": without_consumer(dense(rows=5, depth=6, columns=9)),
-    }
-
-
-def without_consumer(program: Program) -> Program:
-    """A product that sums up in its output."""
-    match program.body:
-        case Alloc(buffer=total, body=Seq(statements=(summed, _))):
-            body = replace_buffers(summed, {total.name: program.parameters[-1]})
-            return Program(name="plain", parameters=program.parameters, body=body)
-    raise AssertionError
-
-
-def outputs_of(program: Program) -> set[str]:
-    return {buffer.name for buffer in write_regions(program.body)}
-
-
-def arrays_of(program: Program) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-
-    def values(p: Buffer) -> np.ndarray:
-        if p.dtype.is_integer:
-            low, high = p.dtype.limits if p.dtype.bits == 8 else (0, 2)
-            return rng.integers(low, high + 1, p.shape).astype(p.dtype.numpy)
-        # Eighths: sums of a few products are exact, so that any order gives the same float32.
-        return (rng.integers(-8, 9, p.shape) / 8).astype(np.float32)
-
-    return {p.name: values(p) for p in program.parameters if p.name not in outputs_of(program)}
-
-
-@cache
-def expected(name: str) -> dict[str, np.ndarray]:
-    program = programs()[name]
-    found = interpret(program, arrays_of(program), functions=FUNCTIONS)
-    return {output: found[output] for output in outputs_of(program)}
 
 
 def assert_close(got, name: str) -> None:
