@@ -15,7 +15,7 @@ from vdla.codesign.network_cache import network_key
 from vdla.codesign.workload_names import cpu_workload
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.templates.tasks_cpu import default_values
+from vdla.compiler.templates.tasks_cpu import default_values, space
 from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
 from vdla.compiler.tune.records.book import read_book
 from vdla.compiler.tune.records.record import Record, Task, describe_target
@@ -123,6 +123,23 @@ def test_other_workloads_of_the_template_teach(vdla):
     (group,) = samples_from(records, target, own)
     assert group.costs.tolist() == [2.0, 1.0] and len(group.features) == 2
     assert samples_from(records[:3], target, own) == ()
+
+
+def test_programs_teach_those_that_have_the_same_knobs():
+    target = host_target()
+    names = ("matmul:2,8,16,32", "matmul:4,16,16,64", "softmax:9,40")
+    own, other, softmax = (cpu_workload(name, target) for name in names)
+    records = []
+    for workload in (other, softmax):
+        task = Task(workload=workload.to_dict(), target=describe_target(target))
+        of_it = space(target, workload)
+        points = [of_it.values(point) for point in of_it.sample(np.random.default_rng(0), 3)]
+        records += [
+            Record(task=task, knobs=knobs, cost=1.0, trial=i, seed=0, strategy="model", elapsed=0.0)
+            for i, knobs in enumerate([{}, *points])
+        ]
+    (group,) = samples_from(records, target, own)
+    assert len(group.costs) == 3
 
 
 def test_a_machine_refuses_trials_that_it_cannot_run():
