@@ -168,7 +168,7 @@ def tune_alone(
     for job, task in zip(jobs, tasks, strict=True):
         # Before any trial, so that what is applied is never slower alone than what would be chosen anyway.
         if job.task.key not in told:
-            watchers.write(_template_record(job.task, measure(task, None).cost, options.seed))
+            watchers.write(template_record(job.task, measure(task, None).cost, options.seed))
     plan = Plan(
         trials=max(0, options.trials - sum(len(job.history) for job in jobs)),
         batch=options.batch,
@@ -192,7 +192,7 @@ def tune_alone(
     return tuned, histories, tasks
 
 
-def _template_record(task: Task, cost: float, seed: int) -> Record:
+def template_record(task: Task, cost: float, seed: int) -> Record:
     """What the template's own choice costs: a record without knobs."""
     return Record(task=task, knobs={}, cost=cost, trial=0, seed=seed, strategy=TEMPLATE, elapsed=0.0)
 

@@ -32,7 +32,7 @@ from vdla.isa.errors import UserError
 
 from .bench.timing import interleaved
 from .processor_run import relative_difference, sample_inputs
-from .tune_run import Options, Watchers
+from .tune_run import Options, Watchers, template_record
 
 BASELINES = ("random", "grid")
 """Strategies that take no hint: the others start at the template's own choice."""
@@ -219,6 +219,12 @@ def _tune(
         _task(target, subject, job, history, own.get(job.task.key), backend)
         for subject, job, history in zip(subjects, jobs, histories, strict=True)
     ]
+    for job, history, task in zip(jobs, histories, tasks, strict=True):
+        if job.task.key in own and task["knobs"] and _is_slower(task):
+            # One reading was lucky: what is applied is what was faster in turns, whose cost is told beside it.
+            cost = history.best * task["default"] / task["best"]
+            write(template_record(job.task, cost, options.seed))
+            task |= {"knobs": {}, "best": task["default"]}
     return tasks, written
 
 
@@ -298,6 +304,12 @@ def _task(
         "knobs": None if knobs is None else dict(knobs),
         "outputs_equal": None if knobs is None else not wrong,
     }
+
+
+def _is_slower(task: Mapping[str, Any]) -> bool:
+    """Whether the best of the search was slower than the template's choice when both were measured in turns."""
+    default, best = task["default"], task["best"]
+    return default is not None and best is not None and default < best
 
 
 def _median(results: Sequence[Result]) -> float | None:

@@ -7,10 +7,14 @@ themselves are evaluated nest by nest (`ir.evaluate`), which no schedule has tou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 import numpy as np
 
 from ...ir.evaluate import evaluate
+from ...ir.expr import Binary, Const, Load
+from ...ir.stmt import Program, Reduce
+from ...ir.visit import enclosing_loops, free_vars, walk
 from ...te.blocks import Window
 from ...te.functions import FUNCTIONS
 from ...templates.workload_cpu import (
@@ -31,7 +35,8 @@ LOW, HIGH = 0.0, 6.0
 def inputs(workload: CpuWorkload, seed: int = 0) -> dict[str, np.ndarray]:
     """Arrays for all parameters that the workload's program reads, by name: float32, normally distributed.
 
-    Positions of blocks beyond the channels are zeros, as tensors in blocks have them.
+    Positions of blocks beyond the channels are zeros, as tensors in blocks have them. What sums of products read is
+    scaled so that they are about 1: functions fused behind them would make more of their rounding errors otherwise.
     """
     rng = np.random.default_rng(seed)
     arrays = {
@@ -48,6 +53,9 @@ def inputs(workload: CpuWorkload, seed: int = 0) -> dict[str, np.ndarray]:
         case DepthwiseCpu():
             _clear(arrays["X"].transpose(0, 2, 3, 1, 4), workload.channels)
             arrays["W"][..., workload.channels :] = 0
+        case SketchCpu(expression=program):
+            for name, terms in _summed_up(program).items():
+                arrays[name] *= np.float32(terms**-0.5)
     return arrays
 
 
@@ -148,6 +156,21 @@ def _finish(
     if parts.activation == "relu":
         return np.maximum(total, 0)
     return np.clip(total, LOW, HIGH) if parts.activation == "clip" else total
+
+
+def _summed_up(program: Program) -> dict[str, int]:
+    """The parameters by which sums multiply, with the terms of the longest of these sums."""
+    names = {p.name for p in program.parameters}
+    found: dict[str, int] = {}
+    for node in walk(program):
+        match node:
+            case Reduce(op="add", value=Binary(op="*", b=Load(buffer=buffer))) if buffer.name in names:
+                own = set().union(*map(free_vars, node.indices))
+                around = enclosing_loops(program, node.name)
+                extents = [loop.extent for loop in around if loop.name not in own]
+                terms = prod(int(e.value) for e in extents if isinstance(e, Const))
+                found[buffer.name] = max(terms, found.get(buffer.name, 1))
+    return found
 
 
 def _clear(blocked: np.ndarray, channels: int) -> None:
