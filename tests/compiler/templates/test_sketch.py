@@ -157,6 +157,13 @@ def test_axes_say_what_there_is_to_choose():
     assert any(name.startswith("tile.") for name in names("sum without a consumer"))
 
 
+@pytest.mark.parametrize("sizes", [(1, 2, 2), (400, 7, 1), (3, 300, 2), (1, 1, 5), (17, 2, 3)])
+def test_programs_of_short_loops_have_legal_points(sizes):
+    rows, depth, columns = sizes
+    space = sketch_space(sketches(dense(rows=rows, depth=depth, columns=columns), host_target()))
+    assert len(space.sample(np.random.default_rng(0), 4)) == 4
+
+
 def test_workloads_are_known_by_structure_alone():
     first, second, third = (
         sketches(dense(rows=rows, depth=4, columns=4, name=name), NARROW).key
