@@ -1,6 +1,7 @@
 """The records that ship with the package: the papers' layers on the preset configurations, ResNet-18 in its place.
 
-    python benchmarks/shipped_records.py [--configs vta osdi18 edge8] [--trials 160] [--in-place 2000] [--write]
+    python benchmarks/shipped_records.py [--configs vta osdi18 edge8] [--trials 160] [--in-place 2000]
+                                         [--jobs 2] [--write]
 
 Each configuration gets `--trials` of the tuner for each of C1-C12 and D1-D9 by themselves, and for ResNet-18 the layers
 that are not among them, then `--in-place` trials in the whole network. The best of each workload is kept. With --write
@@ -12,6 +13,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 from vdla.codesign import models
@@ -25,12 +29,12 @@ from vdla.compiler.tune.records.record import Record
 from vdla.isa.config import load_config
 
 ROOT = Path(__file__).parents[1]
-SHIPPED = ROOT / "compiler" / "tune" / "shipped" / "vdla.jsonl"
+SHIPPED = ROOT / "compiler" / "tune" / "records" / "shipped" / "vdla.jsonl"
 NETWORK = "resnet18"
 
 
-def tuned(config: str, trials: int, in_place: int, folder: Path) -> list[Record]:
-    """The best records of one preset."""
+def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[Record], list[str]]:
+    """The best records of one preset, and lines on what they gain."""
     machine, records = load_config(config), list[Record]()
     watchers = Watchers(write=records.append)
     names = [f"conv2d:{name}" for name in CONVOLUTIONS] + [f"depthwise:{name}" for name in DEPTHWISE]
@@ -39,21 +43,23 @@ def tuned(config: str, trials: int, in_place: int, folder: Path) -> list[Record]
     with InProcess() as backend:
         document = tune_workloads(machine, named, alone, backend, [], [], watchers)
         print(config, "layers done", file=sys.stderr, flush=True)
-        path = folder / f"{NETWORK}.onnx"
+        path = folder / f"{NETWORK}-{config}.onnx"
         models.write(path, NETWORK)
         options = Options(trials=trials * 20, in_place=in_place, batch=16, seed=0, strategy="evolution")
         network = tune_network(machine, path, options, backend, records, [], watchers)
     checked = [*document["tasks"], *network["tasks"], network["network"]]
     if any(task["outputs_equal"] is False for task in checked):
         raise SystemExit(f"{config}: a schedule computes something else")
-    for task in document["tasks"]:
-        print(f"{config:8}{task['name']:16}{task['default']:12,.0f}{task['best']:12,.0f}")
+    lines = [
+        f"{config:8}{task['name']:16}{task['default']:12,.0f}{task['best']:12,.0f}"
+        for task in document["tasks"]
+    ]
     found = network["network"]
-    print(
+    lines.append(
         f"{config:8}{NETWORK:16}{found['default_cycles']:12,.0f}{found['tuned_cycles']:12,.0f}"
         f"  {found['distance_closed']:.1%} of the distance to {found['bound_cycles']:,.0f} cycles"
     )
-    return best_records(records, 1)
+    return best_records(records, 1), lines
 
 
 def main() -> None:
@@ -64,17 +70,20 @@ def main() -> None:
     parser.add_argument("--configs", nargs="+", default=["vta", "osdi18", "edge8"])
     parser.add_argument("--trials", type=int, default=160, help="of each layer")
     parser.add_argument("--in-place", type=int, default=2000)
+    parser.add_argument("--jobs", type=int, default=2, help="configurations at a time")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool,
+    ):
+        work = partial(tuned, trials=options.trials, in_place=options.in_place, folder=Path(folder))
+        found = list(pool.map(work, options.configs))
     print(f"{'config':8}{'layer':16}{'default':>12}{'tuned':>12}  cycles")
-    with tempfile.TemporaryDirectory() as folder:
-        records = [
-            record
-            for config in options.configs
-            for record in tuned(config, options.trials, options.in_place, Path(folder))
-        ]
+    for _, lines in found:
+        print(*lines, sep="\n")
     if options.write:
-        write_records(SHIPPED, records)
+        write_records(SHIPPED, [record for records, _ in found for record in records])
 
 
 if __name__ == "__main__":

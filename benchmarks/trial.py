@@ -22,7 +22,8 @@ from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.target.vdla.link_alone import link_alone
 from vdla.compiler.templates.lower_vdla import pipeline
 from vdla.compiler.templates.schedule_vdla import schedule_workload
-from vdla.compiler.tune.measure.measure_vdla import ACTIVATIONS, VIRTUAL_THREADS, AcceleratorTask, Values
+from vdla.compiler.templates.space import Values
+from vdla.compiler.tune.measure.measure_vdla import ACTIVATIONS, VIRTUAL_THREADS, AcceleratorTask
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate
 

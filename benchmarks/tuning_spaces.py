@@ -49,11 +49,10 @@ def count(space: Space, seed: int) -> Count:
     rng, exact = np.random.default_rng(seed), space.size <= DRAWS
     total = space.size if exact else DRAWS
     legal = own = 0
-    shape = [len(axis.values) for axis in space.axes]
     for start in range(0, total, CHUNK):
         size = min(CHUNK, total - start)
         if exact:
-            points = np.stack(np.unravel_index(np.arange(start, start + size), shape), axis=1)
+            points = space.numbered(np.arange(start, start + size))
         else:
             points = space.draw(rng, size)
         columns = space.columns(points)

@@ -11,14 +11,14 @@ from typing import Any
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.templates.prepare_vdla import Prepared, prepare
-from vdla.compiler.templates.space import EmptySpaceError
+from vdla.compiler.templates.space import EmptySpaceError, Values
 from vdla.compiler.templates.tiling import NoTileError
 from vdla.compiler.templates.workload_vdla import Workload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.descriptions import describe
 from vdla.compiler.tune.measure.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, measure
-from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Values
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials
 from vdla.compiler.tune.records.book import book_of, history_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_vdla import samples_from

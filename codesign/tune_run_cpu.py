@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from vdla.compiler.cpu_driver import compile_cpu, network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.templates.space import EmptySpaceError
+from vdla.compiler.templates.space import EmptySpaceError, Values
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, space
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
-from vdla.compiler.tune.measure.measure_cpu_worker import WRONG
 from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.measure.trial_cpu import WRONG
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import book_of, history_of
 from vdla.compiler.tune.records.record import Key, Record, Task, describe_target
@@ -71,8 +71,8 @@ def subjects_of(path: Path, target: CpuTarget) -> list[CpuSubject]:
         nodes.setdefault(workload, []).append(node)
     if not nodes:
         raise UserError(
-            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools, reductions, "
-            "softmax and normalization of float32, of more than a few thousand elements"
+            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools, "
+            "element-wise operators, and reductions, softmax and normalization of some thousand elements, in float32"
         )
     return [
         CpuSubject(name=members[0], workload=workload, nodes=tuple(members))
@@ -243,7 +243,7 @@ def _own_choices(jobs: Sequence[Job], records: Sequence[Record], options: Option
 def _begun(
     job: Job,
     turn: int,
-    values: Mapping[str, int],
+    values: Values,
     options: Options,
     watchers: Watchers,
 ) -> Job:

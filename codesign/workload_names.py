@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from math import prod
+from types import MappingProxyType
 
 from vdla.compiler.graph.floating.assign_layouts import channel_block
+from vdla.compiler.ir.expr import Expr, maximum
 from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.machine import CpuTarget
+from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.conv_transpose import conv_transpose
 from vdla.compiler.te.ops.matmul import matmul
@@ -16,9 +20,16 @@ from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.conv2d_cpu import flattened
 from vdla.compiler.templates.rows_cpu import row_partials
-from vdla.compiler.templates.workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, SketchCpu
-from vdla.compiler.templates.workload_vdla import Template, Workload
-from vdla.compiler.tune.measure.measure_cpu import MEMORY
+from vdla.compiler.templates.workload_cpu import (
+    Conv2dCpu,
+    CpuWorkload,
+    DenseCpu,
+    DepthwiseCpu,
+    ElementwiseCpu,
+    SketchCpu,
+)
+from vdla.compiler.templates.workload_vdla import Workload, windowed
+from vdla.compiler.tune.measure.trial_cpu import MEMORY
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
@@ -26,9 +37,10 @@ from .bench.convolutions import CONVOLUTIONS, DEPTHWISE, same_window
 
 FORMS = (
     "conv2d:NAME (C1 to C12), conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, depthwise:NAME (D1 to D9), "
-    "depthwise:SIZE,CHANNELS,KERNEL,STRIDE or dense:ROWS,DEPTH,COLUMNS; on processors also "
-    "matmul:BATCH,ROWS,DEPTH,COLUMNS, softmax:ROWS,SIZE, normalization:ROWS,SIZE, reduction:OUTER,SIZE,INNER (the sum "
-    "over SIZE) or conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE"
+    "depthwise:SIZE,CHANNELS,KERNEL,STRIDE, dense:ROWS,DEPTH,COLUMNS, or elementwise:OPERATION,SHAPE,... as in "
+    "elementwise:add,64x56x56,64x1x1; on processors also matmul:BATCH,ROWS,DEPTH,COLUMNS, softmax:ROWS,SIZE, "
+    "normalization:ROWS,SIZE, reduction:OUTER,SIZE,INNER (the sum over SIZE) or "
+    "conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE"
 )
 """What a workload may be called."""
 _SIZES = {
@@ -44,6 +56,27 @@ _SIZES = {
 """How many sizes there are to an operator."""
 EPSILON = 1e-5
 """What normalizations add to a variance, ONNX's default."""
+_ELEMENTWISE = "elementwise:"
+_SIZE = r"[1-9]\d{0,5}"
+_OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
+    {
+        "relu": (1, scalars.relu),
+        "sigmoid": (1, scalars.sigmoid),
+        "tanh": (1, scalars.tanh),
+        "exp": (1, scalars.exp),
+        "sqrt": (1, scalars.sqrt),
+        "erf": (1, scalars.erf),
+        "gelu": (1, scalars.gelu),
+        "swish": (1, scalars.swish),
+        "hard_swish": (1, scalars.hard_swish),
+        "add": (2, lambda a, b: a + b),
+        "subtract": (2, lambda a, b: a - b),
+        "multiply": (2, lambda a, b: a * b),
+        "divide": (2, scalars.divide),
+        "maximum": (2, maximum),
+    }
+)
+"""Element-wise operations: how many tensors they take, and what they make of an element of each."""
 
 
 def accelerator_workload(text: str, config: Config) -> Workload:
@@ -51,17 +84,22 @@ def accelerator_workload(text: str, config: Config) -> Workload:
 
     Raises UserError for other texts.
     """
+    if text.startswith(_ELEMENTWISE):
+        return _accelerator_elementwise(text)
     operator, sizes = _parse(text)
     match operator:
         case "conv2d":
             size, channels, filters, kernel, stride = sizes
             # A first convolution of few channels reads the image as it is, where the load unit can.
             patches = config.has("patch") and channels < config.block_in
-            return _windowed("patch_conv2d" if patches else "conv2d", size, channels, filters, kernel, stride)
+            template = "patch_conv2d" if patches else "conv2d"
+            window = same_window(size, kernel, stride)
+            return windowed(template, (1, channels, size, size), filters, window)
         case "depthwise":
             size, channels, kernel, stride = sizes
             template = "depthwise_conv2d" if config.has("depthwise") else "conv2d"
-            return _windowed(template, size, channels, channels, kernel, stride)
+            window = same_window(size, kernel, stride)
+            return windowed(template, (1, channels, size, size), channels, window)
         case "dense":
             rows, depth, columns = sizes
             return Workload(template="conv2d", batch=rows, channels=depth, height=1, width=1, filters=columns)
@@ -74,6 +112,8 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
 
     Raises UserError for other texts.
     """
+    if text.startswith(_ELEMENTWISE):
+        return _measurable(text, _elementwise(text))
     operator, sizes = _parse(text)
     lanes = target.lanes(DType.FLOAT32)
     workload: CpuWorkload
@@ -110,6 +150,11 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
             workload = _without_knobs(operator, sizes, target)
             if (reason := workload.obstacle()) is not None:
                 raise UserError(f"--workload {text}: {reason}")
+    return _measurable(text, workload)
+
+
+def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
+    """The workload. UserError where it is none, or too large for a process that measures."""
     try:
         parameters = workload.program().parameters
     except ValueError as error:
@@ -163,21 +208,47 @@ def _without_knobs(operator: str, sizes: tuple[int, ...], target: CpuTarget) -> 
             return SketchCpu(operator="conv_transpose", window=window, constants=("W",), expression=program)
 
 
-def _windowed(
-    template: Template, size: int, channels: int, filters: int, kernel: int, stride: int
-) -> Workload:
-    window: Window = same_window(size, kernel, stride)
+def _elementwise(text: str) -> ElementwiseCpu:
+    operation, shapes = _parse_elementwise(text)
+    _, function = _OPERATIONS[operation]
+    try:
+        return ElementwiseCpu.of(shapes, function(*(scalars.argument(i) for i in range(len(shapes)))))
+    except ValueError as error:
+        raise UserError(f"--workload {text}: {error}") from None
+
+
+def _accelerator_elementwise(text: str) -> Workload:
+    """An addition of two tensors of one shape, (channels, height, width), or relu of one."""
+    operation, shapes = _parse_elementwise(text)
+    if operation not in ("add", "relu") or len({*shapes}) > 1 or len(shapes[0]) != 3:
+        raise UserError(
+            f"--workload {text}: of element-wise operators the accelerator tunes add and relu of tensors of one shape "
+            "CHANNELSxHEIGHTxWIDTH, as in elementwise:add,64x56x56,64x56x56; others are for --target llvm"
+        )
+    channels, height, width = shapes[0]
     return Workload(
-        template=template,
+        template="elementwise",
         batch=1,
         channels=channels,
-        height=size,
-        width=size,
-        filters=filters,
-        kernel=window.kernel,
-        strides=window.strides,
-        pads=window.pads,
+        height=height,
+        width=width,
+        filters=channels,
+        operand=operation == "add",
     )
+
+
+def _parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
+    """The operation and the shapes of what it takes."""
+    operation, *shapes = text.removeprefix(_ELEMENTWISE).split(",")
+    if operation not in _OPERATIONS:
+        raise UserError(f"--workload {text}: there is no {operation!r}; there are {', '.join(_OPERATIONS)}")
+    count, _ = _OPERATIONS[operation]
+    if len(shapes) != count or not all(re.fullmatch(rf"{_SIZE}(x{_SIZE}){{0,5}}", shape) for shape in shapes):
+        raise UserError(
+            f"--workload {text}: {operation} takes {count} shape{'s' * (count > 1)} of up to six sizes, as in "
+            f"{_ELEMENTWISE}{operation}{',64x56x56' * count}"
+        )
+    return operation, [tuple(int(size) for size in shape.split("x")) for shape in shapes]
 
 
 def _parse(text: str) -> tuple[str, tuple[int, ...]]:
@@ -189,7 +260,7 @@ def _parse(text: str) -> tuple[str, tuple[int, ...]]:
         size, channels, stride = DEPTHWISE[rest]
         return operator, (size, channels, 3, stride)
     wanted = _SIZES.get(operator)
-    if wanted is not None and re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", rest):
+    if wanted is not None and re.fullmatch(rf"{_SIZE}(,{_SIZE})*", rest):
         sizes = tuple(int(item) for item in rest.split(","))
         if len(sizes) == wanted:
             return operator, sizes

@@ -2,66 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 from vdla.isa.config import Config
 
+from .array_account import array_account
 from .conv2d_vdla import ConvolutionShape
-from .image_account import extents_of, image_filling, least_data_beats, stored_beats, stores
-from .space import Account, Axis, Columns, Space
-from .tile_account import (
-    ALWAYS,
-    SLACK,
-    Filling,
-    Side,
-    Tiles,
-    copies_axis,
-    level_axis,
-    most_instructions,
-    one_point,
-    order_axis,
-    products,
-    tile_axes,
-    tile_knobs,
-    transfers,
-    unrolled_micro_ops,
-    up_to,
-)
-from .tile_quantities import storing, tile_quantities
-from .tiling import CHUNK, Copies, Knobs, balanced_sizes, divide, fits
+from .image_account import extents_of, image_filling, least_data_beats, stored_beats
+from .space import Account, Axis, Columns, Space, Values
+from .tile_account import Filling, Side, Tiles, most_instructions, transfers, unrolled_micro_ops
+from .tile_space import one_point, tile_knobs, tile_space, up_to, window_axes
+from .tiling import CHUNK, Knobs, divide
 
 
 def space(config: Config, shape: ConvolutionShape) -> Space:
     """The space of `conv2d_vdla.schedule` for one shape; costs are cycles."""
-    axes = (
-        *tile_axes(extents_of(shape), config.par_depth),
-        Axis(name="reduction_blocks", values=up_to(shape.input_blocks)),
-        Axis(name="window_rows", values=tuple(balanced_sizes(shape.kernel[0]).tolist())),
-        Axis(name="window_columns", values=tuple(balanced_sizes(shape.kernel[1]).tolist())),
-        order_axis(),
-        level_axis("data_level", CHUNK),
-        level_axis("weights_level", CHUNK),
-        copies_axis("data_copies"),
-        copies_axis("weights_copies"),
-        copies_axis("sums_copies"),
-    )
-    return Space(
-        template="conv2d",
-        axes=axes,
+    return tile_space(
+        config,
+        "conv2d",
+        extents=extents_of(shape),
+        chunks=(Axis(name="reduction_blocks", values=up_to(shape.input_blocks)), *window_axes(shape.kernel)),
+        levels={"data": CHUNK, "weights": CHUNK},
+        copies=("data", "weights", "sums"),
         account=partial(account, config, shape),
         floor=_floor(config, shape),
-        slack=SLACK,
     )
 
 
-def knobs(values: Mapping[str, int], shape: ConvolutionShape) -> Knobs:
+def knobs(values: Values, shape: ConvolutionShape) -> Knobs:
     """The knobs of a point's values."""
-    window = (values["window_rows"], values["window_columns"])
-    copies = Copies(data=values["data_copies"], weights=values["weights_copies"], sums=values["sums_copies"])
-    tiles = _tiles(shape, one_point(values))
-    return tile_knobs(values, tiles, copies, None if window == shape.kernel else window)
+    return tile_knobs(values, _tiles(shape, one_point(values)), shape.kernel)
 
 
 def _tiles(shape: ConvolutionShape, values: Columns) -> Tiles:
@@ -95,7 +66,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
     """The account of many points."""
     reduction, window = values["reduction_blocks"], (values["window_rows"], values["window_columns"])
     tiles = _tiles(shape, values)
-    compute, by_chunk = _products(shape), values["data_level"] == CHUNK
+    by_chunk = values["data_level"] == CHUNK
     data, data_loads = image_filling(
         config,
         shape,
@@ -111,46 +82,24 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
         alike=True,
     )
     weights, weights_loads = _weights(config, shape, values, tiles)
-    sums = tiles.sizes["o"] * tiles.sizes["y"] * tiles.sizes["x"]
-    sums_copies = np.minimum(values["sums_copies"], tiles.count)
-    instructions = ALWAYS + products(tiles, (data, weights), sums_copies, overwriting=True)
-    instructions = instructions + stores(shape, tiles) + data_loads + weights_loads
-    instructions = instructions + tiles.parameter_fills(config.par_depth)
     whole = (reduction + shape.input_blocks % reduction) * np.prod(
         [w + k % w for k, w in zip(shape.kernel, window, strict=True)], axis=0
     )
-    limits = {
-        "the input scratchpad": fits(config, "inp", data.size, data.copies),
-        "the weight scratchpad": fits(config, "wgt", weights.size, weights.copies),
-        "the accumulators": fits(config, "acc", sums, sums_copies),
-        "the parameter table": tiles.sizes["o"] <= config.par_depth,
-        "the micro-op memory": unrolled_micro_ops(tiles, whole) <= config.uop_depth,
-        "chunks that load something": by_chunk | (values["weights_level"] == CHUNK) | (tiles.chunks == 1),
-        "the length of a program": instructions <= _most_instructions(config, shape),
-    }
-    traffic = data.beats + weights.beats + stored_beats(config, shape)
-    quantities = tile_quantities(
+    return array_account(
+        config,
+        shape,
         tiles,
-        {"data": data, "weights": weights},
-        compute=compute,
-        traffic=traffic,
-        loading=data.fills * data.exposed + weights.beats,
-        storing=storing(config, tiles, sums, stored_beats(config, shape), shape.operand),
-        sums_copies=sums_copies,
-        instructions=instructions,
-        stored_by_tile=sums * max(1.0, config.out_bytes / config.memory.bus_bytes),
-    )
-    quantities |= {"sums of a tile": 1.0 * sums, "sums copies in use": 1.0 * sums_copies}
-    used = {"data_copies": data.copies, "weights_copies": weights.copies, "sums_copies": sums_copies}
-    return Account(
-        limits=limits,
-        bound=np.maximum(compute, traffic),
-        quantities=quantities,
-        effective={
-            **values,
-            **tiles.effective(values["data_level"], values["weights_level"]),
-            **used,
+        values,
+        data=data,
+        weights=weights,
+        loads=(data_loads, weights_loads),
+        overwriting=True,
+        micro_ops=unrolled_micro_ops(tiles, whole),
+        limits={
+            "chunks that load something": by_chunk | (values["weights_level"] == CHUNK) | (tiles.chunks == 1)
         },
+        most_instructions=_most_instructions(config, shape),
+        compute=_products(shape),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -31,7 +30,7 @@ from .peak_cpu import (
     written_out,
 )
 from .register_tile import TILE_OVERHEAD
-from .space import Account, Axis, Columns, Space
+from .space import Account, Axis, Columns, Space, Values
 
 BLOCKS: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
 TILES: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
@@ -90,7 +89,7 @@ def space(target: CpuTarget, program: Program) -> Space:
     )
 
 
-def knobs_of(target: CpuTarget, program: Program, values: Mapping[str, int]) -> Knobs:
+def knobs_of(target: CpuTarget, program: Program, values: Values) -> Knobs:
     """The knobs of a point's values."""
     size = _size(target, program)
     columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}

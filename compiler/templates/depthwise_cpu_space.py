@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -26,7 +25,7 @@ from .peak_cpu import (
     written_out,
 )
 from .register_tile import TILE_OVERHEAD
-from .space import Account, Axis, Columns, Space
+from .space import Account, Axis, Columns, Space, Values
 
 TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
 COPIES: tuple[Literal["none", "whole", "rows"], ...] = ("none", "whole", "rows")
@@ -93,7 +92,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     )
 
 
-def knobs_of(program: Program, window: Window, values: Mapping[str, int]) -> Knobs:
+def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(program, window)
     columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}

@@ -8,27 +8,31 @@ import numpy as np
 from vdla.isa.config import Config
 
 from .conv2d_vdla import ConvolutionShape
+from .patch_conv2d_vdla import PatchShape
 from .tile_account import Filling, Side, Tiles, reach, seen, transfers
 from .tiling import divide, transfer_cycles
 
+Tiled = ConvolutionShape | PatchShape
+"""What is cut into tiles: it has outputs, and an operand like them or none."""
 
-def extents_of(shape: ConvolutionShape) -> dict[str, int]:
+
+def extents_of(shape: Tiled) -> dict[str, int]:
     """All that the loops over tiles run over."""
     return {"o": shape.output_blocks, "y": shape.out_height, "x": shape.out_width}
 
 
-def outputs_of(shape: ConvolutionShape) -> int:
+def outputs_of(shape: Tiled) -> int:
     """Vectors of the output."""
     return shape.images * shape.output_blocks * shape.out_height * shape.out_width
 
 
-def stored_beats(config: Config, shape: ConvolutionShape) -> float:
+def stored_beats(config: Config, shape: Tiled) -> float:
     """Beats of the outputs, and of the operand beside them."""
     vectors = outputs_of(shape) * (2 if shape.operand else 1)
     return vectors * config.out_bytes / config.memory.bus_bytes
 
 
-def stores(shape: ConvolutionShape, tiles: Tiles) -> np.ndarray:
+def stores(shape: Tiled, tiles: Tiles) -> np.ndarray:
     """STORE.POST instructions: one for each block of a tile."""
     return shape.images * shape.output_blocks * tiles.trips["y"] * tiles.trips["x"]
 

@@ -12,10 +12,11 @@ from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..te.post import Post
 from .schedule_vdla import schedule_workload
+from .space import Values
 from .tiling import Copies
 from .workload_vdla import Workload
 
-Choose = Callable[[Workload, str], Mapping[str, int] | None]
+Choose = Callable[[Workload, str], Values | None]
 """The values of the knobs of a workload at the node of that name, a point of its space; None: the template decides."""
 
 

@@ -56,7 +56,7 @@ from .fused_cpu import fused, storage_beside
 from .lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
 from .lowered_node import LoweredNode, kernel_key, sketched
 from .tasks_cpu import ChosenKnobs, chosen
-from .workload_cpu import PoolCpu
+from .workload_cpu import ElementwiseCpu, PoolCpu
 
 
 def lower_float_node(
@@ -94,7 +94,7 @@ def lower_float_node(
         case Dense():
             return lower_dense(graph, node, node.operator, knobs)
         case Elementwise():
-            return _elementwise(graph, node, node.operator)
+            return _elementwise(graph, node, node.operator, knobs)
         case MaxPool() | AveragePool():
             return _pool(target, graph, node, node.operator, knobs)
         case Softmax(axis=axis, logarithm=logarithm):
@@ -177,18 +177,28 @@ def _beside(graph: FloatGraph, node: Node, axes: tuple[int, ...]) -> list[tuple[
     return shapes
 
 
-def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> LoweredNode:
+def _elementwise(
+    graph: FloatGraph, node: Node, operator: Elementwise, knobs: ChosenKnobs | None
+) -> LoweredNode:
     out = graph.tensors[node.output]
     rank = len(out.storage)
     shapes = [storage_beside(graph.tensors[name], rank, out.block) for name in node.inputs]
     program = float_elementwise(shapes, operator.body)
+    try:
+        workload = ElementwiseCpu.of(shapes, operator.body)
+    except ValueError:
+        # An expression too long to be written down: it has the defaults.
+        workload = None
     parameters = dict(zip([p.name for p in program.parameters], (*node.inputs, node.output), strict=True))
     merged = {p.name: p.shape for p in program.parameters}
     return LoweredNode(
         node=node,
         key=kernel_key("elementwise", program),
         program=program,
-        schedule=lambda target: elementwise_cpu.schedule(target, program, parallel=True),
+        schedule=chosen(program, workload, knobs)
+        if workload is not None
+        else lambda target: elementwise_cpu.schedule(target, program, parallel=True),
+        workload=workload,
         tensors={p: name for p, name in parameters.items() if name not in graph.constants},
         constants={
             p: graph.constants[name].reshape(merged[p])

@@ -11,44 +11,24 @@ from vdla.isa.config import Config
 from ..graph.graph import AveragePool, Elementwise, Graph, MaxPool
 from ..graph.layout import pack_parameters, pack_weight
 from ..te.blocks import Blocks, Window, ceil_div
-from ..te.ops import average_pool, conv2d, depthwise_conv2d, elementwise, max_pool
+from ..te.ops import conv2d, depthwise_conv2d
 from ..te.ops.common import Area
 from ..te.post import Post
 from . import conv2d_vdla, depthwise_vdla
 from .kernel_vdla import Choice, Kernel, kernel_of
 from .stages import bound_tensors, combination_of, post_of
 from .tiling import NoTileError
-from .workload_vdla import Workload
+from .workload_vdla import program_of, windowed
 
 
 def lower_max_pool(config: Config, graph: Graph, node: MaxPool, choice: Choice) -> Kernel:
     """A max-pool: one kernel. Raises NoTileError."""
-    batch, channels, height, width = graph.tensors[node.data].nchw
-    post = Post()
-    program = max_pool(
-        blocks=Blocks.of(config),
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        window=Window(kernel=node.kernel, strides=node.strides, pads=node.pads),
-        post=post,
-        name=node.name,
-    )
-    workload = Workload(
-        template="max_pool",
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=channels,
-        kernel=node.kernel,
-        strides=node.strides,
-        pads=node.pads,
-    )
-    constants = {"P": _identity(config, channels, 0)}
+    sizes = graph.tensors[node.data].nchw
+    workload = windowed("max_pool", sizes, sizes[1], _window(node))
+    program = program_of(config, workload, name=node.name)
+    constants = {"P": _identity(config, workload.channels, 0)}
     tensors = {"X": node.data, "Y": node.output}
-    return kernel_of(config, workload, program, post, choice, tensors, constants)
+    return kernel_of(config, workload, program, workload.post, choice, tensors, constants)
 
 
 def _identity(config: Config, channels: int, zero_point: int) -> np.ndarray:
@@ -85,34 +65,12 @@ def lower_average_pool(config: Config, graph: Graph, node: AveragePool, choice: 
 def _stored_average(
     config: Config, graph: Graph, node: AveragePool, choice: Choice, area: Area, divisor: int
 ) -> Kernel:
-    batch, channels, height, width = graph.tensors[node.data].nchw
-    post = post_of(node.requantize, None)
-    program = average_pool(
-        blocks=Blocks.of(config),
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        window=_window(node),
-        pad_value=node.pad_value,
-        post=post,
-        area=area,
-        name=node.name,
-    )
-    workload = Workload(
-        template="average_pool",
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=channels,
-        kernel=node.kernel,
-        strides=node.strides,
-        pads=node.pads,
-    )
+    sizes, post = graph.tensors[node.data].nchw, post_of(node.requantize, None)
+    workload = windowed("average_pool", sizes, sizes[1], _window(node))
+    program = program_of(config, workload, post=post, pad_value=node.pad_value, area=area, name=node.name)
     # A part of the output is a kernel of its own kind, of which records know nothing.
     choice = choice if len(_areas(node.divisors)) == 1 else replace(choice, choose=None)
-    constants = {"P": _average_parameters(config, node, channels, divisor)}
+    constants = {"P": _average_parameters(config, node, workload.channels, divisor)}
     tensors = {"X": node.data, "Y": node.output}
     return kernel_of(config, workload, program, post, choice, tensors, constants)
 
@@ -159,7 +117,7 @@ def _multiplied_average(
     return Kernel(schedule=schedule, tensors=tensors, constants=constants)
 
 
-def _window(node: AveragePool) -> Window:
+def _window(node: MaxPool | AveragePool) -> Window:
     return Window(kernel=node.kernel, strides=node.strides, pads=node.pads)
 
 
@@ -186,28 +144,12 @@ def _areas(divisors: np.ndarray) -> list[tuple[tuple[int, int, int, int], int]]:
 
 def lower_elementwise(config: Config, graph: Graph, node: Elementwise, choice: Choice) -> Kernel:
     """An element-wise node: one kernel. Raises NoTileError."""
-    batch, channels, height, width = graph.tensors[node.a].nchw
+    sizes = graph.tensors[node.a].nchw
     combination = combination_of(node.combine)
     zero_point = 0 if combination.kind == "add" else combination.zero_point_self
     post = Post(zero_point=zero_point, combination=combination)
-    program = elementwise(
-        blocks=Blocks.of(config),
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        post=post,
-        name=node.name,
-    )
-    workload = Workload(
-        template="elementwise",
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=channels,
-        operand=post.has_operand,
-    )
-    constants = {"P": _identity(config, channels, zero_point)}
+    workload = windowed("elementwise", sizes, sizes[1], Window(kernel=(1, 1)), operand=post.has_operand)
+    program = program_of(config, workload, post=post, name=node.name)
+    constants = {"P": _identity(config, workload.channels, zero_point)}
     tensors = bound_tensors(node.a, node.output, node.combine)
     return kernel_of(config, workload, program, post, choice, tensors, constants)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
 from vdla.isa.config import Config
 
 from ..graph.graph import (
@@ -32,14 +33,13 @@ from ..passes.pipeline import Pass, run_pipeline
 from ..passes.split_copies import split_copies
 from ..target.vdla.link import LoweredKernel, LoweredLayer
 from ..target.vdla.machine import scratchpad_depths
-from ..te.blocks import Blocks, Window
-from ..te.ops import conv2d, depthwise_conv2d, patch_conv2d, patch_conv2d_pool
+from ..te.blocks import Window
 from . import patch_conv2d_vdla, rolling_pool_vdla
 from .kernel_vdla import Choice, Choose, Kernel, kernel_of
 from .lower_pools_vdla import lower_average_pool, lower_elementwise, lower_max_pool
 from .stages import bound_tensors, post_of
 from .tiling import MOST_WINDOW, Copies, NoTileError
-from .workload_vdla import Workload, ring_of_workload
+from .workload_vdla import Workload, program_of, ring_of_workload, windowed
 
 Dump = Callable[[str, str], None]
 
@@ -103,96 +103,64 @@ def _kernels(
 def _convolution(
     config: Config, graph: Graph, layouts: dict[str, Layout], node: Convolution, choice: Choice
 ) -> Kernel:
-    batch, channels, height, width = graph.tensors[node.data].nchw
-    filters = node.weight.shape[0]
-    post = post_of(node.requantize, node.combine)
+    workload, post = _workload(graph, node), post_of(node.requantize, node.combine)
+    tensors = bound_tensors(node.data, node.output, node.combine)
+    parameters = pack_parameters(config, node.bias, node.requantize.scale)
+
+    def kernel(workload: Workload, weight: np.ndarray) -> Kernel:
+        program = _program(config, workload, node)
+        constants = {"P": parameters, "W": weight}
+        return kernel_of(config, workload, program, post, choice, tensors, constants)
+
+    if node.pool is not None:
+        rolling = _rolling(config, graph, node, choice.virtual_threads)
+        if rolling is None or layouts[node.data] != "interleaved":
+            raise ValueError(f"{node.name}: the pool was fused into a convolution that cannot take it")
+        constants = {"P": parameters, "W": pack_patch_weight(config, node.weight)}
+        return kernel_of(config, *rolling, post, choice, tensors, constants)
+    if layouts[node.data] == "interleaved":
+        return kernel(replace(workload, template="patch_conv2d"), pack_patch_weight(config, node.weight))
+    if node.groups == workload.channels == workload.filters > 1 and config.has("depthwise"):
+        alone = replace(workload, template="depthwise_conv2d")
+        try:
+            return kernel(alone, pack_depthwise_weight(config, node.weight[:, 0]))
+        except NoTileError:
+            pass  # As a convolution with many zeros it may still fit: its weights need no row index.
+    weight = pack_weight(config, dense_groups(node.weight, node.groups))
+    if workload.kernel == (workload.height, workload.width) != (1, 1) and not any(workload.pads):
+        # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
+        weight = weight.reshape(weight.shape[0], -1, 1, 1, config.block_out, config.block_in)
+        sizes = (workload.batch, weight.shape[1] * config.block_in, 1, 1)
+        whole = Window(kernel=(1, 1))
+        workload = windowed("conv2d", sizes, workload.filters, whole, operand=workload.operand)
+    return kernel(workload, weight)
+
+
+def _workload(graph: Graph, node: Convolution) -> Workload:
+    """What a convolution without its pool is to the tuner."""
     window = Window(
         kernel=(node.weight.shape[2], node.weight.shape[3]),
         strides=node.strides,
         pads=node.pads,
         dilations=node.dilations,
     )
-    pool = None
-    if node.pool is not None:
-        pool = Window(kernel=node.pool.kernel, strides=node.pool.strides, pads=node.pool.pads)
-    tensors = bound_tensors(node.data, node.output, node.combine)
-    constants = {"P": pack_parameters(config, node.bias, node.requantize.scale)}
-    common = {
-        "blocks": Blocks.of(config),
-        "batch": batch,
-        "channels": channels,
-        "height": height,
-        "width": width,
-        "window": window,
-        "pad_value": node.pad_value,
-        "post": post,
-        "name": node.name,
-    }
-    workload = Workload(
-        template="conv2d",
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=filters,
-        kernel=window.kernel,
-        strides=window.strides,
-        pads=window.pads,
-        dilations=window.dilations,
-        operand=post.has_operand,
-    )
-    if layouts[node.data] == "interleaved" and pool is not None:
-        constants["W"] = pack_patch_weight(config, node.weight)
-        rolling = _rolling(config, graph, node, choice.virtual_threads)
-        if rolling is None:
-            raise ValueError(f"{node.name}: the pool was fused into a convolution that cannot take it")
-        return kernel_of(config, *rolling, post, choice, tensors, constants)
-    if layouts[node.data] == "interleaved":
-        constants["W"] = pack_patch_weight(config, node.weight)
-        workload = replace(workload, template="patch_conv2d")
-        program = patch_conv2d(filters=filters, **common)
-        return kernel_of(config, workload, program, post, choice, tensors, constants)
-    if node.groups == channels == filters and channels > 1 and config.has("depthwise") and node.pool is None:
-        constants["W"] = pack_depthwise_weight(config, node.weight[:, 0])
-        alone = replace(workload, template="depthwise_conv2d")
-        try:
-            return kernel_of(
-                config, alone, depthwise_conv2d(**common), post, choice, tensors, dict(constants)
-            )
-        except NoTileError:
-            pass  # As a convolution with many zeros it may still fit: its weights need no row index.
-    weight = pack_weight(config, dense_groups(node.weight, node.groups))
-    if window.kernel == (height, width) != (1, 1) and not any(window.pads) and pool is None:
-        # A window that covers its input: its positions are further channels, and the reduction can be cut anywhere.
-        weight = weight.reshape(weight.shape[0], -1, 1, 1, config.block_out, config.block_in)
-        flat = {"channels": weight.shape[1] * config.block_in, "height": 1, "width": 1}
-        common = {**common, **flat, "window": Window(kernel=(1, 1))}
-        workload = replace(
-            workload, **flat, kernel=(1, 1), strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1)
-        )
-    constants["W"] = weight
-    program = conv2d(filters=filters, pool=pool, **common)
-    return kernel_of(config, workload, program, post, choice, tensors, constants)
+    operand = post_of(node.requantize, node.combine).has_operand
+    sizes = graph.tensors[node.data].nchw
+    return windowed("conv2d", sizes, node.weight.shape[0], window, operand=operand)
+
+
+def _program(config: Config, workload: Workload, node: Convolution) -> Program:
+    """The tensor expression of a convolution, seen as `workload`."""
+    post = post_of(node.requantize, node.combine)
+    return program_of(config, workload, post=post, pad_value=node.pad_value, name=node.name)
 
 
 def takes_patches(config: Config, graph: Graph, node: Convolution) -> bool:
     """Whether patches of a first convolution, and the weights for a whole one, fit the scratchpads."""
-    batch, channels, height, width = graph.tensors[node.data].nchw
-    window = Window(kernel=(node.weight.shape[2], node.weight.shape[3]), strides=node.strides, pads=node.pads)
-    program = patch_conv2d(
-        blocks=Blocks.of(config),
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=node.weight.shape[0],
-        window=window,
-        pad_value=node.pad_value,
-        post=post_of(node.requantize, node.combine),
-        name=node.name,
-    )
+    workload = replace(_workload(graph, node), template="patch_conv2d")
+    program = _program(config, workload, node)
     try:
-        patch_conv2d_vdla.choose_knobs(config, program, window, 1)
+        patch_conv2d_vdla.choose_knobs(config, program, workload.window, 1)
     except NoTileError:
         return False
     return True
@@ -218,17 +186,9 @@ def _rolling(
 ) -> tuple[Workload, Program] | None:
     """A patch convolution with its pool, or None where no ring of accumulator rows works."""
     assert node.pool is not None
-    batch, channels, height, width = graph.tensors[node.data].nchw
-    workload = Workload(
+    workload = replace(
+        _workload(graph, node),
         template="patch_conv2d_pool",
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=node.weight.shape[0],
-        kernel=(node.weight.shape[2], node.weight.shape[3]),
-        strides=node.strides,
-        pads=node.pads,
         pool_kernel=node.pool.kernel,
         pool_strides=node.pool.strides,
         pool_pads=node.pool.pads,
@@ -236,23 +196,10 @@ def _rolling(
     ring = ring_of_workload(config, workload)
     if ring is None or max(workload.pool_kernel) > MOST_WINDOW:
         return None
-    program = patch_conv2d_pool(
-        blocks=Blocks.of(config),
-        batch=batch,
-        channels=channels,
-        height=height,
-        width=width,
-        filters=workload.filters,
-        window=workload.window,
-        pool=workload.pool,
-        ring=ring,
-        pad_value=node.pad_value,
-        post=post_of(node.requantize, None),
-        name=node.name,
-    )
+    program = _program(config, workload, node)
     if not rolling_pool_vdla.weights_fit(config, program, ring, virtual_threads):
         return None
-    columns = workload.window.outputs(height, width)[1]
+    columns = workload.window.outputs(workload.height, workload.width)[1]
     used = rolling_pool_vdla.used_columns(ring, columns, workload.pool)
     try:
         rolling_pool_vdla.choose_columns(config, program, used, virtual_threads)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -18,7 +17,7 @@ from .conv2d_cpu import REMOTE_BYTES_CYCLE
 from .peak_cpu import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
 from .pool_cpu import Knobs, choose_knobs
 from .register_tile import TILE_OVERHEAD
-from .space import Account, Axis, Columns, Space
+from .space import Account, Axis, Columns, Space, Values
 
 TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
 WINDOWS: tuple[tuple[str, str], ...] = (("kh", "kw"), ("kw", "kh"))
@@ -77,7 +76,7 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
     )
 
 
-def knobs_of(target: CpuTarget, program: Program, window: Window, values: Mapping[str, int]) -> Knobs:
+def knobs_of(target: CpuTarget, program: Program, window: Window, values: Values) -> Knobs:
     """The knobs of a point's values."""
     shape = _shape(target, program, window)
     columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}

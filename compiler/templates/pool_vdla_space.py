@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -17,48 +16,31 @@ from .image_account import (
     stored_beats,
     stores,
 )
-from .space import Account, Columns, Space
-from .tile_account import (
-    ALWAYS,
-    SLACK,
-    Tiles,
-    copies_axis,
-    level_axis,
-    most_instructions,
-    one_point,
-    order_axis,
-    tile_axes,
-    tile_knobs,
-)
-from .tile_quantities import storing, tile_quantities
+from .space import Account, Columns, Space, Values
+from .tile_account import ALWAYS, Tiles, most_instructions
+from .tile_quantities import restart_cycles, storing, tile_quantities
+from .tile_space import one_point, tile_knobs, tile_space
 from .tiling import INNERMOST, MOST_WINDOW, Copies, Knobs, fits, store_reads
 
 
 def space(config: Config, shape: ConvolutionShape, template: str) -> Space:
     """The space of `pool_vdla.schedule` for one shape; costs are cycles."""
-    axes = (
-        *tile_axes(extents_of(shape), config.par_depth),
-        order_axis(),
-        level_axis("data_level", INNERMOST),
-        copies_axis("data_copies"),
-    )
-    return Space(
-        template=template,
-        axes=axes,
+    traffic = least_data_beats(config, shape, config.out_bytes) + stored_beats(config, shape)
+    return tile_space(
+        config,
+        template,
+        extents=extents_of(shape),
+        levels={"data": INNERMOST},
+        copies=("data",),
         account=partial(account, config, shape),
-        floor=max(
-            _busiest(config, shape),
-            least_data_beats(config, shape, config.out_bytes) + stored_beats(config, shape),
-        ),
-        slack=SLACK,
+        floor=max(_busiest(config, shape), traffic),
     )
 
 
-def knobs(values: Mapping[str, int], shape: ConvolutionShape) -> Knobs:
+def knobs(values: Values, shape: ConvolutionShape) -> Knobs:
     """The knobs of a point's values."""
-    copies = Copies(data=1, weights=1, sums=values["data_copies"])
     tiles = Tiles.of(shape.images, extents_of(shape), one_point(values))
-    return tile_knobs(values, tiles, copies)
+    return tile_knobs(values, tiles, copies=Copies(data=1, weights=1, sums=values["data_copies"]))
 
 
 def _busiest(config: Config, shape: ConvolutionShape) -> float:
@@ -114,6 +96,7 @@ def account(config: Config, shape: ConvolutionShape, values: Columns) -> Account
             sums_copies=data.copies,
             instructions=instructions,
             stored_by_tile=vectors * max(1.0, config.out_bytes / config.memory.bus_bytes),
+            restarts=restart_cycles(config, loads, data.fills),
         ),
         effective={
             **values,

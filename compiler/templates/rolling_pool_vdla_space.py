@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,8 +9,8 @@ import numpy as np
 from vdla.isa.config import Config
 
 from ..te.ops.rolling_pool import Ring
-from .space import ESTIMATE, Account, Axis, Columns, Space
-from .tile_account import SLACK, copies_axis, up_to
+from .space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .tile_space import CAPACITIES, SLACK, copies_axis, up_to
 from .tiling import Copies, divide, fits
 
 
@@ -36,8 +35,8 @@ def space(config: Config, shape: RollingShape) -> Space:
     """The space of `rolling_pool_vdla.schedule` for one shape; costs are cycles."""
     axes: tuple[Axis, ...] = (
         Axis(name="columns", values=up_to(shape.columns)),
-        copies_axis("data_copies"),
-        copies_axis("weights_copies"),
+        copies_axis("data"),
+        copies_axis("weights"),
     )
     return Space(
         template="patch_conv2d_pool",
@@ -45,10 +44,11 @@ def space(config: Config, shape: RollingShape) -> Space:
         account=partial(account, config, shape),
         floor=_floor(config, shape),
         slack=SLACK,
+        capacities=CAPACITIES,
     )
 
 
-def copies(values: Mapping[str, int]) -> Copies:
+def copies(values: Values) -> Copies:
     """The copies of buffers of a point; the ring of sums is its own."""
     return Copies(data=values["data_copies"], weights=values["weights_copies"], sums=1)
 

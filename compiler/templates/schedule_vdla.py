@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import product
 from math import prod
 
 from vdla.isa.config import Config
@@ -26,9 +24,8 @@ from . import (
 )
 from .image_account import extents_of
 from .rolling_pool_vdla import used_columns
-from .space import Space
-from .tile_account import Tiles, one_point, same_level
-from .tiling import TILE_ORDERS, Copies, Knobs, NoTileError
+from .space import Space, Values
+from .tiling import CHUNK, INNERMOST, OUTERMOST, Copies, Knobs, NoTileError
 from .workload_vdla import Workload, program_of, ring_of_workload
 
 
@@ -104,56 +101,47 @@ def _rolling_shape(config: Config, workload: Workload) -> rolling_pool_vdla_spac
     )
 
 
-def _default_rolling(config: Config, workload: Workload, virtual_threads: int) -> dict[str, int] | None:
-    shape, space = _rolling_shape(config, workload), space_of(config, workload)
-    program = program_of(config, workload)
-    gathered = rolling_pool_vdla.choose_columns(config, program, shape.columns, virtual_threads)
-    for weights in range(virtual_threads, 0, -1):
-        values = {"columns": gathered, "data_copies": virtual_threads, "weights_copies": weights}
-        if virtual_threads in space.axes[1].values and space.legal(space.point(values)[None]).all():
-            return values
-    return None
+def settings_of(
+    config: Config, workload: Workload, virtual_threads: int, values: Values | None = None
+) -> dict[str, int | str]:
+    """What a workload is scheduled with, for people: by axis of its space, for a point or for the template's choice.
 
-
-def default_values(config: Config, workload: Workload, virtual_threads: int) -> dict[str, int] | None:
-    """The template's own choice as values of the space's axes; None where it is none of its points.
-
-    Raises NoTileError if nothing fits.
+    The template's choice (`values` None or empty) need not be a point: it may load parameters elsewhere, and of
+    `virtual_threads` copies, which it asks for, a buffer gets those that fit. Under "order" are the loops over tiles of
+    output blocks, rows and columns (o, y, x) that run more than once, outermost first; under a level those of them, and
+    of the chunks (c) of the reduction, that are around the buffer. Raises NoTileError if nothing fits.
     """
+    names = [axis.name for axis in space_of(config, workload).axes]
+    found: dict[str, int | str] = dict.fromkeys((n for n in names if n.endswith("_copies")), virtual_threads)
     if workload.template == "patch_conv2d_pool":
-        return _default_rolling(config, workload, virtual_threads)
-    space, knobs = space_of(config, workload), _default_knobs(config, workload, virtual_threads)
+        shape, program = _rolling_shape(config, workload), program_of(config, workload)
+        found["columns"] = rolling_pool_vdla.choose_columns(config, program, shape.columns, virtual_threads)
+        return {name: found[name] for name in names} | dict(values or {})
+    knobs = _knobs(config, workload, values) if values else _default_knobs(config, workload, virtual_threads)
     shape = _shape(config, workload)
-    window = workload.kernel if knobs.window is None else knobs.window
-    chosen: dict[str, int] = {
+    extents, window = extents_of(shape), workload.kernel if knobs.window is None else knobs.window
+    sizes = {"o": knobs.output_blocks, "y": knobs.rows, "x": knobs.columns}
+    repeated = {letter for letter in sizes if sizes[letter] < extents[letter]}
+    cut = "reduction_blocks" in names and knobs.reduction_blocks < shape.input_blocks
+    chunked = cut or window != workload.kernel
+
+    def around(level: int) -> str:
+        loops = [letter for letter in knobs.order[: OUTERMOST - level + 1] if letter in repeated]
+        return "".join(loops) + ("c" if level == CHUNK and chunked else "")
+
+    found |= {name: value for name, value in (values or {}).items() if name.endswith("_copies")}
+    found |= {
         "output_blocks": knobs.output_blocks,
         "rows": knobs.rows,
         "columns": knobs.columns,
         "reduction_blocks": knobs.reduction_blocks,
         "window_rows": window[0],
         "window_columns": window[1],
-        "order": TILE_ORDERS.index(knobs.order),
+        "order": around(INNERMOST),
+        "data_level": around(knobs.data_level),
+        "weights_level": around(knobs.weights_level),
     }
-    first = {axis.name: axis.values[0] for axis in space.axes}
-    tiles = Tiles.of(shape.images, extents_of(shape), one_point(chosen))
-    for name, level in (("data_level", knobs.data_level), ("weights_level", knobs.weights_level)):
-        # A template without chunks has no level for them.
-        same = same_level(tiles, knobs.order, max(level, first.get(name, level)))
-        if same is None:
-            return None
-        chosen[name] = same
-    # As many copies as fit, which is what the pass makes of the virtual threads.
-    names = [axis.name for axis in space.axes if axis.name.endswith("_copies")]
-    for copies in product(range(virtual_threads, 0, -1), repeat=len(names)):
-        values = {**chosen, **dict(zip(names, copies, strict=True))}
-        known = {name: values[name] for name in first}
-        try:
-            point = space.point(known)
-        except ValueError:
-            return None
-        if space.legal(point[None]).all():
-            return known
-    return None
+    return {name: found[name] for name in names}
 
 
 def _default_knobs(config: Config, workload: Workload, virtual_threads: int) -> Knobs:
@@ -178,7 +166,7 @@ def schedule_workload(
     program: Program,
     post: Post,
     virtual_threads: int,
-    values: Mapping[str, int] | None = None,
+    values: Values | None = None,
 ) -> tuple[Schedule, Copies | None]:
     """The tensor expression `program` of a workload scheduled, and the copies of its buffers (None: `virtual_threads`).
 
@@ -211,7 +199,7 @@ def schedule_workload(
     return schedule, None if knobs is None else knobs.copies
 
 
-def _knobs(config: Config, workload: Workload, values: Mapping[str, int]) -> Knobs:
+def _knobs(config: Config, workload: Workload, values: Values) -> Knobs:
     match workload.template:
         case "conv2d":
             return conv2d_vdla_space.knobs(values, _shape(config, workload))

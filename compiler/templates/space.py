@@ -13,16 +13,20 @@ from math import prod
 
 import numpy as np
 
+Values = Mapping[str, int]
+"""A setting of a template's knobs: a value for each axis of its space."""
 Columns = Mapping[str, np.ndarray]
 """Values of many points: an int64 array for each axis, all of one length."""
 ESTIMATE = "estimate"
 """The quantity that is a template's own guess of the cost, in the unit of measurements, where it makes one."""
 MOST_TRIES = 1 << 22
 """Points drawn at most for a sample: a space in which fewer than one in millions is legal counts as empty."""
+MOST_LISTED = 1 << 16
+"""Points of a space that is looked at as a whole where a sample's first draws are all illegal."""
 
 
 class EmptySpaceError(Exception):
-    """No point of a space is legal; says which limit excluded the last ones."""
+    """No point of a space is legal, or none was found; says which limit excluded the last ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,8 @@ class Space:
     """All settings of a template's knobs for one shape.
 
     `account` is the template's. Points whose bound is more than `slack` times `floor`, the least bound that any program
-    for this shape could have, are hopeless and count as illegal.
+    for this shape could have, are hopeless and count as illegal. `capacities` name limits that no point keeps to if
+    the first values of all axes, which take least, do not.
     """
 
     template: str
@@ -63,6 +68,7 @@ class Space:
     account: Callable[[Columns], Account]
     floor: float
     slack: float
+    capacities: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -80,7 +86,7 @@ class Space:
         """The values of one point [axes] by axis."""
         return {axis.name: axis.values[int(i)] for axis, i in zip(self.axes, point, strict=True)}
 
-    def point(self, values: Mapping[str, int]) -> np.ndarray:
+    def point(self, values: Values) -> np.ndarray:
         """The point [axes] of these values. ValueError for an axis or a value that the space does not have."""
         if unknown := sorted(values.keys() ^ {axis.name for axis in self.axes}):
             raise ValueError(f"{self.template} has no knob {unknown[0]}, or no value was given for it")
@@ -113,30 +119,51 @@ class Space:
     def sample(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """`count` legal points [count, axes], uniform over the legal ones, repetitions possible.
 
-        Raises EmptySpaceError where none is found.
+        Raises EmptySpaceError where none is found, at once where that there is none can be shown.
         """
         found: list[np.ndarray] = []
         missing, tries, chunk = count, 0, max(256, 4 * count)
         while missing > 0:
             points = self.draw(rng, chunk)
             kept = points[self.legal(points)][:missing]
+            if not len(kept) and tries == 0:
+                self._refute()
             found.append(kept)
             missing -= len(kept)
             tries += chunk
             if missing > 0 and tries >= MOST_TRIES:
                 if missing == count:
-                    raise EmptySpaceError(self.obstacle(points))
+                    raise EmptySpaceError(
+                        f"{self.template}: no setting of the knobs found that keeps to {self.obstacle(points)}"
+                    )
                 # So few are legal that those found stand for all of them.
                 return np.resize(np.concatenate(found), (count, len(self.axes)))
             chunk = min(2 * chunk, 1 << 16)
         return np.concatenate(found)
 
+    def _refute(self) -> None:
+        """Raises EmptySpaceError where a capacity is too small for all points, or none of a small space is legal."""
+        least = self.account(self.columns(np.zeros((1, len(self.axes)), np.int64)))
+        broken = [
+            name for name, kept in self.limits(least).items() if name in self.capacities and not kept[0]
+        ]
+        if not broken and self.size <= MOST_LISTED:
+            points = self.numbered(np.arange(self.size))
+            if not self.legal(points).any():
+                broken = [self.obstacle(points)]
+        if broken:
+            raise EmptySpaceError(f"{self.template}: no setting of the knobs keeps to {broken[0]}")
+
+    def numbered(self, numbers: np.ndarray) -> np.ndarray:
+        """The points [n, axes] of `numbers` int64 [n], from 0 to `size` - 1: the last axis moves first."""
+        return np.stack(np.unravel_index(numbers, [len(axis.values) for axis in self.axes]), axis=1)
+
     def obstacle(self, points: np.ndarray) -> str:
-        """Which limit excludes the last of `points`, none of which is legal."""
+        """The limit that excludes the last of `points`, none of which is legal."""
         account = self.account(self.columns(points))
         allowed = np.ones(len(points), dtype=bool)
         for reason, mask in self.limits(account).items():
-            if not (allowed & mask).any():
-                return f"{self.template}: no setting of the knobs found that keeps to {reason}"
             allowed &= mask
-        return f"{self.template}: every setting is legal"
+            if not allowed.any():
+                return reason
+        raise ValueError(f"{self.template}: some of the points are legal")

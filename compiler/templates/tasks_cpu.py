@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..ir.stmt import Program
@@ -15,15 +15,23 @@ from . import (
     dense_cpu_space,
     depthwise_cpu,
     depthwise_cpu_space,
+    elementwise_cpu,
+    elementwise_cpu_space,
     pool_cpu,
     pool_cpu_space,
     sketch_cpu,
 )
-from .space import Space
-from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, PoolCpu, SketchCpu
+from .space import Space, Values
+from .workload_cpu import (
+    Conv2dCpu,
+    CpuWorkload,
+    DenseCpu,
+    DepthwiseCpu,
+    ElementwiseCpu,
+    PoolCpu,
+    SketchCpu,
+)
 
-Values = Mapping[str, int]
-"""A setting of a template's knobs: a value for each axis of its space. Empty: the template's own choice."""
 Choose = Callable[[CpuWorkload], Values | None]
 """Finds knobs for a workload, as in records of a tuner; None: the template's defaults."""
 
@@ -92,6 +100,8 @@ def space(target: CpuTarget, workload: CpuWorkload) -> Space:
             return depthwise_cpu_space.space(target, program, window)
         case PoolCpu(window=window):
             return pool_cpu_space.space(target, program, window)
+        case ElementwiseCpu(shapes=shapes, steps=steps):
+            return elementwise_cpu_space.space(target, shapes, steps)
         case SketchCpu():
             return sketch_cpu.space(target, workload)
 
@@ -108,6 +118,8 @@ def default_values(target: CpuTarget, workload: CpuWorkload) -> dict[str, int]:
             return depthwise_cpu_space.default_values(target, program, window)
         case PoolCpu(window=window):
             return pool_cpu_space.default_values(target, program, window)
+        case ElementwiseCpu(shapes=shapes):
+            return elementwise_cpu_space.default_values(target, shapes)
         case SketchCpu():
             return {}
 
@@ -135,5 +147,8 @@ def schedule(
         case PoolCpu(window=window):
             knobs = None if values is None else pool_cpu_space.knobs_of(target, plain, window, values)
             return pool_cpu.schedule(target, program, window, knobs, parallel=True)
+        case ElementwiseCpu(shapes=shapes, steps=steps):
+            knobs = None if values is None else elementwise_cpu_space.knobs_of(target, shapes, steps, values)
+            return elementwise_cpu.schedule(target, program, knobs, parallel=True)
         case SketchCpu():
             return sketch_cpu.schedule(target, workload, values)

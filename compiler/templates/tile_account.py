@@ -10,12 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .space import Axis, Columns
-from .tiling import CHUNK, INNERMOST, OUTERMOST, TILE_ORDERS, Copies, Knobs, divide
+from .space import Columns
+from .tiling import CHUNK, OUTERMOST, TILE_ORDERS, divide
 
-SLACK = 3.0
-"""Points whose transfers or products alone take this many times the least that any program needs are hopeless."""
-MOST_COPIES = 4
 MOST_INSTRUCTIONS, LONGER, EACH_STORE = 2048.0, 64.0, 16.0
 """Instructions of a program that is tried: that many, or so many for each time that a scratchpad must be filled, or for
 each store that there must be."""
@@ -130,77 +127,6 @@ def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: 
         rank[:, 0] = np.where(letters[:, 0] == LETTERS.index("o"), -len(LETTERS) - 1, rank[:, 0])
     arranged = np.take_along_axis(letters, np.argsort(rank, axis=1, kind="stable"), axis=1)
     return (arranged[:, None, :] == _ORDERS[None]).all(axis=2).argmax(axis=1)
-
-
-def same_level(tiles: Tiles, order: str, level: int) -> int | None:
-    """What `level` of loops in `order` is among the one point's `tiles`, whose loops are arranged; None if nothing."""
-
-    def inside(text: str, level: int) -> set[str]:
-        inner = {letter for letter in text[OUTERMOST - level + 1 :] if tiles.trips[letter][0] > 1}
-        images = level == OUTERMOST and text[0] == "o" and tiles.images > 1
-        return inner | {"n"} if images else inner
-
-    wanted, arranged = inside(order, level), TILE_ORDERS[int(tiles.order[0])]
-    if level == CHUNK:
-        return CHUNK
-    levels = range(INNERMOST, OUTERMOST + 1)
-    return next((item for item in levels if inside(arranged, item) == wanted), None)
-
-
-def up_to(size: int) -> tuple[int, ...]:
-    """All sizes from 1 on."""
-    return tuple(range(1, size + 1))
-
-
-def tile_axes(extents: Mapping[str, int], most_blocks: int) -> tuple[Axis, ...]:
-    """The axes of the loops over tiles, except their order."""
-    return (
-        Axis(name="output_blocks", values=up_to(min(extents["o"], most_blocks))),
-        Axis(name="rows", values=up_to(extents["y"])),
-        Axis(name="columns", values=up_to(extents["x"])),
-    )
-
-
-def order_axis() -> Axis:
-    """The axis of TILE_ORDERS."""
-    return Axis(name="order", values=tuple(range(len(TILE_ORDERS))))
-
-
-def level_axis(name: str, innermost: int) -> Axis:
-    """The axis of a level from `innermost` to OUTERMOST."""
-    return Axis(name=name, values=tuple(range(innermost, OUTERMOST + 1)))
-
-
-def copies_axis(name: str) -> Axis:
-    """The axis of the copies of a buffer."""
-    return Axis(name=name, values=up_to(MOST_COPIES))
-
-
-def one_point(values: Mapping[str, int]) -> Columns:
-    """The columns of a single point."""
-    return {name: np.array([value], dtype=np.int64) for name, value in values.items()}
-
-
-def tile_knobs(
-    values: Mapping[str, int], tiles: Tiles, copies: Copies, window: tuple[int, int] | None = None
-) -> Knobs:
-    """The knobs of one point, whose loops are `tiles`; axes that a template does not have are at their innermost level.
-
-    Levels that mean the same become one, so that points of equal `effective` values become the same program.
-    """
-    levels = one_point({name: values.get(name, CHUNK) for name in ("data_level", "weights_level")})
-    effective = tiles.effective(levels["data_level"], levels["weights_level"])
-    return Knobs(
-        output_blocks=values["output_blocks"],
-        rows=values["rows"],
-        columns=values["columns"],
-        reduction_blocks=values.get("reduction_blocks", 1),
-        order=TILE_ORDERS[int(tiles.order[0])],
-        data_level=int(effective["data_level"][0]),
-        weights_level=int(effective["weights_level"][0]),
-        window=window,
-        copies=copies,
-    )
 
 
 def seen(

@@ -8,10 +8,11 @@ that suit them. Where rules make the space (`SketchCpu`), the workload is the wh
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
+from ..ir.expr import Expr
 from ..ir.program_json import ProgramFormatError, program_from_dict, program_to_dict
 from ..ir.regions import write_regions
 from ..ir.stmt import Program
@@ -19,9 +20,12 @@ from ..ir.types import DType
 from ..ir.work import statement_runs
 from ..te.blocks import Pads, Window
 from ..te.epilogue import Activation, Epilogue
+from ..te.merge import Shape, merge_broadcast
 from ..te.ops.dense import dense
 from ..te.ops.float_conv2d import float_conv2d, float_depthwise
+from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
+from ..te.scalar_steps import Steps, expression, steps_of
 from .workload_vdla import WorkloadError
 
 
@@ -156,6 +160,27 @@ class PoolCpu(_Described):
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementwiseCpu(_Described):
+    """`te.ops.float_elementwise` on float32, scheduled by `elementwise_cpu`: what fusion made one node is one of these.
+
+    `shapes` are the inputs', with as few dimensions as possible; `steps` say what is computed of them.
+    """
+
+    template: Literal["elementwise_cpu"] = "elementwise_cpu"
+    shapes: tuple[Shape, ...]
+    steps: Steps
+
+    @staticmethod
+    def of(shapes: Sequence[Shape], body: Expr) -> ElementwiseCpu:
+        """The workload of an expression of inputs of these shapes. ValueError where there is none, see `steps_of`."""
+        return ElementwiseCpu(shapes=merge_broadcast(shapes)[1], steps=steps_of(body))
+
+    def program(self) -> Program:
+        """The tensor expression. ValueError where the shapes do not broadcast, or the steps are none."""
+        return float_elementwise(self.shapes, expression(self.steps))
+
+
 Operator: TypeAlias = Literal["matmul", "softmax", "normalization", "reduction", "conv_transpose"]
 """Those whose template has no space of knobs."""
 
@@ -211,7 +236,7 @@ class SketchCpu(_Described):
         }
 
 
-CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu | SketchCpu
+CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu | ElementwiseCpu | SketchCpu
 _CLASSES: tuple[type[CpuWorkload], ...] = get_args(CpuWorkload)
 _WORDS = {"activation": get_args(Activation), "kind": ("max", "average"), "operator": get_args(Operator)}
 _NESTED: dict[str, type] = {"window": Window, "parts": Parts}
@@ -221,6 +246,8 @@ MOST_SIZE = 1 << 24
 """Of anything in a workload; nothing larger is a tensor's."""
 MOST_RUNS = 1 << 36
 """Of a program's statements: a minute, where each takes a nanosecond."""
+MOST_ELEMENTS = 1 << 40
+"""Of dimensions that were made one."""
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
@@ -278,6 +305,15 @@ def _value(where: str, name: str, value: Any) -> Any:
         if value in words:
             return value
         raise WorkloadError(f"{where} is {value!r}, must be one of {', '.join(words)}")
+    if name == "shapes":
+        return tuple(
+            [
+                tuple([_size(where, 1, size, MOST_ELEMENTS) for size in shape])
+                for shape in _lists(where, value)
+            ]
+        )
+    if name == "steps":
+        return tuple([tuple([_word(where, item) for item in step]) for step in _lists(where, value)])
     least = 0 if name in _MAY_BE_ZERO else 1
     if (length := _LENGTHS.get(name)) is None:
         return _size(where, least, value)
@@ -286,7 +322,20 @@ def _value(where: str, name: str, value: Any) -> Any:
     raise WorkloadError(f"{where} is {value!r}, must be a list of {length} sizes")
 
 
-def _size(where: str, least: int, value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST_SIZE:
+def _lists(where: str, value: Any) -> list[list[Any]]:
+    """A list of lists, none of them empty."""
+    if isinstance(value, list) and value and all(isinstance(item, list) and item for item in value):
         return value
-    raise WorkloadError(f"{where} has {value!r}, must be {least} to {MOST_SIZE}")
+    raise WorkloadError(f"{where} is {value!r}, must be a list of lists")
+
+
+def _word(where: str, value: Any) -> str | int:
+    if isinstance(value, str) or type(value) is int:
+        return value
+    raise WorkloadError(f"{where} has {value!r}, must be a word or the number of a step")
+
+
+def _size(where: str, least: int, value: Any, most: int = MOST_SIZE) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    raise WorkloadError(f"{where} has {value!r}, must be {least} to {most}")

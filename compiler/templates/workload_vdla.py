@@ -13,7 +13,7 @@ from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
 from ..ir.stmt import Program
-from ..te.blocks import Blocks, Pair, Window, ceil_div
+from ..te.blocks import Blocks, Pads, Pair, Window, ceil_div
 from ..te.ops import (
     average_pool,
     conv2d,
@@ -23,6 +23,7 @@ from ..te.ops import (
     patch_conv2d,
     patch_conv2d_pool,
 )
+from ..te.ops.common import Area
 from ..te.ops.rolling_pool import Ring, ring_of
 from ..te.post import Combination, Post
 
@@ -35,7 +36,6 @@ Template = Literal[
     "average_pool",
     "elementwise",
 ]
-Pads = tuple[int, int, int, int]
 
 
 class WorkloadError(UserError):
@@ -87,6 +87,31 @@ class Workload:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
 
+def windowed(
+    template: Template,
+    sizes: tuple[int, int, int, int],
+    filters: int,
+    window: Window,
+    *,
+    operand: bool = False,
+) -> Workload:
+    """The workload of an operator with a window on an input of `sizes` (batch, channels, height, width)."""
+    batch, channels, height, width = sizes
+    return Workload(
+        template=template,
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=filters,
+        kernel=window.kernel,
+        strides=window.strides,
+        pads=window.pads,
+        dilations=window.dilations,
+        operand=operand,
+    )
+
+
 def workload_from_dict(value: Mapping[str, Any]) -> Workload:
     """The workload that `to_dict` described. WorkloadError for anything else."""
     names = [item.name for item in fields(Workload)]
@@ -130,34 +155,48 @@ def ring_of_workload(config: Config, workload: Workload) -> Ring | None:
     )
 
 
-def program_of(config: Config, workload: Workload) -> Program:
-    """The tensor expression of a workload on one machine. ValueError if a window does not fit."""
+def program_of(
+    config: Config,
+    workload: Workload,
+    *,
+    post: Post | None = None,
+    pad_value: int = 0,
+    area: Area | None = None,
+    name: str | None = None,
+) -> Program:
+    """The tensor expression of a workload on one machine. ValueError if a window does not fit.
+
+    What of a node no record knows may be given beside it: its own `post` (default: one of the workload's kind), the
+    int8 value of positions outside of its input, the part of an average pool's output that is computed, its name
+    (default: the template's).
+    """
     image = {
         "blocks": Blocks.of(config),
         "batch": workload.batch,
         "channels": workload.channels,
         "height": workload.height,
         "width": workload.width,
-        "post": workload.post,
+        "post": workload.post if post is None else post,
+        "name": workload.template if name is None else name,
     }
+    filters, window = workload.filters, workload.window
     match workload.template:
         case "conv2d":
-            return conv2d(filters=workload.filters, window=workload.window, pad_value=0, **image)
+            return conv2d(filters=filters, window=window, pad_value=pad_value, **image)
         case "patch_conv2d":
-            return patch_conv2d(filters=workload.filters, window=workload.window, pad_value=0, **image)
+            return patch_conv2d(filters=filters, window=window, pad_value=pad_value, **image)
         case "patch_conv2d_pool":
             ring = ring_of_workload(config, workload)
             if ring is None:
                 raise ValueError(f"no ring of accumulators holds the rows of {workload}")
-            window, pool = workload.window, workload.pool
             return patch_conv2d_pool(
-                filters=workload.filters, window=window, pool=pool, ring=ring, pad_value=0, **image
+                filters=filters, window=window, pool=workload.pool, ring=ring, pad_value=pad_value, **image
             )
         case "depthwise_conv2d":
-            return depthwise_conv2d(window=workload.window, pad_value=0, **image)
+            return depthwise_conv2d(window=window, pad_value=pad_value, **image)
         case "max_pool":
-            return max_pool(window=workload.window, **image)
+            return max_pool(window=window, **image)
         case "average_pool":
-            return average_pool(window=workload.window, pad_value=0, **image)
+            return average_pool(window=window, pad_value=pad_value, area=area, **image)
         case "elementwise":
             return elementwise(**image)

@@ -14,16 +14,19 @@ from vdla.codesign import models
 from vdla.codesign.network_cache import network_key
 from vdla.codesign.tune_run import Options, Watchers
 from vdla.codesign.tune_run_cpu import tune_workloads
-from vdla.codesign.workload_names import cpu_workload
+from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.tasks_cpu import default_values, space
+from vdla.compiler.templates.workload_cpu import ElementwiseCpu
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.records.book import book_of, read_book
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_cpu import samples_from
+from vdla.isa.config import load_config
+from vdla.isa.errors import UserError
 
 LAYER = "dense:2,8,16"
 
@@ -78,6 +81,23 @@ def test_a_process_of_its_own_measures_unless_told(vdla, tmp_path):
     document = vdla("tune", "-o", tmp_path / "r.jsonl", *arguments).document()
     (task,) = document["tasks"]
     assert document["target"] == "llvm" and task["trials"] == 2 and task["outputs_equal"] is True
+
+
+def test_elementwise_workloads_have_names_on_both_targets(vdla, tmp_path):
+    target, records = host_target(), tmp_path / "r.jsonl"
+    names = ("elementwise:add,6x4x4,6x4x4", "elementwise:gelu,3x40")
+    given = [argument for name in names for argument in ("--workload", name)]
+    for task, name in zip(
+        tune(vdla, records, *given, "--trials", 6, "--batch", 2)["tasks"], names, strict=True
+    ):
+        assert task["workload"] == cpu_workload(name, target).to_dict()
+        assert task["trials"] > 0 and task["failed"] == 0 and task["outputs_equal"] is True
+    bias = cpu_workload("elementwise:add,6x4x4,6x1x1", target)
+    assert isinstance(bias, ElementwiseCpu) and bias.shapes == ((6, 16), (6, 1))
+    addition = accelerator_workload(names[0], load_config("vta"))
+    assert (addition.template, addition.channels, addition.operand) == ("elementwise", 6, True)
+    with pytest.raises(UserError, match="others are for --target llvm"):
+        accelerator_workload(names[1], load_config("vta"))
 
 
 def test_a_network_takes_its_records(vdla, tmp_path, network):
@@ -216,6 +236,9 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
         (("--workload", LAYER, "--target", "llvm", "--in-place", 3), "--in-place is for the accelerator"),
         (("--workload", LAYER, "--target", "llvm", "--config", "tiny"), "--config is for the accelerator"),
         (("--workload", "gru:3", "--target", "llvm"), "is no workload"),
+        (("--workload", "elementwise:gru,3", "--target", "llvm"), "there is no 'gru'"),
+        (("--workload", "elementwise:add,3x4", "--target", "llvm"), "add takes 2 shapes"),
+        (("--workload", "elementwise:add,3,4", "--target", "llvm"), "do not broadcast"),
         (("--workload", "conv2d:999999,999999,9,1,1", "--target", "llvm"), "name a smaller one"),
         (("--workload", "matmul:1,2,3,4"), "is one of processors; add --target llvm"),
         (("--workload", "matmul:1,2,3", "--target", "llvm"), "matmul:BATCH,ROWS,DEPTH,COLUMNS"),

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from vdla.isa.errors import UserError
 
-from .descriptions import Description, Measure, Values, canonical, load
+from ...templates.space import Values
+from .descriptions import Description, Measure, canonical, load
 from .trial import Result
 
 TIMEOUT = 20.0

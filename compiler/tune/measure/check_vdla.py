@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from vdla.sim import simulate
 
-from .measure_vdla import AcceleratorTask, Values, program_alone
+from ...templates.space import Values
+from .measure_vdla import AcceleratorTask, program_alone
 
 
 def agrees(task: AcceleratorTask, values: Values, seed: int = 0) -> bool:

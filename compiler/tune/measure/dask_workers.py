@@ -29,8 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 from vdla.isa.errors import UserError
 
+from ...templates.space import Values
 from .backends import TIMEOUT, Backend, BackendError
-from .descriptions import Description, Values
+from .chunks import chunk_limits, chunks
+from .descriptions import Description
 from .local_workers import PATIENCE, LocalWorkers
 from .package_identity import package_identity
 from .trial import Result, result_from_dict
@@ -42,11 +44,6 @@ CONNECT_SECONDS = 10.0
 """Seconds to reach the scheduler."""
 STALL_SECONDS = 900.0
 """Seconds without any result after which trials are given up: workers may start late, but not never."""
-CHUNK_SECONDS = (0.05, 1.0)
-"""A chunk takes about so long at least, if there are trials enough, since client, scheduler and worker spend 5 to 10
-CPU milliseconds on each, and at most, which is what is lost with its worker."""
-_FIRST_CHUNK = (1, 8)
-"""Trials of a chunk, at least and at most, as long as it is unknown how long they take."""
 _LOOK_SECONDS = 1.0
 """Between looks at the connection."""
 _LOSSES = 3
@@ -120,7 +117,7 @@ class DaskWorkers(Backend):
         batch = _Batch(description, points)
         try:
             threads = sum(self._ask("ncores", batch).values())
-            self._submit(batch, chunks(len(points), threads, self._chunk_limits()))
+            self._submit(batch, chunks(len(points), threads, chunk_limits(self._trial_seconds)))
             while batch.running:
                 future = self._wait(batch)
                 results = self._results(batch, future, batch.running.pop(future))
@@ -142,12 +139,6 @@ class DaskWorkers(Backend):
             return answer
         except OSError:  # connections that fail, and time-outs
             raise self._lost(batch) from None
-
-    def _chunk_limits(self) -> tuple[int, int]:
-        if self._trial_seconds is None:
-            return _FIRST_CHUNK
-        least, most = (max(1, round(seconds / max(self._trial_seconds, 1e-4))) for seconds in CHUNK_SECONDS)
-        return least, most
 
     def _submit(self, batch: _Batch, parts: Sequence[Sequence[int]]) -> None:
         requests = [
@@ -257,27 +248,6 @@ class _Batch:
     done: queue.SimpleQueue[Future] = field(default_factory=queue.SimpleQueue)
     losses: Counter[int] = field(default_factory=Counter)
     progress: float = field(default_factory=time.monotonic)
-
-
-def chunks(count: int, workers: int, limits: tuple[int, int]) -> list[range]:
-    """`count` trials in chunks, within `limits` as far as they go: to every worker half of its share of what is left,
-    and so on; what would be too small then is shared evenly.
-
-    So the first are large, and the last small enough that all workers end at about the same time (factoring: Hummel,
-    Schonberg and Flynn, Communications of the ACM 35(8), 1992).
-    """
-    least, most = limits
-    found, start = [], 0
-    while start < count:
-        share = -(-(count - start) // max(1, workers))
-        half = -(-share // 2)
-        size = min(most, half if half >= least else share)
-        for _ in range(max(1, workers)):
-            end = min(start + size, count)
-            if end > start:
-                found.append(range(start, end))
-            start = end
-    return found
 
 
 def _numbers(values: Values | None) -> dict[str, int] | None:

@@ -9,13 +9,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vdla.isa.errors import UserError
 
+from ...templates.space import Values
 from .trial import Result
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 Description: TypeAlias = Mapping[str, Any]
 """A task as a JSON object; "kind" says who reads the rest."""
-Values: TypeAlias = Mapping[str, int]
-"""A candidate: a value for each knob of the task's space."""
 Measure: TypeAlias = Callable[[Values | None], Result]
 """Measures a candidate of one task; None is the template's own choice."""
 
@@ -88,26 +86,16 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
 def _load_processor(target: dict[str, Any], workload: dict[str, Any]) -> Measure:
     from ...target.cpu.machine import host_target, runs_here
     from ...templates.workload_cpu import workload_from_dict
-    from .measure_cpu import SECONDS
-    from .measure_cpu_worker import evaluate, target_from_dict
+    from .trial_cpu import evaluate, target_from_dict
 
     try:
         processor = target_from_dict(target)
     except (ValueError, TypeError, KeyError) as error:
         raise TaskError(f"a task on a processor: {error}") from None
-    workload_from_dict(workload)
+    shape = workload_from_dict(workload)
     if not runs_here(processor):
         raise TaskError(
             f"trials for {processor.cpu} ({processor.triple}) cannot run here: this machine is {host_target().cpu} "
             f"({host_target().triple})"
         )
-
-    def measure(values: Values | None) -> Result:
-        reply = evaluate({"workload": workload, "target": target, "knobs": values, "seconds": SECONDS})
-        return Result(
-            cost=math.inf if reply["seconds"] is None else reply["seconds"],
-            error=reply["error"],
-            seconds=reply["compile"] + reply["measure"],
-        )
-
-    return measure
+    return lambda values: evaluate(processor, shape, values)

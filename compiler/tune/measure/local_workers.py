@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ...templates.space import Values
 from .backends import TIMEOUT, Backend, BackendError
-from .descriptions import Description, TaskError, Values, canonical
+from .descriptions import Description, TaskError, canonical
 from .trial import Result, result_from_dict
 from .worker_process import COMMAND, WorkerProcess
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vdla.isa.config import Config
@@ -18,13 +17,11 @@ from ...target.vdla.link_alone import Alone, link_alone
 from ...target.vdla.placement import PlacementError
 from ...templates.lower_vdla import pipeline
 from ...templates.schedule_vdla import schedule_workload, space_of
-from ...templates.space import Space
+from ...templates.space import Space, Values
 from ...templates.tiling import NoTileError
 from ...templates.workload_vdla import Workload, program_of
 from .trial import Result
 
-Values = Mapping[str, int]
-"""Values of knobs, a point of a space."""
 VIRTUAL_THREADS = 2
 """What templates choose for where a candidate does not say how many copies there are."""
 ACTIVATIONS = frozenset("XRY")

@@ -22,11 +22,11 @@ from ...target.vdla.placement import PlacementError
 from ...templates.lower_vdla import lower_node
 from ...templates.prepare_vdla import Prepared, network_key, workloads_of
 from ...templates.schedule_vdla import space_of
+from ...templates.space import Values
 from ...templates.tiling import NoTileError
 from ...templates.workload_vdla import Workload
 from .trial import Result
 
-Values = Mapping[str, int]
 Settings = Mapping[str, Values]
 """Values of the knobs by node; nodes that are missing, or have none, are left to their templates."""
 

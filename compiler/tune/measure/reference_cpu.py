@@ -6,8 +6,10 @@ themselves are evaluated nest by nest (`ir.evaluate`), which no schedule has tou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from math import prod
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +19,13 @@ from ...ir.stmt import Program, Reduce
 from ...ir.visit import enclosing_loops, free_vars, walk
 from ...te.blocks import Window
 from ...te.functions import FUNCTIONS
+from ...te.scalar_steps import Steps, operands
 from ...templates.workload_cpu import (
     Conv2dCpu,
     CpuWorkload,
     DenseCpu,
     DepthwiseCpu,
+    ElementwiseCpu,
     Parts,
     PoolCpu,
     SketchCpu,
@@ -74,6 +78,8 @@ def expected(workload: CpuWorkload, arrays: Arrays) -> np.ndarray:
             return _finish(arrays["X"] @ arrays["W"], bias, arrays.get("R"), workload.parts)
         case PoolCpu():
             return _pool(workload, arrays["X"])
+        case ElementwiseCpu(steps=steps):
+            return _elementwise(steps, [arrays[f"X{i}"] for i in range(len(workload.shapes))])
         case SketchCpu(expression=program):
             return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
@@ -134,6 +140,59 @@ def _pool(workload: PoolCpu, x: np.ndarray) -> np.ndarray:
     return (np.add.reduce(taps) / counts)[0].astype(np.float32)
 
 
+def _elementwise(steps: Steps, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arithmetic in float32, step by step as it is written; functions in float64, rounded once."""
+    values: list[np.ndarray] = []
+    last = {taken: number for number, step in enumerate(steps) for taken in operands(step)}
+    with np.errstate(all="ignore"):
+        for number, step in enumerate(steps):
+            match step:
+                case ("argument", int(position)):
+                    values.append(arrays[position])
+                case ("constant", text):
+                    values.append(np.array(float(text), np.float32))
+                case (str(name), *_):
+                    taken = [values[k] for k in operands(step)]
+                    values.append(np.asarray(_OPERATIONS[name](*taken)))
+            for k in operands(step):
+                if last[k] == number:
+                    # Many steps of large tensors would take more memory than there is.
+                    values[k] = _NOTHING
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    return np.ascontiguousarray(np.broadcast_to(values[-1], shape))
+
+
+def _float64(function: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """The function of float32, computed in float64."""
+    return lambda *values: np.asarray(function(*(v.astype(np.float64) for v in values))).astype(np.float32)
+
+
+_NOTHING = np.empty(0, np.float32)
+_OPERATIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "+": np.add,
+        "-": np.subtract,
+        "*": np.multiply,
+        "min": np.minimum,
+        "max": np.maximum,
+        "<": np.less,
+        "<=": np.less_equal,
+        "==": np.equal,
+        "!=": np.not_equal,
+        "and": np.logical_and,
+        "or": np.logical_or,
+        "select": np.where,
+        "divide": np.divide,
+        "sqrt": np.sqrt,
+        "exp": _float64(np.exp),
+        "log": _float64(np.log),
+        "tanh": _float64(np.tanh),
+        "sigmoid": _float64(lambda x: 1 / (1 + np.exp(-x))),
+        "erf": _float64(np.vectorize(math.erf, otypes=[np.float64])),
+    }
+)
+
+
 def _taps(
     x: np.ndarray, window: Window, outputs: tuple[int, int], fill: float = 0.0
 ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
@@ -168,7 +227,7 @@ def _summed_up(program: Program) -> dict[str, int]:
                 own = set().union(*map(free_vars, node.indices))
                 around = enclosing_loops(program, node.name)
                 extents = [loop.extent for loop in around if loop.name not in own]
-                terms = prod(int(e.value) for e in extents if isinstance(e, Const))
+                terms = math.prod(int(e.value) for e in extents if isinstance(e, Const))
                 found[buffer.name] = max(terms, found.get(buffer.name, 1))
     return found
 

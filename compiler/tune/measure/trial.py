@@ -12,12 +12,16 @@ from typing import Any
 class Result:
     """`cost` is in cycles or seconds, inf for a candidate that failed, and then `error` says why.
 
-    `seconds` of thread CPU time went into the trial, compilation included.
+    `seconds` of thread CPU time went into the trial, `compile_seconds` of them from knobs to code where a task tells
+    them apart. `overhead_seconds` of CPU time its process has spent on all else since its last trial: waiting for this
+    one and, for the first, its start and loading the task.
     """
 
     cost: float
     error: str | None = None
     seconds: float = 0.0
+    compile_seconds: float = 0.0
+    overhead_seconds: float = 0.0
 
     @property
     def failed(self) -> bool:
@@ -30,10 +34,13 @@ class Result:
             "cost": None if self.failed else self.cost,
             "error": self.error,
             "seconds": self.seconds,
+            "compile_seconds": self.compile_seconds,
+            "overhead_seconds": self.overhead_seconds,
         }
 
 
 def result_from_dict(value: Mapping[str, Any]) -> Result:
     """The outcome that `to_dict` described."""
     cost = math.inf if value["cost"] is None else float(value["cost"])
-    return Result(cost=cost, error=value["error"], seconds=float(value["seconds"]))
+    parts = {name: float(value[name]) for name in ("seconds", "compile_seconds", "overhead_seconds")}
+    return Result(cost=cost, error=value["error"], **parts)

@@ -2,7 +2,7 @@
 
     (start)                                            {"ready": its pid}
     {"load": task}                                     {"loaded": true} or {"refused": why}
-    {"task": task, "values": {...}, "timeout": s}      {"cost": ..., "error": ..., "seconds": ...}
+    {"task": task, "values": {...}, "timeout": s}      Result.to_dict()
 
 `task` is a description's canonical text (`descriptions.py`); it is loaded once, with one uncounted trial of the
 template's own choice, since code that is compiled on first use must not count as the first candidate's. What
@@ -16,7 +16,9 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from vdla.isa.errors import UserError
@@ -40,6 +42,7 @@ def serve(load: Load) -> None:
         answers.write(json.dumps(values) + "\n")
         answers.flush()
 
+    told = 0.0
     answer({"ready": os.getpid()})
     for line in sys.stdin.buffer:
         request = json.loads(line)
@@ -51,7 +54,9 @@ def serve(load: Load) -> None:
                 signal.setitimer(signal.ITIMER_REAL, 2 * timeout)
                 result = attempt(tasks[task], values)
                 signal.setitimer(signal.ITIMER_REAL, 0)
-                answer(result.to_dict())
+                spent = time.process_time()
+                answer(replace(result, overhead_seconds=max(0.0, spent - told - result.seconds)).to_dict())
+                told = spent
 
 
 def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
@@ -68,7 +73,7 @@ def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
 
 def _limit_memory() -> None:
     """Candidates on processors could take all there is: LLVM's, for loops that are unrolled too far."""
-    from .measure_cpu import MEMORY
+    from .trial_cpu import MEMORY
 
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(

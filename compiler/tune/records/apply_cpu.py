@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...target.cpu.machine import CpuTarget
-from ...templates.tasks_cpu import ChosenKnobs, Values, space
+from ...templates.space import Values
+from ...templates.tasks_cpu import ChosenKnobs, space
 from ...templates.workload_cpu import CpuWorkload
 from .book import RecordBook
 from .record import describe_target

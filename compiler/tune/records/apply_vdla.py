@@ -7,9 +7,10 @@ from vdla.isa.config import Config
 from ...templates.kernel_vdla import Choose
 from ...templates.prepare_vdla import Prepared, network_key, workloads_of
 from ...templates.schedule_vdla import space_of
+from ...templates.space import Values
 from ...templates.tiling import NoTileError
 from ...templates.workload_vdla import Workload
-from ..measure.network_vdla import Values, place_of
+from ..measure.network_vdla import place_of
 from .book import RecordBook, first_legal
 from .record import Task, describe_target
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ...templates.space import Space
+from ...templates.space import Space, Values
 from ..search.history import History
 from .files import Skipped, read_lines, read_records
 from .record import Description, Key, Record, Task
@@ -29,9 +29,7 @@ class RecordBook:
 
     records: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
 
-    def lookup(
-        self, workload: Description, target: Description, space: Space | None = None
-    ) -> Mapping[str, int] | None:
+    def lookup(self, workload: Description, target: Description, space: Space | None = None) -> Values | None:
         """The knobs of least cost; with `space`, of those that are legal there. None where there are none.
 
         Empty knobs are the template's own choice, which is always legal.
@@ -165,7 +163,7 @@ def _cost(record: Record) -> float:
     return math.inf if record.cost is None else record.cost
 
 
-def first_legal(records: Sequence[Record], space: Space | None) -> Mapping[str, int] | None:
+def first_legal(records: Sequence[Record], space: Space | None) -> Values | None:
     """The knobs of the first record that has none or, with `space`, legal ones; None where there is no such record."""
     if space is None:
         return records[0].knobs if records else None

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...templates.space import Space
-from ..measure.network_vdla import NetworkTrials, Settings, Values
+from ...templates.space import Space, Values
+from ..measure.network_vdla import NetworkTrials, Settings
 from ..search.history import History, Strategy
 from ..search.point_features import examine
 from .task_scheduler import Task, TaskScheduler

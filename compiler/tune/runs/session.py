@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
 
-from ...templates.space import EmptySpaceError, Space
+from ...templates.space import EmptySpaceError, Space, Values
 from ..measure.trial import Result
 from ..records.record import Record, Task
 from ..search.history import History, Strategy
@@ -18,7 +18,6 @@ from . import task_scheduler
 from .early_stopping import has_stalled
 from .task_scheduler import TaskScheduler
 
-Values = Mapping[str, int]
 Measure = Callable[[Sequence[Values | None]], Iterator[tuple[int, Result]]]
 """Measures candidates given by the values of their knobs, None being the template's own choice.
 

@@ -9,14 +9,12 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Samples
+from .guesses import first_points, guessed_share
 from .history import History
 from .novelty import distinct_new, random_new
-from .point_features import examine
+from .point_features import examine, join
 from .selection import select_diverse
-from .walks import Annealing, Evolution, Walk
-
-WALKS_EACH = 8
-"""Walks that start at one random point."""
+from .walks import Annealing, Evolution, Walk, walk_starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +22,9 @@ class ModelSearch:
     """Batches of the points that a model ranks best among those of a walk.
 
     A walk starts at `starts` points, up to half of them the best measured, the others random. The share `random` of a
-    batch is drawn at random all the same, and `diversity` (see `select_diverse`) keeps the rest from being all alike.
-    `prior` are records of other workloads of the template. Without them, and until two trials have run, proposals are
-    random.
+    batch is drawn at random all the same, another follows the template's estimate (`guesses`), and `diversity` (see
+    `select_diverse`) keeps the rest from being all alike. `prior` are records of other workloads of the template.
+    Without them, and until two trials have run, proposals are the `guesses.first_points`.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -41,19 +39,22 @@ class ModelSearch:
     ) -> np.ndarray:
         """As `Strategy.propose`. Raises EmptySpaceError where no point is legal, MissingTunerError without xgboost."""
         measured = examine(space, history.points)
-        taken = measured.programs
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups:
-            return random_new(space, generator, count, taken)
+            return first_points(space, history, measured, generator, count)
         ranking = self.model.fit(groups, seed=int(generator.integers(1 << 31)))
         starts = walk_starts(space, history, generator, self.starts)
-        found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), taken)
+        found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), measured.programs)
+        guessed = guessed_share(found, measured, generator, count)
+        found = distinct_new(found, guessed.programs)
+        known, left = join([measured, guessed]), count - len(guessed)
         # Rounded at random, so that small batches have their share in the long run.
-        guided = count - int(self.random * count + generator.random())
+        guided = max(0, left - int(self.random * count + generator.random()))
         scores = ranking.scores(found.features)
-        chosen = found.take(select_diverse(found.places, scores, measured.places, guided, self.diversity))
-        taken = np.concatenate([taken, chosen.programs])
-        return np.concatenate([chosen.points, random_new(space, generator, count - len(chosen), taken)])
+        chosen = found.take(select_diverse(found.places, scores, known.places, guided, self.diversity))
+        taken = np.concatenate([known.programs, chosen.programs])
+        rest = random_new(space, generator, left - len(chosen), taken)
+        return np.concatenate([guessed.points, chosen.points, rest])
 
 
 def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
@@ -61,17 +62,6 @@ def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
     if np.isfinite(history.costs).sum() < 2:
         return ()
     return (Samples(features=features, costs=history.costs),)
-
-
-def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
-    """`count` points [count, axes] to walk from: half the best measured that ran, as far as there are, half random.
-
-    Several walks start at each random point: legal ones may be rare, and drawing them the most expensive part.
-    """
-    ranks = np.argsort(history.costs, kind="stable")
-    best = history.points[ranks[np.isfinite(history.costs[ranks])][: count // 2]]
-    random = space.sample(generator, max(1, (count - len(best)) // WALKS_EACH))
-    return np.concatenate([best, np.resize(random, (count - len(best), random.shape[1]))])
 
 
 def evolutionary_search(prior: Sequence[Samples] = ()) -> ModelSearch:

@@ -25,13 +25,15 @@ SMALLEST = 2.0**-40
 class Candidates:
     """n points [n, axes] (int64) with what one account says of them.
 
-    `legal` is bool [n]; `programs` uint64 [n], equal for points of the same program; `features` float64 [n, names].
+    `legal` is bool [n]; `programs` uint64 [n], equal for points of the same program; `features` float64 [n, names],
+    whose GUESS is a template's estimate where `estimated`, else the bound.
     """
 
     points: np.ndarray
     legal: np.ndarray
     programs: np.ndarray
     features: np.ndarray
+    estimated: bool
 
     def __len__(self) -> int:
         return len(self.points)
@@ -48,6 +50,7 @@ class Candidates:
             legal=self.legal[chosen],
             programs=self.programs[chosen],
             features=self.features[chosen],
+            estimated=self.estimated,
         )
 
     def legal_ones(self) -> Candidates:
@@ -63,6 +66,7 @@ def examine(space: Space, points: np.ndarray) -> Candidates:
         legal=space.allowed(account),
         programs=program_numbers(space, account),
         features=_features(space, account)[1],
+        estimated=ESTIMATE in account.quantities,
     )
 
 
@@ -73,6 +77,7 @@ def join(parts: Sequence[Candidates]) -> Candidates:
         legal=np.concatenate([part.legal for part in parts]),
         programs=np.concatenate([part.programs for part in parts]),
         features=np.concatenate([part.features for part in parts]),
+        estimated=parts[0].estimated,
     )
 
 
@@ -83,6 +88,7 @@ def choose(mask: np.ndarray, first: Candidates, second: Candidates) -> Candidate
         legal=np.where(mask, first.legal, second.legal),
         programs=np.where(mask, first.programs, second.programs),
         features=np.where(mask[:, None], first.features, second.features),
+        estimated=first.estimated,
     )
 
 

@@ -19,11 +19,10 @@ def count_programs(space: Space) -> int:
     """The distinct programs of all legal points. ValueError for a space of more than MOST_COUNTED points."""
     if space.size > MOST_COUNTED:
         raise ValueError(f"{space.template}: {space.size} points are too many to count")
-    sizes = tuple([len(axis.values) for axis in space.axes])
     found = np.empty(0, np.uint64)
     for start in range(0, space.size, CHUNK):
         numbers = np.arange(start, min(start + CHUNK, space.size))
-        found = np.union1d(found, _programs(space, np.stack(np.unravel_index(numbers, sizes), axis=1)))
+        found = np.union1d(found, _programs(space, space.numbered(numbers)))
     return len(found)
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Samples
+from .guesses import first_points, guessed_share
 from .history import History
-from .model_search import own_samples, walk_starts
+from .model_search import own_samples
 from .novelty import distinct_new, random_new
-from .point_features import examine
-from .walks import Evolution, Walk
+from .point_features import examine, join
+from .walks import Evolution, Walk, walk_starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +23,7 @@ class ThompsonSearch:
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. They
     agree where much was measured and differ where little was, so that a batch explores by itself, without random
-    points. `prior` as in `ModelSearch`.
+    points; a share follows the template's estimate (`guesses`). `prior` as in `ModelSearch`.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -36,10 +37,9 @@ class ThompsonSearch:
     ) -> np.ndarray:
         """As `Strategy.propose`. Raises EmptySpaceError where no point is legal, MissingTunerError without xgboost."""
         measured = examine(space, history.points)
-        taken = measured.programs
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups:
-            return random_new(space, generator, count, taken)
+            return first_points(space, history, measured, generator, count)
         ensemble = [
             self.model.fit(
                 [resample(group, generator) for group in groups], seed=int(generator.integers(1 << 31))
@@ -55,11 +55,15 @@ class ThompsonSearch:
                 scores[k :: len(ensemble)] = member.scores(features[k :: len(ensemble)])
             return scores
 
-        found = distinct_new(self.walk.visit(space, score, starts, generator), taken)
+        found = distinct_new(self.walk.visit(space, score, starts, generator), measured.programs)
+        guessed = guessed_share(found, measured, generator, count)
+        found = distinct_new(found, guessed.programs)
+        known, left = join([measured, guessed]), count - len(guessed)
         merits = np.stack([member.scores(found.features) for member in ensemble])
-        chosen = found.take(first_choices(merits, count))
-        taken = np.concatenate([taken, chosen.programs])
-        return np.concatenate([chosen.points, random_new(space, generator, count - len(chosen), taken)])
+        chosen = found.take(first_choices(merits, left))
+        taken = np.concatenate([known.programs, chosen.programs])
+        rest = random_new(space, generator, left - len(chosen), taken)
+        return np.concatenate([guessed.points, chosen.points, rest])
 
 
 def resample(samples: Samples, generator: np.random.Generator) -> Samples:

@@ -13,11 +13,25 @@ from typing import Protocol
 import numpy as np
 
 from ...templates.space import Space
+from .history import History
 from .moves import cross, mutate
 from .point_features import Candidates, choose, examine, join
 
+WALKS_EACH = 8
+"""Walks that start at one random point."""
 Score = Callable[[np.ndarray], np.ndarray]
 """Scores float64 [n] from features float64 [n, f]."""
+
+
+def walk_starts(space: Space, history: History, generator: np.random.Generator, count: int) -> np.ndarray:
+    """`count` points [count, axes] to walk from: half the best measured that ran, as far as there are, half random.
+
+    Several walks start at each random point: legal ones may be rare, and drawing them the most expensive part.
+    """
+    ranks = np.argsort(history.costs, kind="stable")
+    best = history.points[ranks[np.isfinite(history.costs[ranks])][: count // 2]]
+    random = space.sample(generator, max(1, (count - len(best)) // WALKS_EACH))
+    return np.concatenate([best, np.resize(random, (count - len(best), random.shape[1]))])
 
 
 class Walk(Protocol):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from kernels import FUNCTIONS
 from vdla.codesign.bench.convolutions import CONVOLUTIONS, same_window
+from vdla.compiler.ir.expr import maximum, select
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.schedule.pack import pack_arrays
@@ -13,9 +14,17 @@ from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.scalars import argument
 from vdla.compiler.templates import conv2d_cpu
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, schedule, space
-from vdla.compiler.templates.workload_cpu import Conv2dCpu, DenseCpu, DepthwiseCpu, Parts, PoolCpu
+from vdla.compiler.templates.workload_cpu import (
+    Conv2dCpu,
+    DenseCpu,
+    DepthwiseCpu,
+    ElementwiseCpu,
+    Parts,
+    PoolCpu,
+)
 from vdla.compiler.tune.measure.reference_cpu import expected
 from vdla.compiler.tune.search.space_size import count_programs, least_programs
 
@@ -48,6 +57,11 @@ WORKLOADS = {
     "dense": DenseCpu(rows=9, depth=36, columns=50, parts=Parts(bias=True, activation="relu")),
     "blocks": PoolCpu(outer=2, height=9, width=8, lanes=24, window=ODD, kind="max"),
     "planes": PoolCpu(outer=2, height=9, width=20, lanes=1, window=ODD, kind="average", counted=(1, 0, 0, 1)),
+    "chain": ElementwiseCpu.of(
+        [(3, 6, 300), (6, 1), (3, 1, 300)],
+        select(argument(0) < 0.5, argument(0) * argument(1) - argument(2), maximum(argument(2), -0.25)),
+    ),
+    "short rows": ElementwiseCpu.of([(70, 3), (3,), (70, 1)], argument(0) + argument(1) * argument(2)),
 }
 HOST = host_target()
 SERVER = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v4")

@@ -16,7 +16,10 @@ from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.templates import elementwise_cpu
+from vdla.compiler.templates.tasks_cpu import schedule, space
 from vdla.compiler.templates.vectors import GRAIN
+from vdla.compiler.templates.workload_cpu import ElementwiseCpu
+from vdla.compiler.tune.measure.reference_cpu import expected as reference
 
 X, Z = scalars.argument(0), scalars.argument(1)
 ERF = np.vectorize(math.erf, otypes=[float])
@@ -138,6 +141,58 @@ def test_any_shapes(shapes, level):
     expected = np.broadcast_to(expected, np.broadcast_shapes(*shapes)).reshape(merged)
     (result,) = run(program, arrays, elementwise_cpu.schedule, targets()[level])
     np.testing.assert_array_equal(result, expected)
+
+
+@settings(max_examples=12, deadline=None)
+@given(shapes=broadcast_shapes(), level=st.sampled_from(range(len(targets()))), seed=st.integers(0, 99))
+def test_any_point_of_any_shapes(shapes, level, seed):
+    body = X
+    for i in range(1, len(shapes)):
+        body = select(
+            body < 0.25, body * 2.0 + scalars.argument(i), scalars.divide(scalars.argument(i), body)
+        )
+    workload, target = ElementwiseCpu.of(shapes, body), targets()[level]
+    program = workload.program()
+    arrays = {f"X{i}": values(p.shape, seed=i) for i, p in enumerate(program.parameters[:-1])}
+    own = space(target, workload)
+    point = own.values(own.sample(np.random.default_rng(seed), 1)[0])
+
+    def scheduled(target, program, *, parallel):
+        return schedule(target, workload, program, point)
+
+    (result,) = run(program, arrays, scheduled, target)
+    np.testing.assert_array_equal(result, reference(workload, arrays), err_msg=str(point))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "knobs"),
+    [
+        ([(9, 7000), (7000,)], {"rows": 4, "block": 1024, "unroll": 2}),
+        ([(5, 6, 3000), (6, 1), (5, 1, 3000)], {"block": 256, "level": 1, "outer": 1, "rows": 3}),
+        ([(40000, 3), (3,)], {"along": 0, "rows": 3, "width": 32}),
+    ],
+)
+def test_points_in_parallel(shapes, knobs):
+    body = X * Z + scalars.argument(len(shapes) - 1)
+    workload, target = ElementwiseCpu.of(shapes, body), targets()[0]
+    own = space(target, workload)
+    point = {axis.name: axis.values[0] for axis in own.axes} | {"width": 16} | knobs
+    assert own.legal(own.point(point)[None]).all()
+    program = workload.program()
+    arrays = {f"X{i}": values(p.shape, seed=i) for i, p in enumerate(program.parameters[:-1])}
+    s = schedule(target, workload, program, point)
+    assert "parallel" in {a for step in s.trace for a in step.arguments}
+    with Pool(2) as pool:
+        (result,) = run(program, arrays, lambda *_, **__: s, target, pool)
+    np.testing.assert_array_equal(result, reference(workload, arrays))
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_the_reference_computes_what_the_interpreter_does(name):
+    body, _ = UNARY[name]
+    workload = ElementwiseCpu.of([(101,)], body)
+    x = values((101,))
+    np.testing.assert_array_equal(reference(workload, {"X0": x}), evaluate(workload.program(), {"X0": x}))
 
 
 @pytest.mark.parametrize(

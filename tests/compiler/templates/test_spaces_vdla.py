@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,8 +25,8 @@ from vdla.compiler.target.vdla.link_alone import link_alone
 from vdla.compiler.templates.kernel_vdla import Choose
 from vdla.compiler.templates.lower_vdla import lower_node, pipeline
 from vdla.compiler.templates.prepare_vdla import prepare
-from vdla.compiler.templates.schedule_vdla import default_values, schedule_workload, space_of
-from vdla.compiler.templates.space import Space
+from vdla.compiler.templates.schedule_vdla import schedule_workload, settings_of, space_of
+from vdla.compiler.templates.space import EmptySpaceError, Space
 from vdla.compiler.templates.tile_account import Side, transfers
 from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
 from vdla.compiler.tune.measure.check_vdla import agrees
@@ -251,17 +253,60 @@ def test_a_space_without_legal_points_says_why():
     space = space_of(VTA, layer("max_pool", 16, 200, 16, 150, 1))
     points = space.draw(np.random.default_rng(0), 1000)
     assert not space.legal(points).any()
-    expected = "max_pool: no setting of the knobs found that keeps to the accumulators"
-    assert space.obstacle(points) == expected
+    assert space.obstacle(points) == "the accumulators"
+    began = time.thread_time()
+    with pytest.raises(EmptySpaceError, match="max_pool: no setting of the knobs keeps to the accumulators"):
+        space.sample(np.random.default_rng(0), 8)
+    # Drawing until it is sure enough takes seconds.
+    assert time.thread_time() - began < 0.5
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.sampled_from(list(WORKLOADS)), st.integers(0, 1 << 40))
+def test_of_capacities_the_first_values_of_the_axes_take_least(name, machine_seed):
+    space = space_of(machine(machine_seed), WORKLOADS[name])
+    account = space.account(space.columns(space.draw(np.random.default_rng(machine_seed), 500)))
+    least = space.account(space.columns(np.zeros((1, len(space.axes)), np.int64)))
+    assert len(space.capacities & account.limits.keys()) >= 3
+    for limit in space.capacities & account.limits.keys():
+        assert least.limits[limit][0] or not account.limits[limit].any(), limit
 
 
 def test_what_templates_choose_is_a_point_of_their_spaces():
     for workload in WORKLOADS.values():
-        values = default_values(VTA, workload, 2)
-        assert values is not None, workload
+        chosen = settings_of(VTA, workload, 2)
         task = AcceleratorTask.of(VTA, workload)
+        names = [axis.name for axis in task.space.axes]
+        ways = [
+            [int(chosen[axis.name])] if isinstance(chosen[axis.name], int) else axis.values
+            for axis in task.space.axes
+        ]
+        same = (
+            values
+            for way in product(*ways)
+            if settings_of(VTA, workload, 2, values := dict(zip(names, way, strict=True))) == chosen
+        )
+        values = next(same)
+        assert task.space.legal(task.space.point(values)[None]).all(), workload
         # Parameters may come earlier, and all at once.
         assert measure(task, values).cost <= 1.01 * measure(task, None).cost, workload
+
+
+@pytest.mark.parametrize("name", ["conv2d", "depthwise_conv2d", "max_pool"])
+def test_settings_differ_where_programs_do(name):
+    workload = WORKLOADS[name]
+    space = space_of(VTA, workload)
+    points = space.sample(np.random.default_rng(6), 12)
+    moving = np.array([axis.name.endswith(("order", "_level")) for axis in space.axes])
+    rows: set[tuple[int, ...]] = set()
+    told: set[tuple[int | str, ...]] = set()
+    for point in np.where(moving, points, points[0]):
+        effective = space.account(space.columns(point[None])).effective
+        rows.add(tuple(int(column[0]) for axis, column in effective.items() if not axis.endswith("_copies")))
+        settings = settings_of(VTA, workload, 2, space.values(point))
+        told.add(tuple(value for axis, value in settings.items() if not axis.endswith("_copies")))
+    assert len(rows) > 4
+    assert len(rows) == len(told)
 
 
 def test_measured_points_of_every_template():
@@ -298,5 +343,5 @@ def test_every_way_to_gather_patches_for_a_rolling_pool():
         assert result.error is None and result.cost >= bound >= task.space.floor
     for point in points[legal][::9]:
         assert agrees(task, task.space.values(point))
-    default = default_values(VTA, workload, 2)
-    assert default is not None and measure(task, default).cost == measure(task, None).cost
+    default = {name: int(value) for name, value in settings_of(VTA, workload, 2).items()}
+    assert measure(task, default).cost == measure(task, None).cost

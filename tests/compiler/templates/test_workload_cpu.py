@@ -12,6 +12,7 @@ from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead, network_wor
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.program_json import program_to_dict
 from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.conv_transpose import conv_transpose
 from vdla.compiler.te.ops.dense import dense_int8
@@ -21,6 +22,7 @@ from vdla.compiler.templates.workload_cpu import (
     Conv2dCpu,
     DenseCpu,
     DepthwiseCpu,
+    ElementwiseCpu,
     Parts,
     PoolCpu,
     SketchCpu,
@@ -38,6 +40,10 @@ CONVOLUTION = Conv2dCpu(
     block_in=8,
     block_out=16,
     parts=Parts(bias=True, activation="relu"),
+)
+
+ADDITION = ElementwiseCpu.of(
+    [(2, 8, 5, 5), (8, 1, 1)], scalars.gelu(scalars.argument(0) + scalars.argument(1))
 )
 
 
@@ -70,6 +76,9 @@ MATMUL = SketchCpu(
         DepthwiseCpu(batch=1, channels=8, height=6, width=7, window=CONVOLUTION.window, block=8),
         DenseCpu(rows=3, depth=4, columns=5, parts=Parts(operand=True)),
         PoolCpu(outer=1, height=4, width=4, lanes=8, window=Window(kernel=(2, 2)), kind="average"),
+        ADDITION,
+        # More elements than any other size of a workload.
+        ElementwiseCpu.of([(1 << 13, 1 << 13)], scalars.clip(scalars.argument(0))),
     ],
 )
 def test_workloads_are_json(workload):
@@ -133,6 +142,87 @@ def test_what_is_no_program_to_be_tuned_is_refused():
     forever = matmul(batch_x=(2048,), batch_w=(2048,), rows=512, depth=512, columns=512)
     with pytest.raises(WorkloadError, match=r"statements run 2\d* times"):
         workload_from_dict({**MATMUL.to_dict(), "expression": program_to_dict(forever)})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"shapes": [[2, 8, 25], [3, 1]]}, "do not broadcast"),
+        ({"shapes": [[2, 8, 25]]}, "the body uses argument1, but there are only 1 inputs"),
+        ({"shapes": []}, r"elementwise_cpu: shapes is \[\], must be a list of lists"),
+        ({"shapes": [[2, 0]]}, "shapes has 0, must be 1 to"),
+        ({"shapes": [[]]}, "must be a list of lists"),
+        (
+            {"steps": [["argument", 0.5]]},
+            "elementwise_cpu: steps has 0.5, must be a word or the number of a step",
+        ),
+        (
+            {"steps": [["argument", 0], ["import", 0]]},
+            r"elementwise_cpu: step 1 is \('import', 0\), which is no",
+        ),
+        ({"steps": "exp"}, "must be a list of lists"),
+    ],
+)
+def test_what_is_no_elementwise_operator_is_refused_with_its_field(wrong, message):
+    with pytest.raises(WorkloadError, match=message):
+        workload_from_dict({**ADDITION.to_dict(), **wrong})
+
+
+def chain():
+    """relu(sigmoid(x) + b) * x, b one for each channel, and a transposition that is no element-wise node."""
+    nodes = [
+        helper.make_node("Sigmoid", ["x"], ["s"], "sigmoid"),
+        helper.make_node("Add", ["s", "b"], ["t"]),
+        helper.make_node("Relu", ["t"], ["r"]),
+        helper.make_node("Mul", ["r", "x"], ["m"], "product"),
+        helper.make_node("Transpose", ["m"], ["y"], perm=[2, 1, 0]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in (("x", (6, 40, 9)), ("y", (9, 40, 6)))
+    ]
+    b = numpy_helper.from_array(np.arange(40, dtype=np.float32)[:, None] / 64 - 0.4, "b")
+    built = helper.make_model(
+        helper.make_graph(nodes, "chain", ends[:1], ends[1:], [b]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=9,
+    )
+    return built.SerializeToString()
+
+
+def test_elementwise_nodes_are_workloads_fused_or_not():
+    target = host_target()
+    apart = [workload for _, workload in network_workloads(chain(), target, fusion=False)]
+    assert [workload.shapes for workload in apart] == [
+        ((2160,),),
+        ((6, 40, 9), (1, 40, 1)),
+        ((2160,),),
+        ((2160,), (2160,)),
+    ]
+    ((_, whole),) = network_workloads(chain(), target)
+    assert sorted(whole.shapes) == [(1, 40, 1), (6, 40, 9)]
+    assert [step[0] for step in whole.steps if step[0] != "constant"] == [
+        "argument",
+        "sigmoid",
+        "argument",
+        "+",
+        "max",
+        "*",
+    ]
+    x = np.random.default_rng(1).standard_normal((6, 40, 9)).astype(np.float32)
+    knobs = ChosenKnobs(
+        choose=lambda workload: {
+            axis.name: axis.values[-1 if axis.name in ("rows", "outer") else 0]
+            for axis in space(target, workload).axes
+        }
+    )
+    with compile_cpu(chain()) as default, compile_cpu(chain(), knobs=knobs) as tuned:
+        assert knobs.applied == [whole] and not knobs.ignored
+        np.testing.assert_array_equal(tuned.run({"x": x})["y"], default.run({"x": x})["y"])
+        programs = [
+            [structural_hash(launch.kernel.program) for launch in n.launches] for n in (default, tuned)
+        ]
+    assert [a != b for a, b in zip(*programs, strict=True)].count(True) == 1
 
 
 def model():

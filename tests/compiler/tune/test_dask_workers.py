@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from vdla.compiler.templates.workload_vdla import Workload
 from vdla.compiler.tune.measure import dask_workers
 from vdla.compiler.tune.measure.backends import BackendError, InProcess
-from vdla.compiler.tune.measure.dask_workers import DaskWorkers, MissingExtraError, chunks
+from vdla.compiler.tune.measure.chunks import chunks
+from vdla.compiler.tune.measure.dask_workers import DaskWorkers, MissingExtraError
 from vdla.compiler.tune.measure.descriptions import describe
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.isa.config import load_config

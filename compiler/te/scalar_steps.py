@@ -1,0 +1,150 @@
+"""Expressions of element-wise operators as data: steps in their order, each of earlier ones, as fit into JSON.
+
+    ("argument", 0), ("constant", "0.5"), ("*", 0, 1), ("tanh", 2)
+
+is `tanh(argument(0) * 0.5)`. Each value is a step once, however often it is used; the last step is the result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from ..ir.expr import COMPARISONS, OPERATORS, Binary, Call, Const, Expr, Select, Var
+from ..ir.types import DType
+from .scalars import argument
+
+Step = tuple[str | int, ...]
+"""An operation and the numbers of the steps that it takes; of an "argument" its position, of a "constant" its text."""
+Steps = tuple[Step, ...]
+FUNCTIONS: Mapping[str, int] = MappingProxyType(
+    {"divide": 2, "exp": 1, "log": 1, "sqrt": 1, "tanh": 1, "sigmoid": 1, "erf": 1}
+)
+"""Functions of float32, and how many arguments they take."""
+BINARY = tuple(operator for operator in OPERATORS if operator not in ("//", "%"))
+MOST_NODES = 2048
+"""Of an expression, what is used twice counting twice, as programs have it."""
+
+
+def steps_of(body: Expr) -> Steps:
+    """The steps of a float32 expression of `te.scalars`. ValueError for others, and for one of too many nodes."""
+    found: dict[Step, int] = {}
+    nodes: list[int] = []
+    known: dict[int, int] = {}
+
+    def step_of(e: Expr) -> Step:
+        match e:
+            case Var(dtype=DType.FLOAT32, name=name) if name[8:].isdecimal():
+                position = int(name[8:])
+                if argument(position) == e:
+                    return ("argument", position)
+            case Const(value=value, dtype=DType.FLOAT32):
+                return ("constant", repr(float(value)))
+            case Binary(op=op, a=a, b=b) if op in BINARY:
+                return (op, place(a), place(b))
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                return ("select", place(condition), place(then), place(otherwise))
+            case Call(function=function, arguments=arguments) if function in FUNCTIONS:
+                return (function, *map(place, arguments))
+        raise ValueError(f"an element-wise operator has {type(e).__name__} in it, which is no step")
+
+    def place(e: Expr) -> int:
+        # What is shared is one object: looking at it again and again could take forever.
+        if (number := known.get(id(e))) is None:
+            step = step_of(e)
+            number = known[id(e)] = found.setdefault(step, len(found))
+            if number == len(nodes):
+                nodes.append(_nodes(step, nodes))
+        return number
+
+    place(body)
+    steps = tuple(found)
+    expression(steps)
+    return steps
+
+
+def expression(steps: Steps) -> Expr:
+    """The expression of some steps; `steps_of` gives the same steps again.
+
+    ValueError, which names the step, where one is none or takes what it cannot, or where nothing uses it.
+    """
+    made: list[Expr] = []
+    types: list[DType] = []
+    nodes: list[int] = []
+    for number, step in enumerate(steps):
+        try:
+            e, dtype = _made(step, made, types)
+            nodes.append(_nodes(step, nodes))
+        except ValueError as error:
+            raise ValueError(f"step {number} {error}") from None
+        made.append(e)
+        types.append(dtype)
+    used = {number for step in steps for number in operands(step)}
+    if not steps or types[-1] is not DType.FLOAT32:
+        raise ValueError("the steps end without a float32")
+    if unused := sorted({*range(len(steps) - 1)} - used):
+        raise ValueError(f"step {unused[0]} is used by none")
+    if len({*steps}) < len(steps):
+        raise ValueError("the steps have one of them twice")
+    return made[-1]
+
+
+def step_weights(steps: Steps, weight: Callable[[str], float]) -> float:
+    """The sum of `weight` of all operations: what takes no earlier steps counts nothing."""
+    return sum(weight(str(step[0])) for step in steps if operands(step))
+
+
+def operands(step: Step) -> tuple[int, ...]:
+    """The numbers of the steps that a step takes."""
+    if step[0] in ("argument", "constant"):
+        return ()
+    return tuple([number for number in step[1:] if isinstance(number, int)])
+
+
+def _nodes(step: Step, nodes: list[int]) -> int:
+    count = 1 + sum(nodes[number] for number in operands(step))
+    if count > MOST_NODES:
+        raise ValueError(f"makes an expression of {count} nodes, more than {MOST_NODES}")
+    return count
+
+
+def _made(step: Step, made: list[Expr], types: list[DType]) -> tuple[Expr, DType]:
+    match step:
+        case ("argument", int(position)) if not isinstance(position, bool) and 0 <= position < 1000:
+            return argument(position), DType.FLOAT32
+        case ("constant", str(text)):
+            return Const(_number(text), DType.FLOAT32), DType.FLOAT32
+        case (str(name), *numbers) if all(type(k) is int and 0 <= k < len(made) for k in numbers):
+            taken = [made[k] for k in numbers if isinstance(k, int)]
+            kinds = [types[k] for k in numbers if isinstance(k, int)]
+            match name, taken:
+                case "select", [condition, then, otherwise]:
+                    if kinds[0] is DType.BOOL and kinds[1] is kinds[2]:
+                        return Select(condition, then, otherwise), kinds[1]
+                case _, [a, b] if name in BINARY:
+                    logical = name in ("and", "or")
+                    if kinds == [DType.BOOL if logical else DType.FLOAT32] * 2:
+                        dtype = DType.BOOL if logical or name in COMPARISONS else DType.FLOAT32
+                        return Binary(name, a, b), dtype  # type: ignore[arg-type]
+                case _ if FUNCTIONS.get(name) == len(taken) and DType.BOOL not in kinds:
+                    return Call(name, tuple(taken), DType.FLOAT32), DType.FLOAT32
+    raise ValueError(f"is {step!r}, which is no operation on earlier steps")
+
+
+def _number(text: str) -> float:
+    """The float32 of a text, which is the one text of this number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = None
+    with np.errstate(over="ignore"):
+        if (
+            value is None
+            or repr(value) != text
+            or (float(np.float32(value)) != value and not math.isnan(value))
+        ):
+            raise ValueError(f"has the constant {text!r}, which is no float32 as it is written")
+    return value

@@ -1,0 +1,112 @@
+"""One trial on this processor: a candidate is compiled, its results checked, its thread CPU time taken.
+
+It may crash or hang the process it runs in, which is therefore one of `local_workers.py`.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import lru_cache
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from ...ir.types import DType
+from ...schedule.pack import pack_arrays
+from ...target.cpu.kernel import BoundKernel, aligned_copy, aligned_empty, build
+from ...target.cpu.machine import CpuTarget
+from ...templates.tasks_cpu import knobs_obstacle, schedule, space
+from ...templates.workload_cpu import CpuWorkload
+from .reference_cpu import expected, inputs
+from .trial import Result
+
+SECONDS = 0.03
+"""Thread CPU seconds of taking a candidate's time."""
+MEMORY = 8 << 30
+"""Bytes of addresses for a process that measures, LLVM's and numpy's included."""
+TOLERANCE = 1e-5
+"""Of a candidate's results, relative to the reference's greatest: float32 sums of some thousand terms, in parts."""
+WRONG = "wrong results"
+"""How the error of a candidate begins that computes something else."""
+LEAST_SAMPLE = 2e-4
+"""Seconds that one reading of the clock covers at least."""
+SAMPLES = (3, 25)
+"""Readings at least, and at most."""
+
+
+def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int] | None) -> Result:
+    """Compiles, checks and times one candidate (None: the template's defaults); its cost is the median in seconds.
+
+    Whatever is wrong with it is the result's error.
+    """
+    begin = time.thread_time()
+    compiled: float | None = None
+    try:
+        if values is not None and (obstacle := knobs_obstacle(space(target, workload), values)) is not None:
+            raise ValueError(obstacle)
+        scheduled = schedule(target, workload, workload.program(), values)
+        kernel = build(scheduled.program, target)
+        compiled = time.thread_time()
+        arrays, reference = _known(workload)
+        shapes = {p.name: p.shape for p in kernel.program.parameters}
+        packed = pack_arrays(scheduled.trace, arrays)
+        bound_arrays = {name: aligned_copy(array, shapes[name]) for name, array in packed.items()}
+        output = workload.program().parameters[-1].name
+        result = aligned_empty(shapes[output], DType.FLOAT32.numpy)
+        result[...] = np.nan
+        bound = kernel.bind({**bound_arrays, output: result})
+        bound()
+        if (reason := _difference(result, reference)) is not None:
+            raise ValueError(reason)
+        cost, error = _time(bound, SECONDS), None
+    except Exception as problem:
+        # Whatever it is, a bug of a pass included, costs one trial.
+        cost, error = inf, f"{type(problem).__name__}: {problem}".splitlines()[0]
+    end = time.thread_time()
+    until = end if compiled is None else compiled
+    return Result(cost=cost, error=error, seconds=end - begin, compile_seconds=until - begin)
+
+
+def target_from_dict(values: dict[str, Any]) -> CpuTarget:
+    """The target of a JSON object that `dataclasses.asdict` made of one. ValueError where it is none."""
+    if values.keys() != {field.name for field in fields(CpuTarget)}:
+        raise ValueError("this is no description of a processor")
+    level1, level2 = values["cache_bytes"]
+    return CpuTarget(**{**values, "cache_bytes": (level1, level2)})
+
+
+@lru_cache(maxsize=4)
+def _known(workload: CpuWorkload) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The arrays of a workload and its results, computed once for all of its candidates."""
+    arrays = inputs(workload)
+    return arrays, expected(workload, arrays)
+
+
+def _difference(result: np.ndarray, reference: np.ndarray) -> str | None:
+    """Why results are wrong; None where they are right."""
+    finite = np.isfinite(reference)
+    if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):
+        return f"{WRONG}: not finite where they should be, or the other way round"
+    limit = TOLERANCE * max(float(np.abs(reference[finite]).max(initial=0.0)), 1e-30)
+    error = np.abs(result - reference)[finite].max(initial=0.0)
+    return None if error <= limit else f"{WRONG}: off by {error:.3g}, {limit:.3g} would be right"
+
+
+def _time(bound: BoundKernel, budget: float) -> float:
+    """The median of thread CPU seconds of one run, after the one that checked the results."""
+    begin = time.thread_time()
+    bound()
+    once = max(time.thread_time() - begin, 1e-7)
+    repeat = max(1, int(LEAST_SAMPLE / once))
+    least, most = SAMPLES
+    samples: list[float] = []
+    for _ in range(min(most, max(least, int(budget / (once * repeat))))):
+        begin = time.thread_time()
+        for _ in range(repeat):
+            bound()
+        samples.append((time.thread_time() - begin) / repeat)
+    return statistics.median(samples)

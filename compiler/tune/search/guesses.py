@@ -1,0 +1,67 @@
+"""Proposals before a model has learned, and beside one: points that their template expects to be good.
+
+Trees that were trained on few points are sure of much that is wrong. The template's estimate is never far off, so that
+a share of every batch follows it alone: no good region is missed because of the first points that were measured.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...templates.space import Space
+from .history import History
+from .novelty import distinct_new, random_new
+from .point_features import GUESS, Candidates, examine, join
+from .selection import select_diverse
+from .walks import Evolution, walk_starts
+
+RANDOM = 2
+"""Trials of a search that are random: with fewer there is nothing to compare."""
+SHARE = 0.125
+"""Of the points of a batch, those that follow the estimate though there is a model."""
+STARTS = 1024
+"""Points at which the walk starts, many, since good points may lie far from any path of legal ones."""
+DIVERSITY = 1.0
+"""See `select_diverse`."""
+
+
+def first_points(
+    space: Space, history: History, measured: Candidates, generator: np.random.Generator, count: int
+) -> np.ndarray:
+    """`count` points [count, axes] to begin with: RANDOM ones, then what the estimate expects to be good.
+
+    Without an estimate all are random. Fewer only where there are no more new ones.
+    """
+    random = max(0, RANDOM - len(history)) if measured.estimated else count
+    drawn = examine(space, random_new(space, generator, min(random, count), measured.programs))
+    known = join([measured, drawn])
+    guessed = best_guesses(space, history, known, generator, count - len(drawn))
+    taken = join([known, guessed]).programs
+    rest = random_new(space, generator, count - len(drawn) - len(guessed), taken)
+    return np.concatenate([drawn.points, guessed.points, rest])
+
+
+def guessed_share(
+    found: Candidates, known: Candidates, generator: np.random.Generator, count: int
+) -> Candidates:
+    """Those of a batch of `count` points that follow the estimate, among `found`; none where there is no estimate."""
+    if not known.estimated:
+        return found.take(slice(0))
+    # Rounded at random, so that small batches have their share in the long run.
+    share = int(SHARE * count + generator.random())
+    return found.take(select_diverse(found.places, _merit(found.features), known.places, share, DIVERSITY))
+
+
+def best_guesses(
+    space: Space, history: History, known: Candidates, generator: np.random.Generator, count: int
+) -> Candidates:
+    """Up to `count` new points with low estimates, not all alike nor like those `known`, found by a walk."""
+    if count == 0:
+        return known.take(slice(0))
+    starts = walk_starts(space, history, generator, STARTS)
+    found = distinct_new(Evolution().visit(space, _merit, starts, generator), known.programs)
+    return found.take(select_diverse(found.places, _merit(found.features), known.places, count, DIVERSITY))
+
+
+def _merit(features: np.ndarray) -> np.ndarray:
+    return -features[:, GUESS]
