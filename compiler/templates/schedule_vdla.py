@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 from vdla.isa.config import Config
@@ -160,6 +161,10 @@ def _default_knobs(config: Config, workload: Workload, virtual_threads: int) -> 
             raise ValueError("a rolling pool has knobs of its own")
 
 
+Cut = Knobs | int
+"""How a workload is cut: the knobs of its template, or the columns that a rolling pool gathers at a time."""
+
+
 def schedule_workload(
     config: Config,
     workload: Workload,
@@ -173,30 +178,20 @@ def schedule_workload(
     `values` is a legal point of `space_of`; without it, or empty, the template decides. Raises NoTileError if nothing
     fits.
     """
-    values = values or None
+    cut, copies = cut_of(config, workload, values) if values else (None, None)
+    return schedule_cut(config, workload, program, post, virtual_threads, cut), copies
+
+
+def cut_of(config: Config, workload: Workload, values: Values) -> tuple[Cut, Copies]:
+    """A legal point of `space_of` as what its schedule depends on, and the copies of buffers, which passes make of it.
+
+    Many points of a space have one schedule: those that differ in copies, or in levels that mean the same.
+    """
     if workload.template == "patch_conv2d_pool":
-        shape = _rolling_shape(config, workload)
-        gathered = None if values is None else values["columns"]
-        copies = None if values is None else rolling_pool_vdla_space.copies(values)
-        columns, pool = shape.columns, workload.pool_kernel
-        return rolling_pool_vdla.schedule(
-            config, program, columns, pool, post, virtual_threads, gathered
-        ), copies
-    knobs = None if values is None else _knobs(config, workload, values)
-    window, kernel, strides = workload.window, workload.kernel, workload.strides
-    match workload.template:
-        case "conv2d":
-            schedule = conv2d_vdla.schedule(config, program, window, post, virtual_threads, knobs)
-        case "patch_conv2d":
-            schedule = patch_conv2d_vdla.schedule(config, program, window, post, virtual_threads, knobs)
-        case "depthwise_conv2d":
-            schedule = depthwise_vdla.schedule(config, program, window, post, virtual_threads, knobs)
-        case "max_pool" | "average_pool" | "elementwise":
-            pool = "add" if workload.template == "average_pool" else "max"
-            schedule = pool_vdla.schedule(
-                config, program, post, kernel, strides, pool, virtual_threads, knobs
-            )
-    return schedule, None if knobs is None else knobs.copies
+        return values["columns"], rolling_pool_vdla_space.copies(values)
+    knobs = _knobs(config, workload, values)
+    assert knobs.copies is not None
+    return replace(knobs, copies=None), knobs.copies
 
 
 def _knobs(config: Config, workload: Workload, values: Values) -> Knobs:
@@ -211,3 +206,33 @@ def _knobs(config: Config, workload: Workload, values: Values) -> Knobs:
             return pool_vdla_space.knobs(values, _shape(config, workload))
         case "patch_conv2d_pool":
             raise ValueError("a rolling pool has knobs of its own")
+
+
+def schedule_cut(
+    config: Config,
+    workload: Workload,
+    program: Program,
+    post: Post,
+    virtual_threads: int,
+    cut: Cut | None,
+) -> Schedule:
+    """The tensor expression `program` of a workload scheduled as `cut_of` says; None: the template decides.
+
+    Raises NoTileError if nothing fits.
+    """
+    if workload.template == "patch_conv2d_pool":
+        assert not isinstance(cut, Knobs)
+        columns, pool = _rolling_shape(config, workload).columns, workload.pool_kernel
+        return rolling_pool_vdla.schedule(config, program, columns, pool, post, virtual_threads, cut)
+    assert not isinstance(cut, int)
+    window, kernel, strides = workload.window, workload.kernel, workload.strides
+    match workload.template:
+        case "conv2d":
+            return conv2d_vdla.schedule(config, program, window, post, virtual_threads, cut)
+        case "patch_conv2d":
+            return patch_conv2d_vdla.schedule(config, program, window, post, virtual_threads, cut)
+        case "depthwise_conv2d":
+            return depthwise_vdla.schedule(config, program, window, post, virtual_threads, cut)
+        case "max_pool" | "average_pool" | "elementwise":
+            reduction = "add" if workload.template == "average_pool" else "max"
+            return pool_vdla.schedule(config, program, post, kernel, strides, reduction, virtual_threads, cut)

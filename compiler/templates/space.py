@@ -19,6 +19,8 @@ Columns = Mapping[str, np.ndarray]
 """Values of many points: an int64 array for each axis, all of one length."""
 ESTIMATE = "estimate"
 """The quantity that is a template's own guess of the cost, in the unit of measurements, where it makes one."""
+AT_ONCE = 1 << 12
+"""Points of a sample that are accounted at once: few enough for the columns to stay in a processor's cache."""
 MOST_TRIES = 1 << 22
 """Points drawn at most for a sample: a space in which fewer than one in millions is legal counts as empty."""
 MOST_LISTED = 1 << 16
@@ -125,7 +127,7 @@ class Space:
         missing, tries, chunk = count, 0, max(256, 4 * count)
         while missing > 0:
             points = self.draw(rng, chunk)
-            kept = points[self.legal(points)][:missing]
+            kept = self._first_legal(points, missing)
             if not len(kept) and tries == 0:
                 self._refute()
             found.append(kept)
@@ -139,6 +141,17 @@ class Space:
                 # So few are legal that those found stand for all of them.
                 return np.resize(np.concatenate(found), (count, len(self.axes)))
             chunk = min(2 * chunk, 1 << 16)
+        return np.concatenate(found)
+
+    def _first_legal(self, points: np.ndarray, most: int) -> np.ndarray:
+        """The first `most` of `points` [n, axes] that are legal, or all that are; no more are looked at than needed."""
+        found = [points[:0]]
+        for begin in range(0, len(points), AT_ONCE):
+            part = points[begin : begin + AT_ONCE]
+            found.append(part[self.legal(part)][:most])
+            most -= len(found[-1])
+            if most == 0:
+                break
         return np.concatenate(found)
 
     def _refute(self) -> None:

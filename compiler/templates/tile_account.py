@@ -22,6 +22,30 @@ ALWAYS = 6
 LETTERS = "oyx"
 _ORDERS = np.array([[LETTERS.index(letter) for letter in text] for text in TILE_ORDERS])
 """The loops of each order, outermost first, as indices of LETTERS."""
+_PLACES = np.argsort(_ORDERS, axis=1)
+"""Where in each order the loop of each of LETTERS stands."""
+
+
+def _once_outermost_table(images: bool) -> np.ndarray:
+    """[order, loops that run once, a bit each]: the order (of TILE_ORDERS) with these outermost, in one order.
+
+    With several `images`, whose loop is behind a first loop over output blocks, other loops stay inside of both.
+    """
+
+    def arranged(text: str, once: int) -> str:
+        def rank(letter: str) -> int:
+            if images and letter == "o" == text[0]:
+                return -len(LETTERS) - 1
+            k = LETTERS.index(letter)
+            return k - len(LETTERS) if once >> k & 1 else text.index(letter)
+
+        return "".join(sorted(text, key=rank))
+
+    sets = range(1 << len(LETTERS))
+    return np.array([[TILE_ORDERS.index(arranged(text, once)) for once in sets] for text in TILE_ORDERS])
+
+
+_ONCE_OUTERMOST = {images: _once_outermost_table(images) for images in (False, True)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,12 +91,10 @@ class Tiles:
 
     def outside(self, level: np.ndarray) -> Mapping[str, np.ndarray]:
         """Which loops are outside of a buffer of this level: bool for "o", "y", "x" and the images' loop "n"."""
-        order = _ORDERS[self.order]
         inner = np.where(level == CHUNK, OUTERMOST, OUTERMOST - level)
-        at = {letter: (order == k).argmax(axis=1) for k, letter in enumerate(LETTERS)}
-        found = {letter: at[letter] <= inner for letter in LETTERS}
+        found = {letter: _PLACES[self.order, k] <= inner for k, letter in enumerate(LETTERS)}
         # Images are just outside of the first loop over positions.
-        return {**found, "n": found["y"] | found["x"] | (at["o"] != 0)}
+        return {**found, "n": found["y"] | found["x"] | (_ORDERS[self.order, 0] != LETTERS.index("o"))}
 
     def held(self, letter: str, outside: Mapping[str, np.ndarray]) -> np.ndarray:
         """How many of all output blocks, rows, columns or images a buffer holds at once."""
@@ -89,7 +111,7 @@ class Tiles:
 
     def parameter_fills(self, depth: int) -> np.ndarray:
         """How often a parameter table of `depth` entries is loaded (`TileLoops.parameters`)."""
-        at_output = (_ORDERS[self.order] == LETTERS.index("o")).argmax(axis=1)
+        at_output = _PLACES[self.order, LETTERS.index("o")]
         level = OUTERMOST - (at_output if self.extents["o"] > depth else 0 * at_output)
         return self.turns("noyx", self.outside(level))
 
@@ -119,14 +141,8 @@ class Tiles:
 
 def _once_outermost(order: np.ndarray, trips: Mapping[str, np.ndarray], images: int) -> np.ndarray:
     """The orders (indices of TILE_ORDERS) with loops over tiles that run once outermost, these in one order."""
-    letters = _ORDERS[order]
-    once = np.take_along_axis(np.stack([trips[letter] == 1 for letter in LETTERS], axis=1), letters, axis=1)
-    rank = np.where(once, letters - len(LETTERS), np.arange(len(LETTERS)))
-    if images > 1:
-        # Behind a first loop over output blocks come the images: other loops stay inside of both.
-        rank[:, 0] = np.where(letters[:, 0] == LETTERS.index("o"), -len(LETTERS) - 1, rank[:, 0])
-    arranged = np.take_along_axis(letters, np.argsort(rank, axis=1, kind="stable"), axis=1)
-    return (arranged[:, None, :] == _ORDERS[None]).all(axis=2).argmax(axis=1)
+    once = sum((trips[letter] == 1) * (1 << k) for k, letter in enumerate(LETTERS))
+    return _ONCE_OUTERMOST[images > 1][order, once]
 
 
 def seen(

@@ -61,8 +61,14 @@ def tile_quantities(
         found |= buffer.quantities(name, compute)
     busy = _together(compute, loading, storing, traffic)
     found[ESTIMATE] = busy + restarts + _waits(tiles, buffers, compute, loading, storing, sums_copies)
-    shape = tiles.order.shape
-    return {name: np.broadcast_to(np.asarray(item, dtype=np.float64), shape) for name, item in found.items()}
+    return {name: _of_each(item, len(tiles.order)) for name, item in found.items()}
+
+
+def _of_each(quantity: np.ndarray | float, points: int) -> np.ndarray:
+    """A quantity as a float64 array [points]; it may be the same for all."""
+    if isinstance(quantity, np.ndarray) and quantity.shape == (points,):
+        return quantity.astype(np.float64, copy=False)
+    return np.full(points, quantity, dtype=np.float64)
 
 
 def restart_cycles(config: Config, loads: np.ndarray, fillings: np.ndarray) -> np.ndarray:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from vdla.isa.config import Config
 from vdla.sim import SimulationError, simulate
@@ -16,7 +18,7 @@ from ...target.vdla.emit import EmissionError
 from ...target.vdla.link_alone import Alone, link_alone
 from ...target.vdla.placement import PlacementError
 from ...templates.lower_vdla import pipeline
-from ...templates.schedule_vdla import schedule_workload, space_of
+from ...templates.schedule_vdla import Cut, cut_of, schedule_cut, space_of
 from ...templates.space import Space, Values
 from ...templates.tiling import NoTileError
 from ...templates.workload_vdla import Workload, program_of
@@ -26,25 +28,38 @@ VIRTUAL_THREADS = 2
 """What templates choose for where a candidate does not say how many copies there are."""
 ACTIVATIONS = frozenset("XRY")
 """The parameters of a kernel that are tensors of a network; the others are constants."""
+SCHEDULES = 256
+"""Scheduled programs that a task keeps: most candidates of a search are cut like one of the last few hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceleratorTask:
-    """A workload to be tuned on one machine; `program` is its tensor expression."""
+    """A workload to be tuned on one machine; `program` is its tensor expression.
+
+    `scheduled` gives it scheduled (None: as the template chooses), and keeps what it gave last. Raises NoTileError.
+    """
 
     config: Config
     workload: Workload
     space: Space
     program: Program
+    scheduled: Callable[[Cut | None], Program]
 
     @staticmethod
     def of(config: Config, workload: Workload) -> AcceleratorTask:
         """The task of a workload. ValueError for one that computes nothing."""
+        program = program_of(config, workload)
+
+        @lru_cache(SCHEDULES)
+        def scheduled(cut: Cut | None) -> Program:
+            return schedule_cut(config, workload, program, workload.post, VIRTUAL_THREADS, cut).program
+
         return AcceleratorTask(
             config=config,
             workload=workload,
             space=space_of(config, workload),
-            program=program_of(config, workload),
+            program=program,
+            scheduled=scheduled,
         )
 
 
@@ -69,9 +84,7 @@ def _cycles(task: AcceleratorTask, values: Values | None) -> int:
 
 def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
     """The program of one candidate, by itself."""
-    config, workload = task.config, task.workload
-    schedule, copies = schedule_workload(
-        config, workload, task.program, workload.post, VIRTUAL_THREADS, values
-    )
-    lowered = run_pipeline(schedule.program, pipeline(config, VIRTUAL_THREADS, copies), check=False)
+    config = task.config
+    cut, copies = cut_of(config, task.workload, values) if values else (None, None)
+    lowered = run_pipeline(task.scheduled(cut), pipeline(config, VIRTUAL_THREADS, copies), check=False)
     return link_alone(config, lowered, ACTIVATIONS)

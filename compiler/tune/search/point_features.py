@@ -106,24 +106,30 @@ def _features(space: Space, account: Account) -> tuple[tuple[str, ...], np.ndarr
     floor = max(space.floor, SMALLEST)
     guess = account.quantities.get(ESTIMATE, account.bound)
     names = ["guess/floor", "bound/floor"]
-    columns = [_logarithm(guess / floor), _logarithm(account.bound / floor)]
+    columns = [guess / floor, account.bound / floor]
     for axis in space.axes:
         names.append(axis.name)
-        columns.append(_logarithm(_from_one(account.effective[axis.name], axis.values)))
+        columns.append(_from_one(account.effective[axis.name], axis.values))
     for name, quantity in account.quantities.items():
         names += [name, f"{name}/floor"]
-        logarithm = _logarithm(quantity)
-        columns += [logarithm, logarithm - np.log2(floor)]
-    return tuple(names), np.stack(columns, axis=1)
+        columns.append(quantity)
+    # One feature a row, so that all logarithms are taken at once.
+    values = np.empty((len(columns), len(account.bound)))
+    for row, column in enumerate(columns):
+        values[row] = column
+    logarithms = np.log2(np.maximum(values, SMALLEST))
+    first = FIRST_AXIS + len(space.axes)
+    absolute = logarithms[first:]
+    features = np.empty((len(account.bound), len(names)))
+    features[:, :first] = logarithms[:first].T
+    features[:, first::2] = absolute.T
+    features[:, first + 1 :: 2] = (absolute - np.log2(floor)).T
+    return tuple(names), features
 
 
 def _from_one(values: np.ndarray, possible: tuple[int, ...]) -> np.ndarray:
     """`values`, shifted where an axis has some below 1 (a switch, a permutation's number), for their logarithms."""
     return values + max(0, 1 - min(possible))
-
-
-def _logarithm(values: np.ndarray) -> np.ndarray:
-    return np.log2(np.maximum(values, SMALLEST))
 
 
 def program_numbers(space: Space, account: Account) -> np.ndarray:
@@ -132,10 +138,11 @@ def program_numbers(space: Space, account: Account) -> np.ndarray:
     Exact for spaces of up to 2**64 points; of larger ones it is a hash, modulo 2**64.
     """
     numbers = np.zeros(len(account.bound), dtype=np.uint64)
+    hashed = space.size > 1 << 64
     for axis in space.axes:
         values = np.asarray(axis.values, dtype=np.int64)
         order = np.argsort(values)
         digits = order[np.searchsorted(values[order], account.effective[axis.name])]
-        numbers = numbers * np.uint64(len(values) | 1 if space.size > 1 << 64 else len(values))
+        numbers = numbers * np.uint64(len(values) | 1 if hashed else len(values))
         numbers = numbers + digits.astype(np.uint64)
     return numbers
