@@ -1,7 +1,8 @@
 """Tuning convolutions on this processor, one thread: how many trials a search needs, and what a trial costs.
 
     python benchmarks/tuning_cpu.py [--layers C2 C6 C9] [--seeds 3] [--trials 128] [--random 64]
-                                    [--strategies evolution genetic random] [--count] [--write] [--json]
+                                    [--strategies evolution genetic random] [--features account]
+                                    [--count] [--write] [--json]
 
 Searches start from seeded random points and know no defaults, shipped records or other workloads. Candidates are
 measured in a process of their own; before each search, and after every batch, the template's defaults are measured in
@@ -9,6 +10,7 @@ the same process, and ratios are to their median, so that a busy machine slows b
 time (`vdla bench`), interleaved with the defaults' in this process: a candidate's speed over the peer's is its ratio
 to the defaults times theirs. `random` are quantiles of legal random points. CPU seconds of a trial: `compile`,
 `measure` with its inputs and check, `overhead`: all else in both processes, deciding what to try included.
+With --features program a short list is lowered and ranked once more before each batch, as by `vdla tune`.
 With --write the curves go to benchmarks/results/tuning_cpu.json, which the notebook plots; their seconds are those
 ratios times the median of the layer's defaults in all of its searches. With --count it shows how many distinct programs
 the spaces hold instead: at least, or exactly where that is feasible.
@@ -31,7 +33,9 @@ from vdla.compiler.templates.conv2d_cpu import flattened
 from vdla.compiler.templates.tasks_cpu import space
 from vdla.compiler.templates.workload_cpu import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, CpuTrial
+from vdla.compiler.tune.program_features.reading import read_cpu
 from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.space_size import MOST_COUNTED, count_programs, least_programs
 from vdla.compiler.tune.search.strategies import StrategyName, strategy_of
 from vdla.isa.program import write_whole
@@ -65,12 +69,13 @@ def workload_of(name: str) -> Conv2dCpu:
 
 
 def search(
-    name: str, strategy: StrategyName, seed: int, trials: int, default_over_peer: float
+    name: str, strategy: StrategyName, seed: int, trials: int, default_over_peer: float, features: str
 ) -> dict[str, Any]:
     """One search: trials to ENOUGH of the peer's speed, the best in relation to defaults, CPU seconds of a trial."""
     target, workload = host_target(), workload_of(name)
     own = space(target, workload)
-    history, found = History.empty(own), strategy_of(strategy)
+    short_list = ShortList(read=read_cpu(target, workload)) if features == "program" else None
+    history, found = History.empty(own), strategy_of(strategy, short_list=short_list)
     measured: list[CpuTrial] = []
     deciding = 0.0
     with CpuMeasurer(target) as measurer:
@@ -172,6 +177,7 @@ def main() -> None:
     parser.add_argument(
         "--strategies", nargs="*", choices=get_args(StrategyName), default=["evolution", "genetic", "random"]
     )
+    parser.add_argument("--features", choices=["account", "program"], default="account")
     parser.add_argument("--count", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--json", action="store_true")
@@ -194,14 +200,14 @@ def main() -> None:
         if not options.json:
             print(f"{name:4} defaults at {relation:.2f} of the peer's speed")
         if options.random:
-            row = search(name, "random", SAMPLING_SEED, options.random, relation)
+            row = search(name, "random", SAMPLING_SEED, options.random, relation, "account")
             if not options.json:
                 texts = ("10%", "25%", "50%", "75%", "90%", "best")
                 shown = "  ".join(f"{t} {q:.2f}" for t, q in zip(texts, row["quantiles"], strict=True))
                 print(f"{name:4} {options.random} random legal points, speed over the defaults': {shown}")
         for strategy in options.strategies:
             for seed in range(options.seeds):
-                row = search(name, strategy, seed, options.trials, relation)
+                row = search(name, strategy, seed, options.trials, relation, options.features)
                 rows.append(row | common)
                 if not options.json:
                     print(line(row), flush=True)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.templates.prepare_vdla import Prepared, prepare
-from vdla.compiler.templates.space import EmptySpaceError, Values
+from vdla.compiler.templates.space import EmptySpaceError, Space, Values
 from vdla.compiler.templates.tiling import NoTileError
 from vdla.compiler.templates.workload_vdla import Workload
 from vdla.compiler.tune.measure.backends import Backend
@@ -19,15 +19,17 @@ from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.descriptions import describe
 from vdla.compiler.tune.measure.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
+from vdla.compiler.tune.program_features.reading import read_vdla
 from vdla.compiler.tune.records.book import book_of, history_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_vdla import samples_from
 from vdla.compiler.tune.runs.in_place import Move, Place, Placed, refine
 from vdla.compiler.tune.runs.session import Job, Plan, Trial, tune
-from vdla.compiler.tune.search.cost_model import Samples
+from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel, Samples
 from vdla.compiler.tune.search.history import History
-from vdla.compiler.tune.search.point_features import point_features
-from vdla.compiler.tune.search.strategies import StrategyName, strategy_of
+from vdla.compiler.tune.search.point_features import examine, point_features
+from vdla.compiler.tune.search.short_list import ShortList
+from vdla.compiler.tune.search.strategies import LEARNING, StrategyName, strategy_of
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
@@ -35,13 +37,22 @@ IN_PLACE = "in place"
 """The strategy that records of nodes in their networks name."""
 TEMPLATE = "template"
 """The strategy that the record of a template's own choice names."""
+RULES = frozenset({"sketch_cpu"})
+"""Spaces that rules made: their accounts guess no cost, so that what programs show and more training pay."""
 STARTS = 8
 """Candidates of a node that are good alone and are tried in its place first."""
 
 
+FeatureSet = Literal["account", "program"]
+"""What models learn from: what spaces know of points alone, or of a short list what their programs show, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `vdla tune` was asked for: `trials` of workloads alone, `in_place` trials of nodes in their network."""
+    """What `vdla tune` was asked for: `trials` of workloads alone, `in_place` trials of nodes in their network.
+
+    `features` None: those that `benchmarks/cost_model.py` shows to be the better ones for a space.
+    """
 
     trials: int
     in_place: int
@@ -49,6 +60,16 @@ class Options:
     seed: int
     strategy: StrategyName
     patience: int | None = None
+    features: FeatureSet | None = None
+
+    def reads_programs(self, space: Space) -> bool:
+        """Whether candidates of a space are lowered before they are chosen."""
+        usual = "program" if space.template in RULES else "account"
+        return self.strategy in LEARNING and (self.features or usual) == "program"
+
+    def model(self, space: Space) -> CostModel:
+        """How the model that leads walks through a space is trained."""
+        return THOROUGH if space.template in RULES else CostModel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -145,6 +166,7 @@ def tune_alone(
     """
     target = describe_target(config)
     tasks, jobs = [], []
+    read_of = cache(lambda workload: read_vdla(AcceleratorTask.of(config, workload)))
     for subject in subjects:
         task = Task(workload=subject.workload.to_dict(), target=target)
         accelerator = AcceleratorTask.of(config, subject.workload)
@@ -152,13 +174,18 @@ def tune_alone(
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
         tasks.append(accelerator)
+        short_list = None
+        if options.reads_programs(accelerator.space):
+            lessons = samples_from(transfer, config, subject.workload, read_of)
+            short_list = ShortList(read=read_of(subject.workload), prior=lessons)
+        prior = samples_from(transfer, config, subject.workload)
         jobs.append(
             Job(
                 name=subject.name,
                 task=task,
                 space=accelerator.space,
                 measure=partial(backend.finished, describe(accelerator)),
-                strategy=strategy_of(options.strategy, samples_from(transfer, config, subject.workload)),
+                strategy=strategy_of(options.strategy, prior, short_list, options.model(accelerator.space)),
                 history=resumed.history,
                 trials=resumed.trials,
                 weight=max(1, len(subject.nodes)),
@@ -237,7 +264,12 @@ def tune_in_place(
         candidates = [task.space.values(history.points[k]) for k in order]
         # What was learned of it alone holds in its place, too.
         learned = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
-        strategy = strategy_of(options.strategy, (learned,) if len(history) > 1 else ())
+        short_list = None
+        if options.reads_programs(task.space):
+            short_list = ShortList(read=read_vdla(task))
+            lessons = short_list.lessons(task.space, examine(task.space, history.points), history.costs)
+            short_list = replace(short_list, prior=lessons)
+        strategy = strategy_of(options.strategy, (learned,) if len(history) > 1 else (), short_list)
         for node in subject.nodes:
             start[node] = known.get(node, {})
             alone = measure(task, start[node] or None).cost

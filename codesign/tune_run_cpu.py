@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,14 @@ from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.measure.trial_cpu import WRONG
+from vdla.compiler.tune.program_features.reading import read_cpu
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import book_of, history_of
 from vdla.compiler.tune.records.record import Key, Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_cpu import samples_from
 from vdla.compiler.tune.runs.session import Job, Plan, Trial, tune
 from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.strategies import strategy_of
 from vdla.isa.errors import UserError
 
@@ -171,19 +173,25 @@ def _tune(
 
     described = describe_target(target)
     jobs: list[Job] = []
+    read_of = cache(partial(read_cpu, target))
     for subject in subjects:
         task = Task(workload=subject.workload.to_dict(), target=described)
         own = space(target, subject.workload)
         resumed = history_of(known, task, own, strategy=options.strategy, seed=options.seed)
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
+        short_list = None
+        if options.reads_programs(own):
+            lessons = samples_from(transfer, target, subject.workload, read_of)
+            short_list = ShortList(read=read_of(subject.workload), prior=lessons)
+        prior = samples_from(transfer, target, subject.workload)
         jobs.append(
             Job(
                 name=subject.name,
                 task=task,
                 space=own,
                 measure=partial(backend.finished, describe_cpu(target, subject.workload)),
-                strategy=strategy_of(options.strategy, samples_from(transfer, target, subject.workload)),
+                strategy=strategy_of(options.strategy, prior, short_list, options.model(own)),
                 history=resumed.history,
                 trials=resumed.trials,
                 weight=max(1, len(subject.nodes)),

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
     from vdla.compiler.tune.records.record import Record
 
 
+class FeatureChoice(StrEnum):
+    """What the model learns from."""
+
+    account = "account"
+    program = "program"
+
+
 class StrategyChoice(StrEnum):
     """What proposes the next trials."""
 
@@ -78,6 +85,14 @@ def tune(
         int, typer.Option(min=1, max=4096, help="Trials between two trainings of the model.")
     ] = 16,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal searches.")] = 0,
+    features: Annotated[
+        FeatureChoice | None,
+        typer.Option(
+            help="What the model knows of candidates: what can be told of thousands without lowering them (account), "
+            "or of twice as many as are measured what their lowered loops show, too (program). Unless told, program "
+            "where there is no template."
+        ),
+    ] = None,
     patience: Annotated[
         int | None, typer.Option(min=1, help="A layer is done after so many trials without improvement.")
     ] = None,
@@ -135,13 +150,13 @@ def tune(
         seed=seed,
         strategy=strategy.value,
         patience=patience,
+        features=None if features is None else features.value,
     )
     if options.strategy in LEARNING:
         load_xgboost()  # Before anything is measured: a missing extra should cost no trial.
-    elif transfer:
-        raise UserError(
-            f"--strategy {options.strategy} learns nothing; leave out --transfer, or take evolution"
-        )
+    elif transfer or features:
+        told = "--transfer" if transfer else "--features"
+        raise UserError(f"--strategy {options.strategy} learns nothing; leave out {told}, or take evolution")
     learned: list[Record] = []
     for file in transfer or ():
         learned += _told(read_records(file))

@@ -58,6 +58,23 @@ def test_a_workload_is_tuned_and_resumed(run, tmp_path):
     assert whole["tasks"][0]["best"] <= task["best"] and resumed["best"] <= task["best"]
 
 
+def test_a_search_that_reads_programs_goes_on_as_if_it_had_not_stopped(run, tmp_path):
+    arguments = ("--workload", LAYER, "--batch", 4, "--config", "tiny", "--features", "program", "--trials")
+    tune(run, tmp_path / "whole.jsonl", *arguments, 8)
+    tune(run, tmp_path / "cut.jsonl", *arguments, 4)
+    tune(run, tmp_path / "cut.jsonl", *arguments, 8, "--resume")
+    whole, cut = (
+        [(json.loads(line)["knobs"], json.loads(line)["cost"]) for line in path.read_text().splitlines()]
+        for path in (tmp_path / "whole.jsonl", tmp_path / "cut.jsonl")
+    )
+    assert whole == cut and len(whole) == 9
+    # Other workloads' programs are lowered again and teach, so that not even the first batch is random.
+    others = ("--workload", "conv2d:4,16,16,3,1", *arguments[2:], 4)
+    tune(run, tmp_path / "taught.jsonl", *others, "--transfer", tmp_path / "whole.jsonl")
+    tune(run, tmp_path / "untaught.jsonl", *others)
+    assert (tmp_path / "taught.jsonl").read_text() != (tmp_path / "untaught.jsonl").read_text()
+
+
 def test_a_workload_named_twice_is_one(run, tmp_path):
     names = ("--workload", LAYER, "--workload", LAYER)
     document = tune(run, tmp_path / "r.jsonl", *names, "--trials", 6, "--strategy", "random")
@@ -124,6 +141,7 @@ def test_records_of_others_are_said_and_passed_over(run, tmp_path, network):
         (("--workload", LAYER, "--scheduler", "tcp://127.0.0.1:1"), "tcp://127.0.0.1:1"),
         (("nothing.onnx",), "nothing.onnx"),
         (("--workload", LAYER, "--strategy", "grid", "--transfer", __file__), "learns nothing"),
+        (("--workload", LAYER, "--strategy", "random", "--features", "program"), "leave out --features"),
     ],
 )
 def test_mistakes_are_told_in_one_line(run, tmp_path, arguments, message):

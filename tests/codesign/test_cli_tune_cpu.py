@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.records.book import book_of, read_book
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_cpu import samples_from
+from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
@@ -71,7 +73,7 @@ def test_a_workload_is_tuned_and_resumed(vdla, tmp_path):
     assert task["unit"] == "seconds" and task["default"] > 0 and task["outputs_equal"] is True
     best = min((line for line in lines if line["cost"]), key=lambda line: line["cost"])
     assert task["knobs"] == best["knobs"]
-    arguments = ("--workload", LAYER, "--trials", 6, "--batch", 2, "--resume")
+    arguments = ("--workload", LAYER, "--trials", 6, "--batch", 2, "--resume", "--features", "program")
     (resumed,) = tune(vdla, records, *arguments)["tasks"]
     assert resumed["trials"] == 6 == len(records.read_text().splitlines())
 
@@ -304,3 +306,14 @@ def test_functions_behind_sums_do_not_make_errors_of_roundings():
     net.shape = (1, 2, 64, 64)
     ((_, workload),) = network_workloads(net.model(), target)
     assert load(describe_cpu(target, workload))(None).error is None
+
+
+def test_programs_are_read_where_no_template_made_the_space_unless_told():
+    made = space(host_target(), cpu_workload(LAYER, host_target()))
+    ruled = replace(made, template="sketch_cpu")
+    usual = Options(trials=1, in_place=0, batch=1, seed=0, strategy="evolution")
+    assert usual.reads_programs(ruled) and not usual.reads_programs(made)
+    assert usual.model(ruled) == THOROUGH and usual.model(made) == CostModel()
+    assert replace(usual, features="program").reads_programs(made)
+    assert not replace(usual, features="account").reads_programs(ruled)
+    assert not replace(usual, strategy="genetic").reads_programs(ruled)

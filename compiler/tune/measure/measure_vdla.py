@@ -31,6 +31,9 @@ ACTIVATIONS = frozenset("XRY")
 SCHEDULES = 256
 """Scheduled programs that a task keeps: most candidates of a search are cut like one of the last few hundred."""
 
+NOT_LOWERED = (LegalityError, EmissionError, PlacementError, NoTileError, ValueError)
+"""What is raised for a candidate that cannot be lowered."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AcceleratorTask:
@@ -71,7 +74,7 @@ def measure(task: AcceleratorTask, values: Values | None) -> Result:
     started = time.thread_time()
     try:
         cycles = _cycles(task, values)
-    except (LegalityError, EmissionError, PlacementError, NoTileError, SimulationError, ValueError) as error:
+    except (*NOT_LOWERED, SimulationError) as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         return Result(cost=math.inf, error=reason, seconds=time.thread_time() - started)
     return Result(cost=float(cycles), seconds=time.thread_time() - started)
@@ -84,7 +87,11 @@ def _cycles(task: AcceleratorTask, values: Values | None) -> int:
 
 def program_alone(task: AcceleratorTask, values: Values | None) -> Alone:
     """The program of one candidate, by itself."""
+    return link_alone(task.config, lower(task, values), ACTIVATIONS)
+
+
+def lower(task: AcceleratorTask, values: Values | None) -> Program:
+    """The loop IR of one candidate as it is emitted."""
     config = task.config
     cut, copies = cut_of(config, task.workload, values) if values else (None, None)
-    lowered = run_pipeline(task.scheduled(cut), pipeline(config, VIRTUAL_THREADS, copies), check=False)
-    return link_alone(config, lowered, ACTIVATIONS)
+    return run_pipeline(task.scheduled(cut), pipeline(config, VIRTUAL_THREADS, copies), check=False)

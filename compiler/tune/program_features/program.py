@@ -1,28 +1,32 @@
 """Features of a scheduled program for cost models: a vector of fixed length, comparable between workloads and targets.
 
-The statement with the most work in full, sums over the others; what each statement does is counted in `leaves`.
+The statement with the most work in full, and sums over all; what each statement does is counted in `leaves`.
 Everything that counts or measures is there as log2(1 + x), shares and ratios as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log2, prod
 
 import numpy as np
 
 from ...ir.expr import Buffer
-from ...ir.stmt import Copy, Intrinsic, Program, Reduce
+from ...ir.stmt import Copy, Intrinsic, Program
+from ...templates.space import Values
 from .leaves import AccessFeatures, Counted, Leaf, accesses, count, volumes
 
+Read = Callable[[Values], np.ndarray]
+"""Features float64 [names] of the program that the values of a point's knobs make; all NaN where they make none.
+
+A function of the values alone, so that what was read may be kept: searches ask for all of their history each time.
+"""
 SCOPES = ("dram", "workspace", "register", "inp", "wgt", "acc", "par")
 """Memories with features of their own, as allocations name them; all others are "other"."""
 CAPACITIES = tuple(1 << k for k in range(10, 25, 2))
 """Bytes of the memories for which features say what a statement moves from beyond them."""
 INNER_LEVELS = 8
 """Loops of the main statement that have features of their own, from the innermost outwards."""
-MAIN_ACCESSES = 4
-"""Accesses of the main statement that have features of their own: what it writes, then what it reads, most first."""
 KINDS = ("vectorize", "unroll", "parallel", "virtual_thread")
 
 _SUMS = ("executions", "multiplications", "additions", "other", "calls", "accessed bytes", "compulsory bytes")
@@ -49,8 +53,6 @@ FEATURES = (
     *(f"main.{name}" for name in _SUMS),
     "main.operations a compulsory byte",
     "main.share of the work",
-    "main.is a sum",
-    "main.by an intrinsic",
     *(f"main.{kind}" for kind in KINDS),
     "main.loops",
     "main.executions a start of the innermost loop",
@@ -61,14 +63,6 @@ FEATURES = (
     "main.share of scattered loads",
     *(f"main.level {k}.{what}" for k in range(INNER_LEVELS) for what in ("extent", "touched bytes", "reuse")),
     *(f"main.executions a byte beyond {capacity} bytes" for capacity in CAPACITIES),
-    *(
-        f"main.access {k}.{what}"
-        for k in range(MAIN_ACCESSES)
-        for what in ("stride", "touched bytes", "reuse", "reuse inside", "on chip")
-    ),
-    *(f"rest.{name}" for name in _SUMS),
-    "rest.share of executions",
-    "rest.share of accessed bytes",
 )
 """Names of what `program_features` gives, in its order."""
 
@@ -85,7 +79,6 @@ def program_features(program: Program) -> np.ndarray:
     used = [volumes(leaf) for leaf in leaves]
     main = max(range(len(used)), key=lambda k: leaves[k].work)
     parts = [_sums(leaf, uses) for leaf, uses in zip(leaves, used, strict=True)]
-    rest = [sum(column) - own for column, own in zip(zip(*parts, strict=True), parts[main], strict=True)]
     total = [sum(column) for column in zip(*parts, strict=True)]
     values = [
         *map(_log, total),
@@ -95,9 +88,6 @@ def program_features(program: Program) -> np.ndarray:
         *map(_log, parts[main]),
         _intensity(parts[main]),
         *_main(leaves[main], accesses(leaves[main]), leaves[main].work / sum(leaf.work for leaf in leaves)),
-        *map(_log, rest),
-        _ratio(rest[0], total[0]),
-        _ratio(rest[5], total[5]),
     ]
     return np.array(values, dtype=np.float64)
 
@@ -200,8 +190,6 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
     places = [*kept, len(leaf.levels)]
     values = [
         share,
-        float(isinstance(leaf.statement, Reduce)),
-        float(isinstance(leaf.statement, Intrinsic)),
         *(_log(prod(level.extent for level in levels if level.loop.kind == kind)) for kind in KINDS),
         _log(depth),
         _log(_ratio(leaf.executions, levels[-2].iterations if depth > 1 else 1)),
@@ -229,20 +217,7 @@ def _main(leaf: Leaf, uses: Sequence[AccessFeatures], share: float) -> list[floa
         # The outermost loops all of whose data fits: what they touch comes once each time they run.
         level = next((k for k in range(depth + 1) if touched[k] <= capacity), depth)
         values.append(_log(_ratio(leaf.executions, entries[level] * touched[level])))
-    written = [use for use in uses if use.write]
-    read = sorted((use for use in uses if not use.write), key=lambda use: -use.touched[0] * _bytes(use))
-    chosen = [*written, *read][:MAIN_ACCESSES]
-    for use in chosen:
-        inside = use.touched[places[max(0, depth - INNER_LEVELS // 2)]]
-        executed = leaf.executions * use.touched[-1]
-        values += [
-            _log(abs(use.stride)),
-            _log(use.touched[0] * _bytes(use)),
-            _log(_ratio(executed, use.touched[0])),
-            _log(_ratio(executed, entries[max(0, depth - INNER_LEVELS // 2)] * inside)),
-            float(use.buffer.scope != "dram"),
-        ]
-    return values + [0.0] * (5 * (MAIN_ACCESSES - len(chosen)))
+    return values
 
 
 def _step(leaf: Leaf, uses: Sequence[AccessFeatures]) -> list[float]:

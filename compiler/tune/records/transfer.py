@@ -10,19 +10,28 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from ...templates.space import Space
+from ..program_features.program import Read
 from ..search.cost_model import Samples
-from ..search.point_features import point_features
+from ..search.point_features import examine
+from ..search.short_list import joined
 from .book import in_space
 from .record import Description, Record, Task
 
+LOWERED = 64
+"""Records of a workload that are lowered again at most, evenly from all of it: each costs a fraction of a trial."""
+
 
 def groups_of(
-    records: Iterable[Record], own: Task, space_of: Callable[[Description], Space | None]
+    records: Iterable[Record],
+    own: Task,
+    space_of: Callable[[Description], Space | None],
+    read_of: Callable[[Description], Read] | None = None,
 ) -> tuple[Samples, ...]:
     """Groups of samples from records on the same target; those of the task `own` itself are left out.
 
     `space_of` gives the space of a workload, or None for one that teaches nothing here. Points that are not legal are
-    passed over, and so are groups of which fewer than two are.
+    passed over, and so are groups of which fewer than two are. With `read_of`, which reads a workload's programs,
+    features are the `joined` ones of a short list.
     """
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in records:
@@ -37,5 +46,11 @@ def groups_of(
         if legal.sum() < 2:
             continue
         costs = np.array([np.inf if record.cost is None else record.cost for record in members])[legal]
-        found.append(Samples(features=point_features(space, points[legal])[1], costs=costs))
+        known = examine(space, points[legal])
+        if read_of is None:
+            found.append(Samples(features=known.features, costs=costs))
+            continue
+        some = slice(None, None, -(-len(known) // LOWERED))
+        read = read_of(members[0].task.workload)
+        found.append(Samples(features=joined(space, known.take(some), read), costs=costs[some]))
     return tuple(found)

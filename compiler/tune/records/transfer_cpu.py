@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...target.cpu.machine import CpuTarget
 from ...templates.space import Space
 from ...templates.tasks_cpu import space
 from ...templates.workload_cpu import CpuWorkload, workload_from_dict
 from ...templates.workload_vdla import WorkloadError
+from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target
 from .transfer import groups_of
 
 
-def samples_from(records: Iterable[Record], target: CpuTarget, workload: CpuWorkload) -> tuple[Samples, ...]:
+def samples_from(
+    records: Iterable[Record],
+    target: CpuTarget,
+    workload: CpuWorkload,
+    read_of: Callable[[CpuWorkload], Read] | None = None,
+) -> tuple[Samples, ...]:
     """Groups of samples from records of the same template on the same processor; those of `workload` are left out.
 
-    Records of other processors, and points that are not legal, are passed over.
+    Records of other processors, and points that are not legal, are passed over. `read_of` as of `groups_of`.
     """
 
     def other_space(description: Description) -> Space | None:
@@ -33,4 +39,5 @@ def samples_from(records: Iterable[Record], target: CpuTarget, workload: CpuWork
 
     axes = [axis.name for axis in space(target, workload).axes]
     own = Task(workload=workload.to_dict(), target=describe_target(target))
-    return groups_of(records, own, other_space)
+    reading = None if read_of is None else lambda description: read_of(workload_from_dict(description))
+    return groups_of(records, own, other_space, reading)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from vdla.isa.config import Config
 
 from ...templates.schedule_vdla import space_of
 from ...templates.space import Space
 from ...templates.workload_vdla import Workload, WorkloadError, workload_from_dict
+from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target
 from .transfer import groups_of
 
 
-def samples_from(records: Iterable[Record], config: Config, workload: Workload) -> tuple[Samples, ...]:
+def samples_from(
+    records: Iterable[Record],
+    config: Config,
+    workload: Workload,
+    read_of: Callable[[Workload], Read] | None = None,
+) -> tuple[Samples, ...]:
     """Groups of samples from records of the same template on the same machine; those of `workload` itself are left out.
 
-    Records of other machines, and points that are not legal, are passed over.
+    Records of other machines, and points that are not legal, are passed over. `read_of` as of `groups_of`.
     """
 
     def other_space(description: Description) -> Space | None:
@@ -28,4 +34,5 @@ def samples_from(records: Iterable[Record], config: Config, workload: Workload) 
         return space_of(config, other) if other.template == workload.template else None
 
     own = Task(workload=workload.to_dict(), target=describe_target(config))
-    return groups_of(records, own, other_space)
+    reading = None if read_of is None else lambda description: read_of(workload_from_dict(description))
+    return groups_of(records, own, other_space, reading)

@@ -39,6 +39,7 @@ class Samples:
 class CostModel:
     """How the trees are grown; parameters named as xgboost's, `pairs` being those drawn for each sample and round.
 
+    `columns` is the share of the features, drawn anew, among which each split is looked for.
     The trees correct a first guess that needs no data: `lean` points of score for every halving of a point's estimate.
     """
 
@@ -49,6 +50,7 @@ class CostModel:
     learning_rate: float = 0.3
     max_bin: int = 64
     pairs: int = 1
+    columns: float = 1.0
 
     def fit(self, groups: Sequence[Samples], seed: int) -> Ranking:
         """Trees for `groups`, one for each workload, of the same features. The same arguments give the same trees.
@@ -69,6 +71,7 @@ class CostModel:
             "max_depth": self.max_depth,
             "eta": self.learning_rate,
             "max_bin": self.max_bin,
+            "colsample_bynode": self.columns,
             "nthread": 1,
             "seed": seed,
         }
@@ -77,6 +80,10 @@ class CostModel:
             # Pairs from all of a group: what is to be told from the best are not only the next best.
             parameters |= {"lambdarank_pair_method": "mean", "lambdarank_num_pair_per_sample": self.pairs}
         return Ranking(trees=library.train(parameters, data, self.rounds), lean=self.lean)
+
+
+THOROUGH = CostModel(rounds=100, learning_rate=0.1, pairs=64, columns=0.3)
+"""Takes twice to three times as long, and ranks points that a guess says little of better: benchmarks/cost_model.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,8 +12,9 @@ from .cost_model import CostModel, Samples
 from .guesses import first_points, guessed_share
 from .history import History
 from .novelty import distinct_new, random_new
-from .point_features import examine, join
+from .point_features import Candidates, examine, join
 from .selection import select_diverse
+from .short_list import ShortList, joined
 from .walks import Annealing, Evolution, Walk, walk_starts
 
 
@@ -24,7 +25,8 @@ class ModelSearch:
     A walk starts at `starts` points, up to half of them the best measured, the others random. The share `random` of a
     batch is drawn at random all the same, another follows the template's estimate (`guesses`), and `diversity` (see
     `select_diverse`) keeps the rest from being all alike. `prior` are records of other workloads of the template.
-    Without them, and until two trials have run, proposals are the `guesses.first_points`.
+    Without them, and until two trials have run, proposals are the `guesses.first_points`. With a `short_list` the model
+    chooses that, and another one, which knows the candidates' programs, of it.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -33,6 +35,7 @@ class ModelSearch:
     random: float = 0.05
     diversity: float = 1.0
     prior: Sequence[Samples] = ()
+    short_list: ShortList | None = None
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
@@ -51,10 +54,30 @@ class ModelSearch:
         # Rounded at random, so that small batches have their share in the long run.
         guided = max(0, left - int(self.random * count + generator.random()))
         scores = ranking.scores(found.features)
-        chosen = found.take(select_diverse(found.places, scores, known.places, guided, self.diversity))
+        wanted = guided if self.short_list is None else self.short_list.length(guided)
+        chosen = found.take(select_diverse(found.places, scores, known.places, wanted, self.diversity))
+        if self.short_list is not None:
+            chosen = _ranked(self.short_list, space, chosen, measured, history, generator).take(slice(guided))
         taken = np.concatenate([known.programs, chosen.programs])
         rest = random_new(space, generator, left - len(chosen), taken)
         return np.concatenate([guessed.points, chosen.points, rest])
+
+
+def _ranked(
+    short_list: ShortList,
+    space: Space,
+    listed: Candidates,
+    measured: Candidates,
+    history: History,
+    generator: np.random.Generator,
+) -> Candidates:
+    """The candidates on a list, the best ones first as far as their programs tell; diverse they are already."""
+    lessons = short_list.lessons(space, measured, history.costs)
+    if not lessons or not len(listed):
+        return listed
+    ranking = short_list.model.fit(lessons, seed=int(generator.integers(1 << 31)))
+    scores = ranking.scores(joined(space, listed, short_list.read))
+    return listed.take(np.argsort(-scores, kind="stable"))
 
 
 def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
@@ -64,6 +87,9 @@ def own_samples(features: np.ndarray, history: History) -> tuple[Samples, ...]:
     return (Samples(features=features, costs=history.costs),)
 
 
-def evolutionary_search(prior: Sequence[Samples] = ()) -> ModelSearch:
-    """Evolutionary search on the model, as MetaSchedule's."""
-    return ModelSearch(walk=Evolution(), prior=prior)
+def evolutionary_search(
+    prior: Sequence[Samples] = (), short_list: ShortList | None = None, model: CostModel | None = None
+) -> ModelSearch:
+    """Evolutionary search on the model, as MetaSchedule's; `model` says how it is trained (None: as usual)."""
+    model = CostModel() if model is None else model
+    return ModelSearch(walk=Evolution(), prior=prior, short_list=short_list, model=model)

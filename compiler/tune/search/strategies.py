@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from .baselines import GridSearch, RandomSearch
-from .cost_model import Samples
+from .cost_model import CostModel, Samples
 from .genetic import GeneticSearch
 from .history import Strategy
 from .model_search import ModelSearch, evolutionary_search
+from .short_list import ShortList
 from .thompson_search import ThompsonSearch
 
 StrategyName = Literal["model", "evolution", "thompson", "genetic", "random", "grid"]
@@ -19,15 +20,25 @@ LEARNING: frozenset[StrategyName] = frozenset({"model", "evolution", "thompson"}
 """The strategies with a cost model, which need the extra `tune` and may learn from other workloads."""
 
 
-def strategy_of(name: StrategyName, prior: Sequence[Samples] = ()) -> Strategy:
-    """The strategy of a name; those with a model learn from `prior`, records of other workloads, too."""
+def strategy_of(
+    name: StrategyName,
+    prior: Sequence[Samples] = (),
+    short_list: ShortList | None = None,
+    model: CostModel | None = None,
+) -> Strategy:
+    """The strategy of a name; those with a model learn from `prior`, records of other workloads, too.
+
+    With a `short_list` these lower some candidates before they decide. `model` says how theirs is trained (None: as
+    usual). The others take no notice of either.
+    """
+    model = CostModel() if model is None else model
     match name:
         case "model":
-            return ModelSearch(prior=prior)
+            return ModelSearch(prior=prior, short_list=short_list, model=model)
         case "evolution":
-            return evolutionary_search(prior)
+            return evolutionary_search(prior, short_list, model)
         case "thompson":
-            return ThompsonSearch(prior=prior)
+            return ThompsonSearch(prior=prior, short_list=short_list, model=model)
         case "genetic":
             return GeneticSearch()
         case "random":

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...templates.space import Space
-from .cost_model import CostModel, Samples
+from .cost_model import CostModel, Ranking, Samples
 from .guesses import first_points, guessed_share
 from .history import History
 from .model_search import own_samples
 from .novelty import distinct_new, random_new
 from .point_features import examine, join
+from .short_list import ShortList, joined
 from .walks import Evolution, Walk, walk_starts
 
 
@@ -23,7 +24,8 @@ class ThompsonSearch:
 
     The ensemble approximates a posterior: `members` models trained on as many bootstrap resamples of the history. They
     agree where much was measured and differ where little was, so that a batch explores by itself, without random
-    points; a share follows the template's estimate (`guesses`). `prior` as in `ModelSearch`.
+    points; a share follows the template's estimate (`guesses`). `prior` and `short_list` as in `ModelSearch`; the
+    latter's model is an ensemble too.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -31,6 +33,7 @@ class ThompsonSearch:
     members: int = 8
     starts: int = 256
     prior: Sequence[Samples] = ()
+    short_list: ShortList | None = None
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
@@ -40,12 +43,7 @@ class ThompsonSearch:
         groups = [*self.prior, *own_samples(measured.features, history)]
         if not groups:
             return first_points(space, history, measured, generator, count)
-        ensemble = [
-            self.model.fit(
-                [resample(group, generator) for group in groups], seed=int(generator.integers(1 << 31))
-            )
-            for _ in range(min(self.members, count))
-        ]
+        ensemble = self._ensemble(self.model, groups, generator, count)
         starts = walk_starts(space, history, generator, self.starts)
 
         def score(features: np.ndarray) -> np.ndarray:
@@ -60,10 +58,28 @@ class ThompsonSearch:
         found = distinct_new(found, guessed.programs)
         known, left = join([measured, guessed]), count - len(guessed)
         merits = np.stack([member.scores(found.features) for member in ensemble])
-        chosen = found.take(first_choices(merits, left))
+        listing = self.short_list
+        chosen = found.take(first_choices(merits, left if listing is None else listing.length(left)))
+        if listing is not None:
+            lessons = listing.lessons(space, measured, history.costs)
+            if lessons and len(chosen):
+                features = joined(space, chosen, listing.read)
+                members = self._ensemble(listing.model, lessons, generator, count)
+                merits = np.stack([member.scores(features) for member in members])
+                chosen = chosen.take(first_choices(merits, left))
+            chosen = chosen.take(slice(left))
         taken = np.concatenate([known.programs, chosen.programs])
         rest = random_new(space, generator, left - len(chosen), taken)
         return np.concatenate([guessed.points, chosen.points, rest])
+
+    def _ensemble(
+        self, model: CostModel, groups: Sequence[Samples], generator: np.random.Generator, count: int
+    ) -> list[Ranking]:
+        """Models of as many resamples of the groups, no more than there are proposals to make."""
+        return [
+            model.fit([resample(group, generator) for group in groups], seed=int(generator.integers(1 << 31)))
+            for _ in range(min(self.members, count))
+        ]
 
 
 def resample(samples: Samples, generator: np.random.Generator) -> Samples:

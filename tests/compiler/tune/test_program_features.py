@@ -217,8 +217,8 @@ def test_features_tell_schedules_apart():
     changed = {
         name for name, a, b in zip(FEATURES, plain, program_features(s.program), strict=True) if a != b
     }
-    assert {"main.vectorize", "all.share in vectors", "main.access 0.stride"} <= changed
-    assert not any(name.startswith(("copies", "rest", "commits")) for name in changed)
+    assert {"main.vectorize", "all.share in vectors", "main.level 1.reuse"} <= changed
+    assert not any(name.startswith(("copies", "commits")) for name in changed)
     with pytest.raises(ValueError, match="no statement"):
         program_features(Program(name="none", parameters=(), body=Seq(statements=())))
 

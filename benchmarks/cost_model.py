@@ -1,0 +1,265 @@
+"""What cost models learn from which features: held-out rank quality on random legal points of spaces.
+
+    python benchmarks/cost_model.py [--only NAME ...] [--points 256] [--splits 10] [--samples 16 32 64 128] [--seed 0]
+                                    [--data FOLDER] [--json]
+
+For each space `points` random legal points are measured: cycles of the simulator on the accelerator (`vta`), on
+processors thread CPU time of one thread, medians. Models are trained on some of them and rank all others, `splits`
+times; means are shown. `rank` is Spearman's correlation of scores and costs. `top` is the least cost of the eight
+points that the model ranks first over the least of all held out: 1.00 is as good as possible. Features: `account`, what
+a space knows without lowering (`search/point_features.py`); `program`, what is read from the lowered loops, on the
+accelerator from the instructions too (`program_features`); `both`. Models are thorough, but for `quick`: the account's
+features and the model of `CostModel()`. With --data measurements are kept in a folder, and read from there where they
+are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sketches import bound, timed
+from sketches import cases as sketch_cases
+from vdla.codesign.workload_names import accelerator_workload, cpu_workload
+from vdla.compiler.schedule import LegalityError
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.templates.sketch.account import sketch_space
+from vdla.compiler.templates.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.sketch.sketch import sketches
+from vdla.compiler.templates.space import Space
+from vdla.compiler.templates.tasks_cpu import space as cpu_space
+from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.program_features.reading import Read, read_cpu, read_scheduled, read_vdla
+from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel, Samples
+from vdla.compiler.tune.search.point_features import GUESS, examine
+from vdla.isa.config import load_config
+from vdla.isa.program import write_whole
+
+MODELS = {"quick": CostModel(), "account": THOROUGH, "program": THOROUGH, "both": THOROUGH}
+"""By what the columns are called; each learns from the features of that name, the quick one from the account's."""
+BEST = 8
+"""Candidates that a model may name: a batch."""
+ACCELERATOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5")
+PROCESSOR = ("conv2d:C2", "conv2d:C6", "conv2d:C9", "depthwise:D5", "dense:256,256,256")
+SKETCHES = ("dense 256", "conv2d C6", "matmul 4 x 128, transposed", "sum of 64 x 256 x 256")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A space, how features of its points' programs are read, and how points are measured (inf: failed)."""
+
+    space: Space
+    read: Read
+    measure: Callable[[Mapping[str, int]], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """n points: features of the account and of the program float64 [n, *], costs float64 [n], ms to read a program."""
+
+    account: np.ndarray
+    program: np.ndarray
+    costs: np.ndarray
+    reading: float
+
+    def features(self, name: str) -> np.ndarray:
+        """Those that one of MODELS learns from. Programs alone start from no guess."""
+        if name in ("quick", "account"):
+            return self.account
+        first = self.account if name == "both" else np.zeros((len(self.account), GUESS + 1))
+        return np.concatenate([first, self.program], axis=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """`rank` and `top` of all MODELS after so many samples of a space; ms to lower a point and read its features."""
+
+    space: str
+    samples: int
+    reading: float
+    quality: Mapping[str, Mapping[str, float]]
+
+    def line(self) -> str:
+        """A line of the table."""
+        numbers = "".join(f"{self.quality[m][what]:13.3f}" for what in ("rank", "top") for m in MODELS)
+        return f"{self.space:34}{self.samples:8d}{self.reading:12.1f}{numbers}"
+
+
+def mean(rows: Sequence[Row]) -> Row:
+    """The means over spaces of one kind, of as many samples each."""
+    return Row(
+        space=f"mean of {len(rows)} {rows[0].space.split()[0]}",
+        samples=rows[0].samples,
+        reading=statistics.fmean(row.reading for row in rows),
+        quality={
+            model: {
+                what: statistics.fmean(row.quality[model][what] for row in rows) for what in ("rank", "top")
+            }
+            for model in MODELS
+        },
+    )
+
+
+def subjects(only: list[str]) -> Iterator[tuple[str, Callable[[], Subject]]]:
+    """All subjects by name, or those whose names begin as one of `only` does."""
+    made: dict[str, Callable[[], Subject]] = {}
+    for name in ACCELERATOR:
+        made[f"vdla {name}"] = lambda name=name: accelerator(name)
+    for name in PROCESSOR:
+        made[f"llvm {name}"] = lambda name=name: processor(name)
+    for name in SKETCHES:
+        made[f"sketch {name}"] = lambda name=name: sketch(name)
+    for name, make in made.items():
+        if not only or any(name.startswith(start) for start in only):
+            yield name, make
+
+
+def accelerator(name: str) -> Subject:
+    config = load_config("vta")
+    task = AcceleratorTask.of(config, accelerator_workload(name, config))
+    return Subject(space=task.space, read=read_vdla(task), measure=lambda values: measure(task, values).cost)
+
+
+def processor(name: str) -> Subject:
+    target = host_target()
+    workload = cpu_workload(name, target)
+    measurer = CpuMeasurer(target)
+    return Subject(
+        space=cpu_space(target, workload),
+        read=read_cpu(target, workload),
+        measure=lambda values: measurer.measure(workload, values).seconds,
+    )
+
+
+def sketch(name: str) -> Subject:
+    target, case = host_target(), sketch_cases()[name]
+    rng = np.random.default_rng(0)
+    arrays = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in case.program.parameters}
+    given = sketches(case.program, target, constants=case.constants)
+
+    def seconds(values: Mapping[str, int]) -> float:
+        try:
+            return timed(bound(target, sketch_schedule(given, values), arrays))
+        except LegalityError:
+            return np.inf
+
+    return Subject(
+        space=sketch_space(given),
+        read=read_scheduled(lambda values: sketch_schedule(given, values).program),
+        measure=seconds,
+    )
+
+
+def collect(subject: Subject, points: int, seed: int) -> Data:
+    """Measures random legal points, of each program one."""
+    space, rng = subject.space, np.random.default_rng(seed)
+    drawn = space.sample(rng, 2 * points)
+    _, first = np.unique(examine(space, drawn).programs, return_index=True)
+    found = examine(space, drawn[np.sort(first)[:points]])
+    programs, costs, reading = [], [], []
+    subject.read(space.values(drawn[-1]))  # Loads compiled code.
+    for point in found.points:
+        values = space.values(point)
+        start = time.thread_time()
+        programs.append(subject.read(values))
+        reading.append(time.thread_time() - start)
+        costs.append(subject.measure(values))
+    return Data(
+        account=found.features,
+        program=np.stack(programs),
+        costs=np.array(costs),
+        reading=1e3 * statistics.fmean(reading),
+    )
+
+
+def spearman(scores: np.ndarray, costs: np.ndarray) -> float:
+    """Correlation of ranks, those of scores from the best on."""
+    first, second = (np.argsort(np.argsort(values)) for values in (-scores, costs))
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def quality(data: Data, samples: int, splits: int, seed: int) -> dict[str, dict[str, float]]:
+    """`rank` and `top` of all MODELS, means over splits, the same ones for all."""
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in MODELS}
+    for split in range(splits):
+        order = np.random.default_rng([seed, split]).permutation(len(data.costs))
+        taught, held = order[:samples], order[samples:]
+        costs = data.costs[held]
+        for name, model in MODELS.items():
+            features = data.features(name)
+            lesson = Samples(features=features[taught], costs=data.costs[taught])
+            scores = model.fit([lesson], seed=split).scores(features[held])
+            ran = np.isfinite(costs)
+            top = costs[np.argsort(-scores, kind="stable")[:BEST]].min() / costs.min()
+            found[name].append((spearman(scores[ran], costs[ran]), top))
+    return {
+        name: dict(zip(("rank", "top"), (float(v) for v in np.mean(rows, axis=0)), strict=True))
+        for name, rows in found.items()
+    }
+
+
+def kept(folder: Path | None, name: str, collected: Callable[[], Data]) -> Data:
+    """The data in a file of the folder, or what is collected, which then is written there."""
+    if folder is None:
+        return collected()
+    file = folder / f"{''.join(c if c.isalnum() else '-' for c in name)}.json"
+    if file.exists():
+        known: dict[str, Any] = json.loads(file.read_text())
+        reading = known.pop("reading")
+        arrays = {part: np.array(numbers, dtype=np.float64) for part, numbers in known.items()}
+        return Data(**arrays, reading=reading)
+    data = collected()
+    text: dict[str, Any] = {"reading": data.reading}
+    text |= {part: getattr(data, part).tolist() for part in ("account", "program", "costs")}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(file, json.dumps(text).encode())
+    return data
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="spaces whose names begin so")
+    parser.add_argument("--points", type=int, default=256)
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--samples", type=int, nargs="+", default=[16, 32, 64, 128])
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    if not options.json:
+        head = "".join(f"{f'{what} {name}':>13}" for what in ("rank", "top") for name in MODELS)
+        print(f"{'':34}{'samples':>8}{'reading ms':>12}{head}")
+    for name, make in subjects(options.only):
+        data = kept(options.data, name, lambda make=make: collect(make(), options.points, options.seed))
+        for samples in options.samples:
+            if samples + BEST > len(data.costs):
+                continue
+            found = quality(data, samples, options.splits, options.seed)
+            rows.append(Row(space=name, samples=samples, reading=data.reading, quality=found))
+            if not options.json:
+                print(rows[-1].line(), flush=True)
+    means = [
+        mean([row for row in rows if row.samples == samples and row.space.startswith(kind)])
+        for kind in ("vdla", "llvm", "sketch")
+        for samples in options.samples
+        if any(row.samples == samples and row.space.startswith(kind) for row in rows)
+    ]
+    if not options.json:
+        print(*(row.line() for row in means), sep="\n")
+    if options.json:
+        print(json.dumps([asdict(row) for row in (*rows, *means)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Reading the features of points: what a search calls for the few candidates that it lowers before it measures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+
+from ...ir.stmt import Program
+from ...schedule import LegalityError
+from ...target.cpu.machine import CpuTarget
+from ...target.vdla.link_alone import link_alone
+from ...templates.space import Values
+from ...templates.tasks_cpu import schedule
+from ...templates.workload_cpu import CpuWorkload
+from ..measure.measure_vdla import ACTIVATIONS, NOT_LOWERED, AcceleratorTask, lower
+from .machine import MACHINE_FEATURES, machine_features
+from .program import FEATURES, Read, program_features
+
+KEPT = 1 << 14
+"""Points of which a reader keeps the features, some kilobytes each."""
+
+
+def kept(read: Read) -> Read:
+    """As `read`, reading each point once."""
+
+    @lru_cache(maxsize=KEPT)
+    def of(items: tuple[tuple[str, int], ...]) -> np.ndarray:
+        return read(dict(items))
+
+    return lambda values: of(tuple(values.items()))
+
+
+def read_scheduled(schedule: Callable[[Values], Program]) -> Read:
+    """`program_features` of what `schedule` makes of values. A LegalityError that it raises is a point without."""
+
+    def read(values: Values) -> np.ndarray:
+        try:
+            return program_features(schedule(values))
+        except LegalityError:
+            return np.full(len(FEATURES), np.nan)
+
+    return kept(read)
+
+
+def read_cpu(target: CpuTarget, workload: CpuWorkload) -> Read:
+    """`program_features` of a workload's points on a processor."""
+    program = workload.program()
+    return read_scheduled(lambda values: schedule(target, workload, program, values).program)
+
+
+def read_vdla(task: AcceleratorTask) -> Read:
+    """`program_features` of a workload's points on the accelerator, then `machine_features` of their instructions."""
+
+    def read(values: Values) -> np.ndarray:
+        try:
+            lowered = lower(task, values)
+            words = link_alone(task.config, lowered, ACTIVATIONS).instructions
+        except NOT_LOWERED:
+            return np.full(len(FEATURES) + len(MACHINE_FEATURES), np.nan)
+        return np.concatenate([program_features(lowered), machine_features(task.config, words)])
+
+    return kept(read)
