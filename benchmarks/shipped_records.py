@@ -20,11 +20,13 @@ from pathlib import Path
 
 from vdla.codesign import models
 from vdla.codesign.bench.convolutions import CONVOLUTIONS, DEPTHWISE
-from vdla.codesign.tune_run import Options, Watchers, tune_network, tune_workloads
+from vdla.codesign.tune_options import Options, Watchers
+from vdla.codesign.tune_run import tune_network, tune_workloads
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.records.book import best_records
 from vdla.compiler.tune.records.files import write_records
+from vdla.compiler.tune.records.network import is_trial_in_place
 from vdla.compiler.tune.records.record import Record
 from vdla.isa.config import load_config
 
@@ -59,7 +61,7 @@ def tuned(config: str, trials: int, in_place: int, folder: Path) -> tuple[list[R
         f"{config:8}{NETWORK:16}{found['default_cycles']:12,.0f}{found['tuned_cycles']:12,.0f}"
         f"  {found['distance_closed']:.1%} of the distance to {found['bound_cycles']:,.0f} cycles"
     )
-    return best_records(records, 1), lines
+    return best_records((record for record in records if not is_trial_in_place(record)), 1), lines
 
 
 def main() -> None:

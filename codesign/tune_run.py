@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.templates.prepare_vdla import Prepared, prepare
-from vdla.compiler.templates.space import EmptySpaceError, Space, Values
+from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tiling import NoTileError
 from vdla.compiler.templates.workload_vdla import Workload
 from vdla.compiler.tune.measure.backends import Backend
@@ -19,57 +19,24 @@ from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.descriptions import describe
 from vdla.compiler.tune.measure.measure_vdla import VIRTUAL_THREADS, AcceleratorTask, measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials
+from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.program_features.reading import read_vdla
-from vdla.compiler.tune.records.book import book_of, history_of
+from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.tune.records.resumed import trials_of
 from vdla.compiler.tune.records.transfer_vdla import samples_from
-from vdla.compiler.tune.runs.in_place import Move, Place, Placed, refine
-from vdla.compiler.tune.runs.session import Job, Plan, Trial, tune
-from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel, Samples
+from vdla.compiler.tune.runs.session import Job, Plan, tune
 from vdla.compiler.tune.search.history import History
-from vdla.compiler.tune.search.point_features import examine, point_features
 from vdla.compiler.tune.search.short_list import ShortList
-from vdla.compiler.tune.search.strategies import LEARNING, StrategyName, strategy_of
+from vdla.compiler.tune.search.strategies import strategy_of
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
-IN_PLACE = "in place"
-"""The strategy that records of nodes in their networks name."""
+from .tune_options import Options, Watchers
+from .tune_run_in_place import Layer, outputs_equal, tune_in_place
+
 TEMPLATE = "template"
 """The strategy that the record of a template's own choice names."""
-RULES = frozenset({"sketch_cpu"})
-"""Spaces that rules made: their accounts guess no cost, so that what programs show and more training pay."""
-STARTS = 8
-"""Candidates of a node that are good alone and are tried in its place first."""
-
-
-FeatureSet = Literal["account", "program"]
-"""What models learn from: what spaces know of points alone, or of a short list what their programs show, too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What `vdla tune` was asked for: `trials` of workloads alone, `in_place` trials of nodes in their network.
-
-    `features` None: those that `benchmarks/cost_model.py` shows to be the better ones for a space.
-    """
-
-    trials: int
-    in_place: int
-    batch: int
-    seed: int
-    strategy: StrategyName
-    patience: int | None = None
-    features: FeatureSet | None = None
-
-    def reads_programs(self, space: Space) -> bool:
-        """Whether candidates of a space are lowered before they are chosen."""
-        usual = "program" if space.template in RULES else "account"
-        return self.strategy in LEARNING and (self.features or usual) == "program"
-
-    def model(self, space: Space) -> CostModel:
-        """How the model that leads walks through a space is trained."""
-        return THOROUGH if space.template in RULES else CostModel()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -116,16 +83,6 @@ class Subject:
     nodes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Watchers:
-    """Who is told of a run as it goes: records to be kept, trials alone, trials in their place, remarks for people."""
-
-    write: Callable[[Record], None] = lambda _: None
-    trial: Callable[[Trial], None] = lambda _: None
-    move: Callable[[Move], None] = lambda _: None
-    remark: Callable[[str], None] = lambda _: None
-
-
 def prepare_model(path: Path, config: Config) -> Prepared:
     """The graph of the model in file `path` as it is lowered. Raises UserError."""
     return prepare(fuse(import_model(path)), config, VIRTUAL_THREADS)
@@ -165,12 +122,20 @@ def tune_alone(
     Raises UserError for a workload that has no legal schedule.
     """
     target = describe_target(config)
+    compiler = compiler_identity(target["kind"])
     tasks, jobs = [], []
     read_of = cache(lambda workload: read_vdla(AcceleratorTask.of(config, workload)))
     for subject in subjects:
         task = Task(workload=subject.workload.to_dict(), target=target)
         accelerator = AcceleratorTask.of(config, subject.workload)
-        resumed = history_of(known, task, accelerator.space, strategy=options.strategy, seed=options.seed)
+        resumed = trials_of(
+            known,
+            task,
+            accelerator.space,
+            strategy=options.strategy,
+            seed=options.seed,
+            compiler=compiler,
+        )
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
         tasks.append(accelerator)
@@ -186,21 +151,22 @@ def tune_alone(
                 space=accelerator.space,
                 measure=partial(backend.finished, describe(accelerator)),
                 strategy=strategy_of(options.strategy, prior, short_list, options.model(accelerator.space)),
-                history=resumed.history,
-                trials=resumed.trials,
+                known=resumed.trials,
                 weight=max(1, len(subject.nodes)),
             )
         )
-    told = {record.task.key for record in known if record.strategy == TEMPLATE}
+    watchers.resumed(sum(len(job.known) for job in jobs))
+    told = {record.task.key for record in known if (record.strategy, record.compiler) == (TEMPLATE, compiler)}
     for job, task in zip(jobs, tasks, strict=True):
         # Before any trial, so that what is applied is never slower alone than what would be chosen anyway.
         if job.task.key not in told:
-            watchers.write(template_record(job.task, measure(task, None).cost, options.seed))
+            watchers.write(_template_record(job.task, measure(task, None).cost, options.seed, compiler))
     plan = Plan(
-        trials=max(0, options.trials - sum(len(job.history) for job in jobs)),
+        trials=options.trials,
         batch=options.batch,
         seed=options.seed,
         strategy=options.strategy,
+        compiler=compiler,
         patience=options.patience,
     )
     empty: list[EmptySpaceError] = []
@@ -219,9 +185,18 @@ def tune_alone(
     return tuned, histories, tasks
 
 
-def template_record(task: Task, cost: float, seed: int) -> Record:
+def _template_record(task: Task, cost: float, seed: int, compiler: str) -> Record:
     """What the template's own choice costs: a record without knobs."""
-    return Record(task=task, knobs={}, cost=cost, trial=0, seed=seed, strategy=TEMPLATE, elapsed=0.0)
+    return Record(
+        task=task,
+        knobs={},
+        cost=cost,
+        trial=0,
+        seed=seed,
+        strategy=TEMPLATE,
+        elapsed=0.0,
+        compiler=compiler,
+    )
 
 
 def _tuned(subject: Subject, task: AcceleratorTask, history: History) -> Tuned:
@@ -238,66 +213,6 @@ def _tuned(subject: Subject, task: AcceleratorTask, history: History) -> Tuned:
         failed=int((history.costs == float("inf")).sum()),
         knobs=knobs,
         checked=None if knobs is None else agrees(task, knobs),
-    )
-
-
-def tune_in_place(
-    config: Config,
-    network: NetworkTrials,
-    subjects: Sequence[Subject],
-    histories: Sequence[History],
-    tasks: Sequence[AcceleratorTask],
-    options: Options,
-    *,
-    known: Mapping[str, Values],
-    watchers: Watchers,
-) -> Placed:
-    """Sets every node of a network by its cycles in the whole. `known` are the settings to start from, by node.
-
-    Nodes start at the template's choice, which is so the worst that can come out.
-    """
-    target = describe_target(config)
-    start: dict[str, Values] = {}
-    places: list[Place] = []
-    for subject, history, task in zip(subjects, histories, tasks, strict=True):
-        order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < float("inf")]
-        candidates = [task.space.values(history.points[k]) for k in order]
-        # What was learned of it alone holds in its place, too.
-        learned = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
-        short_list = None
-        if options.reads_programs(task.space):
-            short_list = ShortList(read=read_vdla(task))
-            lessons = short_list.lessons(task.space, examine(task.space, history.points), history.costs)
-            short_list = replace(short_list, prior=lessons)
-        strategy = strategy_of(options.strategy, (learned,) if len(history) > 1 else (), short_list)
-        for node in subject.nodes:
-            start[node] = known.get(node, {})
-            alone = measure(task, start[node] or None).cost
-            places.append(
-                Place(node=node, space=task.space, candidates=candidates, strategy=strategy, alone=alone)
-            )
-    written = iter(range(10**9))
-
-    def write(node: str, values: Values, cycles: float) -> None:
-        record = Record(
-            task=Task(workload=network.place(node), target=target),
-            knobs=values,
-            cost=cycles,
-            trial=next(written),
-            seed=options.seed,
-            strategy=IN_PLACE,
-            elapsed=0.0,
-        )
-        watchers.write(record)
-
-    return refine(
-        network,
-        places,
-        start,
-        trials=options.in_place,
-        seed=options.seed,
-        write=write,
-        watch=watchers.move,
     )
 
 
@@ -338,21 +253,21 @@ def tune_network(
     """Tunes a network's workloads alone, then its nodes in their places; the document of `vdla tune --json`."""
     network = network_trials(path, config)
     subjects = subjects_of(network)
+    written: list[Record] = []
+
+    def write(record: Record) -> None:
+        written.append(record)
+        watchers.write(record)
+
+    telling = replace(watchers, write=write)
     tuned, histories, tasks = tune_alone(
-        config, subjects, options, backend=backend, known=known, transfer=transfer, watchers=watchers
+        config, subjects, options, backend=backend, known=known, transfer=transfer, watchers=telling
     )
-    book = book_of(known)
-    target = describe_target(config)
-    settled = {
-        node: values
-        for subject, task in zip(subjects, tasks, strict=True)
-        for node in subject.nodes
-        if (values := book.lookup(network.place(node), target, task.space)) is not None
-    }
-    placed = tune_in_place(
-        config, network, subjects, histories, tasks, options, known=settled, watchers=watchers
-    )
-    by_node = {node: task for subject, task in zip(subjects, tasks, strict=True) for node in subject.nodes}
+    layers = [
+        Layer(nodes=subject.nodes, task=task, history=history)
+        for subject, task, history in zip(subjects, tasks, histories, strict=True)
+    ]
+    placed = tune_in_place(config, network, layers, options, known=known, watchers=telling)
     default = network.cycles({})
     roofline, bound = network.roofline_cycles, network.bound_cycles
     return {
@@ -370,9 +285,7 @@ def tune_network(
             "default_utilization": roofline / default,
             "tuned_utilization": roofline / placed.cycles,
             "trials": placed.trials,
-            "outputs_equal": all(
-                agrees(by_node[node], values) for node, values in placed.settings.items() if values
-            ),
+            "outputs_equal": outputs_equal(path, config, book_of([*known, *written])),
         },
     }
 

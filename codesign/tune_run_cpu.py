@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from vdla.compiler.cpu_driver import compile_cpu, network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.templates.space import EmptySpaceError, Values
+from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, space
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
+from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.measure.trial_cpu import WRONG
 from vdla.compiler.tune.program_features.reading import read_cpu
 from vdla.compiler.tune.records.apply_cpu import knobs_from
-from vdla.compiler.tune.records.book import book_of, history_of
-from vdla.compiler.tune.records.record import Key, Record, Task, describe_target
+from vdla.compiler.tune.records.book import CHECKED, book_of
+from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.tune.records.resumed import trials_of
 from vdla.compiler.tune.records.transfer_cpu import samples_from
-from vdla.compiler.tune.runs.session import Job, Plan, Trial, tune
+from vdla.compiler.tune.runs.session import Job, Plan, tune
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.strategies import strategy_of
@@ -34,12 +35,14 @@ from vdla.isa.errors import UserError
 
 from .bench.timing import interleaved
 from .processor_run import relative_difference, sample_inputs
-from .tune_run import Options, Watchers, template_record
+from .tune_options import Options, Watchers
 
 BASELINES = ("random", "grid")
 """Strategies that take no hint: the others start at the template's own choice."""
+FINALISTS = 3
+"""Of a workload, how many are measured again at the end."""
 CHECKS = 3
-"""Times that the best of a workload and the template's choice are measured in turns at the end."""
+"""Times that the finalists of a workload and the template's choice are measured in turns at the end."""
 ROUNDS = (5, 25)
 """Rounds of the whole network before and after, at least and at most."""
 ROUNDS_SECONDS = 2.0
@@ -172,12 +175,13 @@ def _tune(
         watchers.write(record)
 
     described = describe_target(target)
+    compiler = compiler_identity(described["kind"])
     jobs: list[Job] = []
     read_of = cache(partial(read_cpu, target))
     for subject in subjects:
         task = Task(workload=subject.workload.to_dict(), target=described)
         own = space(target, subject.workload)
-        resumed = history_of(known, task, own, strategy=options.strategy, seed=options.seed)
+        resumed = trials_of(known, task, own, strategy=options.strategy, seed=options.seed, compiler=compiler)
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
         short_list = None
@@ -185,6 +189,8 @@ def _tune(
             lessons = samples_from(transfer, target, subject.workload, read_of)
             short_list = ShortList(read=read_of(subject.workload), prior=lessons)
         prior = samples_from(transfer, target, subject.workload)
+        # So that records are not worse than none. In spaces that rules made the template's choice is no point.
+        first = None if options.strategy in BASELINES else default_values(target, subject.workload) or None
         jobs.append(
             Job(
                 name=subject.name,
@@ -192,25 +198,18 @@ def _tune(
                 space=own,
                 measure=partial(backend.finished, describe_cpu(target, subject.workload)),
                 strategy=strategy_of(options.strategy, prior, short_list, options.model(own)),
-                history=resumed.history,
-                trials=resumed.trials,
+                first=None if first is None or knobs_obstacle(own, first) else first,
+                known=resumed.trials,
                 weight=max(1, len(subject.nodes)),
             )
         )
-    own = _own_choices(jobs, known, options)
-    left = max(0, options.trials - sum(len(job.history) for job in jobs) - len(own))
-    if options.strategy not in BASELINES:
-        told = replace(watchers, write=write)
-        for turn in [k for k, job in enumerate(jobs) if job.trials == 0][:left]:
-            values = default_values(target, subjects[turn].workload)
-            if knobs_obstacle(jobs[turn].space, values) is None:
-                jobs[turn] = _begun(jobs[turn], turn, values, options, told)
-                left -= 1
+    watchers.resumed(sum(len(job.known) for job in jobs))
     plan = Plan(
-        trials=left,
+        trials=options.trials,
         batch=options.batch,
         seed=options.seed,
         strategy=options.strategy,
+        compiler=compiler,
         patience=options.patience,
     )
     empty: list[EmptySpaceError] = []
@@ -222,59 +221,11 @@ def _tune(
     histories = tune(jobs, plan, write=write, watch=watchers.trial, refuse=refuse)
     if len(empty) == len(jobs):
         raise UserError(f"{empty[0]} of processor {target.cpu}")
-    own = _own_choices(jobs, [*known, *written], options)
     tasks = [
-        _task(target, subject, job, history, own.get(job.task.key), backend)
+        _task(target, subject, job, history, backend, options, write)
         for subject, job, history in zip(subjects, jobs, histories, strict=True)
     ]
-    for job, history, task in zip(jobs, histories, tasks, strict=True):
-        if job.task.key in own and task["knobs"] and _is_slower(task):
-            # One reading was lucky: what is applied is what was faster in turns, whose cost is told beside it.
-            cost = history.best * task["default"] / task["best"]
-            write(template_record(job.task, cost, options.seed))
-            task |= {"knobs": {}, "best": task["default"]}
     return tasks, written
-
-
-def _own_choices(jobs: Sequence[Job], records: Sequence[Record], options: Options) -> dict[Key, float]:
-    """The cost of the template's own choice by task, where this search tried it and it is no point of the space."""
-    ours = {job.task.key for job in jobs}
-    return {
-        record.task.key: inf if record.cost is None else record.cost
-        for record in records
-        if not record.knobs
-        and record.task.key in ours
-        and (record.strategy, record.seed) == (options.strategy, options.seed)
-    }
-
-
-def _begun(
-    job: Job,
-    turn: int,
-    values: Values,
-    options: Options,
-    watchers: Watchers,
-) -> Job:
-    """The job after a first trial: that of the template's own choice, so that records are not worse than none."""
-    began = time.perf_counter()
-    # Rules make spaces in which the template's choice is no point: it has no knobs.
-    ((_, result),) = job.measure([values or None])
-    record = Record(
-        task=job.task,
-        knobs=values,
-        cost=None if result.failed else result.cost,
-        error=result.error,
-        trial=0,
-        seed=options.seed,
-        strategy=options.strategy,
-        elapsed=time.perf_counter() - began,
-    )
-    watchers.write(record)
-    watchers.trial(Trial(name=job.name, record=record, count=turn + 1, best=result.cost))
-    if not values:
-        return replace(job, trials=1)
-    history = job.history.with_trials(job.space.point(values)[None], np.array([result.cost]))
-    return replace(job, history=history, trials=1)
 
 
 def _task(
@@ -282,45 +233,62 @@ def _task(
     subject: CpuSubject,
     job: Job,
     history: History,
-    own: float | None,
     backend: Backend,
+    options: Options,
+    write: Callable[[Record], None],
 ) -> dict[str, Any]:
     """The workload's part of the document: the template's choice and the best, measured in turns, in seconds.
 
-    `own` is what the template's choice cost in the search where it is no point; where nothing was faster, it is the
-    best, and has no knobs.
+    Of many noisy readings the least is lucky more than it is good. So the few best take turns with the template's
+    choice, and of the best of these, which need not be another, a record is written that counts more than readings.
     """
-    knobs: Mapping[str, int] | None = None
-    if own is not None and isfinite(own) and own <= history.best:
-        knobs = {}
-    elif isfinite(history.best):
-        knobs = job.space.values(history.points[int(history.costs.argmin())])
-    candidates = [None] if knobs is None else [None, knobs or None]
-    results = backend.measure(describe_cpu(target, subject.workload), candidates * CHECKS)
-    default, *tuned = (results[k :: len(candidates)] for k in range(len(candidates)))
+    order = [k for k in history.costs.argsort(kind="stable")[:FINALISTS] if isfinite(history.costs[k])]
+    finalists = [job.space.values(history.points[k]) for k in order]
+    began = time.perf_counter()
+    results = backend.measure(describe_cpu(target, subject.workload), [None, *finalists] * CHECKS)
+    default, *tuned = (results[k :: len(finalists) + 1] for k in range(len(finalists) + 1))
+    medians = [_median(group) for group in tuned]
+    best = min((m, k) for k, m in enumerate([*medians, inf]))[1]
+    knobs = finalists[best] if best < len(finalists) else None
+    default_cost = _median(default)
+    if knobs is not None or isfinite(default_cost):
+        # Where no trial is faster, the template's choice is worth applying; without knobs where the space has no such.
+        own = default_values(target, subject.workload)
+        own = own if knobs_obstacle(job.space, own) is None else {}
+        faster = knobs is not None and medians[best] <= default_cost
+        write(
+            Record(
+                task=job.task,
+                knobs=knobs if knobs is not None and faster else own,
+                cost=medians[best] if faster else default_cost,
+                trial=len(history),
+                seed=options.seed,
+                strategy=CHECKED,
+                elapsed=time.perf_counter() - began,
+                compiler=compiler_identity(job.task.target["kind"]),
+            )
+        )
     wrong = any(WRONG in (result.error or "") for group in tuned for result in group)
     return {
         "name": subject.name,
         "workload": subject.workload.to_dict(),
         "nodes": list(subject.nodes),
         "unit": job.task.unit,
-        "default": _median(default),
-        "best": _median(tuned[0]) if tuned else None,
+        "default": _number(default_cost),
+        "best": None if knobs is None else medians[best],
         "floor": job.space.floor,
-        "trials": len(history) + (own is not None),
-        "failed": int((history.costs == inf).sum()) + (own == inf),
+        "trials": len(history),
+        "failed": int((history.costs == inf).sum()),
         "knobs": None if knobs is None else dict(knobs),
         "outputs_equal": None if knobs is None else not wrong,
     }
 
 
-def _is_slower(task: Mapping[str, Any]) -> bool:
-    """Whether the best of the search was slower than the template's choice when both were measured in turns."""
-    default, best = task["default"], task["best"]
-    return default is not None and best is not None and default < best
-
-
-def _median(results: Sequence[Result]) -> float | None:
-    """Of those that ran."""
+def _median(results: Sequence[Result]) -> float:
+    """Of those that ran; inf where none did."""
     costs = [result.cost for result in results if not result.failed]
-    return statistics.median(costs) if costs else None
+    return statistics.median(costs) if costs else inf
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None

@@ -40,4 +40,10 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
     for skipped in account:
         if skipped.warning is not None:
             note(f"warning: {skipped.warning}")
+    stale, count = book.stale
+    if stale:
+        note(
+            f"remark: {stale} of {count} records are of another version of the compiler: they are applied, but count "
+            "less than those of this one; tune again for what is best today"
+        )
     return book.over(shipped_book()) if SHIPPED in records else book

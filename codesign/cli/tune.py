@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -136,7 +137,7 @@ def tune(
     from vdla.compiler.tune.search.strategies import LEARNING
 
     from .. import tune_run, tune_run_cpu
-    from ..tune_run import Options, Watchers
+    from ..tune_options import Options, Watchers
     from ..workload_names import accelerator_workload, cpu_workload
 
     processor = _processor(context, target, workers, scheduler)
@@ -163,13 +164,19 @@ def tune(
     if not resume and output.exists() and output.stat().st_size > 0:
         raise UserError(f"{output} holds records already; add --resume to go on, or name another file")
     started = time.perf_counter()
-    with RecordWriter(output) as writer:
+    with RecordWriter(output) as writer, _interruptible(output):
         known = _told(read_records(output)) if resume else []
         with (
             tune_progress(total=options.trials + options.in_place) as progress,
             open_backend(workers=workers, scheduler=scheduler, timeout=timeout, notify=note) as backend,
         ):
-            watchers = Watchers(write=writer.append, trial=progress.trial, move=progress.move, remark=note)
+            watchers = Watchers(
+                write=writer.append,
+                trial=progress.trial,
+                move=progress.move,
+                remark=note,
+                resumed=progress.resumed,
+            )
             given = (options, backend, known, learned, watchers)
             if processor is not None and model is not None:
                 document = tune_run_cpu.tune_network(processor, model, *given)
@@ -193,6 +200,16 @@ def tune(
     if wrong:
         note(f"error: the best schedule of {wrong[0]} computes something else: a defect of the compiler")
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _interruptible(output: Path) -> Iterator[None]:
+    """After Ctrl-C it says how to go on, instead of that all is lost."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        note(f"interrupted; {output} has every trial that ended: the same command with --resume goes on")
+        raise typer.Exit(130) from None
 
 
 def _processor(context: typer.Context, target: str, workers: int, scheduler: str | None) -> CpuTarget | None:

@@ -15,7 +15,6 @@ from rich.progress import (
     SpinnerColumn,
     TaskID,
     TextColumn,
-    TimeRemainingColumn,
 )
 
 from .output import note
@@ -33,12 +32,19 @@ class TuneProgress:
 
     def __init__(self, total: int, bar: Progress | None) -> None:
         self._total = total
-        self._done = 0
+        self._done = self._known = 0
         self._bar = bar
         self._task: TaskID | None = None
         self._began = self._told = time.monotonic()
         if bar is not None:
-            self._task = bar.add_task("tuning", total=total, best="", rate="")
+            self._task = bar.add_task("tuning", total=total, best="", rate="", left="")
+
+    def resumed(self, trials: int) -> None:
+        """So many trials are known from before the run was interrupted, and take no time."""
+        self._known += trials
+        self._done += trials
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=self._done)
 
     def trial(self, trial: Trial) -> None:
         """A trial of a workload alone ended."""
@@ -51,15 +57,20 @@ class TuneProgress:
     def _show(self, name: str, best: str) -> None:
         self._done += 1
         now = time.monotonic()
-        rate = self._done / max(now - self._began, 1e-9)
+        rate = (self._done - self._known) / max(now - self._began, 1e-9)
+        left = f"{max(0, self._total - self._done) / rate:.0f} s left"
         if self._bar is not None and self._task is not None:
             self._bar.update(
-                self._task, completed=self._done, description=name, best=best, rate=f"{rate:.1f}/s"
+                self._task,
+                completed=self._done,
+                description=name,
+                best=best,
+                rate=f"{rate:.1f}/s",
+                left=left,
             )
         elif now - self._told >= LINE_SECONDS:
             self._told = now
-            left = max(0, self._total - self._done) / rate
-            note(f"{self._done} of {self._total} trials, {rate:.1f}/s, {left:.0f} s left; {name}: {best}")
+            note(f"{self._done} of {self._total} trials, {rate:.1f}/s, {left}; {name}: {best}")
 
 
 @contextlib.contextmanager
@@ -75,7 +86,7 @@ def tune_progress(total: int) -> Iterator[TuneProgress]:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
+        TextColumn("{task.fields[left]}"),
         TextColumn("{task.fields[best]}"),
     )
     with Progress(*columns, console=console, transient=True) as bar:

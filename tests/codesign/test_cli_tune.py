@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 from vdla.codesign import models
+from vdla.compiler.tune.records.files import RecordWriter, read_records
+from vdla.compiler.tune.records.record import Record
 
 LAYER = "conv2d:8,16,32,3,1"
 
@@ -156,3 +159,27 @@ def test_records_are_not_overwritten(run, tmp_path):
     tune(run, records, "--workload", LAYER, "--trials", 4, "--config", "tiny")
     code, _, err = run("tune", "-o", records, "--workload", LAYER, "--trials", 4)
     assert code == 2 and "--resume" in err
+
+
+def test_ctrl_c_leaves_records_and_says_how_to_go_on(run, tmp_path, monkeypatch):
+    records = tmp_path / "r.jsonl"
+    arguments = ("--workload", LAYER, "--trials", 9, "--batch", 4, "--config", "tiny", "--strategy", "random")
+    with monkeypatch.context() as patch:
+        append = RecordWriter.append
+
+        def interrupted(writer: RecordWriter, record: Record) -> None:
+            append(writer, record)
+            if record.trial == 5:
+                raise KeyboardInterrupt
+
+        patch.setattr(RecordWriter, "append", interrupted)
+        code, out, err = run("tune", "-o", records, "--workers", 0, *arguments)
+    assert code == 130 and out == "" and f"{records} has every trial" in err and "--resume" in err
+    assert len(records.read_text().splitlines()) == 7
+    tune(run, records, *arguments, "--resume")
+    tune(run, tmp_path / "w.jsonl", *arguments)
+    resumed, whole = (
+        [dataclasses.replace(record, elapsed=0.0) for record in read_records(path)[0]]
+        for path in (records, tmp_path / "w.jsonl")
+    )
+    assert resumed == whole and len(whole) == 10

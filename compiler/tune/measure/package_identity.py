@@ -1,4 +1,4 @@
-"""Whether two processes, here or elsewhere, would measure the same: the version and the sources of what measures."""
+"""Whether two processes, elsewhere or at another time, would measure the same: hashes of the sources that count."""
 
 from __future__ import annotations
 
@@ -11,14 +11,34 @@ import vdla.compiler
 import vdla.isa
 import vdla.sim
 
+_SEARCHES = tuple(f"tune/{part}/" for part in ("program_features", "records", "runs", "search", "sketch"))
+"""Of the compiler: what decides which candidates are measured, not what they cost."""
+
 
 @functools.cache
 def package_identity() -> str:
     """Version of the package and a hash of the sources that trials run, for people to compare."""
+    return f"vdla {version('vdla')} (sources {_digest(leave_out=())})"
+
+
+@functools.cache
+def compiler_identity(kind: str) -> str:
+    """What costs on a `kind` of target ("vdla", "llvm") depend on, beside target, workload and knobs.
+
+    The version of the package with a hash of compiler and simulator, and on processors the version of what emits their
+    code: costs with equal identities compare. Any change of these sources, were it a comment, makes another identity.
+    """
+    identity = f"{version('vdla')}+{_digest(leave_out=_SEARCHES)}"
+    return f"{identity} llvmlite {version('llvmlite')}" if kind == "llvm" else identity
+
+
+def _digest(leave_out: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     for package in (vdla.compiler, vdla.isa, vdla.sim):
         root = Path(str(package.__file__)).parent
         for path in sorted(root.rglob("*.py")):
-            digest.update(f"{package.__name__}/{path.relative_to(root)}\0".encode())
-            digest.update(path.read_bytes())
-    return f"vdla {version('vdla')} (sources {digest.hexdigest()[:12]})"
+            name = str(path.relative_to(root))
+            if not name.startswith(leave_out):
+                digest.update(f"{package.__name__}/{name}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]

@@ -11,7 +11,7 @@ from .record import describe_target
 
 
 def knobs_from(book: RecordBook, target: CpuTarget) -> ChosenKnobs:
-    """For one compilation: the knobs of least cost that are legal here.
+    """For one compilation: the best knobs that are legal here.
 
     Of a workload whose records are all illegal it gives those of the best, for `ChosenKnobs` to say that it ignored
     them, and why.
@@ -23,6 +23,8 @@ def knobs_from(book: RecordBook, target: CpuTarget) -> ChosenKnobs:
         best = book.lookup(description, described)
         if best is None:
             return None
-        return book.lookup(description, described, space(target, workload)) or best
+        legal = book.lookup(description, described, space(target, workload))
+        # Without knobs it is the template's own choice.
+        return best if legal is None else legal or None
 
     return ChosenKnobs(choose=choose)

@@ -1,4 +1,4 @@
-"""What records are for: the best knobs of a workload when it is compiled, and the history of a search that goes on."""
+"""What records are for: the best knobs of a workload when it is compiled."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ from types import MappingProxyType
 import numpy as np
 
 from ...templates.space import Space, Values
-from ..search.history import History
+from ..measure.package_identity import compiler_identity
 from .files import Skipped, read_lines, read_records
 from .record import Description, Key, Record, Task
 
 _NONE: Mapping[Key, tuple[Record, ...]] = MappingProxyType({})
+CHECKED = "checked"
+"""The strategy of records of what a run found, measured again beside its rivals: they count more than readings."""
 _CHUNK = 64
 """Records whose legality is decided at once: that of the first one usually is all that is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBook:
-    """Successful records of many workloads: of each (`Task.key`), from the least cost on."""
+    """Successful records of many workloads: of each (`Task.key`), from the best on (`book_of`)."""
 
     records: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
 
     def lookup(self, workload: Description, target: Description, space: Space | None = None) -> Values | None:
-        """The knobs of least cost; with `space`, of those that are legal there. None where there are none.
+        """The best knobs; with `space`, of those that are legal there. None where there are none.
 
         Empty knobs are the template's own choice, which is always legal.
         """
@@ -39,6 +41,12 @@ class RecordBook:
     def over(self, other: RecordBook) -> RecordBook:
         """This book, and `other` for the workloads that this one does not have."""
         return RecordBook(records=MappingProxyType({**other.records, **self.records}))
+
+    @property
+    def stale(self) -> tuple[int, int]:
+        """How many records are of other versions of the compiler, and how many there are in all."""
+        records = [record for found in self.records.values() for record in found]
+        return sum(map(is_stale, records)), len(records)
 
     @property
     def digest(self) -> str:
@@ -51,44 +59,14 @@ class RecordBook:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Resumed:
-    """The `history` of a search, and what of its records is not in it.
-
-    `trials` is the number of its next trial. `duplicates` are records of trials that were counted already, `foreign` of
-    knobs that the space does not have, `illegal` of knobs that it does not allow.
-    """
-
-    history: History
-    trials: int
-    duplicates: int
-    foreign: int
-    illegal: int
-
-    @property
-    def warning(self) -> str | None:
-        """One line for the user on records that were not used; None if there are none."""
-        counts = (
-            (self.duplicates, "of a trial that was counted"),
-            (self.foreign, "of knobs that the template does not have"),
-            (self.illegal, "of knobs that are not legal"),
-        )
-        parts = [f"{count} {what}" for count, what in counts if count]
-        unused = self.duplicates + self.foreign + self.illegal
-        return f"{unused} records of this search are not used: {', '.join(parts)}" if parts else None
-
-
-def best_of(records: Iterable[Record]) -> dict[Key, Record]:
-    """The successful record of least cost of each task, of equals the first."""
-    return {key: min(found, key=_cost) for key, found in _successful(records).items()}
-
-
 def book_of(records: Iterable[Record]) -> RecordBook:
-    """A book of the successful ones of `records`, from any number of files."""
+    """A book of the successful ones of `records`, from any number of files.
+
+    The best of a task is the one of least cost. But costs are compared with their like only: those that this very
+    compiler would have come before those of others, and what was checked before single readings.
+    """
     by_task = _successful(records)
-    return RecordBook(
-        records=MappingProxyType({key: tuple(sorted(found, key=_cost)) for key, found in by_task.items()})
-    )
+    return RecordBook(records=MappingProxyType({key: _ranked(found) for key, found in by_task.items()}))
 
 
 def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
@@ -100,12 +78,12 @@ def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
 def best_records(records: Iterable[Record], count: int) -> list[Record]:
     """The `count` best successful records of each task, no two with equal knobs, in an order of their own.
 
-    What is worth keeping of many trials: records of equal tasks stand together, by cost.
+    What is worth keeping of many trials: records of equal tasks stand together, the best first.
     """
     kept: list[Record] = []
     for _, found in sorted(_successful(records).items()):
         distinct: dict[tuple[tuple[str, int], ...], Record] = {}
-        for record in sorted(found, key=_cost):
+        for record in _ranked(found):
             distinct.setdefault(tuple(sorted(record.knobs.items())), record)
             if len(distinct) == count:
                 break
@@ -129,28 +107,6 @@ def shipped_files(folder: Traversable | None = None) -> list[tuple[list[Record],
     return found
 
 
-def history_of(records: Iterable[Record], task: Task, space: Space, *, strategy: str, seed: int) -> Resumed:
-    """What the search `strategy` with `seed` has tried of `task`, in the order of its trials; failures cost inf.
-
-    A trial without knobs, of the template's own choice, counts, but is no point.
-    """
-    ours = [r for r in records if (r.seed, r.strategy, r.task.key) == (seed, strategy, task.key)]
-    trials: dict[int, Record] = {}
-    for record in ours:
-        trials.setdefault(record.trial, record)
-    ordered = [trials[number] for number in sorted(trials)]
-    tried = [record for record in ordered if record.knobs]
-    points, known, legal = in_space(tried, space)
-    costs = np.array([np.inf if r.cost is None else r.cost for r in tried], dtype=np.float64)
-    return Resumed(
-        history=History(points=points[legal], costs=costs[legal]),
-        trials=max(trials, default=-1) + 1,
-        duplicates=len(ours) - len(ordered),
-        foreign=int((~known).sum()),
-        illegal=int((known & ~legal).sum()),
-    )
-
-
 def _successful(records: Iterable[Record]) -> dict[Key, list[Record]]:
     by_task: dict[Key, list[Record]] = {}
     for record in records:
@@ -159,8 +115,20 @@ def _successful(records: Iterable[Record]) -> dict[Key, list[Record]]:
     return by_task
 
 
-def _cost(record: Record) -> float:
-    return math.inf if record.cost is None else record.cost
+def is_stale(record: Record) -> bool:
+    """Whether another version of the compiler made what was measured, so that it may cost something else today."""
+    return record.compiler != compiler_identity(record.task.target["kind"])
+
+
+def _ranked(records: Sequence[Record]) -> tuple[Record, ...]:
+    """From the best on; of equals the first stays first."""
+    compilers = {record.compiler for record in records}
+
+    def rank(record: Record) -> tuple[bool, bool, float]:
+        stale = len(compilers) > 1 and is_stale(record)
+        return stale, record.strategy != CHECKED, math.inf if record.cost is None else record.cost
+
+    return tuple(sorted(records, key=rank))
 
 
 def first_legal(records: Sequence[Record], space: Space | None) -> Values | None:

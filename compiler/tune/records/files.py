@@ -17,7 +17,8 @@ from typing import IO, NamedTuple
 from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
-from .record import MOST_BYTES, NO_TEXT, TOO_LONG, LineError, LineParser, Record, record_line
+from .line import MOST_BYTES, NO_TEXT, TOO_LONG, LineError, LineParser, record_line
+from .record import Record
 
 PATIENCE = 1.0
 """Seconds to wait for a file's lock: what a killed tuner started may hold it until it sees that the tuner is gone."""

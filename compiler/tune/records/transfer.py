@@ -15,7 +15,7 @@ from ..search.cost_model import Samples
 from ..search.point_features import examine
 from ..search.short_list import joined
 from .book import in_space
-from .record import Description, Record, Task
+from .record import Description, Key, Record, Task
 
 LOWERED = 64
 """Records of a workload that are lowered again at most, evenly from all of it: each costs a fraction of a trial."""
@@ -30,13 +30,13 @@ def groups_of(
     """Groups of samples from records on the same target; those of the task `own` itself are left out.
 
     `space_of` gives the space of a workload, or None for one that teaches nothing here. Points that are not legal are
-    passed over, and so are groups of which fewer than two are. With `read_of`, which reads a workload's programs,
-    features are the `joined` ones of a short list.
+    passed over, and so are groups of which fewer than two are. Costs of different versions of the compiler are groups
+    of their own. With `read_of`, which reads a workload's programs, features are the `joined` ones of a short list.
     """
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[Key, str | None], list[Record]] = {}
     for record in records:
         if record.task.key[1] == own.key[1] and record.task.key != own.key:
-            groups.setdefault(record.task.key, []).append(record)
+            groups.setdefault((record.task.key, record.compiler), []).append(record)
     found = []
     for members in groups.values():
         space = space_of(members[0].task.workload)

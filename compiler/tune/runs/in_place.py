@@ -9,6 +9,7 @@ import numpy as np
 
 from ...templates.space import Space, Values
 from ..measure.network_vdla import NetworkTrials, Settings
+from ..measure.trial import Result
 from ..search.history import History, Strategy
 from ..search.point_features import examine
 from .task_scheduler import Task, TaskScheduler
@@ -29,6 +30,15 @@ class Place:
     candidates: Sequence[Values]
     strategy: Strategy
     alone: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What a trial in its place found: the whole network's cycles in `result` with `node` set to `values`."""
+
+    node: str
+    values: Values
+    result: Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,60 +66,120 @@ def refine(
     *,
     trials: int,
     seed: int,
-    write: Callable[[str, Values, float], None] = lambda node, values, cycles: None,
+    known: Mapping[int, Tried],
+    write: Callable[[int, Tried], None] = lambda number, tried: None,
+    settle: Callable[[int, Settings, float], None] = lambda number, settings, cycles: None,
     watch: Callable[[Move], None] = lambda _: None,
 ) -> Placed:
     """Better settings than `start`, a batch of trials of one node after the other, all others keeping still.
 
     Batches go to the node that promises to save most. What a candidate costs there is taken to be what its node took
     alone at first, and what the network took more or less than before: of all its cycles a node's would be too small a
-    part to learn from. `write` gets every setting that made the network faster, and at first all of `start`, so that
-    the last ones written are always the best known.
+    part to learn from. Trial 0 is `start`. `write` gets every later one by number, and `settle` all settings whenever
+    they made the network faster, `start` to begin with. `known` are trials of this run by number, from before it was
+    interrupted: they are not measured again, and it goes on as if it had not stopped.
     """
     settings, best = dict(start), float(network.cycles(start))
-    for node, values in settings.items():
-        write(node, values, best)
+    settle(0, settings, best)
     histories = [History.empty(place.space) for place in places]
     present = [place.alone for place in places]
     finished = [False] * len(places)
+    nodes = [place.node for place in places]
     scheduler, spent = TaskScheduler(warm_up=BATCH), 1
+    trials = max(trials, 1 + len(known))
     while spent < trials:
         tasks = [
             Task(history=history, weight=1.0, floor=place.space.floor, finished=done)
             for place, history, done in zip(places, histories, finished, strict=True)
         ]
         turn = scheduler.next_task(tasks)
+        ahead = min((number for number in known if number >= spent), default=None)
+        if ahead is not None:
+            # The records say whose turn it was, whatever has become of the node's candidates since.
+            spent = max(spent, ahead - BATCH + 1)
+            turn = nodes.index(known[ahead].node)
         if turn is None:
             break
         place, history = places[turn], histories[turn]
-        points = _proposed(place, history, settings, min(BATCH, trials - spent), seed + turn)
+        recorded = _recorded(known, spent, place.node)
+        last = max(known, default=-1) <= spent + max(recorded, default=0)
+        points = _batch(place, history, settings, recorded, last, seed, turn)
+        if points is None:
+            # What was proposed then is not what would be now: only what is known counts.
+            points = np.stack([place.space.point(tried.values) for tried in recorded.values()])
+            spent = max(recorded) - len(recorded) + 1 + spent
+            recorded = dict(enumerate(recorded.values()))
+        points = points[: max(trials - spent, max(recorded, default=-1) + 1)]
         finished[turn] = len(points) == 0
-        before, costs = settings, []
+        costs = []
         reference = best - present[turn]
-        for point in points:
-            values = place.space.values(point)
-            cycles = network.measure(before, place.node, values).cost
+        for index, point in enumerate(points):
+            tried = recorded.get(index)
+            fresh = tried is None
+            if tried is None:
+                values = place.space.values(point)
+                tried = Tried(
+                    node=place.node,
+                    values=values,
+                    result=network.measure(settings, place.node, values),
+                )
+                write(spent, tried)
+            cycles = tried.result.cost
             costs.append(max(cycles - reference, 1.0))
-            spent += 1
             if cycles < best:
                 best, present[turn] = cycles, costs[-1]
-                settings = {**before, place.node: values}
-                write(place.node, values, cycles)
-            watch(Move(node=place.node, count=spent, best=best))
+                settings = {**settings, place.node: tried.values}
+                settle(spent, settings, cycles)
+            spent += 1
+            if fresh:
+                watch(Move(node=place.node, count=spent, best=best))
         histories[turn] = history.with_trials(points, np.array(costs))
     return Placed(settings=settings, cycles=best, trials=spent)
 
 
-def _proposed(
-    place: Place, history: History, settings: Mapping[str, Values], count: int, seed: int
-) -> np.ndarray:
+def _recorded(known: Mapping[int, Tried], begin: int, node: str) -> dict[int, Tried]:
+    """Known trials of a batch of `node` that begins at number `begin`, by index: up to one of another node."""
+    found = {}
+    for index in range(BATCH):
+        tried = known.get(begin + index)
+        if tried is not None and tried.node != node:
+            break
+        if tried is not None:
+            found[index] = tried
+    return found
+
+
+def _batch(
+    place: Place,
+    history: History,
+    settings: Settings,
+    recorded: Mapping[int, Tried],
+    last: bool,
+    seed: int,
+    turn: int,
+) -> np.ndarray | None:
+    """The points [n, axes] of a batch, in which those `recorded` stand at their indices; None where they do not fit.
+
+    Always a whole batch, so that a run of more trials begins as one of fewer. Only the `last` that is known may lack
+    some: in others lines were lost, and what is missing may be known by another number.
+    """
+    known = {index: place.space.point(tried.values) for index, tried in recorded.items()}
+    if len(known) == BATCH and len(history) > 0:
+        return np.stack(list(known.values()))
+    # The first may be short; what is known beyond its end is of the next one.
+    points = _proposed(place, history, settings, [seed, turn, len(history)])
+    held = [np.array_equal(points[index], point) for index, point in known.items() if index < len(points)]
+    fits = all(held) and (held or not known) and (last or len(held) == len(points))
+    return points if fits else None
+
+
+def _proposed(place: Place, history: History, settings: Settings, seed: Sequence[int]) -> np.ndarray:
     """Points to try next: at first what the node is set to and what is good alone, then what a model finds."""
     if len(history) == 0:
         known = [place.space.point(v) for v in (settings.get(place.node), *place.candidates) if v]
         if known:
-            return _distinct(place.space, np.stack(known))[:count]
-    generator = np.random.default_rng([seed, len(history)])
-    return place.strategy.propose(place.space, history, generator, count)
+            return _distinct(place.space, np.stack(known))[:BATCH]
+    return place.strategy.propose(place.space, history, np.random.default_rng(seed), BATCH)
 
 
 def _distinct(space: Space, points: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -13,24 +13,22 @@ import numpy as np
 from ...templates.space import EmptySpaceError, Space, Values
 from ..measure.trial import Result
 from ..records.record import Record, Task
+from ..records.resumed import points_of
 from ..search.history import History, Strategy
 from . import task_scheduler
 from .early_stopping import has_stalled
 from .task_scheduler import TaskScheduler
 
-Measure = Callable[[Sequence[Values | None]], Iterator[tuple[int, Result]]]
-"""Measures candidates given by the values of their knobs, None being the template's own choice.
-
-Gives index and result of each, in the order in which they end.
-"""
+Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
+"""Measures candidates given by the values of their knobs: index and result of each, in the order in which they end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
     """A task to be tuned: how its candidates are measured and proposed, and what it was known of before.
 
-    `weight` says how often the task occurs. `history` and `trials` (the number of the next one) are those of a search
-    that is resumed.
+    `weight` says how often the task occurs. `first` is a candidate to be tried before any is proposed. `known` are
+    trials of this very search by number, from before it was interrupted, with knobs that are legal.
     """
 
     name: str
@@ -38,22 +36,24 @@ class Job:
     space: Space
     measure: Measure
     strategy: Strategy
-    history: History
-    trials: int = 0
+    first: Values | None = None
+    known: Mapping[int, Record] = field(default_factory=dict[int, Record])
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How many trials to spend in all, how many at a time, and when a task counts as done.
+    """How many trials to spend in all, known ones included, how many at a time, and when a task counts as done.
 
-    `strategy` is the name that records get. `patience`: trials without improvement that end a task (None: never).
+    `strategy` and `compiler` are the names that records get. `patience`: trials without improvement that end a task
+    (None: never).
     """
 
     trials: int
     batch: int
     seed: int
     strategy: str
+    compiler: str | None = None
     patience: int | None = None
     scheduler: TaskScheduler = field(default_factory=TaskScheduler)
 
@@ -86,52 +86,88 @@ def tune(
     Every trial is handed to `write` as it ends, so that an interrupted run loses none of them; then to `watch`. Ends
     early when every job's space is exhausted or has stalled. `refuse` gets a job in whose space nothing is legal, which
     gets no trial then; by default the error is raised.
+
+    The run of an interrupted search takes the same turns again, with what is known instead of measuring: it goes on, in
+    the middle of a batch too, as if it had not stopped. Where the plan is another one, all that is known still counts.
     """
-    histories = [job.history for job in jobs]
-    numbers = [job.trials for job in jobs]
+    histories = [History.empty(job.space) for job in jobs]
+    numbers = [0] * len(jobs)
     finished = [False] * len(jobs)
-    spent = 0
-    while spent < plan.trials:
+    spent, trials = 0, max(plan.trials, sum(len(job.known) for job in jobs))
+    while spent < trials:
         turn = plan.scheduler.next_task(_tasks(jobs, histories, finished))
+        ahead = [k for k, job in enumerate(jobs) if max(job.known, default=-1) >= numbers[k]]
+        if ahead and turn not in ahead:
+            turn = ahead[0]  # These trials are not of a search by this plan.
         if turn is None:
             break
         job, history = jobs[turn], histories[turn]
-        generator = np.random.default_rng([plan.seed, numbers[turn], _number(job.task)])
-        count = min(plan.batch, plan.trials - spent)
         try:
-            points = job.strategy.propose(job.space, history, generator, count)
+            points, known, end = _batch(job, history, numbers[turn], plan)
         except EmptySpaceError as error:
             refuse(job, error)
-            finished[turn] = True
+            numbers[turn], finished[turn] = max(job.known, default=-1) + 1, True
             continue
         if len(points) == 0:
-            finished[turn] = True
+            later = [number for number in job.known if number >= numbers[turn]]
+            numbers[turn], finished[turn] = min(later, default=numbers[turn]), not later
             continue
+        points = points[: max(trials - spent, max(known, default=-1) + 1)]
         costs = np.full(len(points), np.inf)
-        candidates = [job.space.values(point) for point in points]
+        for index, record in known.items():
+            costs[index] = np.inf if record.cost is None else record.cost
+        spent += len(known)
+        missing = [index for index in range(len(points)) if index not in known]
+        candidates = [job.space.values(points[index]) for index in missing]
         began = time.perf_counter()
-        for index, result in job.measure(candidates):
-            costs[index] = result.cost
+        for place, result in job.measure(candidates) if missing else ():
+            costs[missing[place]] = result.cost
             now = time.perf_counter()
             record = Record(
                 task=job.task,
-                knobs=candidates[index],
+                knobs=candidates[place],
                 cost=result.cost if math.isfinite(result.cost) else None,
                 error=result.error,
-                trial=numbers[turn] + index,
+                trial=numbers[turn] + missing[place],
                 seed=plan.seed,
                 strategy=plan.strategy,
                 elapsed=now - began,
+                compiler=plan.compiler,
             )
             began = now
             write(record)
             spent += 1
             best = min(history.best, float(costs.min()))
             watch(Trial(name=job.name, record=record, count=spent, best=best))
-        numbers[turn] += len(points)
+        numbers[turn] = max(numbers[turn] + len(points), end)
         histories[turn] = history.with_trials(points, costs)
         finished[turn] = plan.patience is not None and has_stalled(histories[turn], plan.patience)
     return histories
+
+
+def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndarray, dict[int, Record], int]:
+    """The points [n, axes] of the trials from `number` on, what is known of them by index, and the last known's end.
+
+    Always those of a whole batch, so that a search with more trials begins as one with fewer. Raises EmptySpaceError.
+    """
+    size = 1 if number == 0 and job.first is not None else plan.batch
+    known = {k: job.known[number + k] for k in range(size) if number + k in job.known}
+    end = number + max(known, default=-1) + 1
+    recorded, _ = points_of(known.values(), job.space)
+    if len(known) == size:
+        return recorded, known, end
+    if max(job.known, default=-1) >= number + size:
+        # Lines were lost, or the batches were others: what is missing here may be known by another number.
+        return recorded, dict(enumerate(known.values())), end
+    if size == 1 and job.first is not None:
+        points = job.space.point(job.first)[None]
+    else:
+        generator = np.random.default_rng([plan.seed, number, _number(job.task)])
+        points = job.strategy.propose(job.space, history, generator, size)
+    if max(known, default=-1) < len(points) and np.array_equal(points[list(known)], recorded):
+        return points, known, end
+    # What was proposed then is not what would be now.
+    return recorded, dict(enumerate(known.values())), end
 
 
 def _tasks(

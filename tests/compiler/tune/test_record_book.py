@@ -7,19 +7,20 @@ import dataclasses
 import numpy as np
 from tuning_records import LLVM, TASK, VDLA, WORKLOAD, file_of, trial
 from vdla.compiler.templates.space import Account, Axis, Space
+from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.records import files as record_files
 from vdla.compiler.tune.records.book import (
+    CHECKED,
     RecordBook,
-    best_of,
     best_records,
     book_of,
-    history_of,
     read_book,
     shipped_book,
     shipped_files,
 )
 from vdla.compiler.tune.records.files import read_records, write_records
 from vdla.compiler.tune.records.record import Task
+from vdla.compiler.tune.records.resumed import points_of, trials_of
 
 
 def knobs(rows: int, threads: int = 2) -> dict[str, int]:
@@ -52,11 +53,6 @@ MANY = [
     trial(0, 0.001, CPU, knobs=knobs(1, 1)),
     trial(1, None, Task(workload=WORKLOAD, target={"kind": "vdla"})),
 ]
-
-
-def test_the_best_of_each_task():
-    assert best_of(MANY) == {TASK.key: MANY[1], OTHER.key: MANY[7], CPU.key: MANY[8]}
-    assert best_of([MANY[2]]) == {}
 
 
 def test_a_book_answers_with_the_best_knobs_that_are_legal(tmp_path):
@@ -130,16 +126,33 @@ def test_a_search_goes_on_from_its_own_legal_trials_in_order():
         trial(9, 60.0, knobs={"rows": 4}),
         trial(10, 3.0, seed=2),
         trial(10, 3.0, strategy="random"),
+        trial(11, 3.0, compiler="0.0.9"),
     ]
-    resumed = history_of(strange, TASK, space(), strategy="model", seed=1)
-    assert resumed.history.points.tolist() == [[2, 1], [2, 1], [1, 1], [0, 1], [1, 1]]
-    assert resumed.history.costs.tolist() == [90.0, np.inf, 80.0, 80.0, 85.0]
-    assert resumed.history.points.dtype == np.int64
-    assert (resumed.trials, resumed.duplicates, resumed.foreign, resumed.illegal) == (10, 1, 2, 1)
+    resumed = trials_of(strange, TASK, space(), strategy="model", seed=1)
+    points, costs = points_of(resumed.trials.values(), space())
+    assert list(resumed.trials) == [0, 2, 4, 5, 6]
+    assert points.tolist() == [[2, 1], [2, 1], [1, 1], [0, 1], [1, 1]]
+    assert costs.tolist() == [90.0, np.inf, 80.0, 80.0, 85.0]
+    assert points.dtype == np.int64
+    assert (resumed.duplicates, resumed.foreign, resumed.illegal, resumed.stale) == (1, 2, 1, 1)
     assert resumed.warning == (
-        "4 records of this search are not used: 1 of a trial that was counted, 2 of knobs that the template does not "
-        "have, 1 of knobs that are not legal"
+        "5 records of this search are not used: 1 of a trial that was counted, 2 of knobs that the template does not "
+        "have, 1 of knobs that are not legal, 1 of another version of the compiler, whose costs may have changed"
     )
-    nothing = history_of(strange, TASK, space(), strategy="genetic", seed=1)
-    assert (len(nothing.history), nothing.history.points.shape, nothing.trials) == (0, (0, 2), 0)
-    assert nothing.warning is None
+    nothing = trials_of(strange, TASK, space(), strategy="genetic", seed=1)
+    assert nothing.trials == {} and nothing.warning is None
+    assert points_of([], space())[0].shape == (0, 2)
+
+
+def test_costs_of_other_compilers_and_single_readings_do_not_compare():
+    today = compiler_identity("vdla")
+    old, fresh = trial(0, 50.0, knobs=knobs(1)), trial(1, 80.0, knobs=knobs(2), compiler=today)
+    lucky = trial(2, 70.0, knobs=knobs(4), compiler=today)
+    checked = trial(3, 75.0, knobs=knobs(8, 1), compiler=today, strategy=CHECKED)
+    older = trial(4, 40.0, knobs=knobs(8, 1), compiler="0.0.9", strategy=CHECKED)
+    assert book_of([old]).lookup(WORKLOAD, VDLA) == knobs(1)
+    assert book_of([old, fresh]).lookup(WORKLOAD, VDLA) == knobs(2)
+    assert book_of([old, fresh, lucky]).lookup(WORKLOAD, VDLA) == knobs(4)
+    book = book_of([older, old, fresh, lucky, checked])
+    assert [record.cost for record in book.records[TASK.key]] == [75.0, 70.0, 80.0, 40.0, 50.0]
+    assert book.stale == (2, 5)

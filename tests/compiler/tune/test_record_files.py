@@ -24,7 +24,7 @@ from vdla.compiler.tune.records.files import (
     read_records,
     write_records,
 )
-from vdla.compiler.tune.records.record import MOST_BYTES
+from vdla.compiler.tune.records.line import MOST_BYTES
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,9 @@ def test_a_line_of_any_length_costs_little_and_only_itself(tmp_path):
     )
     records, skipped = read_records(path)
     assert records == [trial()] * 3
-    assert skipped.warning == f"{path}: 3 of 6 lines skipped: 3 longer than 65536 bytes (first: line 2)"
+    assert (
+        skipped.warning == f"{path}: 3 of 6 lines skipped: 3 longer than {MOST_BYTES} bytes (first: line 2)"
+    )
 
 
 def test_what_is_no_file_of_records_is_a_mistake_of_the_user(tmp_path):

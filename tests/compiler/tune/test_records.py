@@ -11,21 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, LLVM, TASK, VDLA, WORKLOAD, trial
 from vdla.compiler.target.cpu.machine import CpuTarget
-from vdla.compiler.tune.records.record import (
+from vdla.compiler.tune.records.line import (
     MOST_BYTES,
     MOST_CHARACTERS,
     LineError,
     LineParser,
-    Task,
-    describe_target,
     record_line,
 )
+from vdla.compiler.tune.records.record import Task, describe_target
 from vdla.isa.config import load_config
 
 
 def test_the_form_of_a_line_is_stable():
     assert record_line(trial()) == LINE
     assert LineParser().parse(LINE) == trial()
+    compiled = trial(compiler="0.1.0+6d3f")
+    assert record_line(compiled) == LINE[:-2] + b',"compiler":"0.1.0+6d3f"}\n'
+    parser = LineParser()
+    assert [parser.parse(line) for line in (record_line(compiled), LINE)] == [compiled, trial()]
+    with pytest.raises(LineError, match="compiler is 7, must be a printable word"):
+        parser.parse(record_line(compiled).replace(b'"0.1.0+6d3f"', b"7"))
     # As a person or another program might write it.
     fields = json.loads(LINE)
     spaced = json.dumps({name: fields[name] for name in reversed(fields)}, indent=None).encode()
@@ -204,5 +209,5 @@ def test_remembered_tasks_change_no_answer(begin, length, middle):
 
 def test_a_record_too_long_to_be_read_is_not_written():
     task = Task(workload={"template": "a", "b": [1] * MOST_BYTES}, target=VDLA)
-    with pytest.raises(ValueError, match="a record is longer than 65536 bytes"):
+    with pytest.raises(ValueError, match=f"a record is longer than {MOST_BYTES} bytes"):
         record_line(trial(task=task))

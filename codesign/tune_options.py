@@ -1,0 +1,59 @@
+"""What both kinds of `vdla tune` are asked for, and who is told of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from vdla.compiler.templates.space import Space
+from vdla.compiler.tune.records.record import Record
+from vdla.compiler.tune.runs.in_place import Move
+from vdla.compiler.tune.runs.session import Trial
+from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
+from vdla.compiler.tune.search.strategies import LEARNING, StrategyName
+
+RULES = frozenset({"sketch_cpu"})
+"""Spaces that rules made: their accounts guess no cost, so that what programs show and more training pay."""
+
+FeatureSet = Literal["account", "program"]
+"""What models learn from: what spaces know of points alone, or of a short list what their programs show, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `vdla tune` was asked for: `trials` of workloads alone, `in_place` trials of nodes in their network.
+
+    `features` None: those that `benchmarks/cost_model.py` shows to be the better ones for a space.
+    """
+
+    trials: int
+    in_place: int
+    batch: int
+    seed: int
+    strategy: StrategyName
+    patience: int | None = None
+    features: FeatureSet | None = None
+
+    def reads_programs(self, space: Space) -> bool:
+        """Whether candidates of a space are lowered before they are chosen."""
+        usual = "program" if space.template in RULES else "account"
+        return self.strategy in LEARNING and (self.features or usual) == "program"
+
+    def model(self, space: Space) -> CostModel:
+        """How the model that leads walks through a space is trained."""
+        return THOROUGH if space.template in RULES else CostModel()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Watchers:
+    """Who is told of a run as it goes: records to be kept, trials alone, trials in their place, remarks for people.
+
+    `resumed` gets the numbers of trials that are known from before the run was interrupted.
+    """
+
+    write: Callable[[Record], None] = lambda _: None
+    trial: Callable[[Trial], None] = lambda _: None
+    move: Callable[[Move], None] = lambda _: None
+    remark: Callable[[str], None] = lambda _: None
+    resumed: Callable[[int], None] = lambda _: None

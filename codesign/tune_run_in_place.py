@@ -1,0 +1,197 @@
+"""The second half of `vdla tune` for a network on the accelerator: every node in its place, and the network checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, isfinite
+from pathlib import Path
+
+import numpy as np
+from vdla.compiler.templates.space import Values
+from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials, Settings
+from vdla.compiler.tune.measure.package_identity import compiler_identity
+from vdla.compiler.tune.measure.trial import Result
+from vdla.compiler.tune.program_features.reading import read_vdla
+from vdla.compiler.tune.records.book import RecordBook, book_of
+from vdla.compiler.tune.records.network import (
+    IN_PLACE,
+    best_settings,
+    knobs_of,
+    network_task,
+    settings_of,
+)
+from vdla.compiler.tune.records.record import Record, Task, describe_target
+from vdla.compiler.tune.records.resumed import trials_of
+from vdla.compiler.tune.runs.in_place import Place, Placed, Tried, refine
+from vdla.compiler.tune.search.cost_model import Samples
+from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.point_features import examine, point_features
+from vdla.compiler.tune.search.short_list import ShortList
+from vdla.compiler.tune.search.strategies import strategy_of
+from vdla.isa.config import Config
+
+from .evaluate import sample_arrays
+from .network_run import compile_network, simulate_network
+from .tune_options import Options, Watchers
+
+STARTS = 8
+"""Candidates of a node that are good alone and are tried in its place first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Layer:
+    """A workload of the network after its trials alone, and the nodes that have it."""
+
+    nodes: tuple[str, ...]
+    task: AcceleratorTask
+    history: History
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Before:
+    """What records know of a run in place: the settings that it began with, its trials, records of better settings."""
+
+    start: Settings | None
+    trials: Mapping[int, Tried]
+    settled: frozenset[int]
+
+
+def tune_in_place(
+    config: Config,
+    network: NetworkTrials,
+    layers: Sequence[Layer],
+    options: Options,
+    *,
+    known: Sequence[Record],
+    watchers: Watchers,
+) -> Placed:
+    """Sets every node of a network by its cycles in the whole; `known` trials of the same search are not repeated.
+
+    Nodes start at the template's choice, or at the best settings in `known` where these are faster today: that is the
+    worst that can come out.
+    """
+    target = describe_target(config)
+    compiler = compiler_identity(target["kind"])
+    before = resumed_in_place(config, network, layers, options, known, watchers)
+    watchers.resumed(len(before.trials) + (before.start is not None))
+    start = before.start
+    if start is None:
+        start = best_settings(book_of(known), config, network.key, network.workloads) or {}
+        if start and network.measure(start, "", None).cost >= network.cycles({}):
+            start = {}
+
+    def record(task: Task, knobs: Values, number: int, result: Result) -> None:
+        watchers.write(
+            Record(
+                task=task,
+                knobs=knobs,
+                cost=result.cost if isfinite(result.cost) else None,
+                error=result.error,
+                trial=number,
+                seed=options.seed,
+                strategy=IN_PLACE,
+                elapsed=result.seconds,
+                compiler=compiler,
+            )
+        )
+
+    def write(number: int, tried: Tried) -> None:
+        record(Task(workload=network.place(tried.node), target=target), tried.values, number, tried.result)
+
+    def settle(number: int, settings: Settings, cycles: float) -> None:
+        if number not in before.settled:
+            result = Result(cost=cycles, seconds=0.0)
+            record(network_task(network.key, target), knobs_of(settings), number, result)
+
+    return refine(
+        network,
+        [place for layer in layers for place in _places(layer, start, options)],
+        {node: start.get(node, {}) for layer in layers for node in layer.nodes},
+        trials=options.in_place,
+        seed=options.seed,
+        known=before.trials,
+        write=write,
+        settle=settle,
+        watch=watchers.move,
+    )
+
+
+def resumed_in_place(
+    config: Config,
+    network: NetworkTrials,
+    layers: Sequence[Layer],
+    options: Options,
+    known: Sequence[Record],
+    watchers: Watchers,
+) -> Before:
+    """What `known` records tell of this run in place; of those that are not used it makes a remark."""
+    target = describe_target(config)
+    compiler = compiler_identity(target["kind"])
+    ours = [record for record in known if (record.strategy, record.seed) == (IN_PLACE, options.seed)]
+    states: dict[int, Record] = {}
+    key = network_task(network.key, target).key
+    for record in ours:
+        if record.task.key == key and record.compiler == compiler:
+            states.setdefault(record.trial, record)
+    trials: dict[int, Tried] = {}
+    unused = 0
+    for layer in layers:
+        for node in layer.nodes:
+            task = Task(workload=network.place(node), target=target)
+            found = trials_of(
+                ours, task, layer.task.space, strategy=IN_PLACE, seed=options.seed, compiler=compiler
+            )
+            unused += found.duplicates + found.foreign + found.illegal + found.stale
+            for number, record in found.trials.items():
+                cost = inf if record.cost is None else record.cost
+                result = Result(cost=cost, error=record.error, seconds=record.elapsed)
+                trials.setdefault(number, Tried(node=node, values=record.knobs, result=result))
+    if unused:
+        watchers.remark(
+            f"{unused} records of trials in place are not used: of another version of the compiler, or told twice"
+        )
+    start = settings_of(states[0].knobs) if 0 in states else None
+    if start is None:
+        # Trials without the settings that they began with say nothing.
+        return Before(start=None, trials={}, settled=frozenset())
+    return Before(start=start, trials=trials, settled=frozenset(states))
+
+
+def _places(layer: Layer, start: Settings, options: Options) -> list[Place]:
+    task, history = layer.task, layer.history
+    order = [k for k in history.costs.argsort(kind="stable")[:STARTS] if history.costs[k] < inf]
+    candidates = [task.space.values(history.points[k]) for k in order]
+    # What was learned of it alone holds in its place, too.
+    learned = Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
+    short_list = None
+    if options.reads_programs(task.space):
+        short_list = ShortList(read=read_vdla(task))
+        lessons = short_list.lessons(task.space, examine(task.space, history.points), history.costs)
+        short_list = replace(short_list, prior=lessons)
+    prior = (learned,) if len(history) > 1 else ()
+    strategy = strategy_of(options.strategy, prior, short_list, options.model(task.space))
+    return [
+        Place(
+            node=node,
+            space=task.space,
+            candidates=candidates,
+            strategy=strategy,
+            alone=measure(task, start.get(node) or None).cost,
+        )
+        for node in layer.nodes
+    ]
+
+
+def outputs_equal(path: Path, config: Config, book: RecordBook) -> bool:
+    """Whether a network computes the same bits with the records as with its templates' choices, on one random input.
+
+    Both are compiled and simulated as `vdla run` does it. Raises UserError.
+    """
+    outputs = []
+    for records in (None, book):
+        compiled = compile_network(path, config, records=records)
+        outputs.append(simulate_network(compiled, sample_arrays(compiled.graph, 1)).outputs)
+    plain, tuned = outputs
+    return all(np.array_equal(plain[name], tuned[name]) for name in plain)

@@ -1,0 +1,72 @@
+"""Values of JSON that come from elsewhere: what they may be, and how they are shown and compared."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+
+MOST_LEVELS = 8
+"""Of lists and objects within a workload or a target."""
+_LEAST, _MOST = -(2**63), 2**63 - 1
+
+
+def is_integer(value: object) -> bool:
+    """Whether it is one of 64 bits."""
+    return type(value) is int and _LEAST <= value <= _MOST
+
+
+def is_number(value: object) -> bool:
+    """Whether it is finite."""
+    return (type(value) is float and math.isfinite(value)) or is_integer(value)
+
+
+def is_name(value: object) -> bool:
+    """Whether it is a text that can be printed in a line."""
+    return type(value) is str and value != "" and value.isprintable()
+
+
+def description_obstacle(name: str, value: object, required: str) -> str | None:
+    """Why a workload or target is none."""
+    if not isinstance(value, Mapping):
+        return f"{name} is {short(value)}, must be an object"
+    if not is_name(value.get(required)):
+        return f"{name}.{required} is {short(value.get(required))}, must be a name"
+    return _value_obstacle(name, value, MOST_LEVELS)
+
+
+def _value_obstacle(place: str, value: object, levels: int) -> str | None:
+    if levels == 0:
+        return f"{place} is nested more than {MOST_LEVELS} levels deep"
+    if isinstance(value, Mapping):
+        for name in value:
+            if not is_name(name):
+                return f"{place} has a field {short(name)}, must be a printable word"
+        inside = [(f"{place}.{name}", item) for name, item in value.items()]
+    elif isinstance(value, list | tuple):
+        inside = [(f"{place}[{i}]", item) for i, item in enumerate(value)]
+    elif value is None or type(value) is bool or is_number(value) or value == "" or is_name(value):
+        return None
+    else:
+        return f"{place} is {short(value)}, must be a plain JSON value"
+    obstacles = (_value_obstacle(*item, levels - 1) for item in inside)
+    return next((found for found in obstacles if found), None)
+
+
+def canonical(value: object) -> str:
+    """The one text of a JSON value: sorted names, no spaces, ASCII; 1, 1.0 and true differ."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def printable(text: str) -> str:
+    """The text as a message can hold it."""
+    text = "".join(c if c.isprintable() else "?" for c in text)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def short(value: object) -> str:
+    """The value as a message can hold it."""
+    try:
+        return printable(repr(value))
+    except RecursionError:
+        return "nested too deeply"

@@ -1,0 +1,77 @@
+"""What a search that goes on has tried before: its own trials, by their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...templates.space import Space
+from .book import in_space
+from .record import Record, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Resumed:
+    """The `trials` of a search by number, and what of its records is not among them.
+
+    `duplicates` are records of trials that are there already, `foreign` of knobs that the space does not have,
+    `illegal` of knobs that it does not allow, `stale` of another version of the compiler, whose costs may have changed.
+    """
+
+    trials: Mapping[int, Record]
+    duplicates: int
+    foreign: int
+    illegal: int
+    stale: int
+
+    @property
+    def warning(self) -> str | None:
+        """One line for the user on records that were not used; None if there are none."""
+        counts = (
+            (self.duplicates, "of a trial that was counted"),
+            (self.foreign, "of knobs that the template does not have"),
+            (self.illegal, "of knobs that are not legal"),
+            (self.stale, "of another version of the compiler, whose costs may have changed"),
+        )
+        parts = [f"{count} {what}" for count, what in counts if count]
+        unused = sum(count for count, _ in counts)
+        return f"{unused} records of this search are not used: {', '.join(parts)}" if parts else None
+
+
+def trials_of(
+    records: Iterable[Record],
+    task: Task,
+    space: Space,
+    *,
+    strategy: str,
+    seed: int,
+    compiler: str | None = None,
+) -> Resumed:
+    """What the search `strategy` with `seed` has tried of `task` as `compiler` makes programs, in order of number.
+
+    Of two records of one trial the first counts.
+    """
+    of_search = [r for r in records if (r.seed, r.strategy, r.task.key) == (seed, strategy, task.key)]
+    ours = [record for record in of_search if record.compiler == compiler]
+    trials: dict[int, Record] = {}
+    for record in ours:
+        trials.setdefault(record.trial, record)
+    ordered = [trials[number] for number in sorted(trials)]
+    _, known, legal = in_space(ordered, space)
+    return Resumed(
+        trials={record.trial: record for record, fine in zip(ordered, legal, strict=True) if fine},
+        duplicates=len(ours) - len(ordered),
+        foreign=int((~known).sum()),
+        illegal=int((known & ~legal).sum()),
+        stale=len(of_search) - len(ours),
+    )
+
+
+def points_of(records: Iterable[Record], space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Points int64 [n, axes] and costs float64 [n] of records that the space has; a failed trial costs inf."""
+    records = list(records)
+    points = np.array([space.point(record.knobs) for record in records], np.int64)
+    costs = np.array([np.inf if record.cost is None else record.cost for record in records], np.float64)
+    return points.reshape(len(records), len(space.axes)), costs

@@ -1,0 +1,132 @@
+"""A tuned network after an interruption: the same trials, in number too, and the same settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from vdla.codesign import models
+from vdla.codesign.tune_options import Options, Watchers
+from vdla.codesign.tune_run import prepare_model, subjects_of, tune_alone, tune_network
+from vdla.codesign.tune_run_in_place import Layer, tune_in_place
+from vdla.compiler.templates.prepare_vdla import network_key, workloads_of
+from vdla.compiler.tune.measure.backends import InProcess
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials
+from vdla.compiler.tune.records.book import book_of
+from vdla.compiler.tune.records.network import (
+    best_settings,
+    is_trial_in_place,
+    knobs_of,
+    network_task,
+    settings_of,
+)
+from vdla.compiler.tune.records.record import Record, describe_target
+from vdla.isa.config import load_config
+
+CONFIG = load_config("edge8")
+OPTIONS = Options(trials=14, in_place=30, batch=5, seed=1, strategy="random")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "small_cnn.onnx"
+    models.write(path, "small_cnn")
+    return path
+
+
+def whole_run(path: Path, known: list[Record], stop: int | None = None) -> tuple[list[Record], dict]:
+    written: list[Record] = []
+
+    def write(record: Record) -> None:
+        written.append(dataclasses.replace(record, elapsed=0.0))
+        if len(written) == stop:
+            raise KeyboardInterrupt
+
+    document = {}
+    try:
+        with InProcess() as backend:
+            document = tune_network(CONFIG, path, OPTIONS, backend, known, [], Watchers(write=write))
+    except KeyboardInterrupt:
+        pass
+    return written, document
+
+
+@pytest.fixture(scope="module")
+def run(path: Path) -> tuple[list[Record], dict]:
+    return whole_run(path, [])
+
+
+def test_every_trial_in_place_is_recorded_and_only_the_network_is_applied(path, run):
+    records, document = run
+    found = document["network"]
+    assert found["outputs_equal"] is True and found["tuned_cycles"] < found["default_cycles"]
+    places = [record for record in records if is_trial_in_place(record)]
+    assert [record.trial for record in places] == list(range(1, OPTIONS.in_place)) and found["trials"] == 30
+    task = network_task(found["key"], describe_target(CONFIG))
+    settled = [record for record in records if record.task == task]
+    # The network's records are those of the trials that made it faster, and of the beginning.
+    best, faster = found["default_cycles"], [0]
+    for record in places:
+        if record.cost is not None and record.cost < best:
+            best = record.cost
+            faster.append(record.trial)
+    assert [record.trial for record in settled] == faster and settled[-1].cost == found["tuned_cycles"]
+    # Applied is the last of them, though trials that were not accepted are the best of their nodes.
+    prepared = prepare_model(path, CONFIG)
+    workloads = workloads_of(CONFIG, prepared, 2)
+    assert network_key(prepared, workloads) == found["key"]
+    applied = best_settings(book_of(records), CONFIG, found["key"], workloads)
+    assert applied == settings_of(settled[-1].knobs) and knobs_of(applied) == settled[-1].knobs
+    assert NetworkTrials(CONFIG, prepared).cycles(applied) == found["tuned_cycles"]
+    # Files of before had the accepted trials only, without a compiler.
+    old = [dataclasses.replace(r, compiler=None) for r in places if r.trial in faster]
+    assert best_settings(book_of(old), CONFIG, found["key"], workloads) == applied
+    assert best_settings(book_of(places), CONFIG, found["key"], workloads) is None
+
+
+def test_an_interrupted_run_goes_on_as_if_it_had_not_stopped(path, run):
+    records, document = run
+    stop = 11  # In a batch of trials alone; the test below stops behind these.
+    before, nothing = whole_run(path, [], stop)
+    assert before == records[:stop] and nothing == {}
+    rest, resumed = whole_run(path, before)
+    assert before + rest == records and resumed == document
+
+
+def test_wherever_trials_in_place_stop_they_go_on(path, run):
+    records, document = run
+    network = NetworkTrials(CONFIG, prepare_model(path, CONFIG))
+    begun = next(k for k, record in enumerate(records) if record.strategy == "in place")
+    layers = layers_of(path, network, records)
+    told: list[int] = []
+    for stop in (*range(begun, len(records), 13), len(records)):
+        rest: list[Record] = []
+        watchers = Watchers(write=rest.append, resumed=told.append)
+        placed = tune_in_place(CONFIG, network, layers, OPTIONS, known=records[:stop], watchers=watchers)
+        assert [dataclasses.replace(record, elapsed=0.0) for record in rest] == records[stop:]
+        assert placed.cycles == document["network"]["tuned_cycles"] and placed.trials == 30
+    assert told[0] == 0 and told[-1] == 30
+    # More trials go on from fewer; a line that is lost costs a trial, and no other is repeated.
+    rest = []
+    fewer = dataclasses.replace(OPTIONS, in_place=11)
+    tune_in_place(CONFIG, network, layers, fewer, known=records[:begun], watchers=Watchers(write=rest.append))
+    assert [dataclasses.replace(record, elapsed=0.0) for record in rest] == [
+        record for record in records[begun:] if record.trial < 11
+    ]
+    lost = [record for record in records if record.trial != 7 or record.strategy != "in place"]
+    again: list[Record] = []
+    tune_in_place(CONFIG, network, layers, OPTIONS, known=lost, watchers=Watchers(write=again.append))
+    assert {record.trial for record in again if is_trial_in_place(record)} <= {7}
+
+
+def layers_of(path: Path, network: NetworkTrials, records: list[Record]) -> list[Layer]:
+    subjects = subjects_of(network)
+    with InProcess() as backend:
+        _, histories, tasks = tune_alone(
+            CONFIG, subjects, OPTIONS, backend=backend, known=records, watchers=Watchers()
+        )
+    return [
+        Layer(nodes=subject.nodes, task=task, history=history)
+        for subject, task, history in zip(subjects, tasks, histories, strict=True)
+    ]
