@@ -37,10 +37,10 @@ from vdla.compiler.templates import (
     pool_cpu,
     reduction_cpu,
 )
+from vdla.compiler.templates.sketch.account import sketch_space
+from vdla.compiler.templates.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features
-from vdla.compiler.tune.sketch.account import sketch_space
-from vdla.compiler.tune.sketch.schedule import sketch_schedule
-from vdla.compiler.tune.sketch.sketch import sketches
 
 SECONDS = 2e-3
 """What a timed repetition should take at least."""

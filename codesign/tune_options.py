@@ -13,7 +13,7 @@ from vdla.compiler.tune.runs.session import Trial
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.compiler.tune.search.strategies import LEARNING, StrategyName
 
-RULES = frozenset({"sketch"})
+RULES = frozenset({"sketch_cpu"})
 """Spaces that rules made: their accounts guess no cost, so that what programs show and more training pay."""
 
 FeatureSet = Literal["account", "program"]

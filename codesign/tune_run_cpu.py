@@ -76,8 +76,8 @@ def subjects_of(path: Path, target: CpuTarget) -> list[CpuSubject]:
         nodes.setdefault(workload, []).append(node)
     if not nodes:
         raise UserError(
-            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools and "
-            "element-wise operators of float32"
+            f"{path}: has no layers that can be tuned on processors: convolutions, matrix products, pools, "
+            "element-wise operators, and reductions, softmax and normalization of some thousand elements, in float32"
         )
     return [
         CpuSubject(name=members[0], workload=workload, nodes=tuple(members))
@@ -189,8 +189,8 @@ def _tune(
             lessons = samples_from(transfer, target, subject.workload, read_of)
             short_list = ShortList(read=read_of(subject.workload), prior=lessons)
         prior = samples_from(transfer, target, subject.workload)
-        # So that records are not worse than none.
-        first = None if options.strategy in BASELINES else default_values(target, subject.workload)
+        # So that records are not worse than none. In spaces that rules made the template's choice is no point.
+        first = None if options.strategy in BASELINES else default_values(target, subject.workload) or None
         jobs.append(
             Job(
                 name=subject.name,
@@ -212,10 +212,15 @@ def _tune(
         compiler=compiler,
         patience=options.patience,
     )
-    try:
-        histories = tune(jobs, plan, write=write, watch=watchers.trial)
-    except EmptySpaceError as error:
-        raise UserError(f"{error} of processor {target.cpu}") from None
+    empty: list[EmptySpaceError] = []
+
+    def refuse(job: Job, error: EmptySpaceError) -> None:
+        empty.append(error)
+        watchers.remark(f"{job.name}: {error} of processor {target.cpu}; its template decides")
+
+    histories = tune(jobs, plan, write=write, watch=watchers.trial, refuse=refuse)
+    if len(empty) == len(jobs):
+        raise UserError(f"{empty[0]} of processor {target.cpu}")
     tasks = [
         _task(target, subject, job, history, backend, options, write)
         for subject, job, history in zip(subjects, jobs, histories, strict=True)

@@ -12,13 +12,21 @@ from vdla.compiler.ir.expr import Expr, maximum
 from vdla.compiler.ir.types import DType
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.te import scalars
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.conv_transpose import conv_transpose
+from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.te.ops.normalization import normalize
+from vdla.compiler.te.ops.reduction import reduction
+from vdla.compiler.te.ops.softmax import softmax
 from vdla.compiler.templates.conv2d_cpu import flattened
+from vdla.compiler.templates.rows_cpu import row_partials
 from vdla.compiler.templates.workload_cpu import (
     Conv2dCpu,
     CpuWorkload,
     DenseCpu,
     DepthwiseCpu,
     ElementwiseCpu,
+    SketchCpu,
 )
 from vdla.compiler.templates.workload_vdla import Workload, windowed
 from vdla.compiler.tune.measure.trial_cpu import MEMORY
@@ -30,9 +38,24 @@ from .bench.convolutions import CONVOLUTIONS, DEPTHWISE, same_window
 FORMS = (
     "conv2d:NAME (C1 to C12), conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, depthwise:NAME (D1 to D9), "
     "depthwise:SIZE,CHANNELS,KERNEL,STRIDE, dense:ROWS,DEPTH,COLUMNS, or elementwise:OPERATION,SHAPE,... as in "
-    "elementwise:add,64x56x56,64x1x1"
+    "elementwise:add,64x56x56,64x1x1; on processors also matmul:BATCH,ROWS,DEPTH,COLUMNS, softmax:ROWS,SIZE, "
+    "normalization:ROWS,SIZE, reduction:OUTER,SIZE,INNER (the sum over SIZE) or "
+    "conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE"
 )
 """What a workload may be called."""
+_SIZES = {
+    "conv2d": 5,
+    "depthwise": 4,
+    "dense": 3,
+    "matmul": 4,
+    "softmax": 2,
+    "normalization": 2,
+    "reduction": 3,
+    "conv_transpose": 5,
+}
+"""How many sizes there are to an operator."""
+EPSILON = 1e-5
+"""What normalizations add to a variance, ONNX's default."""
 _ELEMENTWISE = "elementwise:"
 _SIZE = r"[1-9]\d{0,5}"
 _OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
@@ -77,9 +100,11 @@ def accelerator_workload(text: str, config: Config) -> Workload:
             template = "depthwise_conv2d" if config.has("depthwise") else "conv2d"
             window = same_window(size, kernel, stride)
             return windowed(template, (1, channels, size, size), channels, window)
-        case _:
+        case "dense":
             rows, depth, columns = sizes
             return Workload(template="conv2d", batch=rows, channels=depth, height=1, width=1, filters=columns)
+        case _:
+            raise UserError(f"--workload {text}: is one of processors; add --target llvm")
 
 
 def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
@@ -118,9 +143,13 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
                 window=same_window(size, kernel, stride),
                 block=channel_block(channels, lanes),
             )
-        case _:
+        case "dense":
             rows, depth, columns = sizes
             workload = DenseCpu(rows=rows, depth=depth, columns=columns)
+        case _:
+            workload = _without_knobs(operator, sizes, target)
+            if (reason := workload.obstacle()) is not None:
+                raise UserError(f"--workload {text}: {reason}")
     return _measurable(text, workload)
 
 
@@ -137,6 +166,46 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
             "the results that it compares; name a smaller one"
         )
     return workload
+
+
+def _without_knobs(operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
+    """The program that a network's node of these sizes becomes, with nothing fused to it."""
+    width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
+    match operator:
+        case "matmul":
+            batch, rows, depth, columns = sizes
+            program = matmul(batch_x=(batch,), batch_w=(batch,), rows=rows, depth=depth, columns=columns)
+            return SketchCpu(operator="matmul", expression=program)
+        case "softmax":
+            return SketchCpu(operator="softmax", expression=softmax(sizes, 1, width=width))
+        case "normalization":
+            rows, size = sizes
+            program = normalize(outer=rows, channels=1, size=size, epsilon=EPSILON, width=width)
+            return SketchCpu(operator="normalization", constants=("S", "B"), expression=program)
+        case "reduction":
+            return SketchCpu(operator="reduction", expression=reduction(sizes, (1,), "sum", width=width))
+        case _:
+            size, channels, filters, kernel, stride = sizes
+            # SAME padding, which makes `stride` times as many rows and columns.
+            over = max(0, kernel - stride)
+            more = max(0, stride - kernel)
+            window = Window(
+                kernel=(kernel, kernel),
+                strides=(stride, stride),
+                pads=(over // 2, over // 2, over - over // 2, over - over // 2),
+            )
+            program = conv_transpose(
+                batch=1,
+                channels=channels,
+                height=size,
+                width=size,
+                filters=filters,
+                window=window,
+                block_in=lanes if channels >= lanes else 1,
+                block_out=channel_block(filters, lanes),
+                output_padding=(more, more),
+            )
+            return SketchCpu(operator="conv_transpose", window=window, constants=("W",), expression=program)
 
 
 def _elementwise(text: str) -> ElementwiseCpu:
@@ -190,7 +259,7 @@ def _parse(text: str) -> tuple[str, tuple[int, ...]]:
     if operator == "depthwise" and rest in DEPTHWISE:
         size, channels, stride = DEPTHWISE[rest]
         return operator, (size, channels, 3, stride)
-    wanted = {"conv2d": 5, "depthwise": 4, "dense": 3}.get(operator)
+    wanted = _SIZES.get(operator)
     if wanted is not None and re.fullmatch(rf"{_SIZE}(,{_SIZE})*", rest):
         sizes = tuple(int(item) for item in rest.split(","))
         if len(sizes) == wanted:

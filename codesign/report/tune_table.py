@@ -21,7 +21,7 @@ def tune_table(document: Mapping[str, Any]) -> Table:
         best, default = task["best"], task["default"]
         table.add_row(
             task["name"],
-            task["workload"]["template"],
+            " ".join([task["workload"]["template"], *_operator(task["workload"])]),
             str(max(1, len(task["nodes"]))),
             str(task["trials"]),
             str(task["failed"]),
@@ -51,6 +51,11 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
             f"all layers ({network['bound_cycles']:,.0f} cycles) closed"
         )
     return lines
+
+
+def _operator(workload: Mapping[str, Any]) -> list[str]:
+    """What a program without knobs of its own is, which its template does not say."""
+    return [workload["operator"]] if "operator" in workload else []
 
 
 def _cost(value: float | None, scale: float) -> str:

@@ -54,7 +54,7 @@ from . import (
 )
 from .fused_cpu import fused, storage_beside
 from .lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
-from .lowered_node import LoweredNode, kernel_key
+from .lowered_node import LoweredNode, kernel_key, sketched
 from .tasks_cpu import ChosenKnobs, chosen
 from .workload_cpu import ElementwiseCpu, PoolCpu
 
@@ -64,7 +64,9 @@ def lower_float_node(
 ) -> LoweredNode | None:
     """The kernel of a node; None where it is a view and computes nothing.
 
-    `knobs` may choose those of templates that have a space (`tasks_cpu`); otherwise templates have their defaults.
+    `knobs` may choose those of templates that have a space, and for sums, softmax and normalization those of rules
+    (`tasks_cpu`); otherwise templates have their defaults. Neither is there for moves, which have nothing to choose but
+    vectors, for resizing, whose indices are data, and for the steps of an LSTM, which no rule can tile.
     """
     match node.operator:
         case Convolution():
@@ -72,7 +74,7 @@ def lower_float_node(
                 return lower_depthwise(graph, node, node.operator, knobs)
             return lower_convolution(graph, node, node.operator, knobs)
         case MatrixProduct():
-            return _matrix_product(graph, node)
+            return sketched(_matrix_product(graph, node), "matmul", knobs)
         case LstmSteps(steps=steps, directions=directions):
             _, _, batch, hidden = graph.tensors[node.output].shape
             program = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions)
@@ -98,11 +100,11 @@ def lower_float_node(
         case Softmax(axis=axis, logarithm=logarithm):
             width = rows_cpu.row_partials(target)
             program = softmax(graph.data_shape(node), axis, width=width, logarithm=logarithm)
-            return _rows(graph, node, "softmax", program, statements=("scale",))
+            return sketched(_rows(graph, node, "softmax", program, statements=("scale",)), "softmax", knobs)
         case Normalization():
-            return _normalization(target, graph, node, node.operator)
+            return sketched(_normalization(target, graph, node, node.operator), "normalization", knobs)
         case Reduction(kind=kind, axes=axes):
-            return _reduction(target, graph, node, kind, axes)
+            return sketched(_reduction(target, graph, node, kind, axes), "reduction", knobs)
         case Resize():
             return _resize(graph, node, node.operator)
         case Relayout():
@@ -244,7 +246,7 @@ def _pool(
     if data.block == 1 and window == Window(kernel=(height, width)):
         # Rows of the input, which a pool's tiles of output positions would not read as such.
         kind = "max" if isinstance(operator, MaxPool) else "mean"
-        return _reduction(target, graph, node, kind, (2, 3))
+        return sketched(_reduction(target, graph, node, kind, (2, 3)), "reduction", knobs)
     workload = PoolCpu(
         outer=prod(data.storage) // (height * width * data.block),
         height=height,

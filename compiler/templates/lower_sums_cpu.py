@@ -10,7 +10,7 @@ from ..te.epilogue import Epilogue
 from ..te.ops.conv_transpose import conv_transpose
 from . import conv2d_cpu, conv_transpose_cpu
 from .fused_cpu import Fused, fused
-from .lowered_node import LoweredNode, kernel_key
+from .lowered_node import LoweredNode, kernel_key, sketched
 from .tasks_cpu import ChosenKnobs, chosen
 from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 
@@ -65,7 +65,7 @@ def lower_convolution(
         program,
         inside=None if inside % out.block == 0 else lambda at: at[2] * out.block + at[5] < inside,
     )
-    return LoweredNode(
+    lowered = LoweredNode(
         node=node,
         key=kernel_key(program.name, ends.program),
         program=ends.program,
@@ -77,6 +77,7 @@ def lower_convolution(
         workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )
+    return sketched(lowered, "conv_transpose", knobs, window) if operator.transposed else lowered
 
 
 def lower_depthwise(

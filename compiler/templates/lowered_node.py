@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
-from .workload_cpu import CpuWorkload
+from ..te.blocks import Window
+from .sketch_cpu import sketch_workload
+from .tasks_cpu import ChosenKnobs, chosen
+from .workload_cpu import CpuWorkload, Operator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -50,6 +53,25 @@ class LoweredStep:
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
     workload: CpuWorkload | None = None
+
+
+def sketched(
+    lowered: LoweredNode, operator: Operator, knobs: ChosenKnobs | None, window: Window | None = None
+) -> LoweredNode:
+    """The node with what a tuner knows it as, whose knobs, if it gets some, are those of rules for its whole program.
+
+    `window` is a transposed convolution's. The same node where that is not worth while.
+    """
+    workload = sketch_workload(operator, lowered.program, lowered.constants, window)
+    if workload is None or knobs is None:
+        return replace(lowered, workload=workload)
+    return replace(
+        lowered,
+        workload=workload,
+        # What may be packed ahead makes another kernel of the same program.
+        key=" ".join([lowered.key, *workload.constants]),
+        schedule=chosen(lowered.program, workload, knobs),
+    )
 
 
 def kernel_key(template: str, program: Program) -> str:

@@ -19,9 +19,18 @@ from . import (
     elementwise_cpu_space,
     pool_cpu,
     pool_cpu_space,
+    sketch_cpu,
 )
 from .space import Space, Values
-from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, ElementwiseCpu, PoolCpu
+from .workload_cpu import (
+    Conv2dCpu,
+    CpuWorkload,
+    DenseCpu,
+    DepthwiseCpu,
+    ElementwiseCpu,
+    PoolCpu,
+    SketchCpu,
+)
 
 Choose = Callable[[CpuWorkload], Values | None]
 """Finds knobs for a workload, as in records of a tuner; None: the template's defaults."""
@@ -41,7 +50,7 @@ class ChosenKnobs:
     def schedule(self, target: CpuTarget, workload: CpuWorkload, program: Program) -> Schedule:
         """As the function `schedule`, with the knobs chosen for the workload."""
         values = self.choose(workload)
-        if values is None:
+        if not values:
             return schedule(target, workload, program)
         obstacle = knobs_obstacle(space(target, workload), values)
         if obstacle is None:
@@ -67,7 +76,9 @@ def chosen(
 
 
 def knobs_obstacle(space: Space, values: Values) -> str | None:
-    """Why these knobs are no legal point of a space; None where they are one."""
+    """Why these knobs are no legal point of a space; None where they are one, or empty."""
+    if not values:
+        return None
     try:
         point = space.point(values)
     except ValueError as error:
@@ -91,10 +102,12 @@ def space(target: CpuTarget, workload: CpuWorkload) -> Space:
             return pool_cpu_space.space(target, program, window)
         case ElementwiseCpu(shapes=shapes, steps=steps):
             return elementwise_cpu_space.space(target, shapes, steps)
+        case SketchCpu():
+            return sketch_cpu.space(target, workload)
 
 
 def default_values(target: CpuTarget, workload: CpuWorkload) -> dict[str, int]:
-    """The point of the template's defaults, or the nearest one to it."""
+    """The point of the template's defaults, or the nearest one to it; empty where rules make a space without it."""
     program = workload.program()
     match workload:
         case Conv2dCpu(window=window):
@@ -107,6 +120,8 @@ def default_values(target: CpuTarget, workload: CpuWorkload) -> dict[str, int]:
             return pool_cpu_space.default_values(target, program, window)
         case ElementwiseCpu(shapes=shapes):
             return elementwise_cpu_space.default_values(target, shapes)
+        case SketchCpu():
+            return {}
 
 
 def schedule(
@@ -114,9 +129,11 @@ def schedule(
 ) -> Schedule:
     """`program`, the workload's or that with more fused to it, scheduled for one thread or many as networks are.
 
-    `values` are a point's of the workload's space (None: the template's defaults).
+    `values` are a point's of the workload's space (None or empty: the template's defaults). Of a `SketchCpu`, `program`
+    is the workload's.
     """
     plain = workload.program()
+    values = values or None
     match workload:
         case Conv2dCpu(window=window):
             knobs = None if values is None else conv2d_cpu_space.knobs_of(plain, window, values)
@@ -133,3 +150,5 @@ def schedule(
         case ElementwiseCpu(shapes=shapes, steps=steps):
             knobs = None if values is None else elementwise_cpu_space.knobs_of(target, shapes, steps, values)
             return elementwise_cpu.schedule(target, program, knobs, parallel=True)
+        case SketchCpu():
+            return sketch_cpu.schedule(target, workload, values)

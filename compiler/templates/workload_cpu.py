@@ -1,7 +1,8 @@
 """Workloads on processors: operators described completely, as data, so that another process can build them again.
 
-A workload is what schedules are tuned for and recorded by. Its tensor expression is that of the plain operator: what a
-network fuses with it beyond an `Epilogue`'s parts changes neither the loops nor the knobs that suit them.
+A workload is what schedules are tuned for and recorded by. Where its template has knobs, its tensor expression is that
+of the plain operator: what a network fuses with it beyond an `Epilogue`'s parts changes neither the loops nor the knobs
+that suit them. Where rules make the space (`SketchCpu`), the workload is the whole program, with all that is fused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..ir.expr import Expr
+from ..ir.program_json import ProgramFormatError, program_from_dict, program_to_dict
+from ..ir.regions import write_regions
 from ..ir.stmt import Program
+from ..ir.types import DType
+from ..ir.work import statement_runs
 from ..te.blocks import Pads, Window
 from ..te.epilogue import Activation, Epilogue
 from ..te.merge import Shape, merge_broadcast
@@ -176,14 +181,71 @@ class ElementwiseCpu(_Described):
         return float_elementwise(self.shapes, expression(self.steps))
 
 
-CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu | ElementwiseCpu
+Operator: TypeAlias = Literal["matmul", "softmax", "normalization", "reduction", "conv_transpose"]
+"""Those whose template has no space of knobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SketchCpu(_Described):
+    """Any tensor expression, scheduled by rules (`sketch`); without knobs by the template of its `operator`.
+
+    Its parameters are float32, and the last one is all that it writes. `constants` are the names of those that may be
+    packed ahead, in the order of the parameters; `window` is a transposed convolution's.
+    """
+
+    template: Literal["sketch_cpu"] = "sketch_cpu"
+    operator: Operator
+    window: Window | None = None
+    constants: tuple[str, ...] = ()
+    expression: Program
+
+    def program(self) -> Program:
+        """The tensor expression."""
+        return self.expression
+
+    def obstacle(self) -> str | None:
+        """Why this cannot be measured; None where it can."""
+        program = self.expression
+        names = [p.name for p in program.parameters]
+        if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
+            return f"parameter {wrong.name} is {wrong.dtype}; only float32 ones are like any others of their shape"
+        if {b.name for b in write_regions(program.body)} & set(names) != {names[-1]}:
+            return f"of its parameters the program must write {names[-1]}, the last one, and no other"
+        if [name for name in names[:-1] if name in self.constants] != list(self.constants):
+            return f"constants must be some of {', '.join(names[:-1])}, in this order"
+        if (self.window is None) == (self.operator == "conv_transpose"):
+            return "a conv_transpose has a window, and nothing else has"
+        try:
+            runs = statement_runs(program)
+        except ValueError as error:
+            return str(error)
+        return (
+            f"its statements run {runs} times, at most {MOST_RUNS} can be measured"
+            if runs > MOST_RUNS
+            else None
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as a JSON object, from which `workload_from_dict` makes an equal one."""
+        return {
+            "template": self.template,
+            "operator": self.operator,
+            "window": None if self.window is None else json.loads(json.dumps(asdict(self.window))),
+            "constants": list(self.constants),
+            "expression": program_to_dict(self.expression),
+        }
+
+
+CpuWorkload: TypeAlias = Conv2dCpu | DepthwiseCpu | DenseCpu | PoolCpu | ElementwiseCpu | SketchCpu
 _CLASSES: tuple[type[CpuWorkload], ...] = get_args(CpuWorkload)
-_WORDS = {"activation": get_args(Activation), "kind": ("max", "average")}
+_WORDS = {"activation": get_args(Activation), "kind": ("max", "average"), "operator": get_args(Operator)}
 _NESTED: dict[str, type] = {"window": Window, "parts": Parts}
 _LENGTHS = {"pads": 4, "counted": 4, "kernel": 2, "strides": 2, "dilations": 2}
 _MAY_BE_ZERO = ("pads", "counted")
 MOST_SIZE = 1 << 24
 """Of anything in a workload; nothing larger is a tensor's."""
+MOST_RUNS = 1 << 36
+"""Of a program's statements: a minute, where each takes a nanosecond."""
 MOST_ELEMENTS = 1 << 40
 """Of dimensions that were made one."""
 
@@ -195,6 +257,8 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
     if kind is None:
         raise WorkloadError(f"there is no template {template!r} on processors")
     workload: CpuWorkload = _object(kind, f"{template}", values)
+    if isinstance(workload, SketchCpu) and (reason := workload.obstacle()) is not None:
+        raise WorkloadError(f"{template}: {reason}")
     try:
         workload.program()
     except ValueError as error:
@@ -204,18 +268,33 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
 
 def _object(kind: type, where: str, values: Any) -> Any:
     """A dataclass of ours from its fields, all of them."""
-    names = {field.name for field in fields(kind)}
+    names = {field.name: field.default for field in fields(kind)}
     if not isinstance(values, Mapping):
         raise WorkloadError(f"{where} is {values!r}, must be an object")
-    if wrong := sorted(values.keys() ^ names):
+    if wrong := sorted(values.keys() ^ names.keys()):
         what = "is missing" if wrong[0] in names else "is none of its fields"
         raise WorkloadError(f"{where}: {wrong[0]} {what}")
-    return kind(**{name: _value(f"{where}: {name}", name, value) for name, value in values.items()})
+    return kind(
+        **{
+            # Null where a field may be left out.
+            name: None if value is None and names[name] is None else _value(f"{where}: {name}", name, value)
+            for name, value in values.items()
+        }
+    )
 
 
 def _value(where: str, name: str, value: Any) -> Any:
     if name == "template":
         return value
+    if name == "expression":
+        try:
+            return program_from_dict(value)
+        except ProgramFormatError as error:
+            raise WorkloadError(f"{where} {error}") from None
+    if name == "constants":
+        if isinstance(value, list) and all(isinstance(item, str) for item in value):
+            return tuple(value)
+        raise WorkloadError(f"{where} is {value!r}, must be a list of names")
     if (kind := _NESTED.get(name)) is not None:
         return _object(kind, where, value)
     if name in ("bias", "operand"):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign import models
 from vdla.codesign.network_cache import network_key
@@ -154,6 +155,23 @@ def test_other_workloads_of_the_template_teach(vdla):
     assert samples_from(records[:3], target, own) == ()
 
 
+def test_programs_teach_those_that_have_the_same_knobs():
+    target = host_target()
+    names = ("matmul:2,8,16,32", "matmul:4,16,16,64", "softmax:9,40")
+    own, other, softmax = (cpu_workload(name, target) for name in names)
+    records = []
+    for workload in (other, softmax):
+        task = Task(workload=workload.to_dict(), target=describe_target(target))
+        of_it = space(target, workload)
+        points = [of_it.values(point) for point in of_it.sample(np.random.default_rng(0), 3)]
+        records += [
+            Record(task=task, knobs=knobs, cost=1.0, trial=i, seed=0, strategy="model", elapsed=0.0)
+            for i, knobs in enumerate([{}, *points])
+        ]
+    (group,) = samples_from(records, target, own)
+    assert len(group.costs) == 3
+
+
 def test_a_machine_refuses_trials_that_it_cannot_run():
     target = host_target()
     description = describe_cpu(target, cpu_workload(LAYER, target))
@@ -199,6 +217,10 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
         (("--workload", "elementwise:add,3x4", "--target", "llvm"), "add takes 2 shapes"),
         (("--workload", "elementwise:add,3,4", "--target", "llvm"), "do not broadcast"),
         (("--workload", "conv2d:999999,999999,9,1,1", "--target", "llvm"), "name a smaller one"),
+        (("--workload", "matmul:1,2,3,4"), "is one of processors; add --target llvm"),
+        (("--workload", "matmul:1,2,3", "--target", "llvm"), "matmul:BATCH,ROWS,DEPTH,COLUMNS"),
+        (("--workload", "matmul:9999,9999,9999,9999", "--target", "llvm"), "statements run"),
+        (("--workload", "softmax:99999,99999", "--target", "llvm"), "name a smaller one"),
         (("nothing.onnx", "--target", "llvm"), "nothing.onnx"),
     ],
 )
@@ -215,9 +237,53 @@ def test_quantized_networks_have_nothing_to_tune(vdla, tmp_path):
     assert "no layers that can be tuned on processors" in message
 
 
+def test_programs_without_knobs_are_tuned_by_rules(vdla, tmp_path):
+    records = tmp_path / "r.jsonl"
+    name = "matmul:2,40,32,40"
+    arguments = ("--workload", name, "--batch", 2)
+    (task,) = tune(vdla, records, *arguments, "--trials", 2)["tasks"]
+    assert task["trials"] == 2 and task["failed"] == 0 and task["outputs_equal"] is True
+    # The template's choice is no point of such a space: where it is faster in turns, that is a record without knobs.
+    *trials, checked = [json.loads(line) for line in records.read_text().splitlines()]
+    assert len(trials) == 2 and all(line["knobs"] for line in trials)
+    assert checked["knobs"] == (task["knobs"] if task["best"] <= task["default"] else {})
+    resumed = vdla(
+        "tune", "-o", records, "--target", "llvm", "--workers", 0, *arguments, "--trials", 3, "--resume"
+    )
+    assert "sketch_cpu" in resumed.out and "3 trials alone" in resumed.out and "warning" not in resumed.err
+    assert records.read_text().count('"evolution"') == 3
+    # Of a network's node of these sizes they are the records too.
+    target = host_target()
+    net = FloatNetwork(1, 2, 40, 32)
+    net.add("Transpose", perm=[0, 1, 3, 2])
+    net.add("MatMul", inputs=["x", net.last])
+    net.shape = (1, 2, 40, 40)
+    assert cpu_workload(name, target) in [w for _, w in network_workloads(net.model(), target)]
+
+
+@pytest.mark.parametrize(
+    "name", ["softmax:9,20", "normalization:5,33", "reduction:3,20,7", "conv_transpose:3,4,5,4,2"]
+)
+def test_named_programs_measure_themselves(name):
+    target = host_target()
+    measure = load(describe_cpu(target, cpu_workload(name, target)))
+    assert measure(None).error is None
+
+
+def test_functions_behind_sums_do_not_make_errors_of_roundings():
+    target = host_target()
+    net = FloatNetwork(1, 2, 64, 512)
+    net.add("Transpose", perm=[0, 1, 3, 2])
+    net.add("MatMul", inputs=["x", net.last])
+    net.add("Tanh", net.add("Mul", net.constant(np.float32(1.5))), inputs=[net.last])
+    net.shape = (1, 2, 64, 64)
+    ((_, workload),) = network_workloads(net.model(), target)
+    assert load(describe_cpu(target, workload))(None).error is None
+
+
 def test_programs_are_read_where_no_template_made_the_space_unless_told():
     made = space(host_target(), cpu_workload(LAYER, host_target()))
-    ruled = replace(made, template="sketch")
+    ruled = replace(made, template="sketch_cpu")
     usual = Options(trials=1, in_place=0, batch=1, seed=0, strategy="evolution")
     assert usual.reads_programs(ruled) and not usual.reads_programs(made)
     assert usual.model(ruled) == THOROUGH and usual.model(made) == CostModel()

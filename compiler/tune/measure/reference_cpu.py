@@ -1,6 +1,7 @@
 """What workloads on processors compute, in plain numpy: measured candidates must give the same.
 
-Shares nothing with tensor expressions and schedules but the shapes of their parameters.
+Shares nothing with tensor expressions and schedules but the shapes of their parameters; workloads that are programs
+themselves are evaluated nest by nest (`ir.evaluate`), which no schedule has touched.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.evaluate import evaluate
+from ...ir.expr import Binary, Const, Load
+from ...ir.stmt import Program, Reduce
+from ...ir.visit import enclosing_loops, free_vars, walk
 from ...te.blocks import Window
+from ...te.functions import FUNCTIONS
 from ...te.scalar_steps import Steps, operands
 from ...templates.workload_cpu import (
     Conv2dCpu,
@@ -22,6 +28,7 @@ from ...templates.workload_cpu import (
     ElementwiseCpu,
     Parts,
     PoolCpu,
+    SketchCpu,
 )
 
 Arrays = Mapping[str, np.ndarray]
@@ -30,15 +37,14 @@ LOW, HIGH = 0.0, 6.0
 
 
 def inputs(workload: CpuWorkload, seed: int = 0) -> dict[str, np.ndarray]:
-    """Arrays for all parameters of the workload's tensor expression but Y, by name: float32, normally distributed.
+    """Arrays for all parameters that the workload's program reads, by name: float32, normally distributed.
 
-    Positions of blocks beyond the channels are zeros, as tensors in blocks have them.
+    Positions of blocks beyond the channels are zeros, as tensors in blocks have them. What sums of products read is
+    scaled so that they are about 1: functions fused behind them would make more of their rounding errors otherwise.
     """
     rng = np.random.default_rng(seed)
     arrays = {
-        p.name: rng.standard_normal(p.shape, dtype=np.float32)
-        for p in workload.program().parameters
-        if p.name != "Y"
+        p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in workload.program().parameters[:-1]
     }
     match workload:
         case Conv2dCpu():
@@ -51,11 +57,17 @@ def inputs(workload: CpuWorkload, seed: int = 0) -> dict[str, np.ndarray]:
         case DepthwiseCpu():
             _clear(arrays["X"].transpose(0, 2, 3, 1, 4), workload.channels)
             arrays["W"][..., workload.channels :] = 0
+        case SketchCpu(expression=program):
+            for name, terms in _summed_up(program).items():
+                arrays[name] *= np.float32(terms**-0.5)
     return arrays
 
 
 def expected(workload: CpuWorkload, arrays: Arrays) -> np.ndarray:
-    """Y in float32, the sums in float64 where that is cheap, else in float32."""
+    """The result in float32, the sums in float64 where that is cheap, else in float32.
+
+    EvaluateError for a program that no operator of a network has.
+    """
     match workload:
         case Conv2dCpu():
             return _convolution(workload, arrays)
@@ -68,6 +80,8 @@ def expected(workload: CpuWorkload, arrays: Arrays) -> np.ndarray:
             return _pool(workload, arrays["X"])
         case ElementwiseCpu(steps=steps):
             return _elementwise(steps, [arrays[f"X{i}"] for i in range(len(workload.shapes))])
+        case SketchCpu(expression=program):
+            return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
 
 
 def _convolution(workload: Conv2dCpu, arrays: Arrays) -> np.ndarray:
@@ -201,6 +215,21 @@ def _finish(
     if parts.activation == "relu":
         return np.maximum(total, 0)
     return np.clip(total, LOW, HIGH) if parts.activation == "clip" else total
+
+
+def _summed_up(program: Program) -> dict[str, int]:
+    """The parameters by which sums multiply, with the terms of the longest of these sums."""
+    names = {p.name for p in program.parameters}
+    found: dict[str, int] = {}
+    for node in walk(program):
+        match node:
+            case Reduce(op="add", value=Binary(op="*", b=Load(buffer=buffer))) if buffer.name in names:
+                own = set().union(*map(free_vars, node.indices))
+                around = enclosing_loops(program, node.name)
+                extents = [loop.extent for loop in around if loop.name not in own]
+                terms = math.prod(int(e.value) for e in extents if isinstance(e, Const))
+                found[buffer.name] = max(terms, found.get(buffer.name, 1))
+    return found
 
 
 def _clear(blocked: np.ndarray, channels: int) -> None:

@@ -55,9 +55,10 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
         shapes = {p.name: p.shape for p in kernel.program.parameters}
         packed = pack_arrays(scheduled.trace, arrays)
         bound_arrays = {name: aligned_copy(array, shapes[name]) for name, array in packed.items()}
-        result = aligned_empty(shapes["Y"], DType.FLOAT32.numpy)
+        output = workload.program().parameters[-1].name
+        result = aligned_empty(shapes[output], DType.FLOAT32.numpy)
         result[...] = np.nan
-        bound = kernel.bind({**bound_arrays, "Y": result})
+        bound = kernel.bind({**bound_arrays, output: result})
         bound()
         if (reason := _difference(result, reference)) is not None:
             raise ValueError(reason)

@@ -6,13 +6,18 @@ import json
 
 import numpy as np
 import pytest
+from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead, network_workloads
 from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.ir.program_json import program_to_dict
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te import scalars
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.templates.tasks_cpu import ChosenKnobs, space
+from vdla.compiler.te.ops.conv_transpose import conv_transpose
+from vdla.compiler.te.ops.dense import dense_int8
+from vdla.compiler.te.ops.matmul import matmul
+from vdla.compiler.templates.tasks_cpu import ChosenKnobs, schedule, space
 from vdla.compiler.templates.workload_cpu import (
     Conv2dCpu,
     DenseCpu,
@@ -20,6 +25,7 @@ from vdla.compiler.templates.workload_cpu import (
     ElementwiseCpu,
     Parts,
     PoolCpu,
+    SketchCpu,
     workload_from_dict,
 )
 from vdla.compiler.templates.workload_vdla import WorkloadError
@@ -41,9 +47,31 @@ ADDITION = ElementwiseCpu.of(
 )
 
 
+SKETCH = SketchCpu(
+    operator="conv_transpose",
+    window=CONVOLUTION.window,
+    constants=("W",),
+    expression=conv_transpose(
+        batch=1,
+        channels=2,
+        height=2,
+        width=3,
+        filters=4,
+        window=CONVOLUTION.window,
+        block_in=2,
+        block_out=4,
+    ),
+)
+MATMUL = SketchCpu(
+    operator="matmul", expression=matmul(batch_x=(2,), batch_w=(2,), rows=3, depth=4, columns=9)
+)
+
+
 @pytest.mark.parametrize(
     "workload",
     [
+        SKETCH,
+        MATMUL,
         CONVOLUTION,
         DepthwiseCpu(batch=1, channels=8, height=6, width=7, window=CONVOLUTION.window, block=8),
         DenseCpu(rows=3, depth=4, columns=5, parts=Parts(operand=True)),
@@ -92,6 +120,28 @@ def test_workloads_are_json(workload):
 def test_what_is_no_workload_is_refused_with_its_field(wrong, message):
     with pytest.raises(WorkloadError, match=message):
         workload_from_dict({**CONVOLUTION.to_dict(), **wrong})
+
+
+def test_what_is_no_program_to_be_tuned_is_refused():
+    expression = MATMUL.to_dict()["expression"]
+    integers = program_to_dict(dense_int8(rows=3, depth=4, columns=5))
+    long = [["X", "float32", "dram", 1 << 24], *expression["buffers"][1:]]
+    for wrong, message in (
+        ({"operator": "lstm"}, "operator has 'lstm'|operator is 'lstm', must be one of matmul"),
+        ({"constants": ["Y"]}, "constants must be some of X, W, in this order"),
+        ({"constants": [1]}, r"constants is \[1\], must be a list of names"),
+        ({"window": SKETCH.to_dict()["window"]}, "a conv_transpose has a window, and nothing else has"),
+        ({"expression": None}, "sketch_cpu: expression is None, must be an object"),
+        ({"expression": {**expression, "buffers": long}}, "expression is no valid program: matmul"),
+        ({"expression": integers}, "parameter X is uint8; only float32 ones"),
+        ({"expression": {**expression, "parameters": 1}}, "expression is no valid program"),
+    ):
+        with pytest.raises(WorkloadError, match=message):
+            workload_from_dict({**MATMUL.to_dict(), **wrong})
+    # As large as tensors may be, and so much that nobody would wait for it.
+    forever = matmul(batch_x=(2048,), batch_w=(2048,), rows=512, depth=512, columns=512)
+    with pytest.raises(WorkloadError, match=r"statements run 2\d* times"):
+        workload_from_dict({**MATMUL.to_dict(), "expression": program_to_dict(forever)})
 
 
 @pytest.mark.parametrize(
@@ -240,3 +290,67 @@ def test_a_network_takes_the_knobs_that_are_chosen_for_its_workloads():
         )
     ahead = compile_cpu_ahead(model(), target, knobs=ChosenKnobs(choose=choose))
     assert len(ahead.launches) == len(tuned.launches)
+
+
+def attention() -> bytes:
+    """Products of matrices, softmax, normalization, a sum, and a transposed convolution."""
+    net = FloatNetwork(1, 2, 40, 32)
+    net.add("Transpose", perm=[0, 1, 3, 2])
+    net.add("MatMul", inputs=["x", net.last])
+    net.add("Softmax", net.add("Mul", net.constant(np.float32(0.2))), inputs=[net.last], axis=-1)
+    net.add("MatMul", inputs=[net.last, "x"])
+    net.add("LayerNormalization", net.weights(32), net.weights(32))
+    # The same program twice: W of the first one is known ahead, of the second one it is not.
+    other = net.add("Transpose", perm=[0, 1, 3, 2])
+    first = net.add("MatMul", inputs=["x", net.weights(1, 2, 32, 40)])
+    net.add("Concat", inputs=[first, net.add("MatMul", inputs=["x", other])], axis=1)
+    net.add("ConvTranspose", net.weights(4, 16, 2, 2), strides=[2, 2])
+    net.shape = (1, 16, 80)
+    net.add("ReduceSum", net.constant(np.array([2], np.int64)), keepdims=0)
+    return net.model()
+
+
+def test_whole_programs_without_knobs_take_those_of_rules():
+    target, built = host_target(), attention()
+    found = [w for _, w in network_workloads(built, target)]
+    own = [w for w in found if isinstance(w, SketchCpu)]
+    wanted = [
+        "matmul",
+        "softmax",
+        "matmul",
+        "normalization",
+        "matmul",
+        "matmul",
+        "conv_transpose",
+        "reduction",
+    ]
+    assert sorted(w.operator for w in own) == sorted(wanted)
+    assert len({w.expression for w in own}) + 1 == len({*own}) == len(own)
+    feeds = {"x": np.random.default_rng(1).standard_normal((1, 2, 40, 32)).astype(np.float32)}
+    points = {}
+
+    def choose(workload):
+        if workload not in points:
+            own = space(target, workload)
+            points[workload] = own.values(own.sample(np.random.default_rng(len(points)), 1)[0])
+            # Only one of the kernels of that program gets its matrix packed ahead.
+            points[workload] |= {"pack.1": 1} if "pack.1" in points[workload] else {}
+        return points[workload]
+
+    knobs = ChosenKnobs(choose=choose)
+    with compile_cpu(built) as default, compile_cpu(built, knobs=knobs) as tuned:
+        assert not knobs.ignored and knobs.applied == list(dict.fromkeys(found))
+        assert [values["pack.1"] for values in points.values() if "pack.1" in values] == [1, 1]
+        wanted, got = (list(network.run(feeds).values()) for network in (default, tuned))
+        np.testing.assert_allclose(got[0], wanted[0], rtol=1e-4, atol=1e-4)
+    # Records that say so, and none at all, are the template's own choice.
+    for workload in own:
+        program = workload.program()
+        asked = ChosenKnobs(choose=lambda _: {}).schedule(target, workload, program)
+        assert asked.program == schedule(target, workload, program).program
+
+
+def test_programs_that_take_no_time_are_not_tuned():
+    net = FloatNetwork(1, 4, 4)
+    net.add("Softmax", axis=-1)
+    assert network_workloads(net.model(), host_target()) == []

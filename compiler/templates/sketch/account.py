@@ -10,7 +10,8 @@ from math import prod
 
 import numpy as np
 
-from ...templates.space import Account, Axis, Columns, Space
+from ..peak_cpu import CLOCK_HERTZ, MEMORY_BYTES_CYCLE
+from ..space import Account, Axis, Columns, Space
 from .sketch import (
     INNERMOST,
     MIDDLE,
@@ -26,23 +27,24 @@ from .sketch import (
 )
 from .stages import Read, Sum
 
-CLOCK, MULTIPLIERS, THREADS = 6e9, 2, 256
-"""Cycles a second, vector multiply-adds a cycle and threads that no processor exceeds, for bounds that must hold."""
+CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
+"""Cycles a second and vector multiply-adds a cycle that no thread exceeds, for bounds that must hold."""
 SLACK = 8.0
 """How many times the least time of all may a point's bound be: sums in scalars are hopeless, short vectors are not."""
 MOST_STATEMENTS = 1024
-"""Copies of the sum's statement in the code of a tile at most: beyond, compiling takes longer than trying others."""
+"""Copies of statements in the code of tiles of all sums at most: beyond, compiling takes longer than trying others."""
 
 
 def sketch_space(given: Sketches) -> Space:
-    """Every setting of the knobs, see `sketch.sketches`; costs are in seconds."""
-    floor = 1e-9
+    """Every setting of the knobs, see `sketch.sketches`; costs are seconds of one thread."""
+    moved = sum(p.dtype.bits // 8 * prod(p.shape) for p in given.program.parameters)
+    floor = moved / MEMORY_BYTES_CYCLE / CLOCK
     if given.main is not None:
-        vectors = given.lanes(given.main.bits) * MULTIPLIERS * CLOCK * (THREADS if given.parallel else 1)
+        vectors = given.lanes(given.main.bits) * MULTIPLIERS * CLOCK
         floor = max(floor, given.main.work / vectors)
     terms = None if given.main is None else _Terms.of(given.main, given.axes)
     return Space(
-        template="sketch",
+        template="sketch_cpu",
         axes=given.axes,
         account=partial(_account, given, floor, terms),
         floor=floor,
@@ -127,8 +129,6 @@ def _effective(given: Sketches, summed: Sum, columns: Columns, terms: _Terms) ->
         producer = found["producer"]
         producer = np.where((producer == INNERMOST) & (around == 1), OUTERMOST, producer)
         found["producer"] = np.where((producer == MIDDLE) & (around <= 2), OUTERMOST, producer)
-    if "parallel" in found:
-        found["parallel"] = np.minimum(found["parallel"], around - 1)
     return found
 
 
@@ -201,7 +201,7 @@ def _account(given: Sketches, floor: float, terms: _Terms | None, columns: Colum
     }
     for k, a in enumerate(summed.axles):
         quantities[f"waste {k}"] = tiles[a.name] * tile[a.name] / a.size
-    least = steps * sums / MULTIPLIERS / CLOCK / (THREADS if given.parallel else 1)
+    least = steps * sums / MULTIPLIERS / CLOCK
     return Account(
         limits={
             "tiles of whole vectors": whole,
@@ -209,7 +209,7 @@ def _account(given: Sketches, floor: float, terms: _Terms | None, columns: Colum
                 [units[a.inner] <= TILE_ROWS for a in summed.axles]
             ),
             "the vector registers": registers <= given.target.vector_registers,
-            "the statements of a tile's code": sums * written <= MOST_STATEMENTS,
+            "the statements of its tiles' code": sums * written * len(given.stages.sums) <= MOST_STATEMENTS,
         },
         bound=np.maximum(floor, least),
         quantities=quantities | knobs,

@@ -17,7 +17,7 @@ from ...ir.stmt import Program, Reduce
 from ...ir.visit import walk
 from ...schedule import LegalityError, Schedule
 from ...target.cpu.machine import CpuTarget
-from ...templates.space import Axis
+from ..space import Axis
 from .stages import Axle, Read, Stages, Sum, stages
 
 TILE_VECTORS, TILE_ROWS = 8, 16
@@ -39,8 +39,9 @@ class Sketches:
     """A program to be scheduled without a template, and what rules know of it.
 
     `constants` are the parameters that never change and may be packed before any call (weights); `parallel`: loops run
-    on the threads of the kernel's pool. `stages` are those of the program as `with_consumers` leaves it, `main` the sum
-    with the most work (None: there is no sum), `axes` the knobs.
+    on the threads of the kernel's pool; which ones is no knob, as candidates are timed on one. `stages` are those of
+    the program as `with_consumers` leaves it, `main` the sum with the most work (None: there is no sum), `axes` the
+    knobs.
     """
 
     program: Program
@@ -79,9 +80,8 @@ def sketches(
     vectors (`candidates`); `order` and `outer`: the order of the loops over tiles and over blocks; `terms`: that of the
     reduction (`term_orders`); `part`: iterations of its outermost loop after which a partial sum joins the others
     (0: never); `unroll`: terms written out at most; `producer`: one of WHOLE … INLINE; `pack.p`, `copy.p`: whether
-    parameter number p is packed, or copied in panels; `parallel`: which loop around is shared by threads. For all other
-    nests `nest.loop`, the loop that runs in vectors, `nest.vectors` of them at once, and `nest.unroll`, steps written
-    out.
+    parameter number p is packed, or copied in panels. For all other nests `nest.loop`, the loop that runs in vectors,
+    `nest.vectors` of them at once, and `nest.unroll`, steps written out.
     """
     found = stages(with_consumers(program).program)
     main = max(found.sums, key=lambda s: s.work, default=None)
@@ -216,9 +216,19 @@ def packable(given: Sketches, summed: Sum) -> tuple[Read, ...]:
             and bool(read.loops() & inner and read.loops() & terms)
         )
 
-    # Of several sums that read it each would want another order.
-    alone = len(given.stages.sums) == 1
-    return tuple([read for read in summed.reads if alone and seen.count(read.buffer) == 1 and fits(read)])
+    if len(given.stages.sums) == 1:
+        return tuple([read for read in summed.reads if seen.count(read.buffer) == 1 and fits(read)])
+    # Of several sums that read it each would copy other panels; what is packed ahead is in the order of the main one.
+    return tuple(
+        [
+            read
+            for read in summed.reads
+            if summed is given.main
+            and read.buffer in given.constants
+            and seen.count(read.buffer) == 1
+            and fits(read)
+        ]
+    )
 
 
 def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
@@ -248,8 +258,6 @@ def _axes_of_sum(given: Sketches, summed: Sum) -> list[Axis]:
     for read in packable(given, summed):
         kind = "pack" if read.buffer in given.constants else "copy"
         axes.append(Axis(name=f"{kind}.{given.number(read)}", values=(0, 1)))
-    if given.parallel:
-        axes.append(Axis(name="parallel", values=(0, 1, 2)))
     return axes
 
 

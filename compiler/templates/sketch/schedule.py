@@ -8,9 +8,10 @@ from math import prod
 
 from ...ir.stmt import Assign, Copy, Reduce
 from ...ir.visit import find_statement
+from ...ir.work import statement_runs
 from ...schedule import LegalityError, Schedule
-from ...templates.borders import has_loop, peel_ragged
-from ...templates.partial_sums import sum_in_parts
+from ..borders import TEAMS, has_loop, peel_ragged, team_times
+from ..partial_sums import sum_in_parts
 from .account import effective_values
 from .sketch import (
     INLINE,
@@ -30,7 +31,7 @@ from .sketch import (
 from .stages import Axle, Nest, Read, Sum
 
 PARALLEL_WORK = 16384
-"""Iterations of a nest from which on it is shared by threads."""
+"""Iterations of a nest, or terms of a sum, from which on it is shared by threads."""
 
 Values = Mapping[str, int]
 
@@ -44,11 +45,20 @@ def sketch_schedule(given: Sketches, values: Values) -> Schedule:
     s = with_consumers(given.program)
     for nest in given.stages.nests:
         _vectorize(s, given, nest, values)
-    for summed in given.stages.sums:
-        _tile(s, given, summed, values)
+    tiled = [(summed, _tile(s, given, summed, values)) for summed in given.stages.sums]
+    for summed, tiles in tiled:
+        _pack(s, given, summed, tiles)
+    for _, tiles in tiled:
+        if given.parallel:
+            _share(s, tiles.shared)
+        peel_ragged(s, *tiles.around)
     around = given.stages.around
-    if given.parallel:
-        _share(s, [loop.name for loop in around if loop.size > 1])
+    if given.parallel and statement_runs(given.program) >= PARALLEL_WORK:
+        # The outermost loop that has something for every thread, or the longest one.
+        shared = sorted(
+            [loop for loop in around if loop.size > 1], key=lambda loop: -min(loop.size, TEAMS[-1])
+        )
+        _share(s, [loop.name for loop in shared])
     peel_ragged(s, *(loop.name for loop in around))
     return s
 
@@ -81,7 +91,20 @@ class _Knobs:
         return self.others.get(name, default)
 
 
-def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tiles:
+    """What tiling made of a sum's loops: those `around` a tile, outermost first; of which each is one `of` a loop.
+
+    `shared` are those that threads may share, best first.
+    """
+
+    knobs: _Knobs
+    around: tuple[str, ...]
+    of: Mapping[str, tuple[str, ...]]
+    shared: tuple[str, ...]
+
+
+def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
     knobs = _Knobs.of(given, summed, values)
     producer = knobs.get("producer", WHOLE)
     if producer == INLINE:
@@ -111,16 +134,32 @@ def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> None:
             s.compute_at(name, around[at])
             s.set_scope(_written_by(s, name), "workspace")
     _sum_up(s, given, summed, knobs, rows, lane)
+    shared: list[str] = []
+    if summed.work >= PARALLEL_WORK:
+        counts = dict.fromkeys(around, 1.0)
+        for axle in summed.axles:
+            number, block = axle.size / knobs.tile[axle.name], knobs.block[axle.name]
+            if block:
+                counts[blocks[axle.name]] = number / block
+            counts[tiles[axle.name]] = block or number
+        times = team_times(counts, summed.work / (2 * given.lanes(summed.bits)))
+        shared = sorted(counts, key=lambda name: times[name])
+    return _Tiles(
+        knobs=knobs,
+        around=tuple(around),
+        of={name: tuple([loops[name] for loops in (tiles, blocks) if name in loops]) for name in names},
+        shared=tuple(shared),
+    )
+
+
+def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
+    """Packs ahead what is constant of what a sum reads, or copies panels of it."""
     for read in packable(given, summed):
-        if knobs.get(f"pack.{given.number(read)}"):
-            s.pack(read.buffer, *_packed(summed, read, knobs))
-        elif knobs.get(f"copy.{given.number(read)}"):
-            of_read = [a.name for a in summed.axles if a.inner in read.loops()]
-            own = [loops[name] for name in of_read for loops in (tiles, blocks) if name in loops]
-            _copy_panels(s, given, summed, read, knobs, own, around)
-    if given.parallel:
-        _share(s, around[min(knobs.get("parallel"), len(around) - 1) :])
-    peel_ragged(s, *around)
+        if tiles.knobs.get(f"pack.{given.number(read)}"):
+            s.pack(read.buffer, *_packed(summed, read, tiles.knobs))
+        elif tiles.knobs.get(f"copy.{given.number(read)}"):
+            own = [loop for a in summed.axles if a.inner in read.loops() for loop in tiles.of[a.name]]
+            _copy_panels(s, given, summed, read, tiles.knobs, own, tiles.around)
 
 
 def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequence[str], lane: str) -> None:

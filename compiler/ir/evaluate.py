@@ -1,0 +1,360 @@
+"""Programs on numpy arrays, whole nests of loops at a time: what the interpreter computes, thousands of times faster.
+
+An iteration space becomes axes of arrays. Where several statements share a loop, each of them goes through all of its
+iterations before the next one does, if no iteration touches what another one writes; buffers allocated inside get an
+axis for it. Other loops run one iteration after the other. Float32 is computed in float32, as the interpreter has it,
+but sums are added up in float64 and rounded once: so results are a reference for every order of adding them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from .affine import LinearForm, linear_form
+from .bounds import Ranges, form_interval, loop_range
+from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
+from .interp import Functions
+from .regions import write_regions
+from .stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Seq, Stmt
+from .types import DType
+from .visit import expressions, free_vars, walk, walk_expr
+
+MOST_ELEMENTS = 1 << 23
+"""Of an array on the way, as far as the iteration space can be cut along what a statement writes."""
+
+
+class EvaluateError(Exception):
+    """A program that only the interpreter can run: of integers, with intrinsics, with sums that begin in the middle."""
+
+
+def evaluate(
+    program: Program, arrays: Mapping[str, np.ndarray], *, functions: Functions | None = None
+) -> dict[str, np.ndarray]:
+    """The contents of every parameter by name when the program has run; `arrays` are not changed.
+
+    Parameters without an array, and allocations, start as zeros. `functions` take arrays. EvaluateError where the
+    program is none that this can run.
+    """
+    machine = _Machine(functions=functions or {})
+    for parameter in program.parameters:
+        _float32(parameter)
+        given = arrays.get(parameter.name)
+        data = np.zeros(parameter.shape, np.float32) if given is None else np.array(given, np.float32)
+        machine.cells[parameter.name] = _Cell(data=data.reshape(parameter.shape), axes=())
+    with np.errstate(all="ignore"):
+        machine.run(program.body, _Place())
+    return {p.name: machine.cells[p.name].data for p in program.parameters}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cell:
+    """A buffer's contents, with an axis ahead for each of the loops `axes` around its allocation."""
+
+    data: np.ndarray
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where in a program: loops that are axes, with their first iteration and how many, and values of the others.
+
+    `guards` are loops whose extent depends on others: an iteration exists where the variable is below it.
+    """
+
+    axes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    values: Mapping[str, int] = field(default_factory=dict)
+    guards: tuple[tuple[str, Expr], ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple([count for _, count in self.axes.values()])
+
+    def variable(self, name: str) -> Any:
+        """The variable's values along its axis, int64, or its one value."""
+        if name in self.values:
+            return np.int64(self.values[name])
+        position = list(self.axes).index(name)
+        first, count = self.axes[name]
+        shape = [1] * len(self.axes)
+        shape[position] = count
+        return np.arange(first, first + count, dtype=np.int64).reshape(shape)
+
+    def pieces(self, names: list[str]) -> list[_Place]:
+        """This place cut along the loops `names`, so that arrays keep to MOST_ELEMENTS if possible."""
+        places: list[_Place] = [self]
+        for name in names:
+            first, count = self.axes[name]
+            size = prod(places[0].shape)
+            if size <= MOST_ELEMENTS:
+                break
+            step = max(1, count * MOST_ELEMENTS // size)
+            places = [
+                replace(p, axes={**p.axes, name: (start, min(step, first + count - start))})
+                for p in places
+                for start in range(first, first + count, step)
+            ]
+        return places
+
+
+@dataclass(slots=True, kw_only=True)
+class _Machine:
+    functions: Functions
+    cells: dict[str, _Cell] = field(default_factory=dict)
+
+    def run(self, node: Stmt, place: _Place) -> None:
+        match node:
+            case Seq(statements=statements):
+                for statement in statements:
+                    self.run(statement, place)
+            case Alloc(buffer=buffer, body=body):
+                _float32(buffer)
+                data = np.zeros((*place.shape, *buffer.shape), np.float32)
+                self.cells[buffer.name] = _Cell(data=data, axes=tuple(place.axes))
+                self.run(body, place)
+                del self.cells[buffer.name]
+            case For(var=Var(name=name), extent=extent, body=body):
+                count = int(np.max(self.value(extent, place)))
+                guards = place.guards if isinstance(extent, Const) else (*place.guards, (name, extent))
+                if count <= 0:
+                    return
+                if _independent(node):
+                    self.run(body, replace(place, axes={**place.axes, name: (0, count)}, guards=guards))
+                    return
+                for i in range(count):
+                    self.run(body, replace(place, values={**place.values, name: i}, guards=guards))
+            case Assign() | Reduce():
+                kept = [name for name in place.axes if name in self.kept(node)]
+                for piece in place.pieces(kept):
+                    self.store(node, piece, kept)
+            case Copy(asynchronous=False) if not place.axes:
+                self.copy(node, place)
+            case _:
+                raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
+
+    def copy(self, node: Copy, place: _Place) -> None:
+        (to, sizes), (of, counts) = (
+            [[int(self.value(e, place)) for e in ends] for ends in (box.starts, box.extents)]
+            for box in (node.destination, node.source)
+        )
+        source = self.cells[node.source.buffer.name].data
+        values = np.full(counts, 0 if node.pad is None else node.pad.value, np.float32)
+        # What of the box lies inside of the buffer.
+        spans = [(max(s, 0), min(s + n, size)) for s, n, size in zip(of, counts, source.shape, strict=True)]
+        if all(low < high for low, high in spans):
+            inner = tuple([slice(low - s, high - s) for (low, high), s in zip(spans, of, strict=True)])
+            values[inner] = source[tuple([slice(*span) for span in spans])]
+        box = tuple([slice(s, s + n) for s, n in zip(to, sizes, strict=True)])
+        self.cells[node.destination.buffer.name].data[box] = values.reshape(sizes)
+
+    def kept(self, node: Assign | Reduce) -> set[str]:
+        """The loops on which it depends what is written."""
+        names = set(self.cells[node.buffer.name].axes)
+        return names.union(*map(free_vars, node.indices))
+
+    def store(self, node: Assign | Reduce, place: _Place, kept: list[str]) -> None:
+        mask: np.ndarray | None = None
+        for name, extent in place.guards:
+            here = np.asarray(place.variable(name) < self.value(extent, place))
+            mask = here if mask is None else np.logical_and(mask, here)
+        if isinstance(node, Assign):
+            self.write(node, place, np.asarray(self.value(node.value, place)), mask)
+            return
+        gone = tuple([k for k, name in enumerate(place.axes) if name not in kept])
+        begins = self.begins(node, place, gone)
+        small = replace(
+            place, axes={name: span if name in kept else (0, 1) for name, span in place.axes.items()}
+        )
+        total = self.total(node, place, kept, gone, mask)
+        if mask is not None:
+            mask = np.any(np.broadcast_to(mask, place.shape), axis=gone, keepdims=True)
+        if not begins:
+            before = self.cells[node.buffer.name].data[self.positions(node.buffer, node.indices, small)]
+            total = before + total if node.op == "add" else np.maximum(before, total)
+        self.write(node, small, total, mask)
+
+    def begins(self, node: Reduce, place: _Place, gone: tuple[int, ...]) -> bool:
+        """Whether this is the begin of the sums, rather than more of them."""
+        if node.first is None:
+            return False
+        first = np.asarray(self.value(node.first, place))
+        if not first.any():
+            return False
+        whole = first.reshape((1,) * (len(place.axes) - first.ndim) + first.shape)
+        outside = [size for k, size in enumerate(whole.shape) if k not in gone]
+        reduced = prod([place.shape[k] for k in gone if whole.shape[k] == 1])
+        if max(outside, default=1) > 1 or reduced > 1 or first.sum() > 1 or not first.flat[0]:
+            raise EvaluateError(f"{node.name} does not begin where its loops do")
+        return True
+
+    def total(
+        self, node: Reduce, place: _Place, kept: list[str], gone: tuple[int, ...], mask: np.ndarray | None
+    ) -> np.ndarray:
+        """What is added up, or the greatest of it, with an axis of one for each loop that is gone."""
+        value = node.value
+        if node.op == "add" and mask is None and isinstance(value, Binary) and value.op == "*":
+            a, b = (self.view(e, place, np.float64) for e in (value.a, value.b))
+            if a is not None and b is not None:
+                axes = list(range(len(place.axes)))
+                total = np.einsum(a, axes, b, axes, [k for k in axes if k not in gone])
+                return np.expand_dims(total, gone).astype(np.float32)
+        found = np.broadcast_to(self.value(value, place), place.shape)
+        if mask is not None:
+            found = np.where(mask, found, np.float32(0 if node.op == "add" else -np.inf))
+        if node.op == "max":
+            return found.max(axis=gone, keepdims=True)
+        return found.sum(axis=gone, keepdims=True, dtype=np.float64).astype(np.float32)
+
+    def write(self, node: Assign | Reduce, place: _Place, value: np.ndarray, mask: np.ndarray | None) -> None:
+        data = self.cells[node.buffer.name].data
+        at = self.positions(node.buffer, node.indices, place)
+        if mask is None:
+            # Of several iterations that write an element the last one counts: there is an index for each.
+            data[(np.broadcast_to(at[0], place.shape), *at[1:])] = value
+            return
+        where = np.broadcast_to(mask, place.shape)
+        data[tuple([np.broadcast_to(i, place.shape)[where] for i in at])] = np.broadcast_to(
+            value, place.shape
+        )[where]
+
+    def positions(self, buffer: Buffer, indices: tuple[Expr, ...], place: _Place) -> tuple[Any, ...]:
+        """Indices into a buffer's contents; those of what is guarded and not there are any that exist."""
+        around = [place.variable(name) for name in self.cells[buffer.name].axes]
+        own = [
+            np.clip(self.value(i, place), 0, size - 1) for i, size in zip(indices, buffer.shape, strict=True)
+        ]
+        return (*around, *own)
+
+    def view(self, e: Expr, place: _Place, dtype: type = np.float32) -> np.ndarray | None:
+        """What is loaded in all iterations, without copying it; None unless that is steps through a buffer."""
+        if not isinstance(e, Load):
+            return None
+        cell = self.cells[e.buffer.name]
+        forms = [LinearForm({Var(name): 1}, 0) for name in cell.axes] + [linear_form(i) for i in e.indices]
+        data = cell.data if dtype is np.float32 else cell.data.astype(dtype)
+        steps, offset = dict.fromkeys(place.axes, 0), 0
+        for form, size, stride in zip(forms, data.shape, data.strides, strict=True):
+            low = high = form.constant
+            for atom, c in form.terms.items():
+                if not isinstance(atom, Var):
+                    return None
+                first, count = place.axes.get(atom.name, (place.values.get(atom.name, 0), 1))
+                ends = (c * first, c * (first + count - 1))
+                low, high = low + min(ends), high + max(ends)
+                offset += stride * c * first
+                if atom.name in steps:
+                    steps[atom.name] += stride * c
+            if low < 0 or high >= size:
+                return None
+            offset += stride * form.constant
+        begin = data.reshape(-1)[offset // data.itemsize :]
+        return as_strided(begin, place.shape, list(steps.values()), writeable=False)
+
+    def value(self, e: Expr, place: _Place) -> Any:
+        """An expression in all iterations: an array with an axis for each, or of one where it depends on none."""
+        match e:
+            case Const(value=value, dtype=dtype):
+                return dtype.numpy.type(value)
+            case Var(name=name):
+                return place.variable(name)
+            case Binary(op=op, a=a, b=b):
+                return _BINARY[op](self.value(a, place), self.value(b, place))
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                return np.where(*[self.value(part, place) for part in (condition, then, otherwise)])
+            case Load(buffer=buffer, indices=indices):
+                found = self.view(e, place)
+                return (
+                    self.cells[buffer.name].data[self.positions(buffer, indices, place)]
+                    if found is None
+                    else found
+                )
+            case Cast(value=value, dtype=dtype):
+                return np.asarray(self.value(value, place)).astype(dtype.numpy)
+            case Call(function=function, arguments=arguments, dtype=dtype):
+                if function not in self.functions:
+                    raise EvaluateError(f"no function {function} was given")
+                found = self.functions[function](*[self.value(a, place) for a in arguments])
+                return np.asarray(found).astype(dtype.numpy)
+
+
+_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "//": np.floor_divide,
+    "%": np.mod,
+    # NaN on either side is the result.
+    "min": np.minimum,
+    "max": np.maximum,
+    "<": np.less,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}
+
+
+def _float32(buffer: Buffer) -> None:
+    if buffer.dtype is not DType.FLOAT32:
+        raise EvaluateError(f"{buffer.name} is {buffer.dtype}, not float32")
+
+
+def _independent(loop: For) -> bool:
+    """Whether all statements of a loop may go through its iterations before the next statement does."""
+    leaves = [s for s in walk(loop) if isinstance(s, Assign | Reduce | Copy)]
+    if any(isinstance(s, Copy) for s in leaves):
+        return False
+    if len(leaves) > 1:
+        inside = {s.buffer.name for s in walk(loop) if isinstance(s, Alloc)}
+        return all(_apart(loop, b.name) for b in write_regions(loop) if b.name not in inside)
+    match leaves:
+        case [Assign(buffer=buffer) as leaf]:
+            return not _reads(leaf, buffer.name) or _apart(loop, buffer.name)
+        case [Reduce(buffer=buffer, indices=indices) as leaf]:
+            # All iterations may add to the same element, or each to one of its own.
+            written = set().union(*map(free_vars, indices))
+            return not _reads(leaf, buffer.name) and (loop.name not in written or _apart(loop, buffer.name))
+    return True
+
+
+def _reads(statement: Node, buffer: str) -> list[tuple[Expr, ...]]:
+    loads = [e for top in expressions(statement) for e in walk_expr(top) if isinstance(e, Load)]
+    return [e.indices for e in loads if e.buffer.name == buffer]
+
+
+def _apart(loop: For, buffer: str) -> bool:
+    """Whether no iteration of the loop touches an element of the buffer that another one does.
+
+    That is so where, in one dimension, all indices are c times its variable and something from 0 to c - 1.
+    """
+    ranges: dict[str, Any] = {}
+    touched: list[tuple[Expr, ...]] = []
+    for node in walk(loop.body):
+        if isinstance(node, For):
+            ranges[node.name] = loop_range(node.extent)
+        touched += _reads(node, buffer)
+        if isinstance(node, Assign | Reduce) and node.buffer.name == buffer:
+            touched.append(node.indices)
+    if not touched:
+        return True
+    return any(_digit([indices[d] for indices in touched], loop.var, ranges) for d in range(len(touched[0])))
+
+
+def _digit(indices: list[Expr], var: Var, ranges: Ranges) -> bool:
+    steps = {linear_form(index).terms.get(var, 0) for index in indices}
+    if len(steps) > 1 or (step := steps.pop()) <= 0:
+        return False
+    for index in indices:
+        form = linear_form(index)
+        rest = form_interval(
+            LinearForm({a: c for a, c in form.terms.items() if a != var}, form.constant), ranges
+        )
+        if rest.low is None or rest.high is None or rest.low < 0 or rest.high >= step:
+            return False
+    return True

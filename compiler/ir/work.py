@@ -1,0 +1,27 @@
+"""How much a program does, before anything is known of a machine."""
+
+from __future__ import annotations
+
+from .bounds import Ranges, interval, loop_range
+from .stmt import Assign, Copy, For, Intrinsic, Node, Reduce
+from .visit import children
+
+
+def statement_runs(node: Node) -> int:
+    """How often statements that write run, loops whose extent depends on others taken for as long as they can be.
+
+    A copy or an intrinsic counts once, whatever its size is. ValueError for an extent of which no bound is known.
+    """
+    return _runs(node, {})
+
+
+def _runs(node: Node, ranges: Ranges) -> int:
+    match node:
+        case For(var=var, extent=extent, body=body):
+            most = interval(extent, ranges).high
+            if most is None:
+                raise ValueError(f"nothing is known of the iterations of loop {var.name}")
+            return max(0, most) * _runs(body, {**ranges, var.name: loop_range(extent)})
+        case Assign() | Reduce() | Copy() | Intrinsic():
+            return 1
+    return sum(_runs(child, ranges) for child in children(node))

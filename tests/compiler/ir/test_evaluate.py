@@ -1,0 +1,122 @@
+"""Programs evaluated nest by nest give what the interpreter gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from every_operator import arrays_of, expected, programs
+from vdla.compiler.ir import evaluate as evaluation
+from vdla.compiler.ir.evaluate import EvaluateError, evaluate
+from vdla.compiler.ir.expr import Buffer, Const, Var, equal, index, minimum
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, nest, region, seq
+from vdla.compiler.ir.types import DType
+from vdla.compiler.te.functions import FUNCTIONS
+
+FLOAT = [
+    name for name, program in programs().items() if all(p.dtype is DType.FLOAT32 for p in program.parameters)
+]
+
+
+@pytest.mark.parametrize("piece", [1 << 23, 7])
+@pytest.mark.parametrize("name", FLOAT)
+def test_operators(name, piece, monkeypatch):
+    monkeypatch.setattr(evaluation, "MOST_ELEMENTS", piece)
+    program = programs()[name]
+    found = evaluate(program, arrays_of(program), functions=FUNCTIONS)
+    for output, array in expected(name).items():
+        np.testing.assert_allclose(found[output], array, rtol=1e-6, atol=1e-7)
+
+
+X, Y = (Buffer(name=name, shape=(12,), dtype=DType.FLOAT32) for name in "XY")
+OUTER, INNER = Var("i"), Var("j")
+ZERO = Const(0.0, DType.FLOAT32)
+
+
+def store(buffer: Buffer, at, value, name: str = "store") -> Assign:
+    return Assign(name=name, buffer=buffer, indices=tuple([index(i) for i in at]), value=value)
+
+
+ONE = Buffer(name="one", shape=(1,), dtype=DType.FLOAT32)
+BODIES = {
+    # Each iteration reads what the one before wrote.
+    "a recurrence": nest([(OUTER, 11)], store(Y, [OUTER + 1], Y[OUTER] + X[OUTER])),
+    "a recurrence of two statements": nest(
+        [(OUTER, 11)],
+        seq(store(Y, [OUTER], X[OUTER] * 2.0, "first"), store(X, [OUTER + 1], Y[OUTER], "second")),
+    ),
+    # Iterations add to the same elements.
+    "overlapping sums": nest(
+        [(OUTER, 6), (INNER, 7)],
+        Reduce(name="sum", op="add", buffer=Y, indices=(OUTER + INNER,), value=X[OUTER] * X[INNER]),
+    ),
+    "a prefix of each row": nest(
+        [(OUTER, 3)],
+        nest([(INNER, minimum(4, OUTER * 2 + 1))], store(Y, [OUTER * 4 + INNER], X[OUTER * 4 + INNER] + 1.0)),
+    ),
+    "a sum inside a loop": nest(
+        [(OUTER, 12)],
+        Alloc(
+            buffer=ONE,
+            body=seq(
+                nest(
+                    [(INNER, 12)],
+                    Reduce(
+                        name="sum",
+                        op="add",
+                        buffer=ONE,
+                        indices=(Const(0),),
+                        value=X[INNER] * X[OUTER],
+                        first=equal(INNER, 0),
+                    ),
+                ),
+                store(Y, [OUTER], ONE[0]),
+            ),
+        ),
+    ),
+    "what is allocated outside": Alloc(
+        buffer=ONE,
+        body=nest(
+            [(OUTER, 12)], seq(store(ONE, [0], X[OUTER] * 3.0, "first"), store(Y, [OUTER], ONE[0], "second"))
+        ),
+    ),
+    "copies in a loop": nest(
+        [(OUTER, 3)],
+        Copy(
+            name="copy",
+            destination=region(Y, (OUTER * 4, 4)),
+            source=region(X, (OUTER * 4 - 1, 4)),
+            pad=Const(7.0, DType.FLOAT32),
+        ),
+    ),
+    "no iteration": seq(store(Y, [3], ZERO + 2.0), nest([(OUTER, 0)], store(Y, [3], ZERO))),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_orders_that_matter_are_kept(name):
+    program = Program(name="program", parameters=(X, Y), body=BODIES[name])
+    arrays = {n: np.arange(12, dtype=np.float32) + k for k, n in enumerate("XY")}
+    found, wanted = evaluate(program, arrays), interpret(program, arrays)
+    for buffer in "XY":
+        np.testing.assert_array_equal(found[buffer], wanted[buffer])
+
+
+@pytest.mark.parametrize("name", ["dense_int8", "vdla patches"])
+def test_what_only_the_interpreter_runs_is_refused(name):
+    with pytest.raises(EvaluateError, match="float32"):
+        evaluate(programs()[name], arrays_of(programs()[name]), functions=FUNCTIONS)
+
+
+def test_sums_that_begin_in_the_middle_are_refused():
+    late = Reduce(name="sum", op="add", buffer=Y, indices=(Const(0),), value=X[OUTER], first=equal(OUTER, 3))
+    with pytest.raises(EvaluateError, match="does not begin"):
+        evaluate(Program(name="late", parameters=(X, Y), body=nest([(OUTER, 12)], late)), {})
+
+
+def test_long_sums_are_exact():
+    x = Buffer(name="X", shape=(1 << 20,), dtype=DType.FLOAT32)
+    body = Reduce(name="sum", op="add", buffer=Y, indices=(Const(0),), value=x[OUTER], first=equal(OUTER, 0))
+    program = Program(name="long", parameters=(x, Y), body=nest([(OUTER, 1 << 20)], body))
+    array = np.full(1 << 20, 0.1, np.float32)
+    assert evaluate(program, {"X": array})["Y"][0] == np.float32(np.float64(array[0]) * (1 << 20))
