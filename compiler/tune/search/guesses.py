@@ -41,25 +41,32 @@ def first_points(
     return np.concatenate([drawn.points, guessed.points, rest])
 
 
-def guessed_share(
-    found: Candidates, known: Candidates, generator: np.random.Generator, count: int
-) -> Candidates:
-    """Those of a batch of `count` points that follow the estimate, among `found`; none where there is no estimate."""
-    if not known.estimated:
-        return found.take(slice(0))
-    # Rounded at random, so that small batches have their share in the long run.
-    share = int(SHARE * count + generator.random())
-    return found.take(select_diverse(found.places, _merit(found.features), known.places, share, DIVERSITY))
+def guessed_count(measured: Candidates, history: History, generator: np.random.Generator, count: int) -> int:
+    """How many of a batch of `count` points follow the estimate beside a model; none where there is no estimate."""
+    if not measured.estimated:
+        return 0
+    # What was good elsewhere need not be good here: a model that was only taught decides on half.
+    return count // 2 if len(history) == 0 else int(SHARE * count + generator.random())
 
 
 def best_guesses(
-    space: Space, history: History, known: Candidates, generator: np.random.Generator, count: int
+    space: Space,
+    history: History,
+    known: Candidates,
+    generator: np.random.Generator,
+    count: int,
+    found: Candidates | None = None,
 ) -> Candidates:
-    """Up to `count` new points with low estimates, not all alike nor like those `known`, found by a walk."""
+    """Up to `count` new points with low estimates, not all alike nor like those `known`.
+
+    They are of `found`, what a model's walk came by, once something has been measured; before, a wide walk finds them.
+    """
     if count == 0:
         return known.take(slice(0))
-    starts = walk_starts(space, history, generator, STARTS)
-    found = distinct_new(Evolution().visit(space, _merit, starts, generator), known.programs)
+    if found is None or len(history) == 0:
+        starts = walk_starts(space, history, generator, STARTS)
+        found = Evolution().visit(space, _merit, starts, generator)
+    found = distinct_new(found, known.programs)
     return found.take(select_diverse(found.places, _merit(found.features), known.places, count, DIVERSITY))
 
 

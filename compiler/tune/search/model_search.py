@@ -9,7 +9,7 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Samples
-from .guesses import first_points, guessed_share
+from .guesses import best_guesses, first_points, guessed_count
 from .history import History
 from .novelty import distinct_new, random_new
 from .point_features import Candidates, examine, join
@@ -48,19 +48,19 @@ class ModelSearch:
         ranking = self.model.fit(groups, seed=int(generator.integers(1 << 31)))
         starts = walk_starts(space, history, generator, self.starts)
         found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), measured.programs)
-        guessed = guessed_share(found, measured, generator, count)
-        found = distinct_new(found, guessed.programs)
-        known, left = join([measured, guessed]), count - len(guessed)
-        # Rounded at random, so that small batches have their share in the long run.
-        guided = max(0, left - int(self.random * count + generator.random()))
+        # What is left of a batch by shares is rounded at random, so that small ones have their share in the long run.
+        guesses = guessed_count(measured, history, generator, count)
+        guided = max(0, count - guesses - int(self.random * count + generator.random()))
         scores = ranking.scores(found.features)
         wanted = guided if self.short_list is None else self.short_list.length(guided)
-        chosen = found.take(select_diverse(found.places, scores, known.places, wanted, self.diversity))
+        chosen = found.take(select_diverse(found.places, scores, measured.places, wanted, self.diversity))
         if self.short_list is not None:
             chosen = _ranked(self.short_list, space, chosen, measured, history, generator).take(slice(guided))
-        taken = np.concatenate([known.programs, chosen.programs])
-        rest = random_new(space, generator, left - len(chosen), taken)
-        return np.concatenate([guessed.points, chosen.points, rest])
+        known = join([measured, chosen])
+        guessed = best_guesses(space, history, known, generator, guesses, found)
+        taken = join([known, guessed]).programs
+        rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
+        return np.concatenate([chosen.points, guessed.points, rest])
 
 
 def _ranked(

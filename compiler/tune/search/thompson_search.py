@@ -9,7 +9,7 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Ranking, Samples
-from .guesses import first_points, guessed_share
+from .guesses import best_guesses, first_points, guessed_count
 from .history import History
 from .model_search import own_samples
 from .novelty import distinct_new, random_new
@@ -54,9 +54,8 @@ class ThompsonSearch:
             return scores
 
         found = distinct_new(self.walk.visit(space, score, starts, generator), measured.programs)
-        guessed = guessed_share(found, measured, generator, count)
-        found = distinct_new(found, guessed.programs)
-        known, left = join([measured, guessed]), count - len(guessed)
+        guesses = guessed_count(measured, history, generator, count)
+        left = count - guesses
         merits = np.stack([member.scores(found.features) for member in ensemble])
         listing = self.short_list
         chosen = found.take(first_choices(merits, left if listing is None else listing.length(left)))
@@ -68,9 +67,11 @@ class ThompsonSearch:
                 merits = np.stack([member.scores(features) for member in members])
                 chosen = chosen.take(first_choices(merits, left))
             chosen = chosen.take(slice(left))
-        taken = np.concatenate([known.programs, chosen.programs])
-        rest = random_new(space, generator, left - len(chosen), taken)
-        return np.concatenate([guessed.points, chosen.points, rest])
+        known = join([measured, chosen])
+        guessed = best_guesses(space, history, known, generator, guesses, found)
+        taken = join([known, guessed]).programs
+        rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
+        return np.concatenate([chosen.points, guessed.points, rest])
 
     def _ensemble(
         self, model: CostModel, groups: Sequence[Samples], generator: np.random.Generator, count: int
