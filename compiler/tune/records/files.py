@@ -162,7 +162,7 @@ class RecordWriter:
             return
         try:
             self.sync()
-            if os.fstat(self._file).st_size == 0:
+            if os.fstat(self._file).st_size == 0 and _is_at(self._file, self._path):
                 # Nothing was tried, and an empty file would say so to nobody.
                 self._path.unlink(missing_ok=True)
         finally:
