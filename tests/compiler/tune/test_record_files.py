@@ -197,6 +197,13 @@ def test_a_writer_that_waited_writes_to_the_file_that_is_there(tmp_path, monkeyp
     assert [record.trial for record in read_records(path)[0]] == [5, 6]
 
 
+def test_an_empty_file_is_replaced_as_any_other(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.touch()
+    write_records(path, [trial(7)])
+    assert read_records(path)[0] == [trial(7)]
+
+
 def test_no_truncation_costs_a_whole_line():
     data = LINE * 3
     for cut in range(len(data) + 1):
