@@ -95,7 +95,10 @@ def tune_workloads(
     watchers: Watchers,
 ) -> dict[str, Any]:
     """Tunes workloads that were named; the document of `vdla tune --json`, times in seconds."""
-    subjects = [CpuSubject(name=name, workload=workload) for name, workload in named]
+    names: dict[CpuWorkload, str] = {}
+    for name, workload in named:
+        names.setdefault(workload, name)
+    subjects = [CpuSubject(name=name, workload=workload) for workload, name in names.items()]
     tasks, _ = _tune(target, subjects, options, backend, known, transfer, watchers)
     return {"name": ", ".join(name for name, _ in named), **_target(target), "tasks": tasks}
 
@@ -248,7 +251,7 @@ def _task(
     results = backend.measure(describe_cpu(target, subject.workload), [None, *finalists] * CHECKS)
     default, *tuned = (results[k :: len(finalists) + 1] for k in range(len(finalists) + 1))
     medians = [_median(group) for group in tuned]
-    best = min((m, k) for k, m in enumerate([*medians, inf]))[1]
+    best = min(((m, k) for k, m in enumerate(medians) if isfinite(m)), default=(inf, len(finalists)))[1]
     knobs = finalists[best] if best < len(finalists) else None
     default_cost = _median(default)
     if knobs is not None or isfinite(default_cost):

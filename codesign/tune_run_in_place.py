@@ -19,8 +19,8 @@ from vdla.compiler.tune.records.network import (
     IN_PLACE,
     best_settings,
     knobs_of,
+    legal_settings,
     network_task,
-    settings_of,
 )
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.resumed import trials_of
@@ -55,7 +55,7 @@ class Before:
 
     start: Settings | None
     trials: Mapping[int, Tried]
-    settled: frozenset[int]
+    settled: Mapping[int, tuple[Values, float]]
 
 
 def tune_in_place(
@@ -69,8 +69,8 @@ def tune_in_place(
 ) -> Placed:
     """Sets every node of a network by its cycles in the whole; `known` trials of the same search are not repeated.
 
-    Nodes start at the template's choice, or at the best settings in `known` where these are faster today: that is the
-    worst that can come out.
+    Nodes start as their templates choose, as the best settings in `known` say, or each as is best alone, whichever
+    makes the network fastest today: that is the worst that can come out.
     """
     target = describe_target(config)
     compiler = compiler_identity(target["kind"])
@@ -78,9 +78,7 @@ def tune_in_place(
     watchers.resumed(len(before.trials) + (before.start is not None))
     start = before.start
     if start is None:
-        start = best_settings(book_of(known), config, network.key, network.workloads) or {}
-        if start and network.measure(start, "", None).cost >= network.cycles({}):
-            start = {}
+        start = _fastest(network, [{}, *_starts(config, network, layers, known)])
 
     def record(task: Task, knobs: Values, number: int, result: Result) -> None:
         watchers.write(
@@ -101,9 +99,10 @@ def tune_in_place(
         record(Task(workload=network.place(tried.node), target=target), tried.values, number, tried.result)
 
     def settle(number: int, settings: Settings, cycles: float) -> None:
-        if number not in before.settled:
+        knobs = knobs_of(settings)
+        if before.settled.get(number) != (knobs, cycles):
             result = Result(cost=cycles, seconds=0.0)
-            record(network_task(network.key, target), knobs_of(settings), number, result)
+            record(network_task(network.key, target), knobs, number, result)
 
     return refine(
         network,
@@ -116,6 +115,25 @@ def tune_in_place(
         settle=settle,
         watch=watchers.move,
     )
+
+
+def _starts(
+    config: Config, network: NetworkTrials, layers: Sequence[Layer], known: Sequence[Record]
+) -> list[Settings]:
+    """Settings to begin with: the best known, and for every node what is best alone."""
+    best = best_settings(book_of(known), config, network.key, network.workloads)
+    alone = {
+        node: layer.task.space.values(layer.history.points[layer.history.costs.argmin()])
+        for layer in layers
+        if len(layer.history) and layer.history.best < measure(layer.task, None).cost
+        for node in layer.nodes
+    }
+    return [settings for settings in (best, alone) if settings]
+
+
+def _fastest(network: NetworkTrials, settings: Sequence[Settings]) -> Settings:
+    """The first of those that make the network fastest; what does not work counts for nothing."""
+    return min(settings, key=lambda item: network.measure(item, "", None).cost)
 
 
 def resumed_in_place(
@@ -150,13 +168,18 @@ def resumed_in_place(
                 trials.setdefault(number, Tried(node=node, values=record.knobs, result=result))
     if unused:
         watchers.remark(
-            f"{unused} records of trials in place are not used: of another version of the compiler, or told twice"
+            f"{unused} records of trials in place are not used: of another version of the compiler, told twice, or of "
+            "knobs that are not legal"
         )
-    start = settings_of(states[0].knobs) if 0 in states else None
+    start = legal_settings(config, network.workloads, states[0].knobs) if 0 in states else None
     if start is None:
         # Trials without the settings that they began with say nothing.
-        return Before(start=None, trials={}, settled=frozenset())
-    return Before(start=start, trials=trials, settled=frozenset(states))
+        return Before(start=None, trials={}, settled={})
+    settled = {
+        number: (record.knobs, inf if record.cost is None else record.cost)
+        for number, record in states.items()
+    }
+    return Before(start=start, trials=trials, settled=settled)
 
 
 def _places(layer: Layer, start: Settings, options: Options) -> list[Place]:

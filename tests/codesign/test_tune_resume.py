@@ -11,17 +11,19 @@ from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run import prepare_model, subjects_of, tune_alone, tune_network
 from vdla.codesign.tune_run_in_place import Layer, tune_in_place
 from vdla.compiler.templates.prepare_vdla import network_key, workloads_of
+from vdla.compiler.templates.workload_vdla import Workload
 from vdla.compiler.tune.measure.backends import InProcess
-from vdla.compiler.tune.measure.network_vdla import NetworkTrials
+from vdla.compiler.tune.measure.measure_vdla import measure
+from vdla.compiler.tune.measure.network_vdla import NetworkTrials, place_of
 from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.network import (
     best_settings,
     is_trial_in_place,
     knobs_of,
+    legal_settings,
     network_task,
-    settings_of,
 )
-from vdla.compiler.tune.records.record import Record, describe_target
+from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.isa.config import load_config
 
 CONFIG = load_config("edge8")
@@ -66,7 +68,8 @@ def test_every_trial_in_place_is_recorded_and_only_the_network_is_applied(path, 
     task = network_task(found["key"], describe_target(CONFIG))
     settled = [record for record in records if record.task == task]
     # The network's records are those of the trials that made it faster, and of the beginning.
-    best, faster = found["default_cycles"], [0]
+    best, faster = settled[0].cost, [0]
+    assert best <= found["default_cycles"]
     for record in places:
         if record.cost is not None and record.cost < best:
             best = record.cost
@@ -77,7 +80,10 @@ def test_every_trial_in_place_is_recorded_and_only_the_network_is_applied(path, 
     workloads = workloads_of(CONFIG, prepared, 2)
     assert network_key(prepared, workloads) == found["key"]
     applied = best_settings(book_of(records), CONFIG, found["key"], workloads)
-    assert applied == settings_of(settled[-1].knobs) and knobs_of(applied) == settled[-1].knobs
+    assert (
+        applied == legal_settings(CONFIG, workloads, settled[-1].knobs)
+        and knobs_of(applied) == settled[-1].knobs
+    )
     assert NetworkTrials(CONFIG, prepared).cycles(applied) == found["tuned_cycles"]
     # Trials of single nodes are never applied.
     assert best_settings(book_of(places), CONFIG, found["key"], workloads) is None
@@ -128,3 +134,45 @@ def layers_of(path: Path, network: NetworkTrials, records: list[Record]) -> list
         Layer(nodes=subject.nodes, task=task, history=history)
         for subject, task, history in zip(subjects, tasks, histories, strict=True)
     ]
+
+
+def test_records_that_this_network_cannot_have_are_passed_over(path, run):
+    records, document = run
+    network = NetworkTrials(CONFIG, prepare_model(path, CONFIG))
+    layers = layers_of(path, network, records)
+    begun = next(k for k, record in enumerate(records) if record.strategy == "in place")
+    start, first = records[begun : begun + 2]
+    node = next(iter(network.workloads))
+    foreign = dataclasses.replace(start, knobs={f"{node}.rows": -5})
+    far = dataclasses.replace(first, trial=1 << 62)
+    for known in ([foreign, *records[begun + 1 :]], [*records[begun : begun + 4], far]):
+        rest: list[Record] = []
+        placed = tune_in_place(
+            CONFIG, network, layers, OPTIONS, known=known, watchers=Watchers(write=rest.append)
+        )
+        # Where the beginning is not to be had, the best known state is another one.
+        assert placed.cycles <= document["network"]["tuned_cycles"] and placed.trials == 30
+
+
+def test_what_is_best_alone_is_where_a_network_begins_if_it_is_faster_so(path, run):
+    network = NetworkTrials(CONFIG, prepare_model(path, CONFIG))
+    layers = layers_of(path, network, run[0])
+    options = dataclasses.replace(OPTIONS, in_place=0)
+    rest: list[Record] = []
+    placed = tune_in_place(CONFIG, network, layers, options, known=[], watchers=Watchers(write=rest.append))
+    alone = {
+        node: layer.task.space.values(layer.history.points[layer.history.costs.argmin()])
+        for layer in layers
+        for node in layer.nodes
+        if layer.history.best < measure(layer.task, None).cost
+    }
+    assert alone
+    assert placed.cycles == min(network.cycles({}), network.cycles(alone)) == rest[0].cost
+
+
+def test_names_of_nodes_that_cannot_be_printed_are_told_in_escapes():
+    settings = {"a\u200bb": {"rows": 2}, "a.b": {"rows": 1}, "": {"rows": 3}}
+    assert knobs_of(settings) == {'"a\\u200bb".rows': 2, "a.b.rows": 1, '"".rows': 3}
+    shape = Workload(template="elementwise", batch=1, channels=8, height=1, width=1, filters=8)
+    task = Task(workload=place_of(shape, "k", "\n"), target=describe_target(CONFIG))
+    assert task.workload["node"] == '"\\n"'

@@ -6,6 +6,7 @@ of its neighbours, and what counts is how soon it lets them go on. So what is be
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Mapping
@@ -111,4 +112,9 @@ class NetworkTrials:
 
 def place_of(workload: Workload, network: str, node: str) -> dict[str, Any]:
     """The description of a workload at one node of one network (`prepare_vdla.network_key`)."""
-    return {**workload.to_dict(), "network": network, "node": node}
+    return {**workload.to_dict(), "network": network, "node": spoken(node)}
+
+
+def spoken(node: str) -> str:
+    """A node's name as records say it: as it is where it can be printed, else with escapes as in JSON."""
+    return node if node.isprintable() and node else json.dumps(node)

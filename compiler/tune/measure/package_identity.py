@@ -11,7 +11,7 @@ import vdla.compiler
 import vdla.isa
 import vdla.sim
 
-_SEARCHES = tuple(f"tune/{part}/" for part in ("program_features", "records", "runs", "search", "sketch"))
+_SEARCHES = tuple(f"tune/{part}/" for part in ("program_features", "records", "runs", "search"))
 """Of the compiler: what decides which candidates are measured, not what they cost."""
 
 

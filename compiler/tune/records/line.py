@@ -20,7 +20,7 @@ from .record import Record, Task
 VERSION = 1
 """Of the lines; it changes when fields that every record has do."""
 MOST_BYTES = 1 << 18
-"""Of a line; the settings of a network of a thousand nodes stay below."""
+"""Of a line; the settings of a network of some hundred nodes stay below."""
 MOST_CHARACTERS = 500
 """Of an error's text."""
 

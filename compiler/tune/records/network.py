@@ -2,7 +2,8 @@
 
 A trial in its place is a record of its node (`measure.network_vdla.place_of`), whose cost is the network's, whether it
 was for the better or not. What is worth applying are records of the network: its workload is {"template": "network",
-"network": its key}, its knobs are those of all nodes that are not left to their templates, each as "node.knob".
+"network": its key}, its knobs are those of all nodes that are not left to their templates, each as "node.knob" (the
+node as `network_vdla.spoken` says it).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from vdla.isa.config import Config
 
 from ...templates.schedule_vdla import space_of
 from ...templates.workload_vdla import Workload
-from ..measure.network_vdla import Settings
+from ..measure.network_vdla import Settings, spoken
 from .book import RecordBook
 from .record import Description, Record, Task, describe_target
 
@@ -33,16 +34,28 @@ def is_trial_in_place(record: Record) -> bool:
 
 def knobs_of(settings: Settings) -> dict[str, int]:
     """The knobs of a network's record."""
-    return {f"{node}.{knob}": value for node, values in settings.items() for knob, value in values.items()}
+    return {
+        f"{spoken(node)}.{knob}": value for node, values in settings.items() for knob, value in values.items()
+    }
 
 
-def settings_of(knobs: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """The settings of the nodes that `knobs_of` made knobs of; nodes that their templates decide are missing."""
+def legal_settings(
+    config: Config, workloads: Mapping[str, Workload], knobs: Mapping[str, int]
+) -> dict[str, dict[str, int]] | None:
+    """The settings that `knobs_of` made `knobs` of; None where they are not legal for these nodes.
+
+    Nodes that their templates decide are missing.
+    """
+    nodes = {spoken(node): node for node in workloads}
     settings: dict[str, dict[str, int]] = {}
     for name, value in knobs.items():
         node, _, knob = name.rpartition(".")
-        settings.setdefault(node, {})[knob] = value
-    return settings
+        if node not in nodes:
+            return None
+        settings.setdefault(nodes[node], {})[knob] = value
+    if all(_is_legal(config, workloads[node], values) for node, values in settings.items()):
+        return settings
+    return None
 
 
 def best_settings(
@@ -54,10 +67,8 @@ def best_settings(
     """
     target = describe_target(config)
     for record in book.records.get(network_task(network, target).key, ()):
-        settings = settings_of(record.knobs)
-        if settings.keys() <= workloads.keys() and all(
-            _is_legal(config, workloads[node], values) for node, values in settings.items()
-        ):
+        settings = legal_settings(config, workloads, record.knobs)
+        if settings is not None:
             return settings
     return None
 

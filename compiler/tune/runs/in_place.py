@@ -87,6 +87,8 @@ def refine(
     nodes = [place.node for place in places]
     scheduler, spent = TaskScheduler(warm_up=BATCH), 1
     trials = max(trials, 1 + len(known))
+    # A number beyond is of no trial that this run can come to.
+    known = {number: tried for number, tried in known.items() if number < trials}
     while spent < trials:
         tasks = [
             Task(history=history, weight=1.0, floor=place.space.floor, finished=done)
