@@ -13,13 +13,16 @@ from float_networks import FloatNetwork
 from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign import models
 from vdla.codesign.network_cache import network_key
-from vdla.codesign.tune_options import Options
+from vdla.codesign.tune_options import Options, Watchers
+from vdla.codesign.tune_run_cpu import tune_workloads
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.tasks_cpu import default_values, space
 from vdla.compiler.templates.workload_cpu import ElementwiseCpu
+from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
+from vdla.compiler.tune.measure.trial import Result
 from vdla.compiler.tune.records.book import read_book
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_cpu import samples_from
@@ -290,3 +293,36 @@ def test_programs_are_read_where_no_template_made_the_space_unless_told():
     assert replace(usual, features="program").reads_programs(made)
     assert not replace(usual, features="account").reads_programs(ruled)
     assert not replace(usual, strategy="genetic").reads_programs(ruled)
+
+
+class Overloaded(Backend):
+    """A machine on which candidates run once, and in the final turns no more."""
+
+    def __init__(self, runs: int) -> None:
+        self.left = runs
+
+    def finished(self, description, points):
+        for index, _ in enumerate(points):
+            self.left -= 1
+            yield index, Result(cost=1e-3, seconds=0.0) if self.left >= 0 else FAILED
+
+    def close(self) -> None:
+        pass
+
+
+FAILED = Result(cost=float("inf"), error="took longer than 0.1 s", seconds=0.1)
+
+
+@pytest.mark.parametrize("runs", [0, 2, 3])
+def test_a_machine_that_gets_too_busy_in_the_end_ends_no_run(runs):
+    target = host_target()
+    named = [("one", cpu_workload(LAYER, target)), ("the same", cpu_workload(LAYER, target))]
+    options = Options(trials=2, in_place=0, batch=2, seed=0, strategy="random")
+    written: list[Record] = []
+    watchers = Watchers(write=written.append)
+    (task,) = tune_workloads(target, named, options, Overloaded(runs), [], [], watchers)["tasks"]
+    assert task["trials"] == 2 and task["best"] is None and task["knobs"] is None
+    # The third to run is the template's choice, in its first turn.
+    assert task["default"] == (1e-3 if runs == 3 else None)
+    assert [record.strategy for record in written] == ["random", "random"] + ["checked"] * (runs == 3)
+    json.dumps(task, allow_nan=False)
