@@ -1,12 +1,13 @@
 """The paper's Figure 12 on the accelerator: best-so-far against trials for the model, genetic and random search.
 
     python benchmarks/tuning.py [--layers C1 ... C12] [--seeds 5] [--trials 256] [--random 1024] [--jobs 2]
-                                [--config vta] [--write] [--json]
+                                [--config vta] [--transfers] [--write] [--json]
 
 All searches share a workload's space and its limits, begin with seeded random points and know no defaults, shipped
 records or other workloads; but for the transfer rows, whose model has learned from the other layers' runs (those of
 the same template: C1's is another) and from none of this layer. The best known is the best of all runs. With --write
-the curves go to benchmarks/results/tuning_vdla.json, which the notebook plots.
+the curves go to benchmarks/results/tuning_vdla.json, which the notebook plots. With --transfers all others are taken
+from there: only the transfer rows, and what they learn from, are run again.
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ def run_all(config: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         for strategy, trials in budgets.items()
         for seed in range(options.seeds)
     ]
+    kept: list[dict[str, Any]] = []
+    if options.transfers:
+        kept = [run for run in json.loads(RESULTS.read_text())["runs"] if not run["transfer"]]
+        jobs = [(layer, MODEL, 0, options.trials) for layer in options.layers]
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
         runs = _gather(pool, [partial(search, config, *job) for job in jobs])
         lessons = {
@@ -120,6 +125,15 @@ def run_all(config: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         runs += _gather(pool, transfers)
     for run in runs:
         del run["lesson"]
+    if options.transfers:
+        known = {(run["layer"], run["strategy"], run["seed"]): run for run in kept}
+        for run in runs[: len(jobs)]:
+            before = known[run["layer"], run["strategy"], run["seed"]]
+            if run["curve"] != [list(step) for step in before["curve"]]:
+                raise SystemExit(
+                    f"{run['layer']}: {RESULTS.name} is of another search; leave out --transfers"
+                )
+        return kept + runs[len(jobs) :]
     return runs
 
 
@@ -200,6 +214,7 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=1024, help="trials of the random search")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--config", default="vta")
+    parser.add_argument("--transfers", action="store_true", help="only the runs with transfer")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -45,7 +45,7 @@ def guessed_count(measured: Candidates, history: History, generator: np.random.G
     """How many of a batch of `count` points follow the estimate beside a model; none where there is no estimate."""
     if not measured.estimated:
         return 0
-    # What was good elsewhere need not be good here: a model that was only taught decides on half.
+    # A model that was only taught decides on half.
     return count // 2 if len(history) == 0 else int(SHARE * count + generator.random())
 
 
@@ -68,6 +68,12 @@ def best_guesses(
         found = Evolution().visit(space, _merit, starts, generator)
     found = distinct_new(found, known.programs)
     return found.take(select_diverse(found.places, _merit(found.features), known.places, count, DIVERSITY))
+
+
+def in_turns(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Points of [n, axes] and [m, axes], one of the first, one of the second, and so on; then what is left of one."""
+    ranks = np.concatenate([2 * np.arange(len(first)), 2 * np.arange(len(second)) + 1])
+    return np.concatenate([first, second])[np.argsort(ranks, kind="stable")]
 
 
 def _merit(features: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Samples
-from .guesses import best_guesses, first_points, guessed_count
+from .guesses import best_guesses, first_points, guessed_count, in_turns
 from .history import History
 from .novelty import distinct_new, random_new
 from .point_features import Candidates, examine, join
@@ -60,6 +60,9 @@ class ModelSearch:
         guessed = best_guesses(space, history, known, generator, guesses, found)
         taken = join([known, guessed]).programs
         rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
+        if len(history) == 0:
+            # What was good elsewhere need not be good here: the estimate and the model in turns.
+            return np.concatenate([in_turns(guessed.points, chosen.points), rest])
         return np.concatenate([chosen.points, guessed.points, rest])
 
 
