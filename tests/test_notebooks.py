@@ -20,6 +20,17 @@ SMALL = {
         "BUS_BYTES": (16,),
     },
     "one_convolution": {"HEIGHT": 4, "PROCESSOR": "llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v3"},
+    "tuning": {
+        "LAYERS": ("C5", "C12"),
+        "PROCESSOR_LAYERS": ("C2",),
+        "SAMPLED": ("C5",),
+        "POINTS": 8,
+        "DRAWS": 4096,
+        "AGAIN": ("C5",),
+        "AGAIN_TRIALS": 16,
+        "NETWORK": "small_cnn",
+        "NETWORK_TRIALS": 4,
+    },
 }
 """By the notebook's name."""
 NAMES = sorted(path.stem for path in FOLDER.glob("*.ipynb"))
