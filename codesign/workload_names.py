@@ -27,8 +27,9 @@ from vdla.compiler.templates.workload_cpu import (
     DepthwiseCpu,
     ElementwiseCpu,
     SketchCpu,
+    workload_from_dict,
 )
-from vdla.compiler.templates.workload_vdla import Workload, windowed
+from vdla.compiler.templates.workload_vdla import Workload, WorkloadError, checked, windowed
 from vdla.compiler.tune.measure.trial_cpu import MEMORY
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
@@ -56,6 +57,8 @@ _SIZES = {
 """How many sizes there are to an operator."""
 EPSILON = 1e-5
 """What normalizations add to a variance, ONNX's default."""
+MOST_STRIDE = 64
+"""Of transposed convolutions, whose programs have a nest of loops for each row and column of a step."""
 _ELEMENTWISE = "elementwise:"
 _SIZE = r"[1-9]\d{0,5}"
 _OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
@@ -84,6 +87,13 @@ def accelerator_workload(text: str, config: Config) -> Workload:
 
     Raises UserError for other texts.
     """
+    try:
+        return checked(_accelerator_workload(text, config))
+    except WorkloadError as error:
+        raise UserError(f"--workload {text}: {error}") from None
+
+
+def _accelerator_workload(text: str, config: Config) -> Workload:
     if text.startswith(_ELEMENTWISE):
         return _accelerator_elementwise(text)
     operator, sizes = _parse(text)
@@ -147,6 +157,8 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
             rows, depth, columns = sizes
             workload = DenseCpu(rows=rows, depth=depth, columns=columns)
         case _:
+            if operator == "conv_transpose" and sizes[-1] > MOST_STRIDE:
+                raise UserError(f"--workload {text}: a stride of {sizes[-1]} is more than {MOST_STRIDE}")
             workload = _without_knobs(operator, sizes, target)
             if (reason := workload.obstacle()) is not None:
                 raise UserError(f"--workload {text}: {reason}")
@@ -165,7 +177,10 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
             f"--workload {text}: its tensors take {size:,} bytes, and a process that measures has {MEMORY:,}, also for "
             "the results that it compares; name a smaller one"
         )
-    return workload
+    try:
+        return workload_from_dict(workload.to_dict())  # As the process that measures reads it.
+    except WorkloadError as error:
+        raise UserError(f"--workload {text}: {error}") from None
 
 
 def _without_knobs(operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.tune.records.record import Record
 
+MOST_TRIALS = 10_000_000
+MOST_SECONDS = 86_400.0
+"""Of one candidate: a day. A timer of the system takes no number of seconds whatever."""
+MOST_SEED = (1 << 63) - 1
+
 
 class FeatureChoice(StrEnum):
     """What the model learns from."""
@@ -69,12 +74,13 @@ def tune(
     config: ConfigOption = "vta",
     trials: Annotated[
         int,
-        typer.Option(min=1, max=10_000_000, help="Trials in all, shared between layers by expected gain."),
+        typer.Option(min=1, max=MOST_TRIALS, help="Trials in all, shared between layers by expected gain."),
     ] = 512,
     in_place: Annotated[
         int | None,
         typer.Option(
             min=0,
+            max=MOST_TRIALS,
             help="For networks on vdla: further trials of layers inside of the whole network; half of --trials, "
             "unless told.",
         ),
@@ -85,7 +91,7 @@ def tune(
     batch: Annotated[
         int, typer.Option(min=1, max=4096, help="Trials between two trainings of the model.")
     ] = 16,
-    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal searches.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=MOST_SEED, help="Equal seeds give equal searches.")] = 0,
     features: Annotated[
         FeatureChoice | None,
         typer.Option(
@@ -95,7 +101,10 @@ def tune(
         ),
     ] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help="A layer is done after so many trials without improvement.")
+        int | None,
+        typer.Option(
+            min=1, max=MOST_TRIALS, help="A layer is done after so many trials without improvement."
+        ),
     ] = None,
     resume: Annotated[
         bool,
@@ -118,7 +127,9 @@ def tune(
             metavar="tcp://HOST:PORT", help="Measure on the workers of this dask scheduler instead."
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that one candidate may take.")] = 30.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that one candidate may take.")
+    ] = 30.0,
     json: JsonOption = False,
 ) -> None:
     """Searches for faster schedules of a network's layers, or of single workloads, and records every trial.

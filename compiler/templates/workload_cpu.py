@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from math import prod
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..ir.expr import Expr
@@ -26,7 +27,8 @@ from ..te.ops.float_conv2d import float_conv2d, float_depthwise
 from ..te.ops.float_elementwise import float_elementwise
 from ..te.ops.float_pool import float_pool
 from ..te.scalar_steps import Steps, expression, steps_of
-from .workload_vdla import WorkloadError
+from .workload_vdla import MOST_ELEMENTS as MOST_TENSOR
+from .workload_vdla import MOST_POSITIONS, MOST_STEP, WorkloadError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +250,8 @@ MOST_RUNS = 1 << 36
 """Of a program's statements: a minute, where each takes a nanosecond."""
 MOST_ELEMENTS = 1 << 40
 """Of dimensions that were made one."""
+_MOST = {"height": MOST_POSITIONS} | dict.fromkeys(_MAY_BE_ZERO, MOST_STEP)
+"""Of what is a row, or makes rows, of which choices of blocks try each; images of one row may be longer."""
 
 
 def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
@@ -260,9 +264,11 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
     if isinstance(workload, SketchCpu) and (reason := workload.obstacle()) is not None:
         raise WorkloadError(f"{template}: {reason}")
     try:
-        workload.program()
+        parameters = workload.program().parameters
     except ValueError as error:
         raise WorkloadError(f"{template}: {error}") from None
+    if large := next((p for p in parameters if prod(p.shape) > MOST_TENSOR), None):
+        raise WorkloadError(f"{template}: {large.name} has more than {MOST_TENSOR} elements")
     return workload
 
 
@@ -316,9 +322,9 @@ def _value(where: str, name: str, value: Any) -> Any:
         return tuple([tuple([_word(where, item) for item in step]) for step in _lists(where, value)])
     least = 0 if name in _MAY_BE_ZERO else 1
     if (length := _LENGTHS.get(name)) is None:
-        return _size(where, least, value)
+        return _size(where, least, value, _MOST.get(name, MOST_SIZE))
     if isinstance(value, list | tuple) and len(value) == length:
-        return tuple([_size(where, least, item) for item in value])
+        return tuple([_size(where, least, item, _MOST.get(name, MOST_SIZE)) for item in value])
     raise WorkloadError(f"{where} is {value!r}, must be a list of {length} sizes")
 
 

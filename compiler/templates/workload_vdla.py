@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from math import prod
 from typing import Any, Literal, get_args
 
 from vdla.isa.config import Config
@@ -36,6 +37,15 @@ Template = Literal[
     "average_pool",
     "elementwise",
 ]
+
+MOST_SIZE = 1 << 24
+"""Of a batch, channels and filters."""
+MOST_POSITIONS = 1 << 20
+"""Of an image's rows, and of its columns: the knobs of a space list them all."""
+MOST_STEP = 1 << 16
+"""Of what a window is made of: kernels, strides, pads and dilations."""
+MOST_ELEMENTS = 1 << 31
+"""Of a tensor, as `ir.program_json` has it. Products of sums and outputs then fit in 64 bits."""
 
 
 class WorkloadError(UserError):
@@ -113,7 +123,7 @@ def windowed(
 
 
 def workload_from_dict(value: Mapping[str, Any]) -> Workload:
-    """The workload that `to_dict` described. WorkloadError for anything else."""
+    """The workload that `to_dict` described. WorkloadError for anything else, and where it is none by `checked`."""
     names = [item.name for item in fields(Workload)]
     if unknown := sorted(value.keys() ^ set(names)):
         raise WorkloadError(
@@ -141,7 +151,40 @@ def workload_from_dict(value: Mapping[str, Any]) -> Workload:
                 f"{name} = {item!r} of a workload is not made of integers of at least {least}"
             )
         found[name] = item if length is None else tuple(item)
-    return Workload(**found)
+    return checked(Workload(**found))
+
+
+def checked(workload: Workload) -> Workload:
+    """The workload. WorkloadError where a window does not fit, or a size or tensor is larger than any machine's."""
+    for item in fields(Workload):
+        value = getattr(workload, item.name)
+        if item.name in ("template", "operand"):
+            continue
+        if isinstance(value, tuple):
+            most = MOST_STEP
+        else:
+            most = MOST_POSITIONS if item.name in ("height", "width") else MOST_SIZE
+        if max(value if isinstance(value, tuple) else (value,)) > most:
+            raise WorkloadError(f"{item.name} = {value} of a workload is larger than {most}")
+    try:
+        rows, columns = workload.window.outputs(workload.height, workload.width)
+        if workload.template == "patch_conv2d_pool":
+            workload.pool.outputs(rows, columns)
+    except ValueError as error:
+        raise WorkloadError(f"{workload.template}: {error}") from None
+    padded = workload.window.padded(workload.height, workload.width)
+    tensors: dict[str, tuple[int, ...]] = {
+        "input": (workload.batch, workload.channels, *padded),
+        "output": (workload.batch, workload.filters, rows, columns),
+    }
+    if workload.template in ("conv2d", "patch_conv2d", "patch_conv2d_pool"):
+        tensors["weights"] = (workload.filters, workload.channels, *workload.kernel)
+    for name, shape in tensors.items():
+        if prod(shape) > MOST_ELEMENTS:
+            raise WorkloadError(
+                f"{workload.template}: the {name} of {prod(shape)} elements is larger than {MOST_ELEMENTS}"
+            )
+    return workload
 
 
 def ring_of_workload(config: Config, workload: Workload) -> Ring | None:

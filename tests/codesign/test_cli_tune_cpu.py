@@ -216,6 +216,11 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
         (("--workload", LAYER, "--target", "llvm", "--in-place", 3), "--in-place is for the accelerator"),
         (("--workload", LAYER, "--target", "llvm", "--config", "tiny"), "--config is for the accelerator"),
         (("--workload", "gru:3", "--target", "llvm"), "is no workload"),
+        (
+            ("--workload", "conv_transpose:1,1,1,1,999999", "--target", "llvm"),
+            "a stride of 999999 is more than 64",
+        ),
+        (("--workload", "conv_transpose:1,1,1,16,16", "--target", "llvm"), "1 to 256 buffers"),
         (("--workload", "elementwise:gru,3", "--target", "llvm"), "there is no 'gru'"),
         (("--workload", "elementwise:add,3x4", "--target", "llvm"), "add takes 2 shapes"),
         (("--workload", "elementwise:add,3,4", "--target", "llvm"), "do not broadcast"),

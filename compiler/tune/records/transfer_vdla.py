@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable
 from vdla.isa.config import Config
 
 from ...templates.schedule_vdla import space_of
-from ...templates.space import Space
+from ...templates.space import EmptySpaceError, Space
+from ...templates.tiling import NoTileError
 from ...templates.workload_vdla import Workload, WorkloadError, workload_from_dict
 from ..program_features.program import Read
 from ..search.cost_model import Samples
@@ -31,7 +32,12 @@ def samples_from(
             other = workload_from_dict(description)
         except WorkloadError:
             return None  # In its place in a network, where costs are the network's.
-        return space_of(config, other) if other.template == workload.template else None
+        if other.template != workload.template:
+            return None
+        try:
+            return space_of(config, other)
+        except (NoTileError, EmptySpaceError):
+            return None  # Nothing of it fits this machine.
 
     own = Task(workload=workload.to_dict(), target=describe_target(config))
     reading = None if read_of is None else lambda description: read_of(workload_from_dict(description))

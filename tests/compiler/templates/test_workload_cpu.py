@@ -168,6 +168,20 @@ def test_what_is_no_elementwise_operator_is_refused_with_its_field(wrong, messag
         workload_from_dict({**ADDITION.to_dict(), **wrong})
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"height": 1 << 24}, "height has 16777216, must be 1 to 1048576"),
+        ({"height": 1 << 20, "width": 1 << 20}, "X has more than 2147483648 elements"),
+        ({"filters": 1 << 24, "channels": 1 << 24}, "W has more than"),
+        ({"window": {**CONVOLUTION.to_dict()["window"], "pads": [1 << 24, 0, 0, 0]}}, "pads has 16777216"),
+    ],
+)
+def test_what_no_memory_holds_is_refused(wrong, message):
+    with pytest.raises(WorkloadError, match=message):
+        workload_from_dict({**CONVOLUTION.to_dict(), **wrong})
+
+
 def chain():
     """relu(sigmoid(x) + b) * x, b one for each channel, and a transposition that is no element-wise node."""
     nodes = [
