@@ -70,6 +70,30 @@ def best_guesses(
     return found.take(select_diverse(found.places, _merit(found.features), known.places, count, DIVERSITY))
 
 
+def with_guesses(
+    space: Space,
+    history: History,
+    measured: Candidates,
+    chosen: Candidates,
+    found: Candidates,
+    generator: np.random.Generator,
+    guesses: int,
+    count: int,
+) -> np.ndarray:
+    """A batch of `count` points [count, axes]: those that a model has `chosen`, `guesses` ones, and random ones.
+
+    Fewer only where there are no more. `found` is what the model's walk came by.
+    """
+    known = join([measured, chosen])
+    guessed = best_guesses(space, history, known, generator, guesses, found)
+    taken = join([known, guessed]).programs
+    rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
+    if len(history) == 0:
+        # What was good elsewhere need not be good here: the estimate and the model in turns.
+        return np.concatenate([in_turns(guessed.points, chosen.points), rest])
+    return np.concatenate([chosen.points, guessed.points, rest])
+
+
 def in_turns(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Points of [n, axes] and [m, axes], one of the first, one of the second, and so on; then what is left of one."""
     ranks = np.concatenate([2 * np.arange(len(first)), 2 * np.arange(len(second)) + 1])

@@ -9,10 +9,10 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Samples
-from .guesses import best_guesses, first_points, guessed_count, in_turns
+from .guesses import first_points, guessed_count, with_guesses
 from .history import History
-from .novelty import distinct_new, random_new
-from .point_features import Candidates, examine, join
+from .novelty import distinct_new
+from .point_features import Candidates, examine
 from .selection import select_diverse
 from .short_list import ShortList, joined
 from .walks import Annealing, Evolution, Walk, walk_starts
@@ -56,14 +56,7 @@ class ModelSearch:
         chosen = found.take(select_diverse(found.places, scores, measured.places, wanted, self.diversity))
         if self.short_list is not None:
             chosen = _ranked(self.short_list, space, chosen, measured, history, generator).take(slice(guided))
-        known = join([measured, chosen])
-        guessed = best_guesses(space, history, known, generator, guesses, found)
-        taken = join([known, guessed]).programs
-        rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
-        if len(history) == 0:
-            # What was good elsewhere need not be good here: the estimate and the model in turns.
-            return np.concatenate([in_turns(guessed.points, chosen.points), rest])
-        return np.concatenate([chosen.points, guessed.points, rest])
+        return with_guesses(space, history, measured, chosen, found, generator, guesses, count)
 
 
 def _ranked(

@@ -9,11 +9,11 @@ import numpy as np
 
 from ...templates.space import Space
 from .cost_model import CostModel, Ranking, Samples
-from .guesses import best_guesses, first_points, guessed_count, in_turns
+from .guesses import first_points, guessed_count, with_guesses
 from .history import History
 from .model_search import own_samples
-from .novelty import distinct_new, random_new
-from .point_features import examine, join
+from .novelty import distinct_new
+from .point_features import examine
 from .short_list import ShortList, joined
 from .walks import Evolution, Walk, walk_starts
 
@@ -67,13 +67,7 @@ class ThompsonSearch:
                 merits = np.stack([member.scores(features) for member in members])
                 chosen = chosen.take(first_choices(merits, left))
             chosen = chosen.take(slice(left))
-        known = join([measured, chosen])
-        guessed = best_guesses(space, history, known, generator, guesses, found)
-        taken = join([known, guessed]).programs
-        rest = random_new(space, generator, count - len(chosen) - len(guessed), taken)
-        if len(history) == 0:
-            return np.concatenate([in_turns(guessed.points, chosen.points), rest])
-        return np.concatenate([chosen.points, guessed.points, rest])
+        return with_guesses(space, history, measured, chosen, found, generator, guesses, count)
 
     def _ensemble(
         self, model: CostModel, groups: Sequence[Samples], generator: np.random.Generator, count: int
