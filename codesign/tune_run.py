@@ -11,7 +11,6 @@ from typing import Any
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.templates.prepare_vdla import Prepared, prepare
-from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tiling import NoTileError
 from vdla.compiler.templates.workload_vdla import Workload
 from vdla.compiler.tune.measure.backends import Backend
@@ -25,13 +24,12 @@ from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.resumed import trials_of
 from vdla.compiler.tune.records.transfer_vdla import samples_from
-from vdla.compiler.tune.runs.session import Job, Plan, tune
+from vdla.compiler.tune.runs.session import Job
 from vdla.compiler.tune.search.history import History
-from vdla.compiler.tune.search.short_list import ShortList
-from vdla.compiler.tune.search.strategies import strategy_of
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
+from .tune_jobs import strategy_for, tune_jobs
 from .tune_options import Options, Watchers
 from .tune_run_in_place import Layer, outputs_equal, tune_in_place
 
@@ -139,18 +137,14 @@ def tune_alone(
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
         tasks.append(accelerator)
-        short_list = None
-        if options.reads_programs(accelerator.space):
-            lessons = samples_from(transfer, config, subject.workload, read_of)
-            short_list = ShortList(read=read_of(subject.workload), prior=lessons)
-        prior = samples_from(transfer, config, subject.workload)
+        samples = partial(samples_from, transfer, config, subject.workload)
         jobs.append(
             Job(
                 name=subject.name,
                 task=task,
                 space=accelerator.space,
                 measure=partial(backend.finished, describe(accelerator)),
-                strategy=strategy_of(options.strategy, prior, short_list, options.model(accelerator.space)),
+                strategy=strategy_for(options, accelerator.space, subject.workload, samples, read_of),
                 known=resumed.trials,
                 weight=max(1, len(subject.nodes)),
             )
@@ -161,23 +155,14 @@ def tune_alone(
         # Before any trial, so that what is applied is never slower alone than what would be chosen anyway.
         if job.task.key not in told:
             watchers.write(_template_record(job.task, measure(task, None).cost, options.seed, compiler))
-    plan = Plan(
-        trials=options.trials,
-        batch=options.batch,
-        seed=options.seed,
-        strategy=options.strategy,
+    histories = tune_jobs(
+        jobs,
+        options,
         compiler=compiler,
-        patience=options.patience,
+        machine=f"configuration {config.name}",
+        write=watchers.write,
+        watchers=watchers,
     )
-    empty: list[EmptySpaceError] = []
-
-    def refuse(job: Job, error: EmptySpaceError) -> None:
-        empty.append(error)
-        watchers.remark(f"{job.name}: {error} of configuration {config.name}; its template decides")
-
-    histories = tune(jobs, plan, write=watchers.write, watch=watchers.trial, refuse=refuse)
-    if len(empty) == len(jobs):
-        raise UserError(f"{empty[0]} of configuration {config.name}")
     tuned = [
         _tuned(subject, task, history)
         for subject, task, history in zip(subjects, tasks, histories, strict=True)

@@ -13,7 +13,6 @@ from typing import Any
 
 from vdla.compiler.cpu_driver import compile_cpu, network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.templates.space import EmptySpaceError
 from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, space
 from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
@@ -27,14 +26,13 @@ from vdla.compiler.tune.records.book import CHECKED, book_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.resumed import trials_of
 from vdla.compiler.tune.records.transfer_cpu import samples_from
-from vdla.compiler.tune.runs.session import Job, Plan, tune
+from vdla.compiler.tune.runs.session import Job
 from vdla.compiler.tune.search.history import History
-from vdla.compiler.tune.search.short_list import ShortList
-from vdla.compiler.tune.search.strategies import strategy_of
 from vdla.isa.errors import UserError
 
 from .bench.timing import interleaved
 from .processor_run import relative_difference, sample_inputs
+from .tune_jobs import strategy_for, tune_jobs
 from .tune_options import Options, Watchers
 
 BASELINES = ("random", "grid")
@@ -187,11 +185,7 @@ def _tune(
         resumed = trials_of(known, task, own, strategy=options.strategy, seed=options.seed, compiler=compiler)
         if resumed.warning is not None:
             watchers.remark(f"{subject.name}: {resumed.warning}")
-        short_list = None
-        if options.reads_programs(own):
-            lessons = samples_from(transfer, target, subject.workload, read_of)
-            short_list = ShortList(read=read_of(subject.workload), prior=lessons)
-        prior = samples_from(transfer, target, subject.workload)
+        samples = partial(samples_from, transfer, target, subject.workload)
         # So that records are not worse than none. In spaces that rules made the template's choice is no point.
         first = None if options.strategy in BASELINES else default_values(target, subject.workload) or None
         jobs.append(
@@ -200,30 +194,21 @@ def _tune(
                 task=task,
                 space=own,
                 measure=partial(backend.finished, describe_cpu(target, subject.workload)),
-                strategy=strategy_of(options.strategy, prior, short_list, options.model(own)),
+                strategy=strategy_for(options, own, subject.workload, samples, read_of),
                 first=None if first is None or knobs_obstacle(own, first) else first,
                 known=resumed.trials,
                 weight=max(1, len(subject.nodes)),
             )
         )
     watchers.resumed(sum(len(job.known) for job in jobs))
-    plan = Plan(
-        trials=options.trials,
-        batch=options.batch,
-        seed=options.seed,
-        strategy=options.strategy,
+    histories = tune_jobs(
+        jobs,
+        options,
         compiler=compiler,
-        patience=options.patience,
+        machine=f"processor {target.cpu}",
+        write=write,
+        watchers=watchers,
     )
-    empty: list[EmptySpaceError] = []
-
-    def refuse(job: Job, error: EmptySpaceError) -> None:
-        empty.append(error)
-        watchers.remark(f"{job.name}: {error} of processor {target.cpu}; its template decides")
-
-    histories = tune(jobs, plan, write=write, watch=watchers.trial, refuse=refuse)
-    if len(empty) == len(jobs):
-        raise UserError(f"{empty[0]} of processor {target.cpu}")
     tasks = [
         _task(target, subject, job, history, backend, options, write)
         for subject, job, history in zip(subjects, jobs, histories, strict=True)
