@@ -1,17 +1,93 @@
-"""Loops that are a GPU's grid of blocks and threads: how they may nest, and which memories lie in one of them."""
+"""Loops that are a GPU's grid of blocks and threads: how they may nest, and which memories lie in one of them.
+
+Threads' own memory may be allocated around loops over threads if every access says by its indices whose part it means:
+sum[ty, tx, 0] in loops ty and tx over threads. Such dimensions are distributed: every thread holds only the others.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence, Set
+
 from .bounds import interval, loop_ranges
-from .expr import Buffer
+from .expr import Buffer, Const, Expr, Var
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Reduce
 from .visit import children, expressions, loads_in, walk
 
 AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
 """The kinds of loops that are axes of a grid. The interpreter runs their iterations in order."""
 
-_OWNERS = {"shared": ("block",), "local": ("block", "thread"), "register": ("block", "thread")}
-"""Scopes of which each block, or each thread, has its own memory."""
+FRAGMENT = "fragment"
+"""Scopes that begin so hold matrices in the registers of a warp."""
+_BLOCK, _THREAD = ("block",), ("block", "thread")
+
+
+def owners(scope: str) -> tuple[str, ...]:
+    """The loops each iteration of which has its own memory of a scope: none, "block", or "block" and "thread"."""
+    if scope == "shared":
+        return _BLOCK
+    return _THREAD if scope in ("local", "register") or scope.startswith(FRAGMENT) else ()
+
+
+def distribution(alloc: Alloc) -> tuple[str | None, ...]:
+    """For each dimension of an allocated buffer, the axis of threads that it is distributed over, or None.
+
+    That is the axis of the loop whose variable, and nothing else, is the index in every access that such a loop is
+    around. (Others, in a program whose threads are all bound, there are none.)
+    """
+    axes: list[set[str]] = [set() for _ in alloc.buffer.shape]
+    accesses = [
+        ({loop.kind for loop in loops}, [_axis(s, e, loops) for s, e in zip(starts, extents, strict=True)])
+        for loops, starts, extents in _accesses(alloc.body, alloc.buffer.name, ())
+    ]
+    for _, found in accesses:
+        for held, axis in zip(axes, found, strict=True):
+            if axis is not None:
+                held.add(axis)
+    return tuple([_common(held, [(kinds, at[d]) for kinds, at in accesses]) for d, held in enumerate(axes)])
+
+
+def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
+    """The only one of `axes`, if it is that of every access in loops of it."""
+    if len(axes) != 1:
+        return None
+    (axis,) = axes
+    return axis if all(at == axis for kinds, at in accesses if axis in kinds) else None
+
+
+def _axis(start: Expr, extent: Expr, loops: tuple[For, ...]) -> str | None:
+    if not isinstance(start, Var) or extent != _ONE:
+        return None
+    kinds = [loop.kind for loop in loops if loop.name == start.name and loop.kind.startswith("thread")]
+    return kinds[0] if kinds else None
+
+
+_ONE = Const(1)
+
+
+def _accesses(
+    node: Node, name: str, loops: tuple[For, ...]
+) -> Iterator[tuple[tuple[For, ...], tuple[Expr, ...], tuple[Expr, ...]]]:
+    """The loops within `node` around each access to a buffer, and the first index and the extent in each dimension."""
+    match node:
+        case For():
+            loops = (*loops, node)
+        case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
+            if buffer.name == name:
+                yield loops, indices, (_ONE,) * len(indices)
+        case Copy(destination=destination, source=source):
+            for region in (destination, source):
+                if region.buffer.name == name:
+                    yield loops, region.starts, region.extents
+        case Intrinsic(operands=operands):
+            for region in operands:
+                if region.buffer.name == name:
+                    yield loops, region.starts, region.extents
+    for top in expressions(node):
+        for load in loads_in(top):
+            if load.buffer.name == name:
+                yield loops, load.indices, (_ONE,) * len(load.indices)
+    for child in children(node):
+        yield from _accesses(child, name, loops)
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
@@ -19,17 +95,18 @@ def grid_obstacle(node: Node) -> tuple[str, str] | None:
 
     No axis runs within itself, blocks not within threads, neither within loops that a processor's threads or lanes
     share out; extents have a constant bound (that many are launched); and what lies in a memory that each block (scope
-    "shared") or thread ("local", "register") has for itself is allocated within these loops.
+    "shared") or thread ("local", "register") has for itself is allocated within these loops, or distributed over them.
     """
     if not any(isinstance(n, For) and n.kind in AXES for n in walk(node)):
         return None
     return _visit(node, (), ())
 
 
-def _visit(
-    node: Node, around: tuple[For, ...], held: tuple[tuple[Buffer, int], ...]
-) -> tuple[str, str] | None:
-    """`held`: the buffers allocated outside, each with the number of loops that were around its allocation."""
+_Held = tuple[Buffer, int, tuple[str | None, ...]]
+"""A buffer allocated outside, the number of loops that were around its allocation, and its distribution."""
+
+
+def _visit(node: Node, around: tuple[For, ...], held: tuple[_Held, ...]) -> tuple[str, str] | None:
     match node:
         case For(name=name, kind=kind):
             if kind in AXES:
@@ -44,15 +121,18 @@ def _visit(
                     return f"the extent of {name}, which is {kind}, has no constant bound", name
             around = (*around, node)
         case Alloc(buffer=buffer):
-            held = (*held, (buffer, len(around)))
+            if owned := owners(buffer.scope):
+                axes = distribution(node) if owned == _THREAD else ()
+                held = (*held, (buffer, len(around), axes))
         case Assign() | Reduce() | Copy() | Intrinsic():
             if any(loop.kind in AXES for loop in around):
                 used = _buffers(node)
-                for buffer, depth in held:
-                    owners = _OWNERS.get(buffer.scope, ())
+                for buffer, depth, axes in held:
+                    owned = owners(buffer.scope)
                     for loop in around[depth:] if buffer.name in used else ():
-                        if loop.kind.partition(".")[0] in owners:
-                            whose = f"each {owners[-1]} has its own {buffer.scope} memory"
+                        single = loop.extent == _ONE
+                        if loop.kind.partition(".")[0] in owned and loop.kind not in axes and not single:
+                            whose = f"each {owned[-1]} has its own {buffer.scope} memory"
                             return (
                                 f"{buffer.name} is used by all iterations of {loop.name}, but {whose}",
                                 loop.name,

@@ -12,6 +12,7 @@ from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
 from .stmt import (
     Alloc,
     Assign,
+    Barrier,
     Commit,
     Copy,
     For,
@@ -136,6 +137,8 @@ def _serialize(node: Node, alpha: bool) -> list[object]:
                 out.append("commit")
             case Wait(pending=pending):
                 out.extend(("wait", pending))
+            case Barrier():
+                out.append("barrier")
             case Program(parameters=parameters, body=body):
                 out.extend(("program", name(s.name), len(parameters)))
                 for parameter in parameters:

@@ -16,7 +16,21 @@ import numpy as np
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from .printer import format_buffer, format_region, summarize
 from .regions import operand_access
-from .stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, Program, Reduce, Region, Seq, Stmt, Wait
+from .stmt import (
+    Alloc,
+    Assign,
+    Barrier,
+    Commit,
+    Copy,
+    For,
+    Intrinsic,
+    Program,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+    Wait,
+)
 from .types import DType
 
 
@@ -177,6 +191,8 @@ class _Machine:
                             self.complete(copy)
 
                 return run_wait
+            case Barrier():
+                return lambda: None
 
     def reduce(self, statement: Reduce) -> Callable[[], None]:
         buffer, dtype = statement.buffer, statement.buffer.dtype

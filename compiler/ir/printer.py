@@ -14,6 +14,7 @@ from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, bi
 from .stmt import (
     Alloc,
     Assign,
+    Barrier,
     Commit,
     Copy,
     For,
@@ -164,6 +165,8 @@ def _lines(node: Node | IntrinsicDeclaration) -> list[tuple[str, str, int]]:
                 put(depth, "commit")
             case Wait(pending=pending):
                 put(depth, f"wait {pending}")
+            case Barrier():
+                put(depth, "barrier")
             case Program():
                 declare("def", statement.name, statement.parameters, depth)
                 visit(statement.body, depth + 1)

@@ -148,7 +148,15 @@ class Wait:
     pending: int
 
 
-Stmt: TypeAlias = For | Seq | Alloc | Assign | Reduce | Copy | Intrinsic | Commit | Wait
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Barrier:
+    """All threads of a GPU's block wait here for one another, and see what each has written before.
+
+    Run in order, a program is the same without it.
+    """
+
+
+Stmt: TypeAlias = For | Seq | Alloc | Assign | Reduce | Copy | Intrinsic | Commit | Wait | Barrier
 NamedStmt: TypeAlias = Assign | Reduce | Copy | Intrinsic
 
 

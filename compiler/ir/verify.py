@@ -19,6 +19,7 @@ from .stmt import (
     LOOP_KINDS,
     Alloc,
     Assign,
+    Barrier,
     Commit,
     Copy,
     For,
@@ -123,7 +124,7 @@ class _Verifier:
             case Wait(pending=pending):
                 if pending < 0:
                     raise self.fail("a wait cannot leave a negative number of groups pending")
-            case Commit():
+            case Commit() | Barrier():
                 pass
 
     def copy(self, copy: Copy, ranges: Ranges, scalars: frozenset[str]) -> None:

@@ -9,7 +9,6 @@ from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, bi
 from .stmt import (
     Alloc,
     Assign,
-    Commit,
     Copy,
     For,
     Intrinsic,
@@ -20,7 +19,6 @@ from .stmt import (
     Region,
     Seq,
     Stmt,
-    Wait,
 )
 
 Rewrite = Callable[[Expr], Expr]
@@ -362,7 +360,7 @@ def free_vars(node: Node) -> set[str]: ...
 def free_vars(node: Expr | Node) -> set[str]:
     """Names of the variables used but not bound by a loop within."""
     names: set[str] = set()
-    if not isinstance(node, Program | For | Seq | Alloc | Assign | Reduce | Copy | Intrinsic | Commit | Wait):
+    if isinstance(node, Const | Var | Binary | Cast | Select | Load | Call):
         _collect(node, names)
         return names
     for e in expressions(node):

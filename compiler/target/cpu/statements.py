@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ...ir.expr import Binary, Buffer
 from ...ir.grid import AXES
 from ...ir.printer import summarize
-from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
+from ...ir.stmt import Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
 from ...ir.types import DType
 from .arithmetic import extremum
 from .errors import LoweringError
@@ -84,6 +84,8 @@ class StatementEmitter:
                 raise LoweringError(f"`{summarize(statement)}`: copies become loops before code generation")
             case Commit() | Wait():
                 raise LoweringError("this target has no asynchronous copies")
+            case Barrier():
+                raise LoweringError("a barrier is for the threads of a GPU's block, which processors lack")
 
     # Loops
 

@@ -14,6 +14,7 @@ from ...ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Va
 from ...ir.stmt import (
     Alloc,
     Assign,
+    Barrier,
     Commit,
     Copy,
     For,
@@ -187,6 +188,8 @@ class _Walker:
                 self.result.commits += reached.total
             case Wait():
                 self.result.waits += reached.total
+            case Barrier():
+                pass
             case Assign() | Reduce() | Copy() | Intrinsic():
                 self._leaf(node, levels, reached)
 

@@ -10,6 +10,7 @@ from vdla.compiler.ir.simplify import simplify_node
 from vdla.compiler.ir.stmt import (
     Alloc,
     Assign,
+    Barrier,
     Commit,
     Copy,
     For,
@@ -104,6 +105,7 @@ def test_golden() -> None:
     )
     assert summarize(find_loop(example(), "k")) == "for k in unroll(3)"
     assert format_node(Seq(statements=())) == "pass\n"
+    assert format_node(seq(Barrier(), Wait(pending=1))) == "barrier\nwait 1\n"
 
 
 def test_underline() -> None:
@@ -181,6 +183,7 @@ def test_replace_buffers() -> None:
 def test_hash() -> None:
     one = example()
     assert structural_hash(one) == structural_hash(example())
+    assert structural_hash(seq(Barrier(), Commit())) != structural_hash(seq(Commit(), Commit()))
     # Pinned: tuning records outlive a process and a machine.
     assert structural_hash(one, alpha=True) == "6123354b4ce6991e"
     renamed = example(loop="row", suffix="9")

@@ -251,7 +251,7 @@ GRID = [
     ),
     (
         stencil,
-        lambda s: (s.bind("a", "thread.x"), s.set_scope("T", "local")),
+        lambda s: (s.bind("a", "thread.x"), s.bind("i", "thread.x"), s.set_scope("T", "local")),
         "T is used by all iterations of a, but each thread has its own local memory",
     ),
     (

@@ -23,6 +23,7 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (
     Alloc,
     Assign,
+    Barrier,
     Commit,
     Copy,
     For,
@@ -323,6 +324,11 @@ B = Buffer(name="B", shape=(300,), dtype=DType.INT32)
             Program(name="bad", parameters=(B,), body=seq(Commit(), put(B, B[ROW], (ROW, 3)).body)),
             LoweringError,
             "no asynchronous copies",
+        ),
+        (
+            Program(name="bad", parameters=(B,), body=seq(Barrier(), put(B, B[ROW], (ROW, 3)).body)),
+            LoweringError,
+            "for the threads of a GPU's block",
         ),
         (
             Program(
