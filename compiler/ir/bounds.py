@@ -221,12 +221,10 @@ def _atom_interval(atom: Expr, ranges: Ranges) -> Interval:
             return _BOOL
         case Select(then=then, otherwise=otherwise):
             return interval(then, ranges).hull(interval(otherwise, ranges))
-        case Cast(value=value, dtype=dtype) if (
-            dtype_of(value) is not DType.FLOAT32 and dtype is not DType.FLOAT32
-        ):
+        case Cast(value=value, dtype=dtype) if not dtype_of(value).is_float and not dtype.is_float:
             held, (low, high) = interval(value, ranges), dtype.limits
             if held.low is not None and held.high is not None and low <= held.low and held.high <= high:
                 return held
     dtype = dtype_of(atom)
     # An index read from memory has no useful bound, a narrow integer has that of its type.
-    return UNKNOWN if dtype in (DType.FLOAT32, DType.INT64) else Interval(*dtype.limits)
+    return UNKNOWN if dtype.is_float or dtype is DType.INT64 else Interval(*dtype.limits)

@@ -205,7 +205,7 @@ def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
             return _fold(op, a, b)
         if op in ("and", "or"):
             return b if bool(b.value) is (op == "or") else a
-        if b.dtype is not DType.FLOAT32:
+        if not b.dtype.is_float:
             if b.value == 0 and op in ("+", "-"):
                 return a
             if b.value == 1 and op in ("*", "//"):
@@ -215,7 +215,7 @@ def binary(op: Operator, left: ExprLike, right: ExprLike) -> Expr:
     elif isinstance(a, Const):
         if op in ("and", "or"):
             return a if bool(a.value) is (op == "or") else b
-        if a.dtype is not DType.FLOAT32:
+        if not a.dtype.is_float:
             if a.value == 0 and op == "+":
                 return b
             if a.value == 1 and op == "*":
@@ -295,12 +295,12 @@ def _holds(dtype: DType, value: int) -> bool:
     """Whether casting an integer constant to `dtype` is exact or a plain rounding."""
     if dtype is DType.BOOL:
         return False
-    return dtype is DType.FLOAT32 or dtype.limits[0] <= value <= dtype.limits[1]
+    return dtype.is_float or dtype.limits[0] <= value <= dtype.limits[1]
 
 
 def _represent(value: int | float, dtype: DType) -> int | float:
     """A Python number as the value of a constant of `dtype`; ValueError if it does not fit."""
-    if dtype is DType.FLOAT32:
+    if dtype.is_float:
         return float(dtype.numpy.type(value))
     if dtype is DType.BOOL:
         return bool(value)
@@ -326,7 +326,7 @@ def _fold(op: Operator, a: Const, b: Const) -> Expr:
             return TRUE if x and y else FALSE
         case "or":
             return TRUE if x or y else FALSE
-    if a.dtype is DType.FLOAT32 or not isinstance(x, int) or not isinstance(y, int):
+    if a.dtype.is_float or not isinstance(x, int) or not isinstance(y, int):
         return Binary(op, a, b)
     match op:
         case "+":

@@ -304,7 +304,7 @@ class _Machine:
         cell = self.at(buffer, position)
         if cell.state is not None and cell.state[position]:
             raise self.fail(_BLAME[int(cell.state[position])].format(f"{buffer.name}{list(position)}"))
-        return cell.data[position] if buffer.dtype is DType.FLOAT32 else cell.data.item(*position)
+        return cell.data[position] if buffer.dtype.is_float else cell.data.item(*position)
 
     def write(self, buffer: Buffer, position: tuple[int, ...], value: Any) -> None:
         cell = self.at(buffer, position)
@@ -371,7 +371,7 @@ class _Machine:
     def expr(self, expr: Expr) -> Callable[[], Any]:
         match expr:
             case Const(value=value, dtype=dtype):
-                constant = np.float32(value) if dtype is DType.FLOAT32 else value
+                constant = dtype.numpy.type(value) if dtype.is_float else value
                 return lambda: constant
             case Var(name=name):
                 # Verified programs bind every variable, so a missing one is not worth a check in this hot path.
@@ -407,8 +407,8 @@ def _inside(index: int, size: int) -> bool:
 
 
 def _conversion(dtype: DType) -> Callable[[Any], Any]:
-    if dtype is DType.FLOAT32:
-        return np.float32
+    if dtype.is_float:
+        return dtype.numpy.type
     if dtype is DType.BOOL:
         return bool
     low, high = dtype.limits
@@ -425,11 +425,12 @@ def _operation(op: str, dtype: DType) -> Callable[[Any, Any], Any]:
     if op in COMPARISONS:
         return _COMPARE[op]
     compute = _COMPUTE[op]
-    if dtype is DType.FLOAT32:
+    if dtype.is_float:
+        kind = dtype.numpy.type
         if op in ("min", "max"):
             # NaN on either side is the result, as IEEE 754's minimum and maximum have it.
             compute = np.minimum if op == "min" else np.maximum
-        return lambda a, b: np.float32(compute(a, b))
+        return lambda a, b: kind(compute(a, b))
     low, high = dtype.limits
 
     def wrapping(a: int, b: int) -> int:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, get_args
 
-import numpy as np
+import ml_dtypes
 from vdla.isa.errors import UserError
 
 from .expr import OPERATORS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
@@ -34,7 +34,7 @@ MOST_SIZE, MOST_ELEMENTS = 1 << 24, 1 << 31
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
 _SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-_GREATEST = float(np.finfo(np.float32).max)
+_GREATEST = {d: float(ml_dtypes.finfo(d.numpy).max) for d in DType if d.is_float}
 _OPS = ("add", "max")
 
 
@@ -237,10 +237,11 @@ class _Reader:
     def const(self, rest: list[Any]) -> Const:
         kind, value = self.take(rest, "a type", "a value")
         dtype = self.dtype(kind)
-        if dtype is DType.FLOAT32:
+        if dtype.is_float:
             if type(value) is str and value in _SPECIAL:
                 return Const(_SPECIAL[value], dtype)
-            fits = type(value) is float and abs(value) <= _GREATEST and float(np.float32(value)) == value
+            fits = type(value) is float and abs(value) <= _GREATEST[dtype]
+            fits = fits and float(dtype.numpy.type(value)) == value
         elif dtype is DType.BOOL:
             fits = type(value) is bool
         else:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import ml_dtypes
 import numpy as np
 
 
 class DType(StrEnum):
-    """An element type. INT64 is the type of loop variables and indices; integers wrap in two's complement."""
+    """An element type. INT64 is the type of loop variables and indices; integers wrap in two's complement.
+
+    Floats round to nearest, ties to even, after every operation; those of 16 bits too.
+    """
 
     INT8 = "int8"
     UINT8 = "uint8"
     INT32 = "int32"
     INT64 = "int64"
+    FLOAT16 = "float16"
+    BFLOAT16 = "bfloat16"
     FLOAT32 = "float32"
     BOOL = "bool"
 
@@ -22,8 +28,8 @@ class DType(StrEnum):
 
     @property
     def numpy(self) -> np.dtype:
-        """The numpy dtype of the same name."""
-        return np.dtype(self.value)
+        """The numpy dtype of the same name; bfloat16 is that of ml_dtypes."""
+        return _BFLOAT16 if self is DType.BFLOAT16 else np.dtype(self.value)
 
     @property
     def bits(self) -> int:
@@ -33,13 +39,18 @@ class DType(StrEnum):
     @property
     def is_integer(self) -> bool:
         """True for the signed and unsigned integers, not for bool."""
-        return self is not DType.FLOAT32 and self is not DType.BOOL
+        return self.value in _LIMITS and self is not DType.BOOL
+
+    @property
+    def is_float(self) -> bool:
+        """True for the floating-point types."""
+        return self.value in _FLOATS
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Least and greatest value of an integer type or bool; TypeError for float32."""
-        if self is DType.FLOAT32:
-            raise TypeError("float32 has no integer limits")
+        """Least and greatest value of an integer type or bool; TypeError for floats."""
+        if self.value in _FLOATS:
+            raise TypeError(f"{self.value} has no integer limits")
         return _LIMITS[self.value]
 
     def wrap(self, value: int) -> int:
@@ -50,7 +61,18 @@ class DType(StrEnum):
         return (value - low) % (high - low + 1) + low
 
 
-_BITS = {"int8": 8, "uint8": 8, "int32": 32, "int64": 64, "float32": 32, "bool": 8}
+_FLOATS = ("float16", "bfloat16", "float32")
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_BITS = {
+    "int8": 8,
+    "uint8": 8,
+    "int32": 32,
+    "int64": 64,
+    "float16": 16,
+    "bfloat16": 16,
+    "float32": 32,
+    "bool": 8,
+}
 _LIMITS = {
     "int8": (-(2**7), 2**7 - 1),
     "uint8": (0, 2**8 - 1),

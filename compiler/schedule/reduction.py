@@ -150,8 +150,8 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
 def identity(op: str, dtype: DType) -> Const:
     """What a reduction starts from without changing its result."""
     if op == "add":
-        return Const(0.0 if dtype is DType.FLOAT32 else 0, dtype)
-    return Const(float("-inf") if dtype is DType.FLOAT32 else dtype.limits[0], dtype)
+        return Const(0.0 if dtype.is_float else 0, dtype)
+    return Const(float("-inf") if dtype.is_float else dtype.limits[0], dtype)
 
 
 def _reduce_named(program: Program, name: str) -> tuple[tuple[Node, ...], Reduce]:

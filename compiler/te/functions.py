@@ -110,6 +110,12 @@ def _erf(value: ArrayLike) -> NDArray[np.float32]:
     return np.vectorize(math.erf, otypes=[np.float32])(value)
 
 
+def _round_tf32(value: ArrayLike) -> NDArray[np.float32]:
+    bits = np.asarray(value, np.float32).view(np.uint32)
+    finite = (bits & 0x7F800000) != 0x7F800000
+    return np.where(finite, (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), bits).view(np.float32)
+
+
 def _float32(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of float64, rounded once; infinities and NaN as IEEE says, without warnings."""
 
@@ -136,5 +142,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
         "tanh": _float32(np.tanh),
         "sigmoid": _float32(lambda x: 1 / (1 + np.exp(-x))),
         "erf": _erf,
+        "round_tf32": _round_tf32,
     }
 )

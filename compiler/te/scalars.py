@@ -63,6 +63,11 @@ def erf(x: Scalar) -> Expr:
     return _call("erf", x)
 
 
+def round_tf32(x: Scalar) -> Expr:
+    """x with a mantissa of 10 bits (NVIDIA's tf32), nearest, ties away from zero: PTX's cvt.rna.tf32.f32."""
+    return _call("round_tf32", x)
+
+
 def negative(x: Expr) -> Expr:
     """-x, zeros with their sign."""
     return x * -1.0
