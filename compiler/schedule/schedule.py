@@ -135,6 +135,10 @@ class Schedule:
         """See `memory.set_scope`."""
         self._apply(memory.set_scope, "set_scope", buffer, scope)
 
+    def widen(self, buffer: str, dimension: int, size: int) -> None:
+        """See `memory.widen`."""
+        self._apply(memory.widen, "widen", buffer, dimension, size)
+
     def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
         """See `memory.cache_read`; returns the name of the new buffer, which is the copy's too."""
         name = memory.cache_name(self._program, buffer, scope)

@@ -90,6 +90,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "reverse_compute_at": (_STATEMENT, _LOOP),
     "compute_inline": (_STATEMENT,),
     "set_scope": (_BUFFER, _SCOPE),
+    "widen": (_BUFFER, _COUNT, _COUNT),
     "cache_read": (_BUFFER, _PLACE, _SCOPE),
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),

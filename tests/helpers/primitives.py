@@ -179,6 +179,7 @@ CASES = {
     "decompose-reduction": Case(product, _decompose),
     "rfactor": Case(product, _split_then(4, lambda s: s.rfactor("sum", "k.0"), "k")),
     "set-scope": Case(stencil, lambda s: s.set_scope("T", "inp")),
+    "widen": Case(stencil, lambda s: s.widen("T", 1, 12)),
     "pack": Case(product, _split_then(4, lambda s: s.pack("W", ((1, 4),), (1, 0, 2)), "j")),
     "pipeline": Case(sums, _pipeline),
     "tensorize": Case(sums, lambda s: s.tensorize("j", DOT, (("lanes", 8),))),
