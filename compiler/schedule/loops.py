@@ -20,9 +20,9 @@ def split(program: Program, loop: str, factor: int) -> Program:
         for i in range(10):            for i.0 in range(3):
             body(i)              ->        for i.1 in range(min(4, 10 - i.0 * 4)):
                                                body(i.0 * 4 + i.1)
-    No piece is ragged if the extent is seen to be a multiple of `factor`. Both loops are of the kind of the old one. Legal, as the iterations and their order stay, but for axes of a grid,
-    which do not nest in themselves: bind afterwards. With one piece only, body(i.1). LegalityError for a factor below
-    1, or if a new name is taken.
+    No piece is ragged if the extent is seen to be a multiple of `factor`. Both loops are of the kind of the old one.
+    Legal, as the iterations and their order stay, but for axes of a grid, which do not nest in themselves: bind
+    afterwards. With one piece only, body(i.1). LegalityError for a factor below 1, or if a new name is taken.
     """
     path, old = locate_loop(program, loop)
     if old.kind in AXES:

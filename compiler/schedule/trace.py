@@ -89,6 +89,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "compute_at": (_STATEMENT, _LOOP),
     "reverse_compute_at": (_STATEMENT, _LOOP),
     "compute_inline": (_STATEMENT,),
+    "compute_early": (_STATEMENT,),
     "set_scope": (_BUFFER, _SCOPE),
     "widen": (_BUFFER, _COUNT, _COUNT),
     "cache_read": (_BUFFER, _PLACE, _SCOPE),
