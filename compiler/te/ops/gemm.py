@@ -42,9 +42,7 @@ def gemm(
     right = (columns, depth) if transposed_w else (depth, columns)
     x, a = (Buffer(name=n, shape=(*of_x, *left), dtype=DType.FLOAT32) for n in ("X", "a"))
     w, b = (Buffer(name=n, shape=(*of_w, *right), dtype=DType.FLOAT32) for n in ("W", "b"))
-    y, total = (
-        Buffer(name=n, shape=(*batch, rows, columns), dtype=DType.FLOAT32) for n in ("Y", "sum")
-    )
+    y, total = (Buffer(name=n, shape=(*batch, rows, columns), dtype=DType.FLOAT32) for n in ("Y", "sum"))
     bias = Buffer(name="B", shape=(columns,), dtype=DType.FLOAT32) if epilogue.bias else None
     operand = Buffer(name="R", shape=y.shape, dtype=DType.FLOAT32) if epilogue.operand else None
 
@@ -53,8 +51,9 @@ def gemm(
 
     matrices = [Var(f"gemm.b{d}") for d in range(len(batch))]
     i, j, k = Var("gemm.i"), Var("gemm.j"), Var("gemm.k")
-    value = a[*at(of_x, matrices), *((k, i) if transposed_x else (i, k))] * (
-        b[*at(of_w, matrices), *((j, k) if transposed_w else (k, j))]
+    value = (
+        a[*at(of_x, matrices), *((k, i) if transposed_x else (i, k))]
+        * (b[*at(of_w, matrices), *((j, k) if transposed_w else (k, j))])
     )
     summed = Reduce(
         name="gemm", op="add", buffer=total, indices=(*matrices, i, j), value=value, first=equal(k, 0)
