@@ -37,9 +37,16 @@ def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractS
 
 
 def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Expr]:
-    """A quotient as those by smaller numbers: (2*h + r) // 6 is (h + r // 2) // 3."""
+    """A quotient as those by smaller numbers, a remainder as what is below the divisor anyway.
+
+    (2*h + r) // 6 is (h + r // 2) // 3.
+    """
     found: list[Expr] = []
     match fact:
+        case Binary(op="%", a=a, b=Const(value=int(c))):
+            held = interval(a, ranges)
+            if held.low is not None and held.high is not None and held.low >= 0 and held.high < c:
+                found.append(a)
         case Binary(op="//", a=a, b=Const(value=int(c))):
             form = linear_form(a)
             for factor in {gcd(c, n) for n in (*form.terms.values(), *divisors)} - {1, c}:
@@ -84,6 +91,11 @@ def _number(high: Expr, low: Expr) -> list[Expr]:
                 case _, Binary(op="//", a=n, b=Const(value=e)) if n == a and c == d * e:
                     # n // (e * d), which is n // e // d, and n // e % d.
                     return [b]
+        case Binary(op="%", a=Binary(op="//", a=a, b=Const(value=c)), b=Const(value=d)), Binary(
+            op="%", a=b, b=Const(value=e)
+        ) if c == e and _congruent(a, b, int(c)):
+            # a // c % d and a % c.
+            return [binary("%", a, Const(c * d))]
     return []
 
 
