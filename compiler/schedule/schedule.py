@@ -14,6 +14,7 @@ from . import pack as layout
 from . import peel as peeling
 from . import pipeline as pipelining
 from . import reverse_compute_at as consumers
+from . import share_copy as sharing
 from . import tensorize as hardware
 from .errors import LegalityError
 from .trace import Argument, Step, Trace, step_obstacle
@@ -23,8 +24,9 @@ class Schedule:
     """Threads a program through the primitives of this package and records each in a trace.
 
     Every method is the function of its name in `loops`, `annotate`, `peel`, `pipeline`, `pack`, `reduction`,
-    `compute_at`, `reverse_compute_at`, `inline`, `memory` or `tensorize`, which says what it does and when it is legal;
-    all raise LegalityError and then leave the schedule as it was. Methods that make new names return them.
+    `compute_at`, `reverse_compute_at`, `inline`, `memory`, `share_copy` or `tensorize`, which says what it does and
+    when it is legal; all raise LegalityError and then leave the schedule as it was. Methods that make new names return
+    them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -100,6 +102,10 @@ class Schedule:
     def expand_copy(self, name: str) -> None:
         """See `memory.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
         self._apply(memory.expand_copy, "expand_copy", name)
+
+    def share_copy(self, name: str, axes: sharing.Axes, width: int) -> None:
+        """See `share_copy.share_copy`; the loops are called `name`.x, `name`.step, `name`.in and so on."""
+        self._apply(sharing.share_copy, "share_copy", name, axes, width)
 
     def pack(self, buffer: str, tiles: layout.Tiles, order: layout.Order) -> None:
         """See `pack.pack`."""

@@ -117,6 +117,13 @@ def _bind(s: Schedule) -> None:
     s.bind("A.shared.0", "thread.x")
 
 
+def _share_copy(s: Schedule) -> None:
+    block, _ = s.split("i", 5)
+    s.bind(block, "block.x")
+    copy = s.cache_read("A", block, "shared")
+    s.share_copy(copy, (("thread.y", 2), ("thread.x", 4)), 2)
+
+
 def _virtual_thread(s: Schedule) -> None:
     tile, _ = s.split("i", 5)
     s.cache_read("A", tile, "inp")
@@ -178,6 +185,7 @@ CASES = {
     "peel-last": Case(product, _split_then(4, lambda s: s.peel("i.0"))),
     "peel-first": Case(padded, _peel_first),
     "expand-copy": Case(padded, lambda s: s.expand_copy("load")),
+    "share-copy": Case(sums, _share_copy),
 }
 
 
