@@ -14,6 +14,7 @@ from ..ir.regions import operand_access
 from ..ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, NamedStmt, Node, Program, Reduce, Wait
 from ..ir.verify import VerifyError, verify
 from ..ir.visit import expressions, free_vars, loads_in, loops, operands, walk
+from .digits import determined_loops
 from .errors import LegalityError
 
 CONCURRENT = ("vectorize", "parallel", *AXES)
@@ -202,9 +203,6 @@ def parallel_obstacle(loop: For, around: Sequence[For]) -> str | None:
 def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
     """The `varying` loops any two iterations of which touch different elements in all `uses` of one buffer."""
     found: set[str] = set()
-    if all(u.starts == uses[0].starts for u in uses[1:]):
-        for form in _numbers(uses, ranges):
-            found |= _injective(form, 1, ranges, varying)
     for d, start in enumerate(uses[0].starts):
         extents = [u.extents[d] for u in uses]
         known = [e for e in extents if e is not None]
@@ -215,47 +213,13 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
             found |= _injective(linear_form(start), max(known), ranges, varying)
         else:
             found |= _apart([linear_form(u.starts[d]) for u in uses], max(known), ranges, varying)
-    return found
-
-
-def _numbers(uses: list[Touch], ranges: Ranges) -> list[LinearForm]:
-    """The numbers all of whose digits are among the indices of equal accesses to single elements.
-
-    e // 12, e // 4 % 3 and e % 4 are the digits of e: equal digits are equal numbers.
-    """
-    digits: dict[tuple[Expr, int], int | None] = {}
-    for d, start in enumerate(uses[0].starts):
-        if all(u.extents[d] == 1 for u in uses) and not loads_in(start):
-            of, unit, count = _digit(start)
-            if unit > 1 or count is not None:
-                digits[of, unit] = count
-    complete: list[LinearForm] = []
-    for of, unit in digits:
-        if unit != 1:
-            continue
-        reached: int | None = 1
-        while reached is not None and (of, reached) in digits:
-            count = digits[of, reached]
-            reached = None if count is None else reached * count
-        high = interval(of, ranges).high
-        low = interval(of, ranges).low
-        if reached is None or (low is not None and low >= 0 and high is not None and high < reached):
-            complete.append(linear_form(of))
-    return complete
-
-
-def _digit(index: Expr) -> tuple[Expr, int, int | None]:
-    """An index as the digit (number // unit) % count of a number, as (number, unit, count); no count: unbounded."""
-    match index:
-        case Binary(op="//", a=a, b=Const(value=int(by))) if by > 0:
-            of, unit, count = _digit(a)
-            if count is None or count % by == 0:
-                return of, unit * by, None if count is None else count // by
-        case Binary(op="%", a=a, b=Const(value=int(by))) if by > 0:
-            of, unit, count = _digit(a)
-            if count is None or count % by == 0:
-                return of, unit, by
-    return index, 1, None
+    same = [
+        start
+        for d, start in enumerate(uses[0].starts)
+        if all(u.extents[d] == 1 and u.starts[d] == start for u in uses) and not loads_in(start)
+    ]
+    # What no index divides, each index has told by itself.
+    return found | determined_loops(same, ranges, varying) if any(map(_divides, same)) else found
 
 
 def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
