@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..ir.affine import is_multiple
+from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Const, Expr, Var, minimum
 from ..ir.grid import AXES
-from ..ir.simplify import simplify
+from ..ir.simplify import simplify, simplify_node
 from ..ir.stmt import For, Node, Program, Stmt
 from ..ir.visit import free_vars, substitute
 from .errors import LegalityError
@@ -56,8 +57,9 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
         for i in range(6):             for i_j in range(24):
             for j in range(4):   ->        body(i_j // 4, i_j % 4)
                 body(i, j)
-    Legal if `inner` is all that `outer` holds, both have constant extents (the inner one above 0), and both are of one
-    kind, which the new loop has too: the iterations and their order stay.
+    Indices are simplified: of 4*i + j remains i_j. Legal if `inner` is all that `outer` holds, both have constant
+    extents (the inner one above 0), and both are of one kind, which the new loop has too: the iterations and their
+    order stay.
     """
     path, a = locate_loop(program, outer)
     b = a.body
@@ -76,7 +78,9 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
     fused, size = Var(f"{outer}_{inner}"), b.extent
     if fused.name in names_in(program):
         raise LegalityError(f"cannot fuse: the name {fused.name} is taken", program, fused.name)
-    body = substitute(b.body, {outer: fused // size, inner: fused % size})
+    ranges = loop_ranges(n for n in path[:-1] if isinstance(n, For))
+    ranges[fused.name] = loop_range(a.extent * size)
+    body = simplify_node(substitute(b.body, {outer: fused // size, inner: fused % size}), ranges)
     new = rebuild(path, For(var=fused, extent=a.extent * size, body=body, kind=a.kind))
     return check_bounds(new, program, inner)
 
