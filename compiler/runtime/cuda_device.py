@@ -340,9 +340,7 @@ class CudaDevice:
             left, total = _checked(self._driver.cuMemGetInfo())
             free = f", and {left:,} of its {total:,} are free"
         needed = f"{size:,} bytes are needed{free}" if size else f"a call needs more than there is{free}"
-        return (
-            f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
-        )
+        return f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
 
 
 class _Memory:
@@ -402,7 +400,9 @@ def _devices(core: ModuleType, label: str) -> tuple[Any, ...]:
         text = str(error)
         if "NO_DEVICE" not in text:
             missing = "found" in text or "INSUFFICIENT_DRIVER" in text or "STUB_LIBRARY" in text
-            reason = "no NVIDIA driver was found" if missing else (text.splitlines() or ["no reason given"])[0]
+            reason = (
+                "no NVIDIA driver was found" if missing else (text.splitlines() or ["no reason given"])[0]
+            )
             raise DeviceError(
                 f"{label}: {reason}; install NVIDIA's driver, or run with --device cuda:emulated, "
                 "which needs no GPU"
