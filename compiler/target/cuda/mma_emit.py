@@ -5,14 +5,16 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from ...ir.affine import LinearForm
 from ...ir.bounds import Interval
 from ...ir.expr import Buffer, Expr, Var
+from ...ir.grid import FRAGMENT
 from ...ir.printer import format_region, summarize
 from ...ir.stmt import Intrinsic, Region
 from ...ir.types import DType
 from .errors import LoweringError
 from .mma import TF32
-from .mma_fragments import MATRIX_A, MATRIX_C, WARP, Fragment, matrix_row
+from .mma_fragments import MATRIX_A, WARP, Fragment, matrix_row
 from .storage import REGISTER_ALIGNMENT, Storage, row_major
 
 if TYPE_CHECKING:
@@ -178,8 +180,7 @@ def _register(kernel: KernelEmitter, use: Intrinsic, region: Region, register: i
     return f"{storage.name}[{kernel.values.offset_text(form)}]"
 
 
-def _form(kernel: KernelEmitter, use: Intrinsic, region: Region):
-    storage = kernel.values.storages[region.buffer.name]
-    if not storage.buffer.scope.startswith("fragment") or storage.buffer.scope not in (MATRIX_A, MATRIX_C, "fragment.b"):
+def _form(kernel: KernelEmitter, use: Intrinsic, region: Region) -> LinearForm:
+    if not region.buffer.scope.startswith(FRAGMENT):
         raise LoweringError(f"`{summarize(use)}`: {format_region(region)} is no fragment")
     return kernel.values.offset(region.buffer, region.starts)
