@@ -144,6 +144,25 @@ def threads_of(kernel: Kernel) -> dict[str, int]:
     return most
 
 
+def successive(kernel: Kernel) -> frozenset[tuple[str, str]]:
+    """Pairs of shared buffers neither of which is allocated within the other: they may lie in the same bytes."""
+    found: set[tuple[str, str]] = set()
+
+    def visit(node: Stmt, outer: tuple[str, ...], seen: list[str]) -> None:
+        if isinstance(node, Alloc) and node.buffer.scope == "shared":
+            name = node.buffer.name
+            for other in seen:
+                if other not in outer:
+                    found.update({(name, other), (other, name)})
+            seen.append(name)
+            outer = (*outer, name)
+        for child in children(node):
+            visit(child, outer, seen)
+
+    visit(kernel.body, (), [])
+    return frozenset(found)
+
+
 def shared_between_threads(buffer: Buffer) -> bool:
     """Whether the threads of a block see the same elements: those in shared and in global memory."""
     return "thread" not in owners(buffer.scope)

@@ -9,7 +9,8 @@ next phase touches. Where both may touch one element in different threads, and o
 between them: in front of the phase, or in front of the loop around it if all that it conflicts with is outside. Loops
 are gone through until nothing new comes around from the end of an iteration to the beginning of the next one. An
 asynchronous copy counts as a write from the first wait behind it on, and before it is issued as one that must not
-meet what others still do. Barriers that are there already stay and count.
+meet what others still do. Shared buffers that are not allocated one within the other may lie in the same bytes, so a
+barrier comes between their uses. Barriers that are there already stay and count.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..ir.kernels import (
     is_thread_loop,
     kernel_at,
     phase_at,
+    successive,
     threads_of,
 )
 from ..ir.separation import meets_only_at
@@ -51,7 +53,7 @@ def insert_barriers(program: Program) -> Program:
 def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
     if isinstance(node, For) and is_block_loop(node):
         return map_children(node, lambda body: _with_body(kernel, body))
-    body, _ = _Block(threads_of(kernel)).statement(node, _State(), kernel.around)
+    body, _ = _Block(kernel).statement(node, _State(), kernel.around)
     return body
 
 
@@ -96,8 +98,10 @@ class _State:
 class _Block:
     """The walk over one kernel's body."""
 
-    def __init__(self, threads: dict[str, int]) -> None:
+    def __init__(self, kernel: Kernel) -> None:
+        threads = threads_of(kernel)
         self.axes = [axis for axis in THREAD_AXES if threads[axis] > 1]
+        self.successive = successive(kernel)
 
     def statement(self, node: Stmt, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
         """The statement with its barriers, and the state behind it; `state` is used up."""
@@ -206,9 +210,11 @@ class _Block:
 
     def conflicts(self, p: _Use, q: _Use, around: tuple[For, ...]) -> bool:
         """Whether different threads may touch the same element, one of them writing."""
-        if p.access.buffer.name != q.access.buffer.name or not (p.access.write or q.access.write):
-            return False
         if not self.axes:
+            return False
+        if p.access.buffer.name != q.access.buffer.name:
+            return (p.access.buffer.name, q.access.buffer.name) in self.successive
+        if not (p.access.write or q.access.write):
             return False
         held = {loop.name for loop in p.access.loops} - p.own
         common = {loop.name for loop in around} & held
