@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ...ir.affine import form_to_expr
 from ...ir.expr import Buffer, Const, Expr, Load, Var
 from ...ir.simplify import simplify_form
-from ...ir.affine import form_to_expr
-from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Stmt, seq
+from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Stmt
 from ...ir.verify import VerifyError, verify
 from ...ir.visit import children, expressions, loads_in, map_all_expressions, map_children, map_expr, walk
 from ...schedule import Schedule
