@@ -101,11 +101,11 @@ def _in_one_dimension(program: Program, buffers: Sequence[Buffer]) -> Program:
 
 
 def _looped(program: Program) -> Program:
-    """The program with a loop around every statement that stands in none."""
+    """The program with a loop around every statement that stands in none; copies get theirs as they are expanded."""
 
     def visit(s: Stmt) -> Stmt:
         match s:
-            case Assign() | Reduce() | Copy():
+            case Assign() | Reduce():
                 return For(var=Var(f"{s.name}.once"), extent=ONE, body=s)
             case For():
                 return s
