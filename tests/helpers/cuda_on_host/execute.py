@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-
 from vdla.hw.user_cache import cached
 
 from .text import host_text

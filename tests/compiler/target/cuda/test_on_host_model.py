@@ -133,7 +133,8 @@ extern "C" __global__ void product_TYPE_kK(const unsigned* A, const unsigned* B,
 #else
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(at));
     asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(y[0]) : "r"(bt));
-    asm volatile("mma.sync.aligned.m16n8kK.row.col.ACT.TYPE.TYPE.ACT {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+    asm volatile("mma.sync.aligned.m16n8kK.row.col.ACT.TYPE.TYPE.ACT {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+                 "{%0, %1, %2, %3};"
                  : "+LETTER"(c[0]), "+LETTER"(c[1]), "+LETTER"(c[2]), "+LETTER"(c[3])
                  : "r"(x[0]), "r"(x[1]), "r"(y[0]));
 #endif
@@ -193,7 +194,8 @@ def test_matrices_of_a_warp_are_multiplied() -> None:
 
 
 CONVERSIONS = r"""
-extern "C" __global__ void convert(const float* x, unsigned short* half, unsigned short* brain, unsigned* tf32, float* back) {
+extern "C" __global__ void convert(
+    const float* x, unsigned short* half, unsigned short* brain, unsigned* tf32, float* back) {
     const int i = blockIdx.x * 32 + threadIdx.x;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half[i]) : "f"(x[i]));
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(brain[i]) : "f"(x[i]));
