@@ -5,7 +5,7 @@ asynchronous copies, layouts of fragments, offsets in shared memory, barriers. N
 generator; the models follow the CUDA C++ Programming Guide and the PTX ISA.
 """
 
-from .execute import HostLaunch, HostRunError, Place, run_source
+from .execute import HostLaunch, HostRunError, Place, Sparse, run_source
 from .text import UnknownText
 
-__all__ = ["HostLaunch", "HostRunError", "Place", "UnknownText", "run_source"]
+__all__ = ["HostLaunch", "HostRunError", "Place", "Sparse", "UnknownText", "run_source"]

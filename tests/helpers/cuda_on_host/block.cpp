@@ -265,18 +265,17 @@ void launch(const char* name, dim3 grid, dim3 block, size_t dynamic_bytes, void 
 
 // -- a run: buffers from the standard input, all launches once an order, buffers to the standard output
 
-constexpr size_t REDZONE = 1 << 16;
+constexpr size_t REDZONE = 1 << 16, PAGE = 4096;
 
-unsigned char* global_memory(size_t bytes) {  // 256-byte aligned and not more, poisoned on both sides
-    size_t all = REDZONE + 256 + bytes + REDZONE;
-    void* memory = nullptr;
-    if (posix_memalign(&memory, 512, (all + 511) / 512 * 512)) fail(0, "no memory");
+unsigned char* global_memory(size_t bytes) {  // 256-byte aligned and not more, poisoned on both sides; zeros
+    size_t all = (REDZONE + 256 + bytes + REDZONE + PAGE - 1) / PAGE * PAGE;
+    void* memory = mmap(nullptr, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) fail(0, "no memory");
     unsigned char* address = static_cast<unsigned char*>(memory) + REDZONE + 256;
     ASAN_POISON_MEMORY_REGION(memory, REDZONE + 256);
     ASAN_POISON_MEMORY_REGION(address + bytes, REDZONE);
     return address;
 }
-
 
 void out_of_time(int) {
     fprintf(stderr, "cuda_on_host: no end of it within the time given\n");
@@ -284,31 +283,33 @@ void out_of_time(int) {
     _exit(3);
 }
 
-int run(const Size* sizes, size_t buffers, unsigned orders, unsigned seconds, void (*launches)(unsigned char**)) {
+int run(const Buffer* buffers, size_t count, const Piece* pieces, size_t piece_count, unsigned orders, unsigned seconds,
+        void (*launches)(unsigned char**)) {
     __sanitizer_set_death_callback(say_where);
     signal(SIGALRM, out_of_time);
     alarm(seconds);
     ASAN_POISON_MEMORY_REGION(arena, ARENA);
-    std::vector<std::vector<unsigned char>> given, results;
     std::vector<unsigned char*> memory;
-    for (size_t i = 0; i < buffers; i++) {
-        auto& [name, bytes] = sizes[i];
-        given.emplace_back(bytes);
-        if (bytes && fread(given.back().data(), 1, bytes, stdin) != bytes) fail(0, "no data for %s", name);
-        memory.push_back(global_memory(bytes));
+    for (size_t b = 0; b < count; b++) memory.push_back(global_memory(buffers[b].bytes));
+    std::vector<std::vector<unsigned char>> given, results;
+    for (size_t p = 0; p < piece_count; p++) {
+        given.emplace_back(pieces[p].bytes);
+        if (fread(given[p].data(), 1, given[p].size(), stdin) != given[p].size()) fail(0, "not all data were given");
     }
     for (unsigned round = 0; round < orders; round++) {
         order = round == 0 ? ascending : round == 1 ? descending : shuffled;
         randomness.seed(round);
-        for (size_t i = 0; i < buffers; i++) memcpy(memory[i], given[i].data(), given[i].size());
+        auto place = [&](size_t p) { return memory[pieces[p].buffer] + pieces[p].offset; };
+        for (size_t p = 0; p < piece_count; p++) memcpy(place(p), given[p].data(), given[p].size());
         launches(memory.data());
-        for (size_t i = 0; i < buffers; i++) {
-            std::vector<unsigned char> now(memory[i], memory[i] + sizes[i].bytes);
+        for (size_t p = 0; p < piece_count; p++) {
+            std::vector<unsigned char> now(place(p), place(p) + given[p].size());
             if (round == 0) results.push_back(now);
-            if (now == results[i]) continue;
+            if (now == results[p]) continue;
             size_t at = 0;
-            while (now[at] == results[i][at]) at++;
-            fail(0, "%s depends on the order in which threads run: byte %zu differs", sizes[i].name, at);
+            while (now[at] == results[p][at]) at++;
+            fail(0, "%s depends on the order in which threads run: byte %zu differs", buffers[pieces[p].buffer].name,
+                 pieces[p].offset + at);
         }
     }
     for (auto& result : results) fwrite(result.data(), 1, result.size(), stdout);

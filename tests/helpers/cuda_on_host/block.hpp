@@ -64,12 +64,17 @@ struct Pointer {  // converts to the type of the kernel's parameter
     }
 };
 
-struct Size {
+struct Buffer {  // global memory, zeros where no piece lies
     const char* name;
     size_t bytes;
 };
 
-// Buffers from the standard input, all launches once an order, buffers to the standard output.
-int run(const Size* sizes, size_t buffers, unsigned orders, unsigned seconds, void (*launches)(unsigned char**));
+struct Piece {  // of a buffer: what is given before a run and taken after it
+    size_t buffer, offset, bytes;
+};
+
+// Pieces from the standard input, all launches once an order, pieces to the standard output.
+int run(const Buffer* buffers, size_t count, const Piece* pieces, size_t piece_count, unsigned orders, unsigned seconds,
+        void (*launches)(unsigned char**));
 
 }  // namespace host

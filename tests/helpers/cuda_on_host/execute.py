@@ -56,26 +56,39 @@ class HostLaunch:
     shared_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sparse:
+    """An array of `bytes`, more than there is memory for: pieces by their first byte, zeros elsewhere."""
+
+    bytes: int
+    pieces: Mapping[int, np.ndarray]
+
+
 def run_source(
     source: str,
     launches: Sequence[HostLaunch],
-    arrays: Mapping[str, np.ndarray],
+    arrays: Mapping[str, np.ndarray | Sparse],
     *,
     orders: int = 3,
     seconds: int = 60,
 ) -> dict[str, np.ndarray]:
     """All arrays as they are after the launches, one after the other; those given stay as they are.
 
+    Of a sparse array the pieces that were given, one after the other.
+
     Everything is run in `orders` orders of blocks and threads: ascending, descending, then random ones, and must give
     the same bits. HostRunError for what goes wrong, UnknownText for text that has no model.
     """
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    sparse = {
+        name: array if isinstance(array, Sparse) else Sparse(bytes=array.nbytes, pieces={0: array})
+        for name, array in arrays.items()
+    }
     _check_bounds(source, launches)
     with tempfile.TemporaryDirectory(prefix="cuda_on_host") as folder:
         program = Path(folder) / "program"
-        text = _program(source, launches, contiguous, orders, seconds)
+        text = _program(source, launches, sparse, orders, seconds)
         _compile(["-I", _HERE, "-x", "c++", "-", "-x", "none", *_models(), "-o", program], text)
-        data = b"".join(array.tobytes() for array in contiguous.values())
+        data = b"".join(piece.tobytes() for array in sparse.values() for piece in array.pieces.values())
         ran = subprocess.run(
             [program], input=data, capture_output=True, timeout=4 * seconds, env=_ENVIRONMENT
         )
@@ -83,10 +96,12 @@ def run_source(
         raise HostRunError(_message(ran.stderr.decode(errors="replace"), source))
     results: dict[str, np.ndarray] = {}
     at = 0
-    for name, array in contiguous.items():
-        flat = np.frombuffer(ran.stdout, array.dtype, array.size, at)
-        results[name] = flat.reshape(array.shape).copy()
-        at += array.nbytes
+    for name, array in sparse.items():
+        taken = []
+        for piece in array.pieces.values():
+            taken.append(np.frombuffer(ran.stdout, piece.dtype, piece.size, at).reshape(piece.shape).copy())
+            at += piece.nbytes
+        results[name] = taken[0] if len(taken) == 1 else np.concatenate(taken)
     return results
 
 
@@ -116,12 +131,15 @@ def _compile(arguments: Sequence[str | Path], text: str = "") -> None:
 
 
 def _program(
-    source: str, launches: Sequence[HostLaunch], arrays: Mapping[str, np.ndarray], orders: int, seconds: int
+    source: str, launches: Sequence[HostLaunch], arrays: Mapping[str, Sparse], orders: int, seconds: int
 ) -> str:
-    sizes = ", ".join(f'{{"{name}", {array.nbytes}}}' for name, array in arrays.items())
-    count = len(arrays)
-    names = list(arrays)
-    calls = "\n".join(_call(launch, names) for launch in launches)
+    buffers = ", ".join(f'{{"{name}", {array.bytes}ull}}' for name, array in arrays.items())
+    found = [
+        f"{{{number}, {offset}ull, {piece.nbytes}ull}}"
+        for number, array in enumerate(arrays.values())
+        for offset, piece in array.pieces.items()
+    ]
+    calls = "\n".join(_call(launch, list(arrays)) for launch in launches)
     return f"""#include "cuda.hpp"
 #include "ptx.hpp"
 #line 1 "kernels.cu"
@@ -131,8 +149,9 @@ static void launches(unsigned char** memory) {{
 {calls}
 }}
 int main() {{
-    const host::Size sizes[] = {{{sizes}}};
-    return host::run(sizes, {count}, {orders}, {seconds}, launches);
+    const host::Buffer buffers[] = {{{buffers}}};
+    const host::Piece pieces[] = {{{", ".join(found)}}};
+    return host::run(buffers, {len(arrays)}, pieces, {len(found)}, {orders}, {seconds}, launches);
 }}
 """
 

@@ -16,7 +16,11 @@ from vdla.compiler.target.cuda.module import (
     WorkspaceArgument,
     lower,
 )
-from vdla.compiler.target.cuda.prepare import prepare
+
+try:
+    from vdla.compiler.target.cuda.prepare import prepare
+except ImportError:
+    prepare = None
 from vdla.compiler.te.functions import FUNCTIONS
 
 from .execute import HostLaunch, Place, run_source
@@ -27,7 +31,7 @@ _WORKSPACE = "(workspace)"
 def run_module(
     module: CudaModule, arrays: Mapping[str, np.ndarray], *, orders: int = 3, seconds: int = 60
 ) -> dict[str, np.ndarray]:
-    """The outputs of a module by name; `arrays` holds at least its inputs. Outputs that are not given begin as 0xFF bytes."""
+    """The outputs of a module by name; `arrays` holds at least its inputs. Others begin as bytes 0xFF."""
     given: dict[str, np.ndarray] = {}
     for parameter in module.parameters:
         if parameter.name in arrays:
@@ -35,7 +39,9 @@ def run_module(
             given[parameter.name] = array.reshape(parameter.shape)
         else:
             size = int(np.prod(parameter.shape)) * parameter.dtype.bits // 8
-            given[parameter.name] = np.full(size, 0xFF, np.uint8).view(parameter.dtype.numpy).reshape(parameter.shape)
+            given[parameter.name] = (
+                np.full(size, 0xFF, np.uint8).view(parameter.dtype.numpy).reshape(parameter.shape)
+            )
     given[_WORKSPACE] = np.full(module.workspace_bytes, 0xFF, np.uint8)
     launches = [
         HostLaunch(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from cuda_on_host import HostLaunch, HostRunError, Place, UnknownText, run_source
+from cuda_on_host import HostLaunch, HostRunError, Place, Sparse, UnknownText, run_source
 
 COPIES = r"""
 __device__ __forceinline__ void copy_16(void* to, const void* from, int bytes) {
@@ -275,3 +275,17 @@ def test_an_instruction_without_a_model_is_named() -> None:
     launch = HostLaunch(function="f", grid=(1, 1, 1), block=(1, 1, 1), arguments=("x",))
     with pytest.raises(UnknownText, match=r"line 2: the instruction sqrt\.rn\.f32 has no model"):
         run_source(source, [launch], {"x": np.ones(2, np.float32)})
+
+
+def test_arrays_may_be_larger_than_memory() -> None:
+    source = """extern "C" __global__ void f(const signed char* x, int* y, INDEX step) {
+        y[threadIdx.x] = x[step * (INDEX)threadIdx.x];
+    }"""
+    step = 2**27 - 1
+    x = Sparse(bytes=31 * step + 1, pieces={t * step: np.array([t], np.int8) for t in range(32)})
+    launch = HostLaunch(function="f", grid=(1, 1, 1), block=(32, 1, 1), arguments=("x", "y", step))
+    given = {"x": x, "y": np.zeros(32, np.int32)}
+    out = run_source(source.replace("INDEX", "long long"), [launch], given)
+    np.testing.assert_array_equal(out["y"], np.arange(32))
+    with pytest.raises(HostRunError, match="signed integer overflow"):
+        run_source(source.replace("INDEX", "int"), [launch], given)
