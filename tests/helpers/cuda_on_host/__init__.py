@@ -5,7 +5,8 @@ asynchronous copies, layouts of fragments, offsets in shared memory, barriers. N
 generator; the models follow the CUDA C++ Programming Guide and the PTX ISA.
 """
 
-from .execute import HostLaunch, HostRunError, Place, Sparse, run_source
+from .execute import HostRunError, run_jobs, run_source
+from .jobs import HostLaunch, Job, Place, Sparse
 from .text import UnknownText
 
-__all__ = ["HostLaunch", "HostRunError", "Place", "Sparse", "UnknownText", "run_source"]
+__all__ = ["HostLaunch", "HostRunError", "Job", "Place", "Sparse", "UnknownText", "run_jobs", "run_source"]

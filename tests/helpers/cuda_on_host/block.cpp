@@ -114,6 +114,12 @@ void* dynamic_shared(size_t alignment) {
     return address;
 }
 
+void forget_slots() {  // of a text before, which will not run again
+    for (const Slot& slot : slots) ASAN_POISON_MEMORY_REGION(slot.address, slot.bytes);
+    slots.clear();
+    arena_used = 0;
+}
+
 void begin_shared() {
     for (const Slot& slot : slots) memset(slot.address, POISON, slot.bytes);
     ASAN_POISON_MEMORY_REGION(arena + DYNAMIC, ARENA - DYNAMIC);
@@ -277,18 +283,30 @@ unsigned char* global_memory(size_t bytes) {  // 256-byte aligned and not more, 
     return address;
 }
 
+void free_memory(unsigned char* address, size_t bytes) {
+    size_t all = REDZONE + 256 + bytes + REDZONE;
+    unsigned char* memory = address - REDZONE - 256;
+    ASAN_UNPOISON_MEMORY_REGION(memory, REDZONE + 256);
+    ASAN_UNPOISON_MEMORY_REGION(address + bytes, REDZONE);
+    munmap(memory, all);
+}
+
 void out_of_time(int) {
     fprintf(stderr, "cuda_on_host: no end of it within the time given\n");
     say_where();
     _exit(3);
 }
 
-int run(const Buffer* buffers, size_t count, const Piece* pieces, size_t piece_count, unsigned orders, unsigned seconds,
-        void (*launches)(unsigned char**)) {
+void begin() {
     __sanitizer_set_death_callback(say_where);
     signal(SIGALRM, out_of_time);
-    alarm(seconds);
     ASAN_POISON_MEMORY_REGION(arena, ARENA);
+}
+
+void run(const Buffer* buffers, size_t count, const Piece* pieces, size_t piece_count, unsigned orders, unsigned seconds,
+        void (*launches)(unsigned char**)) {
+    alarm(seconds);
+    forget_slots();
     std::vector<unsigned char*> memory;
     for (size_t b = 0; b < count; b++) memory.push_back(global_memory(buffers[b].bytes));
     std::vector<std::vector<unsigned char>> given, results;
@@ -313,7 +331,7 @@ int run(const Buffer* buffers, size_t count, const Piece* pieces, size_t piece_c
         }
     }
     for (auto& result : results) fwrite(result.data(), 1, result.size(), stdout);
-    return fflush(stdout) ? 3 : 0;
+    for (size_t b = 0; b < count; b++) free_memory(memory[b], buffers[b].bytes);
 }
 
 }  // namespace host

@@ -73,8 +73,10 @@ struct Piece {  // of a buffer: what is given before a run and taken after it
     size_t buffer, offset, bytes;
 };
 
+void begin();  // once, before all runs
+
 // Pieces from the standard input, all launches once an order, pieces to the standard output.
-int run(const Buffer* buffers, size_t count, const Piece* pieces, size_t piece_count, unsigned orders, unsigned seconds,
+void run(const Buffer* buffers, size_t count, const Piece* pieces, size_t piece_count, unsigned orders, unsigned seconds,
         void (*launches)(unsigned char**));
 
 }  // namespace host

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.target.cuda.module import (
@@ -16,32 +15,37 @@ from vdla.compiler.target.cuda.module import (
     WorkspaceArgument,
     lower,
 )
+from vdla.compiler.target.cuda.prepare import prepare
 
-try:
-    from vdla.compiler.target.cuda.prepare import prepare
-except ImportError:
-    prepare = None
-from vdla.compiler.te.functions import FUNCTIONS
+from .execute import run_jobs
+from .jobs import HostLaunch, Job, Place
 
-from .execute import HostLaunch, Place, run_source
-
+Arrays = Mapping[str, np.ndarray]
 _WORKSPACE = "(workspace)"
 
 
-def run_module(
-    module: CudaModule, arrays: Mapping[str, np.ndarray], *, orders: int = 3, seconds: int = 60
-) -> dict[str, np.ndarray]:
-    """The outputs of a module by name; `arrays` holds at least its inputs. Others begin as bytes 0xFF."""
+def run_modules(
+    modules: Sequence[tuple[CudaModule, Arrays]], *, orders: int = 3, seconds: int = 60
+) -> list[dict[str, np.ndarray]]:
+    """The outputs of modules by name; arrays hold at least the inputs. Others begin as bytes 0xFF."""
+    results = run_jobs([job_of(m, arrays) for m, arrays in modules], orders=orders, seconds=seconds)
+    return [
+        {name: result[name] for name in module.outputs}
+        for (module, _), result in zip(modules, results, strict=True)
+    ]
+
+
+def job_of(module: CudaModule, arrays: Arrays) -> Job:
+    """A module's text, launches and memory."""
     given: dict[str, np.ndarray] = {}
     for parameter in module.parameters:
+        dtype = parameter.dtype.numpy
         if parameter.name in arrays:
-            array = np.asarray(arrays[parameter.name], parameter.dtype.numpy)
-            given[parameter.name] = array.reshape(parameter.shape)
+            array = np.asarray(arrays[parameter.name])
+            assert array.dtype == dtype, (parameter, array.dtype)
         else:
-            size = int(np.prod(parameter.shape)) * parameter.dtype.bits // 8
-            given[parameter.name] = (
-                np.full(size, 0xFF, np.uint8).view(parameter.dtype.numpy).reshape(parameter.shape)
-            )
+            array = np.full(int(np.prod(parameter.shape)) * dtype.itemsize, 0xFF, np.uint8).view(dtype)
+        given[parameter.name] = array.reshape(parameter.shape)
     given[_WORKSPACE] = np.full(module.workspace_bytes, 0xFF, np.uint8)
     launches = [
         HostLaunch(
@@ -53,8 +57,7 @@ def run_module(
         )
         for launch in module.launches
     ]
-    results = run_source(module.source, launches, given, orders=orders, seconds=seconds)
-    return {name: results[name] for name in module.outputs}
+    return Job(source=module.source, launches=launches, arrays=given)
 
 
 def _argument(argument: Argument) -> str | Place | int:
@@ -67,13 +70,9 @@ def _argument(argument: Argument) -> str | Place | int:
             return value
 
 
-def run_program(
-    program: Program, target: CudaTarget, arrays: Mapping[str, np.ndarray], *, orders: int = 3
-) -> dict[str, np.ndarray]:
-    """The outputs of a program in kernel form, prepared, written as CUDA C++ and run on the CPU."""
-    return run_module(lower(prepare(program, target), target, name="kernel"), arrays, orders=orders)
-
-
-def interpreted(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What the interpreter makes of it."""
-    return interpret(program, dict(arrays), functions=FUNCTIONS)
+def run_programs(
+    programs: Sequence[tuple[Program, Arrays]], target: CudaTarget, *, orders: int = 3
+) -> list[dict[str, np.ndarray]]:
+    """The outputs of programs in kernel form, prepared, written as CUDA C++ and run on the CPU."""
+    modules = [(lower(prepare(program, target), target), arrays) for program, arrays in programs]
+    return run_modules(modules, orders=orders)

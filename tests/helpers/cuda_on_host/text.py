@@ -30,7 +30,9 @@ def host_text(source: str) -> str:
         pieces.append("\n" * code.count("\n", match.start(), end))
         at = end + 1
     pieces.append(code[at:])
-    return _SHARED.sub(_shared, "".join(pieces))
+    # Kernels of several texts may have one name.
+    plain = re.sub(r'extern\s+"C"\s+(?=__global__)', "", "".join(pieces))
+    return _SHARED.sub(_shared, plain)
 
 
 def _shared(match: re.Match[str]) -> str:
