@@ -33,7 +33,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile of `rows` x `columns` a block, cut into such of `warp_rows` x `warp_columns` for its warps; slices of `depth`.
+    """A block's tile of `rows` x `columns`, cut into such of `warp_rows` x `warp_columns`, in slices of `depth`.
 
     `stages` slices are in shared memory at a time (1: none is fetched ahead); `group` rows of tiles are computed
     together where that divides their number.
@@ -91,8 +91,8 @@ class Knobs:
 def room(size: int, dtype: DType, *, matrix: bool) -> int:
     """Elements from row to row of a tile in shared memory whose rows have `size`, so that accesses meet no bank twice.
 
-    `ldmatrix` reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads and stores of
-    fragments touch 4 or 8 rows and 8 banks in each: rows must begin 8 banks apart.
+    `ldmatrix` reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads and stores
+    of fragments touch 4 or 8 rows and 8 banks in each: rows must begin 8 banks apart.
     """
     bits = dtype.bits
     if matrix:
@@ -105,8 +105,7 @@ def room(size: int, dtype: DType, *, matrix: bool) -> int:
 
 def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
     """Defaults: the tiles for which `cycles` is least."""
-    found = [k for k in _candidates(target, factors)]
-    return min(found, key=lambda k: cycles(target, factors, k))
+    return min(_candidates(target, factors), key=lambda k: cycles(target, factors, k))
 
 
 def cycles(target: CudaTarget, factors: Factors, knobs: Knobs) -> float:
