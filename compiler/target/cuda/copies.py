@@ -107,7 +107,9 @@ class _Move:
                 continue
             loops.append((f"{self.copy.name}.{d}", extent, step, dimension))
             count = count * int(extent.value) if count is not None and isinstance(extent, Const) else None
-        unrolled = count is not None and count <= _UNROLLED
+        # Only what has a constant index can be a register.
+        registers = "register" in (self.to.space, self.of.space)
+        unrolled = count is not None and (registers or count <= _UNROLLED)
         saved = dict(self.values.ranges), dict(self.values.variables)
         offsets: dict[int, Expr] = {}
         self.nest(loops, 0, unrolled, offsets, lanes)

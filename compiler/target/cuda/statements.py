@@ -13,7 +13,7 @@ from ...ir.affine import linear_form
 from ...ir.bounds import Interval, interval, loop_range
 from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
 from ...ir.grid import distribution, owners
-from ...ir.printer import format_region, summarize
+from ...ir.printer import format_buffer, format_region, summarize
 from ...ir.simplify import simplify
 from ...ir.stmt import (
     Alloc,
@@ -33,6 +33,7 @@ from ...ir.stmt import (
 from ...ir.types import DType
 from ...ir.visit import expressions, free_vars, loads_in, walk
 from .accumulate import accumulate
+from .architectures import LOCAL_BYTES
 from .copies import emit_copy
 from .errors import LoweringError
 from .expressions import ExpressionEmitter
@@ -47,8 +48,9 @@ from .vectorize import vectorized
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
 _THREAD = ("block", "thread")
-MOST_UNROLLED = 512
-"""Iterations of a loop that are unrolled whatever they hold."""
+MOST_UNROLLED, MOST_REGISTERS = 1024, 64
+"""Iterations up to which a loop that is to be unrolled is, and one that is not but has its variable in the index of an
+array of registers, which would not be registers otherwise."""
 Inside = Callable[[Stmt], None]
 """What emits the body of a loop: at block level, or of one thread."""
 _UNROLLED = ("unroll", "vectorize", "virtual_thread")
@@ -294,10 +296,11 @@ class KernelEmitter:
     def repeated(self, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
         """A loop with a counter."""
         values = self.values
-        # Only what has a constant index can be a register, so loops over registers are unrolled too.
-        unrolled = loop.kind in _UNROLLED or self.indexes_registers(loop)
+        most = (
+            MOST_UNROLLED if loop.kind in _UNROLLED else MOST_REGISTERS if self.indexes_registers(loop) else 0
+        )
         name = self.names.make(loop.name)
-        if unrolled and bound is not None and bound <= MOST_UNROLLED:
+        if bound is not None and bound <= most:
             values.variables[loop.name] = name
             conditions = self.below(loop.name, extent, bound)
             self.source.line("#pragma unroll")
@@ -353,6 +356,11 @@ class KernelEmitter:
     def declare(self, storage: Storage) -> None:
         """An array of the thread's own."""
         self.values.storages[storage.buffer.name] = storage
+        if storage.elements * storage.buffer.dtype.bits // 8 > LOCAL_BYTES:
+            raise LoweringError(
+                f"{format_buffer(storage.buffer)} takes more than a thread's {LOCAL_BYTES // 1024} KiB; "
+                "allocate it around the kernel, or make its tile smaller"
+            )
         if storage.buffer.dtype in (DType.FLOAT16, DType.BFLOAT16):
             self.values.used.add(storage.buffer.dtype.value)
         size = "" if storage.scalar else f"[{storage.elements}]"
