@@ -69,7 +69,7 @@ class _Move:
         self.to = self.values.storages[copy.destination.buffer.name]
         self.of = self.values.storages[copy.source.buffer.name]
         self.element_bytes = copy.source.buffer.dtype.bits // 8
-        self.asynchronous = copy.asynchronous
+        self.asynchronous = copy.asynchronous and copy.source.buffer.dtype is copy.destination.buffer.dtype
         if copy.asynchronous:
             self.check_asynchronous()
         ranges = self.values.ranges
