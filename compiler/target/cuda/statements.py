@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...ir.affine import linear_form
 from ...ir.bounds import Interval, interval, loop_range
 from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
-from ...ir.grid import distribution, owners
+from ...ir.grid import FRAGMENT, distribution, owners
 from ...ir.kernels import Kernel, is_thread_loop, phase_at
 from ...ir.printer import format_buffer, format_region, summarize
 from ...ir.simplify import simplify
@@ -41,6 +41,8 @@ from .expressions import ExpressionEmitter
 from .indices import index, positive
 from .intrinsics import emission_of, lanes_of
 from .launch_shape import AXES, Shape, missing_axes
+from .mma_emit import fragment_storage
+from .mma_fragments import Fragment
 from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
 from .text import AND, CONDITIONAL, EQUALITY, PRODUCT, SUM, TYPES, Names, Source, Text, call
@@ -321,8 +323,12 @@ class KernelEmitter:
         """Registers of each thread."""
         buffer = alloc.buffer
         name = self.names.make(buffer.name)
-        storage = in_registers(buffer, name, distribution(alloc))
-        self.declare(storage)
+        if buffer.scope.startswith(FRAGMENT):
+            storage = fragment_storage(buffer, name, distribution(alloc))
+            self.values.storages[buffer.name] = storage
+            self.source.line(f"{Fragment.of(buffer).c_type} {storage.name}[{storage.elements}];")
+            return
+        self.declare(in_registers(buffer, name, distribution(alloc)))
 
     def declare(self, storage: Storage) -> None:
         """An array of the thread's own."""
