@@ -271,9 +271,7 @@ class _Block:
             var = self.names.var(axis)
             loops.append((var, self.threads[axis]))
             places[axis] = Const(self.threads[axis] - 1) - var
-        body = seq(
-            *(_guarded(guard, seq(*(self.thread(s, places) for s in items))) for guard, items in kept)
-        )
+        body = seq(*(_guarded(guard, seq(*(self.thread(s, places) for s in items))) for guard, items in kept))
         return seq(nest(loops, body), *behind)
 
     def settle(self, items: list[Stmt], *, last: bool) -> tuple[list[Stmt], list[Wait]]:
@@ -286,7 +284,11 @@ class _Block:
                 waits.insert(0, item)
                 continue
             touched = {a.buffer.name for a in accesses(item, ())}
-            if isinstance(item, Commit) or touched & names or any(isinstance(n, Commit | Wait) for n in walk(item)):
+            if (
+                isinstance(item, Commit)
+                or touched & names
+                or any(isinstance(n, Commit | Wait) for n in walk(item))
+            ):
                 last = False
             kept.insert(0, item)
         return kept, waits
@@ -331,7 +333,10 @@ class _Block:
                     on = self.names.var(loop.name)
                     around.append((on, minimum(1, substitute_expr(loop.extent, values) - at)))
                     values[loop.name] = at + on
-                return nest(around, self.inside(substitute(phase.body, values), {**places, **_kinds(phase.threads, values)}))
+                return nest(
+                    around,
+                    self.inside(substitute(phase.body, values), {**places, **_kinds(phase.threads, values)}),
+                )
             case Copy():
                 # Issued once, for the whole block.
                 around = [(self.names.var(axis), maximum(0, 1 - places[axis])) for axis in self.axes]
@@ -363,7 +368,9 @@ class _Block:
             case For():
                 return replace(node, kind="serial", body=self.inside(node.body, places))
             case Alloc(buffer=buffer):
-                return Alloc(buffer=buffer, body=seq(_fill(buffer, self.names), self.inside(node.body, places)))
+                return Alloc(
+                    buffer=buffer, body=seq(_fill(buffer, self.names), self.inside(node.body, places))
+                )
             case Copy(asynchronous=True):
                 return self.issue(node, places)
             case Seq():

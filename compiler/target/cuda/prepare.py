@@ -1,7 +1,7 @@
 """prepare: what scheduled programs go through before code is generated for them or they are emulated.
 
-    PASSES     insert barriers
-    CHECKS     kernel form, limits of blocks and grids, asynchronous copies, races
+PASSES     insert barriers
+CHECKS     kernel form, limits of blocks and grids, asynchronous copies, races
 """
 
 from __future__ import annotations
