@@ -1,9 +1,9 @@
 """emulate: kernels as an ordinary program for processors, so that wrong ones give wrong numbers there too.
 
 Loops over blocks become parallel ones. What threads do between two barriers is run thread by thread, the last thread
-first: if a barrier is missing, threads find what others have not written yet, or no longer. Memory of blocks and threads
-is filled with NaN (integers: a pattern) where it is allocated. What an asynchronous copy fills is NaN from its issue on;
-its data lies in a shadow, with the number of its group and thread, until a wait moves it over.
+first: if a barrier is missing, threads find what others have not written yet, or no longer. Memory of blocks and
+threads is filled with NaN (integers: a pattern) where it is allocated. What an asynchronous copy fills is NaN from its
+issue on; its data lies in a shadow, with the number of its group and thread, until a wait moves it over.
 
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
               ->  for k in n + 1: for t in threads, the last first: if k > 0: B(t, k - 1); if k < n: A(t, k)

@@ -1,4 +1,4 @@
-"""float16 and bfloat16 on processors, and rounding to tf32: every pattern of 16 bits, and float32 values around them."""
+"""float16 and bfloat16 on processors, and rounding to tf32: every pattern of 16 bits, and what is around them."""
 
 from __future__ import annotations
 
