@@ -309,8 +309,9 @@ def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
     if best is not None and best >= 0:
         return best
     for fact in facts:
-        for scale in {1, *_ratios(fact, form)}:
-            low = form_interval(form.times(scale).plus(fact, -1), ranges).low
+        scales = {(1, 1), *((n, 1) for n in _ratios(fact, form)), *((1, m) for m in _ratios(form, fact))}
+        for scale, weight in scales:
+            low = form_interval(form.times(scale).plus(fact, -weight), ranges).low
             if low is not None:
                 low = -(-low // scale)
                 best = low if best is None else max(best, low)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..ir.bounds import interval, loop_range, loop_ranges
-from ..ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Var
+from ..ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Var
 from ..ir.stmt import Copy, For, Program, Reduce, Region, Stmt
 from ..ir.visit import children, free_vars, loads_in, map_stmt, replace_buffers, substitute_expr
 from .errors import LegalityError
@@ -110,17 +110,17 @@ def _outside_loads(value: Expr, loop: str) -> bool:
             return False
         case Binary(a=a, b=b):
             return _outside_loads(a, loop) or _outside_loads(b, loop)
-        case Cast(value=inner):
+        case Cast(value=inner) | Call(function="round_tf32", arguments=(inner,)):
             return _outside_loads(inner, loop)
     return loop in free_vars(value)
 
 
 def _factors(value: Expr) -> list[Expr]:
-    """What a product is a product of, conversions aside."""
+    """What a product is a product of, conversions and roundings, which keep zero, aside."""
     match value:
         case Binary(op="*", a=a, b=b):
             return [*_factors(a), *_factors(b)]
-        case Cast(value=inner):
+        case Cast(value=inner) | Call(function="round_tf32", arguments=(inner,)):
             return _factors(inner)
     return [value]
 
