@@ -159,9 +159,7 @@ def _step(
             ),
             nest(
                 [(s, slices)],
-                Reduce(
-                    name=f"{label}.sum", op="add", buffer=sum_of, indices=zero, value=partial[s, n, q, j]
-                ),
+                Reduce(name=f"{label}.sum", op="add", buffer=sum_of, indices=zero, value=partial[s, n, q, j]),
                 kind="unroll",
             ),
             Assign(name=f"{label}.gates", buffer=total, indices=(n, q, j), value=sum_of[0]),
@@ -198,7 +196,5 @@ def _moved(name: str, *pairs: tuple[Buffer, Buffer]) -> Stmt:
     """Arrays of one shape as others: loops `name`.d, `name`.n, `name`.j."""
     to, _ = pairs[0]
     at = tuple([Var(f"{name}.{v}") for v in "dnj"])
-    moves = [
-        Assign(name=f"{name}.{b.name}", buffer=b, indices=at, value=source[at]) for b, source in pairs
-    ]
+    moves = [Assign(name=f"{name}.{b.name}", buffer=b, indices=at, value=source[at]) for b, source in pairs]
     return nest(list(zip(at, to.shape, strict=True)), seq(*moves))

@@ -43,9 +43,7 @@ def choose_knobs(target: CudaTarget, *, batch: int, hidden: int, directions: int
     return Knobs(rows=rows, cells=cells, slices=max(slices, rows))
 
 
-def steps(
-    knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequence[Direction]
-) -> Program:
+def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequence[Direction]) -> Program:
     """The tensor expression that the knobs ask for."""
     return thread_lstm_steps(
         steps=steps,
