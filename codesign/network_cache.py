@@ -65,35 +65,57 @@ def cached_network(
     `valid` says whether an entry is what it was when it was written; by default its checksum does. Raises UserError,
     for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
     """
-    key = network_key(model, target, batch=batch, records=records)
     knobs = None if records is None else knobs_from(records, target)
+    path, hit = cached_archive(
+        model,
+        lambda: network_key(model, target, batch=batch, records=records),
+        lambda partial: save_network(partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs)),
+        valid or _is_whole,
+    )
+    return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
+
+
+def cached_archive(
+    model: Path, key: Callable[[], str], save: Callable[[Path], None], valid: Callable[[Path], bool]
+) -> tuple[Path, bool]:
+    """Where the archive of `model` lies that `save` writes, and whether it lay there before.
+
+    `key` names it by all that decides its bytes, of the model as it is when it is asked. Raises UserError, CacheError.
+    """
+    name = key()
     built = False
 
     def build(partial: Path) -> None:
         nonlocal built
-        save_network(partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs))
-        if network_key(model, target, batch=batch, records=records) != key:
+        save(partial)
+        if key() != name:
             raise ChangedModelError(f"{model}: changed while it was compiled; run it again")
         built = True
 
-    path = cached(PART, f"{key}.tar", build, valid or _is_whole)
+    path = cached(PART, f"{name}.tar", build, valid)
     if built:
         discard_least_used(PART, ".tar", MOST_BYTES)
     else:
         _touch(path)
-    return CacheEntry(path=path, hit=not built, knobs=knobs if built else None)
+    return path, not built
 
 
 def network_key(model: Path, target: CpuTarget, *, batch: int, records: RecordBook | None = None) -> str:
     """The name of what compiling gives: equal names, equal bytes. Raises FileError for a model that cannot be read."""
-    content = read_whole(model, "model")
-    parts = (
-        hashlib.sha256(content).hexdigest(),
-        *_external_data(model, content),
+    return archive_key(
+        model,
         json.dumps(asdict(target), sort_keys=True),
         json.dumps({"batch": batch, "records": None if records is None else records.digest}),
-        _compiler(),
     )
+
+
+def archive_key(model: Path, *decided: str) -> str:
+    """A name for what is compiled from a model by this compiler, and from what else is `decided`.
+
+    Raises FileError for a model that cannot be read.
+    """
+    content = read_whole(model, "model")
+    parts = (hashlib.sha256(content).hexdigest(), *_external_data(model, content), *decided, _compiler())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 

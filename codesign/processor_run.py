@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from vdla.compiler.cpu_driver import compile_cpu
@@ -154,7 +155,21 @@ def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np
     return max(known, default=0.0) if len(known) == len(parts) else None
 
 
-def sample_inputs(network: CpuNetwork) -> dict[str, np.ndarray]:
+class NamedInputs(Protocol):
+    """A network of any kind, as far as its inputs go."""
+
+    @property
+    def input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The inputs' shapes by name."""
+        ...
+
+    @property
+    def input_types(self) -> dict[str, np.dtype]:
+        """The inputs' types by name."""
+        ...
+
+
+def sample_inputs(network: NamedInputs) -> dict[str, np.ndarray]:
     """Seeded inputs by name: of a normal distribution, for integers evenly distributed ones."""
     generator = np.random.default_rng(0)
     arrays: dict[str, np.ndarray] = {}

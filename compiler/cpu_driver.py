@@ -5,35 +5,26 @@ Quantized models become integer graphs, whose results are those of `graph.interp
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
-
-import numpy as np
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.cost import count_operations
 from .graph.floating.graph import FloatGraph
-from .graph.floating.onnx_import import import_float_model
-from .graph.floating.pipeline import graph_passes, run_graph_passes
 from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
 from .graph.fuse import fuse, remove_dead
 from .graph.graph import Graph
 from .graph.onnx_import import import_model
 from .graph.onnx_load import is_quantized
 from .graph.printer import format_graph as format_integer_graph
-from .ir.expr import Buffer
-from .ir.printer import format_node
 from .ir.types import DType
+from .kernel_steps import float_graph, scheduled, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
-from .schedule import Schedule
-from .schedule.pack import pack_arrays
-from .target.cpu.kernel import Kernel, aligned_copy, build
+from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
 from .templates.lower_cpu import lower_float_node
@@ -75,11 +66,11 @@ def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwo
 def _network(work: _Lowered, target: CpuTarget, dump_passes: Path | None, started: float) -> CpuNetwork:
     kernels: dict[str, Kernel] = {}
     launches: list[Launch] = []
-    for step, schedule in _scheduled(work, target, dump_passes):
+    for step, schedule, _ in scheduled(work.steps, target, dump_passes):
         if step.key not in kernels:
             kernels[step.key] = build(schedule.program, target)
         kernel = kernels[step.key]
-        launches.append(Launch(**_work(step, schedule, kernel.program.parameters), kernel=kernel))
+        launches.append(Launch(**work_of(step, schedule, kernel.program.parameters), kernel=kernel))
     return CpuNetwork(
         graph=work.graph,
         plan=work.plan,
@@ -106,11 +97,11 @@ def compile_cpu_ahead(
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
     modules: dict[str, Module] = {}
     launches: list[NamedLaunch] = []
-    for step, schedule in _scheduled(work, target, dump_passes):
+    for step, schedule, _ in scheduled(work.steps, target, dump_passes):
         if step.key not in modules:
             modules[step.key] = lower(schedule.program, target, function=f"vdla_kernel{len(modules)}")
         module = modules[step.key]
-        launches.append(NamedLaunch(**_work(step, schedule, module.parameters), function=module.function))
+        launches.append(NamedLaunch(**work_of(step, schedule, module.parameters), function=module.function))
     return NetworkCode(
         graph=work.graph,
         plan=work.plan,
@@ -138,7 +129,7 @@ class _Lowered:
 
     graph: FloatGraph
     plan: StoragePlan
-    steps: tuple[LoweredStep, ...]
+    steps: tuple[LoweredStep[CpuTarget], ...]
     quantized: frozenset[str] = frozenset()
 
 
@@ -167,12 +158,10 @@ def _lowered(
             dump("memory-plan", format_plan(lowered.graph, lowered.plan))
         return lowered
     try:
-        graph = import_float_model(model, batch=batch)
+        graph = float_graph(model, lanes=target.lanes(DType.FLOAT32), batch=batch, fusion=fusion, dump=dump)
     except NodeError as error:
         # Operators on integers are the other importer's, so that knows what is really missing.
         raise refusal if refusal is not None and error.op_type.startswith("QLinear") else error from None
-    passes = graph_passes(target.lanes(DType.FLOAT32), fusion=fusion)
-    graph = run_graph_passes(graph, passes, dump)
     plan = plan_storage(graph)
     if dump is not None:
         dump("memory-plan", format_plan(graph, plan))
@@ -190,7 +179,9 @@ def _integer(graph: Graph, target: CpuTarget) -> _Lowered:
     )
 
 
-def _float_steps(graph: FloatGraph, target: CpuTarget, knobs: ChosenKnobs | None) -> Iterator[LoweredStep]:
+def _float_steps(
+    graph: FloatGraph, target: CpuTarget, knobs: ChosenKnobs | None
+) -> Iterator[LoweredStep[CpuTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
         lowered = lower_float_node(target, graph, node, knobs)
@@ -207,44 +198,3 @@ def _float_steps(graph: FloatGraph, target: CpuTarget, knobs: ChosenKnobs | None
                 constants=lowered.constants,
                 workload=lowered.workload,
             )
-
-
-def _scheduled(
-    work: _Lowered, target: CpuTarget, dump_passes: Path | None
-) -> Iterator[tuple[LoweredStep, Schedule]]:
-    """The kernels to be; those of equal programs share one schedule."""
-    schedules: dict[str, Schedule] = {}
-    for number, step in enumerate(work.steps):
-        if step.key not in schedules:
-            schedules[step.key] = step.schedule(target)
-        schedule = schedules[step.key]
-        if dump_passes is not None:
-            name = f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', step.name)}"
-            write = dump_to(dump_passes / name)
-            write("tensor-expression", format_node(step.program) + "\n")
-            write("schedule", format_node(schedule.program) + "\n")
-        yield step, schedule
-
-
-class _Work(TypedDict):
-    """What launches have in common, whatever their kernel is."""
-
-    name: str
-    operator: str
-    members: tuple[str, ...]
-    operations: int
-    tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray]
-
-
-def _work(step: LoweredStep, schedule: Schedule, parameters: tuple[Buffer, ...]) -> _Work:
-    packed = pack_arrays(schedule.trace, step.constants)
-    shapes = {parameter.name: parameter.shape for parameter in parameters}
-    return _Work(
-        name=step.name,
-        operator=step.operator,
-        members=step.members,
-        operations=step.operations,
-        tensors=step.tensors,
-        constants={name: aligned_copy(array, shapes[name]) for name, array in packed.items()},
-    )

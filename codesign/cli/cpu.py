@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
@@ -19,9 +17,19 @@ from .compile_accelerator import compile_for_accelerator
 from .heterogeneous import parse_targets
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
 from .records import RecordsOption, book_from
+from .results import (
+    describe_times,
+    network_inputs,
+    print_compiled,
+    print_outputs,
+    print_verdict,
+    shapes,
+    times_text,
+    wall_milliseconds,
+)
 
 if TYPE_CHECKING:
-    from vdla.compiler.runtime.cpu_network import CpuNetwork, LaunchTime
+    from vdla.compiler.runtime.cpu_network import LaunchTime
     from vdla.compiler.runtime.network_archive import NetworkCode
     from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.templates.tasks_cpu import ChosenKnobs
@@ -314,19 +322,14 @@ def run_on_processor(
             if options.records is not None:
                 note(_applied(compiled.knobs))
         with network:
-            arrays = _inputs(network, inputs)
+            arrays = network_inputs(network, inputs)
             progress.begin("running", total=repeat)
             try:
                 results = network.run(arrays, threads=threads)
             except KernelArgumentError as error:
                 # The network knows arrays by name only.
                 raise UserError(f"{inputs or path}: {error}") from None
-            times: list[float] = []
-            for _ in range(repeat):
-                start = time.perf_counter()
-                network.run(arrays, threads=threads)
-                times.append((time.perf_counter() - start) * 1e3)
-                progress.advance()
+            times = wall_milliseconds(lambda: network.run(arrays, threads=threads), repeat, progress)
             rows: tuple[LaunchTime, ...] = ()
             if profile:
                 progress.begin("profiling")
@@ -348,9 +351,9 @@ def run_on_processor(
                 "target": {"triple": network.target.triple, "cpu": network.target.cpu},
                 "threads": threads,
                 "repeat": repeat,
-                "milliseconds": {"median": median(times), "least": min(times), "most": max(times)},
-                "inputs": _shapes(arrays),
-                "outputs": _shapes(results),
+                "milliseconds": describe_times(times),
+                "inputs": shapes(arrays),
+                "outputs": shapes(results),
                 "profile": [
                     {
                         "name": row.name,
@@ -375,38 +378,11 @@ def run_on_processor(
         from ..report.cpu_table import profile_table
 
         console.print(profile_table(network.graph.name, rows))
-    runs = "1 run" if repeat == 1 else f"{repeat} runs"
     workers = "1 thread" if threads == 1 else f"{threads} threads"
     console.print(
-        f"{network.graph.name} on {network.target.cpu}, {workers}: {median(times):.3f} ms in the median of {runs}, "
-        f"{min(times):.3f} to {max(times):.3f} ms",
-        markup=False,
+        f"{network.graph.name} on {network.target.cpu}, {workers}: {times_text(times)}", markup=False
     )
-    for name, array in results.items():
-        console.print(f"output {name}: {array.dtype} {list(array.shape)}", markup=False)
+    print_outputs(console, results)
     if compiled is not None:
-        where = "taken from the cache" if compiled.cached else "compiled"
-        console.print(f"{where} in {compiled.seconds:.2f} s", markup=False)
-    if verdict is not None:
-        error = verdict.max_relative_error
-        largest = "not finite" if error is None else f"{error:.1e} of the largest value"
-        top1 = "" if verdict.top1_equal is None else f", top-1 {'equal' if verdict.top1_equal else 'differs'}"
-        console.print(f"against {verdict.against}: largest difference {largest}{top1}", markup=False)
-
-
-def _inputs(network: CpuNetwork, path: Path | None) -> Mapping[str, np.ndarray]:
-    """The arrays of the file, or seeded samples."""
-    if path is not None:
-        from ..evaluate import load_arrays
-
-        return load_arrays(path)
-    from ..processor_run import sample_inputs
-
-    return sample_inputs(network)
-
-
-def _shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:
-    return [
-        {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
-        for name, array in arrays.items()
-    ]
+        print_compiled(console, compiled.seconds, compiled.cached)
+    print_verdict(console, verdict)

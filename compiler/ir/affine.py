@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import gcd
 
 from .expr import Binary, Const, Expr, Var
 from .printer import format_expr
@@ -121,6 +122,32 @@ def constant_difference(a: Expr, b: Expr) -> int | None:
         return 0
     form = linear_form(a).plus(linear_form(b), -1)
     return None if form.terms else form.constant
+
+
+def is_multiple(expr: Expr, factor: int) -> bool:
+    """Whether an index expression is a multiple of `factor` for all values of its variables, as far as can be seen."""
+    return quotient(expr, factor) is not None
+
+
+def quotient(expr: Expr, factor: int) -> Expr | None:
+    """expr / `factor`, which leaves no rest for any values of the variables; None where that cannot be seen."""
+    form = linear_form(expr)
+    if form.constant % factor:
+        return None
+    total = LinearForm({}, form.constant // factor)
+    for atom, coefficient in form.terms.items():
+        if coefficient % factor == 0:
+            total = total.plus(atom_form(atom), coefficient // factor)
+            continue
+        common = gcd(factor, coefficient)
+        match atom:
+            case Binary(op="min" | "max" as op, a=a, b=b):
+                x, y = quotient(a, factor // common), quotient(b, factor // common)
+                if x is not None and y is not None:
+                    total = total.plus(atom_form(Binary(op, x, y)), coefficient // common)
+                    continue
+        return None
+    return form_to_expr(total)
 
 
 def coefficient_of(expr: Expr, name: str) -> int | None:

@@ -18,6 +18,7 @@ from ..target.cpu.errors import KernelArgumentError
 from ..target.cpu.kernel import BoundKernel, Kernel, aligned_empty, working_room
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.pool import Pool
+from .network_inputs import check_inputs, input_shapes, input_types
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,12 +83,12 @@ class CpuNetwork:
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
         """The inputs' shapes by name."""
-        return {name: self.graph.tensors[name].shape for name in self.graph.inputs}
+        return input_shapes(self.graph)
 
     @property
     def input_types(self) -> dict[str, np.dtype]:
         """The inputs' types by name: float32, in quantized networks int8 and uint8 too."""
-        return {name: self.graph.tensors[name].dtype.numpy for name in self.graph.inputs}
+        return input_types(self.graph)
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -100,7 +101,7 @@ class CpuNetwork:
         Inputs are arrays in the model's shapes and types, with any strides. KernelArgumentError for others,
         TargetError for less than one thread.
         """
-        self._check(inputs)
+        check_inputs(self.graph, inputs, self.quantized)
         with self._lock:
             bound = self._ready(threads)
             self._store(inputs)
@@ -117,7 +118,7 @@ class CpuNetwork:
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
     ) -> tuple[LaunchTime, ...]:
         """Wall time of each kernel, in the order of their runs; arguments and errors as of `run`."""
-        self._check(inputs)
+        check_inputs(self.graph, inputs, self.quantized)
         if repeat < 1:
             raise KernelArgumentError(f"cannot profile {repeat} runs; ask for at least 1")
         with self._lock:
@@ -151,7 +152,7 @@ class CpuNetwork:
 
         Arguments and errors as of `run`.
         """
-        self._check(inputs)
+        check_inputs(self.graph, inputs, self.quantized)
         with self._lock:
             groups = [
                 (timed, [kernel for _, kernel in group])
@@ -180,30 +181,6 @@ class CpuNetwork:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _check(self, inputs: Mapping[str, np.ndarray]) -> None:
-        shapes, types = self.input_shapes, self.input_types
-        if unknown := sorted(inputs.keys() - shapes.keys()):
-            raise KernelArgumentError(
-                f"{self.graph.name} has no input {unknown[0]!r}; it has {', '.join(shapes)}"
-            )
-        for name, shape in shapes.items():
-            if name not in inputs:
-                raise KernelArgumentError(f"{self.graph.name}: no array was given for input {name!r}")
-            array: object = inputs[name]
-            if not isinstance(array, np.ndarray):
-                raise KernelArgumentError(f"input {name!r} must be a numpy array, not {type(array).__name__}")
-            if array.dtype != types[name]:
-                raise KernelArgumentError(
-                    f"input {name!r} must be {types[name]}, not {array.dtype}; convert it with .astype"
-                )
-            if array.shape != shape:
-                raise KernelArgumentError(f"input {name!r} must have shape {shape}, not {array.shape}")
-            # The least element is NaN where any is.
-            if name in self.quantized and array.size and np.isnan(array.min()):
-                raise KernelArgumentError(
-                    f"input {name!r} holds NaN, which has no quantized value; clean the input data first"
-                )
 
     def _ready(self, threads: int) -> list[BoundKernel]:
         """The launches bound to their arrays and, for more than one thread, to a pool."""

@@ -23,9 +23,9 @@ def annotate(program: Program, name: str, kind: LoopKind) -> Program:
     Targets refuse kinds that they have nothing for.
     Legal for "serial", "unroll" and "virtual_thread" always (they keep the order, or every dependence). For the others
     if no two iterations touch the same element of what the body writes, which is known of loops that are one of these
-    others already (so loops that are parallel can be fused first, then bound, whatever becomes of indices). For axes of a grid, the rules of
-    `ir.grid.grid_obstacle` too: no axis within itself, blocks around threads, constant bounds, memories of a block or a
-    thread allocated in it.
+    others already (so loops that are parallel can be fused first, then bound, whatever becomes of indices). For axes of
+    a grid, the rules of `ir.grid.grid_obstacle` too: no axis within itself, blocks around threads, constant bounds,
+    memories of a block or a thread allocated in it.
     """
     path, old = locate_loop(program, name)
     if kind not in LOOP_KINDS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.affine import quotient
 from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Const, Expr, Var, minimum
 from ..ir.grid import AXES
@@ -20,9 +21,9 @@ def split(program: Program, loop: str, factor: int) -> Program:
         for i in range(10):            for i.0 in range(3):
             body(i)              ->        for i.1 in range(min(4, 10 - i.0 * 4)):
                                                body(i.0 * 4 + i.1)
-    Both loops are of the kind of the old one. Legal, as the iterations and their order stay, but for axes of a grid,
-    which do not nest in themselves: bind afterwards. With one piece only, body(i.1). LegalityError for a factor below
-    1, or if a new name is taken.
+    No piece is ragged if the extent is seen to be a multiple of `factor`. Both loops are of the kind of the old one.
+    Legal, as the iterations and their order stay, but for axes of a grid, which do not nest in themselves: bind
+    afterwards. With one piece only, body(i.1). LegalityError for a factor below 1, or if a new name is taken.
     """
     path, old = locate_loop(program, loop)
     if old.kind in AXES:
@@ -39,8 +40,8 @@ def split(program: Program, loop: str, factor: int) -> Program:
     match old.extent:
         case Const(value=int(size)) if size <= factor:
             pieces, extent, value = Const(1), old.extent, inner
-        case Const(value=int(size)) if size % factor == 0:
-            pieces, extent = Const(size // factor), Const(factor)
+        case size if (whole := quotient(size, factor)) is not None:
+            pieces, extent = simplify(whole), Const(factor)
         case size:
             pieces = simplify((size + (factor - 1)) // factor)
             extent = simplify(minimum(factor, size - outer * factor))

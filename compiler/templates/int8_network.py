@@ -35,7 +35,7 @@ class Int8Network:
     def __init__(self, graph: integer.Graph, lanes: int) -> None:
         self.graph = graph
         self.lanes = lanes
-        self.steps: list[LoweredStep] = []
+        self.steps: list[LoweredStep[CpuTarget]] = []
         self.outputs: list[GraphOutput] = []
         self.results: dict[str, np.ndarray] = {}
         self.tensors: dict[str, Tensor] = {

@@ -8,6 +8,7 @@ from ..graph import graph as integer
 from ..graph.floating.graph import FloatGraph, GraphOutput, Tensor
 from ..graph.host import load_output
 from ..ir.types import DType
+from ..target.cpu.machine import CpuTarget
 from ..te.ops.movement import permute
 from ..te.ops.quantization import load_activation, store_activation
 from . import movement_cpu, quantization_cpu
@@ -24,7 +25,7 @@ class LoweredGraph:
     """
 
     graph: FloatGraph
-    steps: tuple[LoweredStep, ...]
+    steps: tuple[LoweredStep[CpuTarget], ...]
     quantized: frozenset[str]
 
 

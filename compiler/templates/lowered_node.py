@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from ..te.blocks import Window
 from .sketch_cpu import sketch_workload
 from .tasks_cpu import ChosenKnobs, chosen
 from .workload_cpu import CpuWorkload, Operator
+
+Target = TypeVar("Target")
+"""What a kernel is scheduled for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -37,8 +41,8 @@ class LoweredNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredStep:
-    """A kernel to be, of whatever kind of graph: `LoweredNode`'s fields, with what profiles say of its node.
+class LoweredStep(Generic[Target]):
+    """A kernel to be, of whatever kind of graph and target: `LoweredNode`'s fields, with what profiles say of its node.
 
     `members` are the names of the ONNX nodes that it computes, `operations` is what they count.
     """
@@ -49,7 +53,7 @@ class LoweredStep:
     operations: int
     key: str
     program: Program
-    schedule: Callable[[CpuTarget], Schedule]
+    schedule: Callable[[Target], Schedule]
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
     workload: CpuWorkload | None = None

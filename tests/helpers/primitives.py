@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from vdla.compiler.ir.expr import Buffer, Const, Var, equal, maximum
+from vdla.compiler.ir.expr import Buffer, Call, Const, Expr, Var, equal, maximum
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import (
     Alloc,
@@ -27,6 +27,7 @@ from vdla.compiler.schedule import Schedule, format_trace
 GOLDEN = Path(__file__).parents[1] / "compiler" / "schedule" / "golden"
 I32 = DType.INT32
 SEVEN = Const(7, I32)
+FUNCTIONS = {"negative": lambda value: -value}
 ROW, J, K, P, Q = (Var(name) for name in ("i", "j", "k", "a", "b"))
 A = Buffer(name="A", shape=(10, 8), dtype=I32)
 C = Buffer(name="C", shape=(10,), dtype=I32)
@@ -47,6 +48,18 @@ def stencil() -> Program:
         [(ROW, 8), (J, 8)], Assign(name="add", buffer=D, indices=(ROW, J), value=T[ROW, J] + T[ROW + 2, J])
     )
     return Program(name="stencil", parameters=(A, D), body=Alloc(buffer=T, body=seq(double, add)))
+
+
+def mirrored() -> Program:
+    """T is A; D adds the negatives of rows of T that are two apart."""
+
+    def negative(load: Expr) -> Expr:
+        return Call("negative", (load,), I32)
+
+    copy = nest([(P, 10), (Q, 8)], Assign(name="keep", buffer=T, indices=(P, Q), value=A[P, Q]))
+    value = negative(T[ROW, J]) + negative(T[ROW + 2, J])
+    add = nest([(ROW, 8), (J, 8)], Assign(name="add", buffer=D, indices=(ROW, J), value=value))
+    return Program(name="mirrored", parameters=(A, D), body=Alloc(buffer=T, body=seq(copy, add)))
 
 
 def product(op: str = "add") -> Program:
@@ -76,6 +89,32 @@ def activated() -> Program:
     relu = Assign(name="relu", buffer=C, indices=(P,), value=maximum(s[P,], 0))
     body = Alloc(buffer=s, body=seq(nest([(ROW, 10), (J, 8)], total), nest([(P, 10)], relu)))
     return Program(name="activated", parameters=(A, C), body=body)
+
+
+def staged() -> Program:
+    """C is the product of A and W, each copied first."""
+    a, w = Buffer(name="A", shape=(10, 6), dtype=I32), Buffer(name="W", shape=(6, 9), dtype=I32)
+    s, t = Buffer(name="a", shape=a.shape, dtype=I32), Buffer(name="w", shape=w.shape, dtype=I32)
+    total, c = (Buffer(name=n, shape=(10, 9), dtype=I32) for n in ("sum", "C"))
+    value = s[ROW, K] * t[K, J]
+    adding = Reduce(name="gemm", op="add", buffer=total, indices=(ROW, J), value=value, first=equal(K, 0))
+    load = Copy(name="load", destination=whole(s), source=whole(a))
+    element = Copy(
+        name="element",
+        destination=region(t, (P, 1), (Q, 1)),
+        source=region(w, (P, 1), (Q, 1)),
+        pad=Const(0, I32),
+    )
+    i, j = Var("c.i"), Var("c.j")
+    body = seq(
+        load,
+        nest([(P, 6), (Q, 9)], element),
+        nest([(ROW, 10), (J, 9), (K, 6)], adding),
+        nest([(i, 10), (j, 9)], Assign(name="post", buffer=c, indices=(i, j), value=total[i, j] + 1)),
+    )
+    for buffer in (total, t, s):
+        body = Alloc(buffer=buffer, body=body)
+    return Program(name="staged", parameters=(a, w, c), body=body)
 
 
 DOT = IntrinsicDeclaration(
@@ -122,6 +161,17 @@ def _share_copy(s: Schedule) -> None:
     s.bind(block, "block.x")
     copy = s.cache_read("A", block, "shared")
     s.share_copy(copy, (("thread.y", 2), ("thread.x", 4)), 2)
+
+
+def _pad(s: Schedule) -> None:
+    for loop, multiple in (("i", 4), ("j", 8), ("k", 4)):
+        s.pad(loop, multiple)
+
+
+def _guard(s: Schedule) -> None:
+    s.guard("i", 4)
+    s.split("i", 4)
+    s.reorder("i.0", "i.1", "j", "i.in")
 
 
 def _virtual_thread(s: Schedule) -> None:
@@ -176,10 +226,14 @@ CASES = {
     "compute-at": Case(stencil, _split_then(3, lambda s: s.compute_at("double", "i.0"))),
     "reverse-compute-at": Case(activated, _split_then(4, lambda s: s.reverse_compute_at("relu", "i.0"))),
     "compute-inline": Case(stencil, lambda s: s.compute_inline("double")),
+    "compute-early": Case(mirrored, lambda s: s.compute_early("keep")),
     "decompose-reduction": Case(product, _decompose),
     "rfactor": Case(product, _split_then(4, lambda s: s.rfactor("sum", "k.0"), "k")),
     "set-scope": Case(stencil, lambda s: s.set_scope("T", "inp")),
+    "widen": Case(stencil, lambda s: s.widen("T", 1, 12)),
     "pack": Case(product, _split_then(4, lambda s: s.pack("W", ((1, 4),), (1, 0, 2)), "j")),
+    "guard": Case(sums, _guard),
+    "pad": Case(staged, _pad),
     "pipeline": Case(sums, _pipeline),
     "tensorize": Case(sums, lambda s: s.tensorize("j", DOT, (("lanes", 8),))),
     "peel-last": Case(product, _split_then(4, lambda s: s.peel("i.0"))),

@@ -1,0 +1,80 @@
+"""What `vdla run` says of networks of kernels, whatever they ran on: inputs, outputs, times, and the check."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console
+
+from .output import Steps
+
+if TYPE_CHECKING:
+    from ..processor_run import NamedInputs, OutputCheck
+
+
+def network_inputs(network: NamedInputs, path: Path | None) -> Mapping[str, np.ndarray]:
+    """The arrays of the file, or seeded samples."""
+    if path is not None:
+        from ..evaluate import load_arrays
+
+        return load_arrays(path)
+    from ..processor_run import sample_inputs
+
+    return sample_inputs(network)
+
+
+def wall_milliseconds(run: Callable[[], object], repeat: int, progress: Steps) -> list[float]:
+    """What each of `repeat` runs takes by this machine's clock."""
+    times: list[float] = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        run()
+        times.append((time.perf_counter() - start) * 1e3)
+        progress.advance()
+    return times
+
+
+def describe_times(times: Sequence[float]) -> dict[str, float]:
+    """Milliseconds for JSON."""
+    return {"median": median(times), "least": min(times), "most": max(times)}
+
+
+def times_text(times: Sequence[float]) -> str:
+    """Milliseconds for people."""
+    runs = "1 run" if len(times) == 1 else f"{len(times)} runs"
+    return f"{median(times):.3f} ms in the median of {runs}, {min(times):.3f} to {max(times):.3f} ms"
+
+
+def shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:
+    """Arrays for JSON, without their values."""
+    return [
+        {"name": name, "dtype": str(array.dtype), "shape": list(array.shape)}
+        for name, array in arrays.items()
+    ]
+
+
+def print_outputs(console: Console, results: Mapping[str, np.ndarray]) -> None:
+    """A line an output."""
+    for name, array in results.items():
+        console.print(f"output {name}: {array.dtype} {list(array.shape)}", markup=False)
+
+
+def print_compiled(console: Console, seconds: float, cached: bool) -> None:
+    """Where the code came from."""
+    where = "taken from the cache" if cached else "compiled"
+    console.print(f"{where} in {seconds:.2f} s", markup=False)
+
+
+def print_verdict(console: Console, verdict: OutputCheck | None) -> None:
+    """What the comparison with the reference gave, if there was one."""
+    if verdict is None:
+        return
+    error = verdict.max_relative_error
+    largest = "not finite" if error is None else f"{error:.1e} of the largest value"
+    top1 = "" if verdict.top1_equal is None else f", top-1 {'equal' if verdict.top1_equal else 'differs'}"
+    console.print(f"against {verdict.against}: largest difference {largest}{top1}", markup=False)

@@ -1,0 +1,443 @@
+"""A GPU as networks use it: the only module that calls cuda-core to allocate, to copy and to launch.
+
+`Device` says what a network needs of one; `open_device` gives the real one. All work goes to one stream, in order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol
+
+import numpy as np
+from vdla.isa.errors import UserError
+
+Argument = int | np.integer
+"""What a kernel takes: addresses as int (8 bytes), numbers as numpy integers of the parameter's type."""
+STATIC_SHARED_BYTES = 48 * 1024
+"""Dynamic shared memory that a block may have unasked; more must be allowed kernel by kernel (CUDA C++ Programming
+Guide, "Shared Memory" of compute capability 8.x and 9.x)."""
+_ORDINAL = "cuda:"
+
+
+class DeviceError(UserError):
+    """A GPU that is not there, cannot do what is asked, or failed; the message names it and the way out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceProperties:
+    """What the driver says of a GPU: compute capability as "9.0", bytes, Hz, and bytes a second of its memory."""
+
+    name: str
+    compute_capability: str
+    driver: str
+    multiprocessors: int
+    memory_bytes: int
+    shared_bytes_per_block: int
+    shared_bytes_per_multiprocessor: int
+    registers_per_multiprocessor: int
+    clock_hz: int
+    memory_bandwidth: int
+
+
+class Closable(Protocol):
+    """Something of the device's that is released by hand, once."""
+
+    def close(self) -> None:
+        """Releases it."""
+        ...
+
+
+class DeviceMemory(Closable, Protocol):
+    """Device memory from `address` on."""
+
+    @property
+    def address(self) -> int:
+        """Its first byte, on a boundary of 256 bytes at least."""
+        ...
+
+
+class PinnedMemory(Closable, Protocol):
+    """Memory of the host that the device can copy from and to while the host goes on."""
+
+    @property
+    def array(self) -> np.ndarray:
+        """Its bytes, uint8; not to be used after `close`."""
+        ...
+
+
+class DeviceModule(Closable, Protocol):
+    """Loaded code."""
+
+
+class DeviceGraph(Closable, Protocol):
+    """Work that was captured and can be launched as one."""
+
+
+class Device(Protocol):
+    """A GPU and one stream on it. What it hands out is to be closed before it is."""
+
+    @property
+    def label(self) -> str:
+        """How messages name it: cuda:0."""
+        ...
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """What the driver says of it."""
+        ...
+
+    def allocate(self, size: int) -> DeviceMemory:
+        """`size` bytes of its memory; DeviceError where there are not so many."""
+        ...
+
+    def allocate_pinned(self, size: int) -> PinnedMemory:
+        """`size` bytes of the host's."""
+        ...
+
+    def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
+        """A cubin's `functions`, with the dynamic shared memory in bytes that each may ask for."""
+        ...
+
+    def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
+        """Bytes [start, start + size) of `source` to device memory, in the stream's turn."""
+        ...
+
+    def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
+        """Device memory to bytes [start, start + size) of `destination`, in the stream's turn."""
+        ...
+
+    def launch(
+        self,
+        module: DeviceModule,
+        function: str,
+        *,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: tuple[Argument, ...],
+    ) -> None:
+        """One kernel in the stream's turn, x before y before z."""
+        ...
+
+    def capture(self, work: Callable[[], None]) -> DeviceGraph:
+        """What `work` launches, as a graph; nothing of it runs yet."""
+        ...
+
+    def run(self, graph: DeviceGraph) -> None:
+        """All of a graph in the stream's turn."""
+        ...
+
+    def milliseconds(self, graph: DeviceGraph) -> float:
+        """Runs a graph and waits; the time between events of the device before and after it."""
+        ...
+
+    def synchronize(self) -> None:
+        """Waits for all that the stream was given; DeviceError where some of it failed."""
+        ...
+
+    def close(self) -> None:
+        """Gives back all that it holds."""
+        ...
+
+
+def parse_device(text: str) -> int:
+    """The ordinal in "cuda:0" ("cuda" alone: 0). Raises DeviceError."""
+    number = text.removeprefix(_ORDINAL) if text != "cuda" else "0"
+    if not number.isdecimal() or not number.isascii():
+        raise DeviceError(f'device "{text}": write cuda:0 for the first GPU, cuda:1 for the second, ...')
+    return int(number)
+
+
+def open_device(ordinal: int = 0) -> CudaDevice:
+    """The GPU of this number as the driver counts them, with a stream and a memory pool of its own.
+
+    DeviceError where the extra `cuda`, the driver or the device is missing.
+    """
+    return CudaDevice(ordinal)
+
+
+class CudaDevice:
+    """A `Device` through cuda-core."""
+
+    def __init__(self, ordinal: int) -> None:
+        self._core, self._driver = _libraries()
+        self._label, self._ordinal = f"{_ORDINAL}{ordinal}", ordinal
+        self._device: Any = None
+        with contextlib.ExitStack() as undo:
+            with self._calling("opening it"):
+                devices = _devices(self._core, self._label)
+                if ordinal >= len(devices):
+                    known = ", ".join(f"{_ORDINAL}{i} ({d.name})" for i, d in enumerate(devices))
+                    raise DeviceError(f"{self._label}: there is no such device; this machine has {known}")
+                self._device = devices[ordinal]
+                self._device.set_current()
+                self._properties = _properties(self._device, self._driver)
+                self._stream = self._device.create_stream()
+                undo.callback(self._stream.close)
+                self._pool = self._memory_pool()
+                undo.callback(self._close_pool)
+            self._queue: Any = self._stream
+            self._undo = undo.pop_all()
+
+    @property
+    def label(self) -> str:
+        """See `Device`, as for all below."""
+        return self._label
+
+    @property
+    def properties(self) -> DeviceProperties:
+        """What the driver says of it."""
+        return self._properties
+
+    def allocate(self, size: int) -> DeviceMemory:
+        """Device memory from a pool of our own, so that closing the device returns it to the system."""
+        with self._calling(f"allocating {size:,} bytes", size=size):
+            buffer = self._pool.allocate(size, stream=self._stream)
+            # Out of memory shows here, not in the first kernel.
+            self._stream.sync()
+        return _Memory(buffer, self._stream)
+
+    def allocate_pinned(self, size: int) -> PinnedMemory:
+        """Page-locked host memory."""
+        with self._calling(f"locking {size:,} bytes of the host's memory"):
+            return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size)
+
+    def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
+        """The code, whose kernels are looked up, and so loaded, at once."""
+        with self._calling("loading kernels"):
+            code = self._core.ObjectCode.from_cubin(cubin)
+            kernels = {name: code.get_kernel(name) for name in functions}
+            attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            for name, shared_bytes in functions.items():
+                if shared_bytes > STATIC_SHARED_BYTES:
+                    _checked(
+                        self._driver.cuKernelSetAttribute(
+                            attribute, shared_bytes, kernels[name].handle, self._device.device_id
+                        )
+                    )
+        return _Module(code, kernels)
+
+    def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
+        """Asynchronous: the source must stay as it is until the stream is waited for."""
+        self._copy(address, source.array.ctypes.data + start, size)
+
+    def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
+        """Asynchronous: the destination is there when the stream was waited for."""
+        self._copy(destination.array.ctypes.data + start, address, size)
+
+    def launch(
+        self,
+        module: DeviceModule,
+        function: str,
+        *,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: tuple[Argument, ...],
+    ) -> None:
+        """Into the stream, or into the graph that is being captured."""
+        assert isinstance(module, _Module)
+        with self._calling(f"launching {function}"):
+            config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes)
+            self._core.launch(self._queue, config, module.kernels[function], *arguments)
+
+    def capture(self, work: Callable[[], None]) -> DeviceGraph:
+        """By a stream of the graph builder's own."""
+        with self._calling("capturing a graph"):
+            builder = self._device.create_graph_builder()
+            try:
+                builder.begin_building()
+                self._queue = builder
+                try:
+                    work()
+                finally:
+                    self._queue = self._stream
+                    # A stream that still captures could not be closed.
+                    builder.end_building()
+                return _Graph(builder.complete())
+            finally:
+                builder.close()
+
+    def run(self, graph: DeviceGraph) -> None:
+        """Asynchronous."""
+        assert isinstance(graph, _Graph)
+        with self._calling("launching a graph"):
+            graph.graph.launch(self._stream)
+
+    def milliseconds(self, graph: DeviceGraph) -> float:
+        """By a pair of events; their resolution is about half a microsecond."""
+        assert isinstance(graph, _Graph)
+        with self._calling("timing a graph"), contextlib.ExitStack() as events:
+            timing = self._core.EventOptions(timing_enabled=True)
+            begin, end = (self._device.create_event(timing) for _ in range(2))
+            events.callback(begin.close)
+            events.callback(end.close)
+            self._stream.record(begin)
+            graph.graph.launch(self._stream)
+            self._stream.record(end)
+            end.sync()
+            return float(end - begin)
+
+    def synchronize(self) -> None:
+        """Where kernels' own mistakes come to light."""
+        with self._calling("running"):
+            self._stream.sync()
+
+    def close(self) -> None:
+        """Also after a failure of the device, whatever else fails then."""
+        with contextlib.suppress(Exception):
+            self._stream.sync()
+        with contextlib.suppress(Exception):
+            self._undo.close()
+
+    def __enter__(self) -> CudaDevice:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _memory_pool(self) -> Any:
+        if self._device.properties.memory_pools_supported:
+            return self._core.DeviceMemoryResource(
+                self._device.device_id, options=self._core.DeviceMemoryResourceOptions()
+            )
+        return self._device.memory_resource
+
+    def _close_pool(self) -> None:
+        # The device's own resource, where there are no pools, is not ours to close.
+        if self._pool is not self._device.memory_resource:
+            self._pool.close()
+
+    def _copy(self, destination: int, source: int, size: int) -> None:
+        handle = self._core.Buffer.from_handle
+        with self._calling("copying"):
+            handle(destination, size).copy_from(handle(source, size), stream=self._stream)
+
+    @contextlib.contextmanager
+    def _calling(self, doing: str, size: int = 0) -> Iterator[None]:
+        """Whatever cuda-core and the driver raise, as DeviceError; the device is the calling thread's within."""
+        try:
+            if self._device is not None:
+                # What is current is each thread's own affair.
+                self._core.Device(self._ordinal).set_current()
+            yield
+        except UserError:
+            raise
+        except Exception as error:  # the bindings' and the loader's errors have no base of their own
+            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+            if "OUT_OF_MEMORY" in reason or isinstance(error, MemoryError):
+                raise DeviceError(self._out_of_memory(size)) from None
+            raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
+
+    def _out_of_memory(self, size: int) -> str:
+        free = ""
+        with contextlib.suppress(Exception):
+            left, total = _checked(self._driver.cuMemGetInfo())
+            free = f", and {left:,} of its {total:,} are free"
+        needed = f"{size:,} bytes are needed{free}" if size else f"a call needs more than there is{free}"
+        return f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
+
+
+class _Memory:
+    def __init__(self, buffer: Any, stream: Any) -> None:
+        self._buffer, self._stream = buffer, stream
+        self.address = int(buffer.handle)
+
+    def close(self) -> None:
+        self._buffer.close(self._stream)
+
+
+class _Pinned:
+    def __init__(self, buffer: Any, size: int) -> None:
+        self._buffer = buffer
+        self.array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(int(buffer.handle)))
+
+    def close(self) -> None:
+        self._buffer.close()
+
+
+class _Module:
+    def __init__(self, code: Any, kernels: dict[str, Any]) -> None:
+        self._code, self.kernels = code, kernels
+
+    def close(self) -> None:
+        # cuda-core unloads code with the last reference to it.
+        self.kernels = {}
+        self._code = None
+
+
+class _Graph:
+    def __init__(self, graph: Any) -> None:
+        self.graph = graph
+
+    def close(self) -> None:
+        self.graph.close()
+
+
+def _libraries() -> tuple[ModuleType, ModuleType]:
+    """cuda-core and the driver's bindings; DeviceError where they are not installed."""
+    try:
+        core = importlib.import_module("cuda.core")
+        driver = importlib.import_module("cuda.bindings.driver")
+    except ImportError:
+        raise DeviceError(
+            'GPUs need the extra `cuda` (cuda-core and NVRTC): pip install "vdla[cuda]"; '
+            "--device cuda:emulated runs without a GPU"
+        ) from None
+    return core, driver
+
+
+def _devices(core: ModuleType, label: str) -> tuple[Any, ...]:
+    """All GPUs; DeviceError where there is no driver, or none."""
+    try:
+        devices = tuple(core.Device.get_all_devices())
+    except Exception as error:  # the loader's and the driver's errors have no base of their own
+        text = str(error)
+        if "NO_DEVICE" not in text:
+            missing = "found" in text or "INSUFFICIENT_DRIVER" in text or "STUB_LIBRARY" in text
+            reason = (
+                "no NVIDIA driver was found" if missing else (text.splitlines() or ["no reason given"])[0]
+            )
+            raise DeviceError(
+                f"{label}: {reason}; install NVIDIA's driver, or run with --device cuda:emulated, "
+                "which needs no GPU"
+            ) from None
+        devices = ()
+    if not devices:
+        raise DeviceError(
+            f"{label}: this machine has no NVIDIA GPU that the driver can use; run with --device cuda:emulated, "
+            "which needs none"
+        )
+    return devices
+
+
+def _properties(device: Any, driver: ModuleType) -> DeviceProperties:
+    properties = device.properties
+    version = _checked(driver.cuDriverGetVersion())[0]
+    # Two transfers a clock: all memories of these cards are double data rate, as their driver counts clocks.
+    bandwidth = 2 * properties.memory_clock_rate * 1000 * properties.global_memory_bus_width // 8
+    return DeviceProperties(
+        name=device.name,
+        compute_capability=f"{properties.compute_capability_major}.{properties.compute_capability_minor}",
+        driver=f"{version // 1000}.{version % 1000 // 10}",
+        multiprocessors=properties.multiprocessor_count,
+        memory_bytes=_checked(driver.cuDeviceTotalMem(device.device_id))[0],
+        shared_bytes_per_block=properties.max_shared_memory_per_block_optin,
+        shared_bytes_per_multiprocessor=properties.max_shared_memory_per_multiprocessor,
+        registers_per_multiprocessor=properties.max_registers_per_multiprocessor,
+        clock_hz=properties.clock_rate * 1000,
+        memory_bandwidth=bandwidth,
+    )
+
+
+def _checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values that a call of the driver's bindings returned beside its status; RuntimeError for a failure."""
+    status, *values = result
+    if int(status):
+        raise RuntimeError(f"{status.name}: the driver refused a call")
+    return tuple(values)

@@ -1,0 +1,44 @@
+"""What the host hands to a compiled network: checked at the door, whatever runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ..graph.floating.graph import FloatGraph
+from ..target.cpu.errors import KernelArgumentError
+
+
+def input_shapes(graph: FloatGraph) -> dict[str, tuple[int, ...]]:
+    """The inputs' shapes by name."""
+    return {name: graph.tensors[name].shape for name in graph.inputs}
+
+
+def input_types(graph: FloatGraph) -> dict[str, np.dtype]:
+    """The inputs' types by name."""
+    return {name: graph.tensors[name].dtype.numpy for name in graph.inputs}
+
+
+def check_inputs(graph: FloatGraph, inputs: Mapping[str, np.ndarray], quantized: frozenset[str]) -> None:
+    """KernelArgumentError unless there is one array an input, of its shape and type; of `quantized` without NaN."""
+    shapes, types = input_shapes(graph), input_types(graph)
+    if unknown := sorted(inputs.keys() - shapes.keys()):
+        raise KernelArgumentError(f"{graph.name} has no input {unknown[0]!r}; it has {', '.join(shapes)}")
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise KernelArgumentError(f"{graph.name}: no array was given for input {name!r}")
+        array: object = inputs[name]
+        if not isinstance(array, np.ndarray):
+            raise KernelArgumentError(f"input {name!r} must be a numpy array, not {type(array).__name__}")
+        if array.dtype != types[name]:
+            raise KernelArgumentError(
+                f"input {name!r} must be {types[name]}, not {array.dtype}; convert it with .astype"
+            )
+        if array.shape != shape:
+            raise KernelArgumentError(f"input {name!r} must have shape {shape}, not {array.shape}")
+        # The least element is NaN where any is.
+        if name in quantized and array.size and np.isnan(array.min()):
+            raise KernelArgumentError(
+                f"input {name!r} holds NaN, which has no quantized value; clean the input data first"
+            )
