@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import gcd
 
 from .expr import Binary, Const, Expr, Var
 from .printer import format_expr
@@ -121,6 +122,22 @@ def constant_difference(a: Expr, b: Expr) -> int | None:
         return 0
     form = linear_form(a).plus(linear_form(b), -1)
     return None if form.terms else form.constant
+
+
+def is_multiple(expr: Expr, factor: int) -> bool:
+    """Whether an index expression is a multiple of `factor` for all values of its variables, as far as can be seen."""
+    form = linear_form(expr)
+
+    def term(atom: Expr, coefficient: int) -> bool:
+        if coefficient % factor == 0:
+            return True
+        match atom:
+            case Binary(op="min" | "max", a=a, b=b):
+                least = factor // gcd(factor, coefficient)
+                return is_multiple(a, least) and is_multiple(b, least)
+        return False
+
+    return form.constant % factor == 0 and all(term(a, c) for a, c in form.terms.items())
 
 
 def coefficient_of(expr: Expr, name: str) -> int | None:

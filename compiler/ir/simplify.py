@@ -213,13 +213,15 @@ def _single(form: LinearForm) -> Expr | None:
 
 
 def _recombine(form: LinearForm) -> LinearForm:
-    """k*c*(a // c) + k*(a % c) -> k*a, until there is no such pair."""
+    """k*c*(a // c) + k*(a % c) -> k*a, until there is no such pair; a // c as `_floor_divide` writes it."""
     for atom, coefficient in form.terms.items():
-        if isinstance(atom, Binary) and atom.op == "%" and isinstance(atom.b, Const):
-            partner = Binary("//", atom.a, atom.b)
-            if form.terms.get(partner) == coefficient * int(atom.b.value):
-                terms = {a: c for a, c in form.terms.items() if a is not atom and a != partner}
-                return _recombine(LinearForm(terms, form.constant).plus(linear_form(atom.a), coefficient))
+        if isinstance(atom, Binary) and atom.op == "%" and isinstance(atom.b, Const) and atom.b.value > 0:
+            divisor = int(atom.b.value)
+            whole = linear_form(atom.a)
+            quotient = _floor_divide(whole, divisor, _NO_RANGES)
+            factor = coefficient * divisor
+            if all(form.terms.get(a) == factor * c for a, c in quotient.terms.items()):
+                return _recombine(form.without(atom).plus(quotient, -factor).plus(whole, coefficient))
     return form
 
 

@@ -1,7 +1,8 @@
 """The IR's rules. Passes and schedule primitives must keep them; the pipeline checks them after each pass.
 
 Scoping, ranks, dtypes, unique names of loops and buffers, and every access inside its buffer: provably from
-the loop ranges, or from a Select condition that guards it. Loops of a grid nest as `grid` says.
+the loop ranges, from a Select condition that guards it, or because a loop around it has an iteration at all.
+Loops of a grid nest as `grid` says.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ Facts = tuple[LinearForm, ...]
 class _Verifier:
     """State of one check: the buffers in scope, the names seen, and where we are."""
 
-    __slots__ = ("_buffers", "_checked", "_declared", "_loops", "_program", "_where")
+    __slots__ = ("_buffers", "_checked", "_declared", "_entered", "_loops", "_program", "_where")
 
     def __init__(self, program: str) -> None:
         self._program = program
@@ -73,6 +74,7 @@ class _Verifier:
         self._loops: set[str] = set()
         self._checked: dict[str, IntrinsicDeclaration] = {}
         self._where: Stmt | None = None
+        self._entered: Facts = ()
 
     def fail(self, reason: str) -> VerifyError:
         where = f"at `{summarize(self._where)}`: " if self._where is not None else ""
@@ -99,7 +101,11 @@ class _Verifier:
                     raise self.fail(f"unknown loop kind {kind!r}")
                 self._loops.add(var.name)
                 self.typed(extent, DType.INT64, "extent", ranges, scalars)
+                around = self._entered
+                if not isinstance(extent, Const):
+                    self._entered = (*around, *[form.offset(-1) for form in _least(extent)])
                 self.statement(body, {**ranges, var.name: loop_range(extent)}, scalars)
+                self._entered = around
             case Seq(statements=statements):
                 for inner in statements:
                     self.statement(inner, ranges, scalars)
@@ -176,9 +182,8 @@ class _Verifier:
             self.typed(start, DType.INT64, "start", ranges, scalars)
             self.typed(extent, DType.INT64, "extent", ranges, scalars)
             if inside:
-                low = form_interval(linear_form(start), ranges)
-                end = form_interval(linear_form(start).plus(linear_form(extent)), ranges)
-                self.within(low.low, end.high, size, region, buffer)
+                form = linear_form(start)
+                self.inside(form, form.plus(linear_form(extent)), ranges, (), size, region, buffer)
 
     def access(
         self, buffer: Buffer, indices: tuple[Expr, ...], ranges: Ranges, facts: Facts, scalars: frozenset[str]
@@ -189,14 +194,23 @@ class _Verifier:
         for size, index in zip(buffer.shape, indices, strict=True):
             self.typed(index, DType.INT64, "index", ranges, scalars, facts)
             form = linear_form(index)
-            low = _lower_bound(form, ranges, facts)
-            room = _lower_bound(form.times(-1).offset(size - 1), ranges, facts)
-            end = None if room is None else size - room
-            self.within(low, end, size, index, buffer)
+            self.inside(form, form.offset(1), ranges, facts, size, index, buffer)
 
-    def within(
-        self, low: int | None, end: int | None, size: int, what: Region | Expr, buffer: Buffer
+    def inside(
+        self,
+        start: LinearForm,
+        stop: LinearForm,
+        ranges: Ranges,
+        facts: Facts,
+        size: int,
+        what: Region | Expr,
+        buffer: Buffer,
     ) -> None:
+        """Fails unless start .. stop - 1 provably lies in a dimension of `size`."""
+        known = (*self._entered, *facts)
+        low = _lower_bound(start, ranges, known)
+        room = _lower_bound(stop.times(-1).offset(size), ranges, known)
+        end = None if room is None else size - room
         if low is None or low < 0 or end is None or end > size:
             text = format_region(what) if isinstance(what, Region) else f"index {format_expr(what)}"
             reach = f"{'-inf' if low is None else low} .. {'inf' if end is None else end - 1}"
@@ -278,10 +292,34 @@ def _facts(condition: Expr) -> Facts:
     return ()
 
 
+def _least(extent: Expr) -> Facts:
+    """The forms whose minimum an expression is."""
+    match extent:
+        case Binary(op="min", a=a, b=b):
+            return *_least(a), *_least(b)
+    return (linear_form(extent),)
+
+
 def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
-    """A lower bound of a form from the ranges, or with one fact: form >= form - fact, as fact >= 0."""
+    """A lower bound of a form from the ranges, or with one fact: n * form >= n * form - fact, as fact >= 0.
+
+    For n that make a term go.
+    """
     best = form_interval(form, ranges).low
-    if (best is None or best < 0) and facts:
-        lows = (form_interval(form.plus(fact, -1), ranges).low for fact in facts)
-        return max((low for low in (best, *lows) if low is not None), default=None)
+    if best is not None and best >= 0:
+        return best
+    for fact in facts:
+        for scale in {1, *_ratios(fact, form)}:
+            low = form_interval(form.times(scale).plus(fact, -1), ranges).low
+            if low is not None:
+                low = -(-low // scale)
+                best = low if best is None else max(best, low)
     return best
+
+
+def _ratios(fact: LinearForm, form: LinearForm) -> set[int]:
+    """By how much the coefficients of a fact are those of a form, where that is a positive whole number."""
+    pairs = [
+        (fact.terms[atom], coefficient) for atom, coefficient in form.terms.items() if atom in fact.terms
+    ]
+    return {a // b for a, b in pairs if a % b == 0 and a // b > 0}

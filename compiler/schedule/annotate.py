@@ -22,15 +22,16 @@ def annotate(program: Program, name: str, kind: LoopKind) -> Program:
     loops on one axis, side by side in one block, share its threads and are ordered by a barrier between them.
     Targets refuse kinds that they have nothing for.
     Legal for "serial", "unroll" and "virtual_thread" always (they keep the order, or every dependence). For the others
-    if no two iterations touch the same element of what the body writes. For axes of a grid, the rules of
-    `ir.grid.grid_obstacle` too: no axis within itself, blocks around threads, constant bounds, memories of a block or a
-    thread allocated in it.
+    if no two iterations touch the same element of what the body writes, which is known of loops that are one of these
+    others already (so loops that are parallel can be fused first, then bound, whatever becomes of indices). For axes of
+    a grid, the rules of `ir.grid.grid_obstacle` too: no axis within itself, blocks around threads, constant bounds,
+    memories of a block or a thread allocated in it.
     """
     path, old = locate_loop(program, name)
     if kind not in LOOP_KINDS:
         reason = f"unknown kind of loop {kind!r}; there are: {', '.join(LOOP_KINDS)}"
         raise LegalityError(reason, program, name)
-    if kind in CONCURRENT and not single(old):
+    if kind in CONCURRENT and old.kind not in CONCURRENT and not single(old):
         obstacle = parallel_obstacle(old, [n for n in path[:-1] if isinstance(n, For)])
         if obstacle is not None:
             raise LegalityError(f"cannot make {name} {kind}: {obstacle}", program, name)

@@ -14,6 +14,7 @@ from ..ir.regions import operand_access
 from ..ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, NamedStmt, Node, Program, Reduce, Wait
 from ..ir.verify import VerifyError, verify
 from ..ir.visit import expressions, free_vars, loads_in, loops, operands, walk
+from .digits import determined_loops
 from .errors import LegalityError
 
 CONCURRENT = ("vectorize", "parallel", *AXES)
@@ -203,7 +204,13 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
             found |= _injective(linear_form(start), max(known), ranges, varying)
         else:
             found |= _apart([linear_form(u.starts[d]) for u in uses], max(known), ranges, varying)
-    return found
+    same = [
+        start
+        for d, start in enumerate(uses[0].starts)
+        if all(u.extents[d] == 1 and u.starts[d] == start for u in uses) and not loads_in(start)
+    ]
+    # What no index divides, each index has told by itself.
+    return found | determined_loops(same, ranges, varying) if any(map(_divides, same)) else found
 
 
 def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]) -> set[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ..ir.affine import is_multiple
+from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Const, Expr, Var, minimum
 from ..ir.grid import AXES
-from ..ir.simplify import simplify
+from ..ir.simplify import simplify, simplify_node
 from ..ir.stmt import For, Node, Program, Stmt
 from ..ir.visit import free_vars, substitute
 from .errors import LegalityError
@@ -19,9 +21,9 @@ def split(program: Program, loop: str, factor: int) -> Program:
         for i in range(10):            for i.0 in range(3):
             body(i)              ->        for i.1 in range(min(4, 10 - i.0 * 4)):
                                                body(i.0 * 4 + i.1)
-    Both loops are of the kind of the old one. Legal, as the iterations and their order stay, but for axes of a grid,
-    which do not nest in themselves: bind afterwards. With one piece only, body(i.1). LegalityError for a factor below
-    1, or if a new name is taken.
+    No piece is ragged if the extent is seen to be a multiple of `factor`. Both loops are of the kind of the old one.
+    Legal, as the iterations and their order stay, but for axes of a grid, which do not nest in themselves: bind
+    afterwards. With one piece only, body(i.1). LegalityError for a factor below 1, or if a new name is taken.
     """
     path, old = locate_loop(program, loop)
     if old.kind in AXES:
@@ -38,8 +40,8 @@ def split(program: Program, loop: str, factor: int) -> Program:
     match old.extent:
         case Const(value=int(size)) if size <= factor:
             pieces, extent, value = Const(1), old.extent, inner
-        case Const(value=int(size)) if size % factor == 0:
-            pieces, extent = Const(size // factor), Const(factor)
+        case size if is_multiple(size, factor):
+            pieces, extent = simplify(size // factor), Const(factor)
         case size:
             pieces = simplify((size + (factor - 1)) // factor)
             extent = simplify(minimum(factor, size - outer * factor))
@@ -55,8 +57,9 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
         for i in range(6):             for i_j in range(24):
             for j in range(4):   ->        body(i_j // 4, i_j % 4)
                 body(i, j)
-    Legal if `inner` is all that `outer` holds, both have constant extents (the inner one above 0), and both are of one
-    kind, which the new loop has too: the iterations and their order stay.
+    Indices are simplified: of 4*i + j remains i_j. Legal if `inner` is all that `outer` holds, both have constant
+    extents (the inner one above 0), and both are of one kind, which the new loop has too: the iterations and their
+    order stay.
     """
     path, a = locate_loop(program, outer)
     b = a.body
@@ -75,7 +78,9 @@ def fuse(program: Program, outer: str, inner: str) -> Program:
     fused, size = Var(f"{outer}_{inner}"), b.extent
     if fused.name in names_in(program):
         raise LegalityError(f"cannot fuse: the name {fused.name} is taken", program, fused.name)
-    body = substitute(b.body, {outer: fused // size, inner: fused % size})
+    ranges = loop_ranges(n for n in path[:-1] if isinstance(n, For))
+    ranges[fused.name] = loop_range(a.extent * size)
+    body = simplify_node(substitute(b.body, {outer: fused // size, inner: fused % size}), ranges)
     new = rebuild(path, For(var=fused, extent=a.extent * size, body=body, kind=a.kind))
     return check_bounds(new, program, inner)
 

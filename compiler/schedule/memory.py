@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.bounds import Ranges, interval, loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Load, Var, all_of, cast, select
 from ..ir.regions import read_regions, write_regions
 from ..ir.simplify import simplify
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Program, Reduce, Region, Stmt, nest, seq
 from ..ir.verify import wide
-from ..ir.visit import free_vars, walk
+from ..ir.visit import free_vars, replace_buffers, walk
 from .coverage import fills_box
 from .errors import LegalityError
 from .legality import asynchronous, check_bounds, check_grid, starting_loops, touches, written
@@ -52,6 +54,28 @@ def set_scope(program: Program, buffer: str, scope: str) -> Program:
     new = Buffer(name=old.name, shape=old.shape, dtype=old.dtype, scope=scope)
     moved = rebase(alloc.body, buffer, new, (_ZERO,) * len(old.shape))
     return check_grid(rebuild(path, Alloc(buffer=new, body=moved)))
+
+
+def widen(program: Program, buffer: str, dimension: int, size: int) -> Program:
+    """Gives an allocation more room in a dimension, so that what follows it lies elsewhere (in other banks, aligned).
+
+    rewrite (widen("T", 1, 40)):
+        alloc T: [8, 32] @ shared        ->    alloc T: [8, 40] @ shared
+            T[i, j] = f(i, j)                      T[i, j] = f(i, j)
+    Nothing uses the elements that are new. Legal for every allocation that is not wider already.
+    """
+    path = locate_alloc(program, buffer)
+    if path is None:
+        raise LegalityError(f"cannot widen {buffer}: it is not allocated in this program", program, buffer)
+    alloc = path[-1]
+    assert isinstance(alloc, Alloc)
+    shape = list(alloc.buffer.shape)
+    if not 0 <= dimension < len(shape) or size < shape[dimension]:
+        reason = f"cannot widen {buffer}: it has no dimension {dimension} of at most {size}"
+        raise LegalityError(reason, program, buffer)
+    shape[dimension] = size
+    new = replace(alloc.buffer, shape=tuple(shape))
+    return rebuild(path, Alloc(buffer=new, body=replace_buffers(alloc.body, {buffer: new})))
 
 
 def cache_read(program: Program, buffer: str, loop: str | None, scope: str) -> Program:

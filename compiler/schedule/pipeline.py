@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 
 from ..ir.bounds import loop_ranges, provably_at_least
@@ -10,7 +12,7 @@ from ..ir.expr import Buffer, Expr, Var, minimum
 from ..ir.simplify import simplify
 from ..ir.slots import in_slot
 from ..ir.stmt import Alloc, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
-from ..ir.visit import substitute
+from ..ir.visit import substitute, walk
 from .errors import LegalityError
 from .legality import check_grid, touches, written
 from .tree import locate_loop, names_in, rebuild
@@ -35,6 +37,8 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
     The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` is a loop
     of one iteration where there is one to come. Every iteration closes one group of copies, so that the group of
     iteration k is the oldest of `stages` when it is waited for.
+    Copies may stand in loops of their own, as those that threads share do, whose names in front of the loop end with
+    ".ahead" too.
     Legal for a loop whose iterations run in order and whose body begins with plain copies into buffers that it
     allocates, nothing else in it writes these, and nothing in it writes what the copies read. LegalityError for less
     than two stages, and if a new name is taken.
@@ -45,17 +49,13 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
         raise LegalityError(f"{where}{stages} stages leave nothing to overlap", program, loop)
     if at.kind not in ("serial", "unroll"):
         raise LegalityError(f"{where}it is {at.kind}, and its iterations must run in order", program, loop)
-    allocated: list[Buffer] = []
-    body = at.body
-    while isinstance(body, Alloc):
-        allocated.append(body.buffer)
-        body = body.body
-    copies, rest = _heads(body, {b.name for b in allocated})
+    allocated, heads, rest = _heads(at.body)
+    copies = [s for head in heads for s in walk(head) if isinstance(s, Copy)]
     if not copies:
         reason = f"{where}its body does not begin with copies into buffers that it allocates"
         raise LegalityError(reason, program, loop)
     slotted = {c.destination.buffer.name for c in copies}
-    changed = written(at.body) | written(seq(*copies, *rest))
+    changed = written(at.body) | written(seq(*heads, *rest))
     for copy in copies:
         read = touches(copy).keys() - {copy.destination.buffer.name}
         if clash := sorted(read & changed):
@@ -65,7 +65,8 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
         raise LegalityError(f"{where}{clash[0]} is not only filled by its copies", program, loop)
     ahead, following = Var(f"{loop}.ahead"), Var(f"{loop}.next")
     taken = names_in(program)
-    for new in (ahead.name, following.name, f"{loop}.more", *(f"{c.name}.ahead" for c in copies)):
+    own = [n.name for head in heads for n in walk(head) if isinstance(n, Copy | For)]
+    for new in (ahead.name, following.name, f"{loop}.more", *(f"{name}.ahead" for name in own)):
         if new in taken:
             raise LegalityError(f"{where}the name {new} is taken", program, new)
 
@@ -75,9 +76,8 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
 
     def issue(iteration: Expr, slot: Expr, suffix: str) -> Stmt:
         issued: list[Stmt] = []
-        for copy in copies:
-            moved: Stmt = replace(copy, name=f"{copy.name}{suffix}", asynchronous=True)
-            moved = substitute(moved, {loop: iteration})
+        for head in heads:
+            moved = substitute(_asynchronous(head, suffix), {loop: iteration})
             for buffer in wide:
                 moved = in_slot(moved, buffer, slot)
             issued.append(moved)
@@ -106,15 +106,49 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
     return check_grid(rebuild(path, new))
 
 
-def _heads(body: Stmt, own: set[str]) -> tuple[list[Copy], tuple[Stmt, ...]]:
-    """The plain copies into the buffers `own` that a body begins with, and what follows."""
-    statements = body.statements if isinstance(body, Seq) else (body,)
-    copies = [
-        s
-        for s in takewhile(
-            lambda s: isinstance(s, Copy) and not s.asynchronous and s.destination.buffer.name in own,
-            statements,
-        )
-        if isinstance(s, Copy)
-    ]
-    return copies, statements[len(copies) :]
+def _heads(body: Stmt) -> tuple[list[Buffer], list[Stmt], tuple[Stmt, ...]]:
+    """The buffers that a body allocates around all of it, the copies into them that it begins with, and what follows.
+
+    An allocation around all that follows such a copy counts too.
+    """
+    allocated: list[Buffer] = []
+    heads: list[Stmt] = []
+    while True:
+        while isinstance(body, Alloc):
+            allocated.append(body.buffer)
+            body = body.body
+        statements = body.statements if isinstance(body, Seq) else (body,)
+        copying = partial(_copies_into, {b.name for b in allocated})
+        found = list(takewhile(copying, statements))
+        heads += found
+        rest = statements[len(found) :]
+        if len(rest) != 1 or not isinstance(rest[0], Alloc) or not found:
+            return allocated, heads, rest
+        body = rest[0]
+
+
+def _copies_into(buffers: Set[str], statement: Stmt) -> bool:
+    """Whether a statement is a plain copy into one of the buffers, or loops around such copies."""
+    match statement:
+        case Copy(destination=destination, asynchronous=False):
+            return destination.buffer.name in buffers
+        case For(body=body):
+            return _copies_into(buffers, body)
+        case Seq(statements=statements):
+            return all(_copies_into(buffers, s) for s in statements)
+    return False
+
+
+def _asynchronous(head: Stmt, suffix: str) -> Stmt:
+    """The copies in a statement made asynchronous; they and the loops around them are renamed."""
+    match head:
+        case Copy(name=name):
+            return replace(head, name=f"{name}{suffix}", asynchronous=True)
+        case For(var=var, extent=extent, body=body, kind=kind):
+            new = Var(f"{var.name}{suffix}")
+            inner = _asynchronous(body, suffix)
+            inner = substitute(inner, {var.name: new}) if suffix else inner
+            return For(var=new, extent=extent, body=inner, kind=kind)
+        case Seq(statements=statements):
+            return Seq(statements=tuple([_asynchronous(s, suffix) for s in statements]))
+    raise TypeError("only copies, and loops around them, are copies")

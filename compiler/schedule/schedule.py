@@ -9,11 +9,13 @@ from ..ir.grid import AXES
 from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
 from . import annotate as annotations
 from . import compute_at as producers
+from . import compute_early as early
 from . import inline, loops, memory, reduction
 from . import pack as layout
 from . import peel as peeling
 from . import pipeline as pipelining
 from . import reverse_compute_at as consumers
+from . import share_copy as sharing
 from . import tensorize as hardware
 from .errors import LegalityError
 from .trace import Argument, Step, Trace, step_obstacle
@@ -23,8 +25,9 @@ class Schedule:
     """Threads a program through the primitives of this package and records each in a trace.
 
     Every method is the function of its name in `loops`, `annotate`, `peel`, `pipeline`, `pack`, `reduction`,
-    `compute_at`, `reverse_compute_at`, `inline`, `memory` or `tensorize`, which says what it does and when it is legal;
-    all raise LegalityError and then leave the schedule as it was. Methods that make new names return them.
+    `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `share_copy` or `tensorize`, which says
+    what it does and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods that make
+    new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -101,6 +104,10 @@ class Schedule:
         """See `memory.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
         self._apply(memory.expand_copy, "expand_copy", name)
 
+    def share_copy(self, name: str, axes: sharing.Axes, width: int) -> None:
+        """See `share_copy.share_copy`; the loops are called `name`.x, `name`.step, `name`.in and so on."""
+        self._apply(sharing.share_copy, "share_copy", name, axes, width)
+
     def pack(self, buffer: str, tiles: layout.Tiles, order: layout.Order) -> None:
         """See `pack.pack`."""
         self._apply(layout.pack, "pack", buffer, tiles, order)
@@ -125,9 +132,17 @@ class Schedule:
         """See `inline.compute_inline`."""
         self._apply(inline.compute_inline, "compute_inline", name)
 
+    def compute_early(self, name: str) -> None:
+        """See `compute_early.compute_early`."""
+        self._apply(early.compute_early, "compute_early", name)
+
     def set_scope(self, buffer: str, scope: str) -> None:
         """See `memory.set_scope`."""
         self._apply(memory.set_scope, "set_scope", buffer, scope)
+
+    def widen(self, buffer: str, dimension: int, size: int) -> None:
+        """See `memory.widen`."""
+        self._apply(memory.widen, "widen", buffer, dimension, size)
 
     def cache_read(self, buffer: str, loop: str | None, scope: str) -> str:
         """See `memory.cache_read`; returns the name of the new buffer, which is the copy's too."""

@@ -66,6 +66,7 @@ _LOOP_KIND = _Kind(f"one of {', '.join(LOOP_KINDS)}", lambda v: isinstance(v, st
 _END = _Kind("first or last", lambda v: v in ("first", "last"))
 _TILES = _Kind("a list of [dimension, size]", lambda v: _tuples(v, _integer, _integer))
 _ORDER = _Kind("a list of dimensions", lambda v: isinstance(v, tuple) and all(map(_integer, v)))
+_AXES = _Kind("a list of [axis, threads]", lambda v: _tuples(v, _name, _integer))
 _INTRINSIC = _Kind("the name of an intrinsic", _name)
 _ATTRIBUTES = _Kind(
     "a list of [name, value]",
@@ -81,13 +82,16 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "peel": (_LOOP, _END),
     "pipeline": (_LOOP, _COUNT),
     "expand_copy": (_STATEMENT,),
+    "share_copy": (_STATEMENT, _AXES, _COUNT),
     "pack": (_BUFFER, _TILES, _ORDER),
     "decompose_reduction": (_STATEMENT, _LOOP),
     "rfactor": (_STATEMENT, _LOOP),
     "compute_at": (_STATEMENT, _LOOP),
     "reverse_compute_at": (_STATEMENT, _LOOP),
     "compute_inline": (_STATEMENT,),
+    "compute_early": (_STATEMENT,),
     "set_scope": (_BUFFER, _SCOPE),
+    "widen": (_BUFFER, _COUNT, _COUNT),
     "cache_read": (_BUFFER, _PLACE, _SCOPE),
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),

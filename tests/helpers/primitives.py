@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from vdla.compiler.ir.expr import Buffer, Const, Var, equal, maximum
+from vdla.compiler.ir.expr import Buffer, Call, Const, Expr, Var, equal, maximum
 from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import (
     Alloc,
@@ -27,6 +27,7 @@ from vdla.compiler.schedule import Schedule, format_trace
 GOLDEN = Path(__file__).parents[1] / "compiler" / "schedule" / "golden"
 I32 = DType.INT32
 SEVEN = Const(7, I32)
+FUNCTIONS = {"negative": lambda value: -value}
 ROW, J, K, P, Q = (Var(name) for name in ("i", "j", "k", "a", "b"))
 A = Buffer(name="A", shape=(10, 8), dtype=I32)
 C = Buffer(name="C", shape=(10,), dtype=I32)
@@ -47,6 +48,18 @@ def stencil() -> Program:
         [(ROW, 8), (J, 8)], Assign(name="add", buffer=D, indices=(ROW, J), value=T[ROW, J] + T[ROW + 2, J])
     )
     return Program(name="stencil", parameters=(A, D), body=Alloc(buffer=T, body=seq(double, add)))
+
+
+def mirrored() -> Program:
+    """T is A; D adds the negatives of rows of T that are two apart."""
+
+    def negative(load: Expr) -> Expr:
+        return Call("negative", (load,), I32)
+
+    copy = nest([(P, 10), (Q, 8)], Assign(name="keep", buffer=T, indices=(P, Q), value=A[P, Q]))
+    value = negative(T[ROW, J]) + negative(T[ROW + 2, J])
+    add = nest([(ROW, 8), (J, 8)], Assign(name="add", buffer=D, indices=(ROW, J), value=value))
+    return Program(name="mirrored", parameters=(A, D), body=Alloc(buffer=T, body=seq(copy, add)))
 
 
 def product(op: str = "add") -> Program:
@@ -117,6 +130,13 @@ def _bind(s: Schedule) -> None:
     s.bind("A.shared.0", "thread.x")
 
 
+def _share_copy(s: Schedule) -> None:
+    block, _ = s.split("i", 5)
+    s.bind(block, "block.x")
+    copy = s.cache_read("A", block, "shared")
+    s.share_copy(copy, (("thread.y", 2), ("thread.x", 4)), 2)
+
+
 def _virtual_thread(s: Schedule) -> None:
     tile, _ = s.split("i", 5)
     s.cache_read("A", tile, "inp")
@@ -169,15 +189,18 @@ CASES = {
     "compute-at": Case(stencil, _split_then(3, lambda s: s.compute_at("double", "i.0"))),
     "reverse-compute-at": Case(activated, _split_then(4, lambda s: s.reverse_compute_at("relu", "i.0"))),
     "compute-inline": Case(stencil, lambda s: s.compute_inline("double")),
+    "compute-early": Case(mirrored, lambda s: s.compute_early("keep")),
     "decompose-reduction": Case(product, _decompose),
     "rfactor": Case(product, _split_then(4, lambda s: s.rfactor("sum", "k.0"), "k")),
     "set-scope": Case(stencil, lambda s: s.set_scope("T", "inp")),
+    "widen": Case(stencil, lambda s: s.widen("T", 1, 12)),
     "pack": Case(product, _split_then(4, lambda s: s.pack("W", ((1, 4),), (1, 0, 2)), "j")),
     "pipeline": Case(sums, _pipeline),
     "tensorize": Case(sums, lambda s: s.tensorize("j", DOT, (("lanes", 8),))),
     "peel-last": Case(product, _split_then(4, lambda s: s.peel("i.0"))),
     "peel-first": Case(padded, _peel_first),
     "expand-copy": Case(padded, lambda s: s.expand_copy("load")),
+    "share-copy": Case(sums, _share_copy),
 }
 
 

@@ -22,8 +22,9 @@ def test_it_computes_the_same_and_replays(name: str):
     before, s = primitives.scheduled(name)
     verify(s.program)
     arrays = primitives.arrays(before)
-    expected = interpret(before, arrays, poison=True)
-    got = interpret(s.program, pack_arrays(s.trace, arrays), poison=True)
+    expected = interpret(before, arrays, functions=primitives.FUNCTIONS, poison=True)
+    packed = pack_arrays(s.trace, arrays)
+    got = interpret(s.program, packed, functions=primitives.FUNCTIONS, poison=True)
     for output in expected.keys() - arrays.keys():
         assert len(np.unique(expected[output])) > 4
         np.testing.assert_array_equal(got[output], expected[output])

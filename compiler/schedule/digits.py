@@ -1,0 +1,105 @@
+"""Indices that are digits of one number: which loops' iterations they tell apart, all together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from math import gcd
+
+from ..ir.affine import LinearForm, form_to_expr, linear_form
+from ..ir.bounds import Interval, Ranges, form_interval, interval
+from ..ir.expr import Binary, Const, Expr, Var, binary
+from ..ir.simplify import simplify
+from ..ir.visit import free_vars, substitute_expr, walk_expr
+
+
+def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
+    """The `varying` loops whose variables follow from the values of all `indices`.
+
+    Different iterations of them then differ in an index: n = 8*i + j, j < 8, from n // 49, n % 49 // 7 and n % 7.
+    """
+    # Loops of one iteration hide that two numbers are the same.
+    once = {name: Const(0) for name in varying if interval(Var(name), ranges) == Interval(0, 0)}
+    parts = [part for index in indices for part in walk_expr(index)]
+    divisors = {int(p.b.value) for p in parts if isinstance(p, Binary) and isinstance(p.b, Const)}
+    known: list[Expr] = []
+    queue = [substitute_expr(index, once) for index in indices]
+    while queue:
+        fact = queue.pop()
+        if fact in known:
+            continue
+        known.append(fact)
+        queue += [*_reduced(fact, divisors, ranges), *_summands(linear_form(fact), ranges, varying)]
+        for other in known:
+            queue += _number(fact, other)
+            queue += _number(other, fact)
+    return {fact.name for fact in known if isinstance(fact, Var) and fact.name in varying}
+
+
+def _reduced(fact: Expr, divisors: AbstractSet[int], ranges: Ranges) -> list[Expr]:
+    """A quotient as those by smaller numbers, a remainder as what is below the divisor anyway.
+
+    (2*h + r) // 6 is (h + r // 2) // 3.
+    """
+    found: list[Expr] = []
+    match fact:
+        case Binary(op="%", a=a, b=Const(value=int(c))):
+            held = interval(a, ranges)
+            if held.low is not None and held.high is not None and held.low >= 0 and held.high < c:
+                found.append(a)
+        case Binary(op="//", a=a, b=Const(value=int(c))):
+            form = linear_form(a)
+            for factor in {gcd(c, n) for n in (*form.terms.values(), *divisors)} - {1, c}:
+                whole = {atom: n // factor for atom, n in form.terms.items() if n % factor == 0}
+                rest = LinearForm({t: n for t, n in form.terms.items() if t not in whole}, form.constant)
+                carry = simplify(binary("//", form_to_expr(rest), factor), ranges)
+                dividend = binary("+", form_to_expr(LinearForm(whole, 0)), carry)
+                found.append(binary("//", dividend, c // factor))
+    return found
+
+
+def _summands(form: LinearForm, ranges: Ranges, varying: AbstractSet[str]) -> list[Expr]:
+    """What varies in a sum and follows from it: its digits, each of a weight that all smaller ones never reach."""
+    found: list[Expr] = []
+    smaller = LinearForm({}, 0)
+    for atom, coefficient in sorted(form.terms.items(), key=lambda term: abs(term[1])):
+        if not free_vars(atom) & varying:
+            continue
+        held, reached = interval(atom, ranges), form_interval(smaller, ranges)
+        if held.low is None or held.high is None or reached.low is None or reached.high is None:
+            return []
+        if held.low < held.high and abs(coefficient) <= reached.high - reached.low:
+            return []
+        smaller = smaller.plus(LinearForm({atom: coefficient}, 0))
+        found.append(atom)
+    return found
+
+
+def _number(high: Expr, low: Expr) -> list[Expr]:
+    """The number whose quotient and remainder two expressions are; none where they are not."""
+    match high, low:
+        case Binary(op="//", a=a, b=Const(value=c)), Binary(op="%", a=b, b=Const(value=d)):
+            if c == d and _congruent(a, b, int(c)):
+                # a // c and a % c.
+                return [a]
+            match a, b:
+                case Binary(op="%", a=n, b=Const(value=m)), _ if (
+                    c == d and m % c == 0 and _congruent(n, b, int(c))
+                ):
+                    # n % m // c and n % c, which is n % m % c.
+                    return [a]
+                case _, Binary(op="//", a=n, b=Const(value=e)) if n == a and c == d * e:
+                    # n // (e * d), which is n // e // d, and n // e % d.
+                    return [b]
+        case Binary(op="%", a=Binary(op="//", a=a, b=Const(value=c)), b=Const(value=d)), Binary(
+            op="%", a=b, b=Const(value=e)
+        ) if c == e and _congruent(a, b, int(c)):
+            # a // c % d and a % c.
+            return [binary("%", a, Const(c * d))]
+    return []
+
+
+def _congruent(a: Expr, b: Expr, modulus: int) -> bool:
+    """Whether two expressions provably are the same modulo a number."""
+    difference = linear_form(a).plus(linear_form(b), -1)
+    return all(value % modulus == 0 for value in (*difference.terms.values(), difference.constant))

@@ -1,0 +1,162 @@
+"""GPU architectures that code is generated for: what a multiprocessor of each has, and a typical card.
+
+Limits are those of the CUDA C++ Programming Guide, tables "Technical Specifications per Compute Capability" and
+"Throughput of Native Arithmetic Instructions"; tensor cores' rates and the cards' values are those of NVIDIA's
+architecture whitepapers (A100, GA102, Ada, H100) and data sheets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KIB = 1024
+
+WARP = 32
+"""Threads that execute together."""
+THREADS_PER_BLOCK = 1024
+BLOCK_LIMITS = {"x": 1024, "y": 1024, "z": 64}
+"""The greatest extent of a block along each axis."""
+GRID_LIMITS = {"x": 2**31 - 1, "y": 65535, "z": 65535}
+"""The greatest extent of a grid along each axis."""
+STATIC_SHARED_BYTES = 48 * KIB
+"""Shared memory of a block that needs no opt-in at launch."""
+LOCAL_BYTES = 512 * KIB
+"""Local memory of a thread."""
+REGISTERS_PER_THREAD = 255
+REGISTERS_PER_BLOCK = 64 * KIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A card of an architecture: multiprocessors, boost clock in Hz, bandwidth in bytes/s, second level cache in bytes."""
+
+    name: str
+    multiprocessors: int
+    clock: float
+    memory_bandwidth: float
+    cache_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """One `-arch` of NVRTC, and the limits of a multiprocessor.
+
+    `float32_lanes` are multiply-adds of float32 a clock; `tensor_rates` those of dense matrices on tensor cores for
+    inputs of tf32, 16-bit floats (sums in float32) and int8. `exact` says that code runs on this capability alone.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    exact: bool = False
+    threads: int
+    blocks: int
+    shared_bytes: int
+    shared_bytes_per_block: int
+    registers: int = 64 * KIB
+    float32_lanes: int
+    tensor_rates: tuple[int, int, int]
+    card: Card
+
+    def runs_on(self, capability: tuple[int, int]) -> bool:
+        """Whether a device of a compute capability runs cubins of this architecture.
+
+        Those of its own major version with at least its minor one do (CUDA C++ Programming Guide, "Binary Compatibility").
+        """
+        if self.exact:
+            return capability == self.capability
+        return capability[0] == self.capability[0] and capability[1] >= self.capability[1]
+
+
+_A100 = Card(
+    name="A100", multiprocessors=108, clock=1.41e9, memory_bandwidth=2.039e12, cache_bytes=40 * KIB**2
+)
+_RTX_3090 = Card(
+    name="RTX 3090", multiprocessors=82, clock=1.695e9, memory_bandwidth=936e9, cache_bytes=6 * KIB**2
+)
+_RTX_4090 = Card(
+    name="RTX 4090", multiprocessors=128, clock=2.52e9, memory_bandwidth=1.008e12, cache_bytes=72 * KIB**2
+)
+_H100 = Card(
+    name="H100", multiprocessors=132, clock=1.98e9, memory_bandwidth=3.35e12, cache_bytes=50 * KIB**2
+)
+_B200 = Card(name="B200", multiprocessors=148, clock=1.965e9, memory_bandwidth=8e12, cache_bytes=126 * KIB**2)
+_RTX_5090 = Card(
+    name="RTX 5090", multiprocessors=170, clock=2.407e9, memory_bandwidth=1.792e12, cache_bytes=96 * KIB**2
+)
+
+
+def _sm_90(name: str, *, exact: bool) -> Architecture:
+    return Architecture(
+        name=name,
+        capability=(9, 0),
+        exact=exact,
+        threads=2048,
+        blocks=32,
+        shared_bytes=228 * KIB,
+        shared_bytes_per_block=227 * KIB,
+        float32_lanes=128,
+        tensor_rates=(1024, 2048, 4096),
+        card=_H100,
+    )
+
+
+ARCHITECTURES = (
+    Architecture(
+        name="sm_80",
+        capability=(8, 0),
+        threads=2048,
+        blocks=32,
+        shared_bytes=164 * KIB,
+        shared_bytes_per_block=163 * KIB,
+        float32_lanes=64,
+        tensor_rates=(512, 1024, 2048),
+        card=_A100,
+    ),
+    Architecture(
+        name="sm_86",
+        capability=(8, 6),
+        threads=1536,
+        blocks=16,
+        shared_bytes=100 * KIB,
+        shared_bytes_per_block=99 * KIB,
+        float32_lanes=128,
+        tensor_rates=(128, 256, 1024),
+        card=_RTX_3090,
+    ),
+    Architecture(
+        name="sm_89",
+        capability=(8, 9),
+        threads=1536,
+        blocks=24,
+        shared_bytes=100 * KIB,
+        shared_bytes_per_block=99 * KIB,
+        float32_lanes=128,
+        tensor_rates=(128, 256, 1024),
+        card=_RTX_4090,
+    ),
+    _sm_90("sm_90", exact=False),
+    _sm_90("sm_90a", exact=True),
+    Architecture(
+        name="sm_100",
+        capability=(10, 0),
+        threads=2048,
+        blocks=32,
+        shared_bytes=228 * KIB,
+        shared_bytes_per_block=227 * KIB,
+        float32_lanes=128,
+        tensor_rates=(2048, 4096, 8192),
+        card=_B200,
+    ),
+    Architecture(
+        name="sm_120",
+        capability=(12, 0),
+        threads=1536,
+        blocks=24,
+        shared_bytes=100 * KIB,
+        shared_bytes_per_block=99 * KIB,
+        float32_lanes=128,
+        tensor_rates=(128, 256, 1024),
+        card=_RTX_5090,
+    ),
+)
+"""All architectures, older ones first; what a newer device lacks here it runs in the form of the newest of its major."""

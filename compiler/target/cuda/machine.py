@@ -1,0 +1,104 @@
+"""Which GPU code is generated for: its architecture, and what templates and reports need to know of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from .architectures import ARCHITECTURES, Architecture
+from .errors import CudaTargetError
+
+Precision = Literal["float32", "tf32", "float16", "bfloat16", "int8"]
+"""Inputs of multiply-adds: float32 on ordinary lanes, the others on tensor cores."""
+_RATES = {"tf32": 0, "float16": 1, "bfloat16": 1, "int8": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaTarget:
+    """A GPU.
+
+    `arch` is NVRTC's name of the architecture, of which limits follow that a multiprocessor (threads, blocks, bytes of
+    shared memory, 32-bit registers) and a block have. `tensor_float`: products of float32 may be computed on tensor cores,
+    their inputs rounded to tf32 (10 bits of mantissa). `clock` in Hz, `memory_bandwidth` in bytes/s and `cache_bytes` of the
+    second level are for estimates and reports.
+    """
+
+    arch: str
+    multiprocessors: int
+    threads_per_multiprocessor: int
+    blocks_per_multiprocessor: int
+    shared_bytes_per_block: int
+    shared_bytes_per_multiprocessor: int
+    registers_per_multiprocessor: int
+    tensor_float: bool = False
+    card: str
+    clock: float
+    memory_bandwidth: float
+    cache_bytes: int
+
+    @property
+    def architecture(self) -> Architecture:
+        """The row of `architectures` that `arch` names."""
+        return architecture(self.arch)
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability, (9, 0) for sm_90 and sm_90a."""
+        return self.architecture.capability
+
+    def peak(self, precision: Precision = "float32") -> float:
+        """Operations a second of dense products, an addition and a multiplication counted as two, at `clock`."""
+        rates = self.architecture
+        rate = rates.float32_lanes if precision == "float32" else rates.tensor_rates[_RATES[precision]]
+        return 2.0 * rate * self.multiprocessors * self.clock
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all fields, in hexadecimal: equal digests mean equal kernels, equally tiled."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+
+
+def cuda_target(arch: str = "sm_90", *, tensor_float: bool = False) -> CudaTarget:
+    """A typical card of an architecture (H100 for sm_90); CudaTargetError for names that are not known.
+
+    The values of a real device are put in its place with `dataclasses.replace`.
+    """
+    row = architecture(arch)
+    return CudaTarget(
+        arch=row.name,
+        multiprocessors=row.card.multiprocessors,
+        threads_per_multiprocessor=row.threads,
+        blocks_per_multiprocessor=row.blocks,
+        shared_bytes_per_block=row.shared_bytes_per_block,
+        shared_bytes_per_multiprocessor=row.shared_bytes,
+        registers_per_multiprocessor=row.registers,
+        tensor_float=tensor_float,
+        card=row.card.name,
+        clock=row.card.clock,
+        memory_bandwidth=row.card.memory_bandwidth,
+        cache_bytes=row.card.cache_bytes,
+    )
+
+
+def architecture(name: str) -> Architecture:
+    """The architecture of that name; CudaTargetError, which names all, if there is none."""
+    for row in ARCHITECTURES:
+        if row.name == name:
+            return row
+    known = ", ".join(row.name for row in ARCHITECTURES)
+    raise CudaTargetError(f"unknown GPU architecture {name!r}; there are {known}")
+
+
+def architecture_for(capability: tuple[int, int]) -> Architecture:
+    """The newest architecture whose code a device of a compute capability runs; CudaTargetError if none is known."""
+    fitting = [row for row in ARCHITECTURES if row.runs_on(capability)]
+    if not fitting:
+        known = ", ".join(row.name for row in ARCHITECTURES)
+        major, minor = capability
+        raise CudaTargetError(
+            f"no code is generated for compute capability {major}.{minor}; there are {known}"
+        )
+    # Of one capability, sm_90a comes last: it has all that sm_90 has.
+    return max(fitting, key=lambda row: (row.capability, row.exact))

@@ -1,0 +1,151 @@
+"""Programs without reuse between threads: buffers in one dimension, loops in one, shared out to blocks and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...ir.affine import form_to_expr
+from ...ir.expr import Buffer, Const, Expr, Load, Var
+from ...ir.simplify import simplify_form
+from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Stmt
+from ...ir.verify import VerifyError, verify
+from ...ir.visit import children, expressions, loads_in, map_all_expressions, map_children, map_expr, walk
+from ...schedule import Schedule
+from ...schedule.legality import written
+
+THREADS = 256
+"""Threads of a block that share nothing: eight warps, of which a multiprocessor holds eight blocks at once (CUDA C++
+Programming Guide, "Technical Specifications per Compute Capability": 2048 threads, 1024 from sm_86 to sm_89)."""
+ONE = Const(1)
+
+
+def flattened(program: Program) -> Program:
+    """The program with its arrays in global memory in one dimension, of the same elements in the same order.
+
+    rewrite:
+        Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
+    Those are flattened that are written, or that are read at loop variables and constants alone: elsewhere conditions
+    may guard an index of one dimension. What boxes are copied of stays. Statements in no loop get one of one iteration.
+    """
+    boxed: set[str] = set()
+    computed: set[str] = set()
+    for node in walk(program):
+        match node:
+            case Copy(source=source, destination=destination):
+                boxed |= {source.buffer.name, destination.buffer.name}
+            case Intrinsic(operands=operands):
+                boxed |= {region.buffer.name for region in operands}
+        for top in expressions(node):
+            for load in loads_in(top):
+                if not all(isinstance(i, Var | Const) for i in load.indices):
+                    computed.add(load.buffer.name)
+    writes = written(program.body)
+    allocated = [node.buffer for node in walk(program) if isinstance(node, Alloc)]
+    found = [b for b in (*program.parameters, *allocated) if b.scope == "dram" and len(b.shape) > 1]
+    chosen = [
+        b
+        for b in found
+        if b.name not in boxed and (b.name in writes or b not in program.parameters or b.name not in computed)
+    ]
+    flat = _looped(_in_one_dimension(program, chosen))
+    try:
+        verify(flat)
+    except VerifyError:
+        # Bounds of one of the indices in one dimension cannot be proven: those in several can.
+        return _looped(program)
+    return flat
+
+
+def _in_one_dimension(program: Program, buffers: Sequence[Buffer]) -> Program:
+    flat = {
+        b.name: Buffer(name=b.name, shape=(prod(b.shape),), dtype=b.dtype, scope=b.scope) for b in buffers
+    }
+    strides = {b.name: [prod(b.shape[d + 1 :]) for d in range(len(b.shape))] for b in buffers}
+
+    def place(buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        total: Expr = Const(0)
+        for index, stride in zip(indices, strides[buffer.name], strict=True):
+            total = total + index * stride
+        return (form_to_expr(simplify_form(total)),)
+
+    def expand(e: Expr) -> Expr:
+        if isinstance(e, Load) and e.buffer.name in flat:
+            return Load(flat[e.buffer.name], place(e.buffer, e.indices))
+        return e
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case Alloc(buffer=buffer, body=body):
+                return Alloc(buffer=flat.get(buffer.name, buffer), body=visit(body))
+            case Assign(buffer=buffer) if buffer.name in flat:
+                return Assign(
+                    name=s.name, buffer=flat[buffer.name], indices=place(buffer, s.indices), value=s.value
+                )
+            case Reduce(buffer=buffer) if buffer.name in flat:
+                return Reduce(
+                    name=s.name,
+                    op=s.op,
+                    buffer=flat[buffer.name],
+                    indices=place(buffer, s.indices),
+                    value=s.value,
+                    first=s.first,
+                )
+        return map_children(s, visit)
+
+    body = visit(map_all_expressions(program.body, lambda e: map_expr(e, expand)))
+    parameters = tuple([flat.get(p.name, p) for p in program.parameters])
+    return Program(name=program.name, parameters=parameters, body=body)
+
+
+def _looped(program: Program) -> Program:
+    """The program with a loop around every statement that stands in none."""
+
+    def visit(s: Stmt) -> Stmt:
+        match s:
+            case Assign() | Reduce() | Copy():
+                return For(var=Var(f"{s.name}.once"), extent=ONE, body=s)
+            case For():
+                return s
+        return map_children(s, visit)
+
+    return Program(name=program.name, parameters=program.parameters, body=visit(program.body))
+
+
+def nests(node: Stmt | Program) -> list[For]:
+    """The outermost loops of a program or statement, in order."""
+    if isinstance(node, For):
+        return [node]
+    return [loop for child in children(node) for loop in nests(child)]
+
+
+def perfect_nest(loop: For) -> list[For]:
+    """The loops of which each is all that the one around it holds, from `loop` inwards."""
+    chain = [loop]
+    while isinstance(chain[-1].body, For):
+        chain.append(chain[-1].body)
+    return chain
+
+
+def bind_nest(s: Schedule, loops: Sequence[tuple[str, int]], threads: int = THREADS) -> None:
+    """Makes blocks of `threads` threads of perfectly nested loops (name and iterations, outermost first), in one order.
+
+    All iterations may run at once. Neighbouring threads run neighbouring iterations of the innermost loop.
+    """
+    for name, _ in loops:
+        s.parallel(name)
+    fused, total = loops[0]
+    for name, size in loops[1:]:
+        fused = s.fuse(fused, name)
+        total *= size
+    block, thread = s.split(fused, min(threads, total))
+    s.bind(block, "block.x")
+    s.bind(thread, "thread.x")
+
+
+def bind_alone(s: Schedule, loop: str, size: int) -> None:
+    """Runs a loop of `size` iterations as a kernel of one thread."""
+    block, rest = s.split(loop, size)
+    thread, _ = s.split(rest, size)
+    s.bind(block, "block.x")
+    s.bind(thread, "thread.x")
