@@ -86,7 +86,7 @@ class FakeDevice:
     def bytes_at(self, address: int, size: int) -> np.ndarray:
         """A view of device memory."""
         start = address - BASE
-        assert 0 <= start and start + size <= self._used, "outside of the memory that was handed out"
+        assert start >= 0 and start + size <= self._used, "outside of the memory that was handed out"
         return self._memory[start : start + size]
 
     def floats(self, address: Argument, count: int) -> np.ndarray:
