@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import gcd
 
 from ..ir.affine import LinearForm, linear_form
 from ..ir.bounds import Ranges, form_interval, interval, loop_ranges
@@ -86,8 +87,17 @@ def written(node: Node) -> set[str]:
 
 
 def single(loop: For) -> bool:
-    """Whether a loop has at most one iteration."""
-    return isinstance(loop.extent, Const) and loop.extent.value <= 1
+    """Whether a loop has at most one iteration, as those that guard what they hold."""
+    return _at_most_one(loop.extent)
+
+
+def _at_most_one(extent: Expr) -> bool:
+    match extent:
+        case Const(value=value):
+            return value <= 1
+        case Binary(op="min", a=a, b=b):
+            return _at_most_one(a) or _at_most_one(b)
+    return False
 
 
 def conjuncts(condition: Expr) -> list[Expr]:
@@ -203,7 +213,9 @@ def distinct_loops(uses: list[Touch], ranges: Ranges, varying: AbstractSet[str])
         if all(u.starts[d] == start for u in uses[1:]):
             found |= _injective(linear_form(start), max(known), ranges, varying)
         else:
-            found |= _apart([linear_form(u.starts[d]) for u in uses], max(known), ranges, varying)
+            forms = [linear_form(u.starts[d]) for u in uses]
+            found |= _apart(forms, max(known), ranges, varying)
+            found |= _residues(forms, max(known), ranges, varying)
     same = [
         start
         for d, start in enumerate(uses[0].starts)
@@ -239,6 +251,47 @@ def _apart(forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: Ab
         lows, highs = [r.low for r in reached], [r.high for r in reached]
         known = [v for v in (*lows, *highs) if v is not None]
         if len(known) == 2 * len(rests) and max(known) - min(known) + extent <= abs(step):
+            found.add(atom.name)
+    return found
+
+
+def _residues(
+    forms: Sequence[LinearForm], extent: int, ranges: Ranges, varying: AbstractSet[str]
+) -> set[str]:
+    """The varying loops that alone decide what remains of all indices when divided by a number.
+
+    8*k + x and 32 + x for x < 8 leave x when divided by 8, so that they are apart in different iterations of x.
+    """
+    shifts: list[LinearForm] = []
+    for form in forms:
+        # A loop that has one iteration at most adds a constant.
+        single = {
+            a: h.low for a in form.terms if (h := interval(a, ranges)).low is not None and h.low == h.high
+        }
+        terms = {a: c for a, c in form.terms.items() if a not in single}
+        shifts.append(
+            LinearForm(terms, form.constant + sum(form.terms[a] * int(v or 0) for a, v in single.items()))
+        )
+    fixed = [{a: c for a, c in form.terms.items() if not free_vars(a) & varying} for form in shifts]
+    common = fixed[0] if all(terms == fixed[0] for terms in fixed) else {}
+    found: set[str] = set()
+    for atom, step in shifts[0].terms.items():
+        if not isinstance(atom, Var) or atom.name not in varying:
+            continue
+        if any(form.terms.get(atom) != step for form in shifts[1:]):
+            continue
+        held = interval(atom, ranges)
+        rests = [[(a, c) for a, c in f.terms.items() if a != atom and a not in common] for f in shifts]
+        if (
+            held.low is None
+            or held.high is None
+            or any(atom.name in free_vars(a) for r in rests for a, _ in r)
+        ):
+            continue
+        differences = [form.constant - shifts[0].constant for form in shifts]
+        modulus = gcd(*differences, *[c for rest in rests for _, c in rest])
+        reached = abs(step) * (held.high - held.low) + extent
+        if abs(step) >= extent and (modulus == 0 or reached <= modulus):
             found.add(atom.name)
     return found
 

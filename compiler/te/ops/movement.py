@@ -116,7 +116,7 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = 
         ]
         if not of_axis or any(r.count < 1 for r in of_axis) or any(not 0 <= e < size for e in ends):
             raise ValueError(f"{of_axis} are no elements of an axis of {size}")
-    sizes, merged = _merge_runs(shape, runs)
+    sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=DType.FLOAT32)
     y = Buffer(name="Y", shape=tuple([sum(r.count for r in rs) for rs in merged]), dtype=DType.FLOAT32)
 
@@ -141,7 +141,8 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = 
     return Program(name=name, parameters=(x, y), body=visit(0, "", (), ()))
 
 
-def _merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
+def merge_runs(shape: Shape, runs: Sequence[Runs]) -> tuple[Shape, tuple[Runs, ...]]:
+    """The input's sizes and its runs, neighbouring axes merged where the inner one is taken whole."""
     sizes: list[int] = []
     merged: list[Runs] = []
     for size, of_axis in zip(shape, runs, strict=True):

@@ -51,10 +51,10 @@ def reduction(
             op,
             sizes[-1],
             row_width(sizes[-1], width),
-            lambda position: _value(kind, x[*before, position]),
+            lambda position: reduced_value(kind, x[*before, position]),
             own,
         )
-        post = Assign(name="post", buffer=y, indices=at, value=_result(kind, folded.result, count))
+        post = Assign(name="post", buffer=y, indices=at, value=reduction_result(kind, folded.result, count))
         return Program(name=name, parameters=(x, y), body=nest(outer, folded.around(post)))
     total = Buffer(name="sum", shape=y.shape, dtype=DType.FLOAT32)
     loops = [Var(f"reduce.d{d}") for d in range(len(sizes))]
@@ -63,17 +63,17 @@ def reduction(
         op=op,
         buffer=total,
         indices=tuple([loops[d] for d in kept]),
-        value=_value(kind, x[tuple(loops)]),
+        value=reduced_value(kind, x[tuple(loops)]),
         first=all_of(*[equal(loops[d], 0) for d in range(len(sizes)) if d not in kept]),
     )
     order = [*kept, *(d for d in range(len(sizes)) if d not in kept)]
     summed = nest([(loops[d], sizes[d]) for d in order], reduce)
-    post = Assign(name="post", buffer=y, indices=at, value=_result(kind, total[at], count))
+    post = Assign(name="post", buffer=y, indices=at, value=reduction_result(kind, total[at], count))
     body = Alloc(buffer=total, body=seq(summed, nest(outer, post)))
     return Program(name=name, parameters=(x, y), body=body)
 
 
-def _value(kind: Kind, element: Expr) -> Expr:
+def reduced_value(kind: Kind, element: Expr) -> Expr:
     """What is reduced of an element."""
     match kind:
         case "min":
@@ -85,7 +85,7 @@ def _value(kind: Kind, element: Expr) -> Expr:
     return element
 
 
-def _result(kind: Kind, total: Expr, count: int) -> Expr:
+def reduction_result(kind: Kind, total: Expr, count: int) -> Expr:
     """What becomes of a sum, or greatest value, of `count` elements."""
     match kind:
         case "mean":

@@ -20,13 +20,14 @@ Programming Guide, "Technical Specifications per Compute Capability": 2048 threa
 ONE = Const(1)
 
 
-def flattened(program: Program) -> Program:
+def flattened(program: Program, *, intermediates: bool = True) -> Program:
     """The program with its arrays in global memory in one dimension, of the same elements in the same order.
 
     rewrite:
         Y[i, j] = X[i, j] + B[j]        ->        Y[i * 4 + j] = X[i * 4 + j] + B[j]
     Those are flattened that are written, or that are read at loop variables and constants alone: elsewhere conditions
-    may guard an index of one dimension. What boxes are copied of stays. Statements in no loop get one of one iteration.
+    may guard an index of one dimension. What boxes are copied of stays, and `intermediates` where that is not set.
+    Statements in no loop get one of one iteration.
     """
     boxed: set[str] = set()
     computed: set[str] = set()
@@ -42,7 +43,8 @@ def flattened(program: Program) -> Program:
                     computed.add(load.buffer.name)
     writes = written(program.body)
     allocated = [node.buffer for node in walk(program) if isinstance(node, Alloc)]
-    found = [b for b in (*program.parameters, *allocated) if b.scope == "dram" and len(b.shape) > 1]
+    arrays = (*program.parameters, *allocated) if intermediates else program.parameters
+    found = [b for b in arrays if b.scope == "dram" and len(b.shape) > 1]
     chosen = [
         b
         for b in found
@@ -99,11 +101,11 @@ def _in_one_dimension(program: Program, buffers: Sequence[Buffer]) -> Program:
 
 
 def _looped(program: Program) -> Program:
-    """The program with a loop around every statement that stands in none."""
+    """The program with a loop around every statement that stands in none; copies get theirs as they are expanded."""
 
     def visit(s: Stmt) -> Stmt:
         match s:
-            case Assign() | Reduce() | Copy():
+            case Assign() | Reduce():
                 return For(var=Var(f"{s.name}.once"), extent=ONE, body=s)
             case For():
                 return s
@@ -127,10 +129,18 @@ def perfect_nest(loop: For) -> list[For]:
     return chain
 
 
-def bind_nest(s: Schedule, loops: Sequence[tuple[str, int]], threads: int = THREADS) -> None:
+def bind_nest(
+    s: Schedule,
+    loops: Sequence[tuple[str, int]],
+    threads: int = THREADS,
+    items: int = 1,
+    inner: Sequence[str] = (),
+) -> None:
     """Makes blocks of `threads` threads of perfectly nested loops (name and iterations, outermost first), in one order.
 
-    All iterations may run at once. Neighbouring threads run neighbouring iterations of the innermost loop.
+    All iterations may run at once. Neighbouring threads run neighbouring iterations of the innermost loop. Where
+    `items` divides what a block then has to do, a thread runs so many, `threads` apart. `inner` are loops inside of
+    these that each thread runs as a whole.
     """
     for name, _ in loops:
         s.parallel(name)
@@ -138,7 +148,14 @@ def bind_nest(s: Schedule, loops: Sequence[tuple[str, int]], threads: int = THRE
     for name, size in loops[1:]:
         fused = s.fuse(fused, name)
         total *= size
-    block, thread = s.split(fused, min(threads, total))
+    threads = min(threads, total)
+    if items > 1 and total % (threads * items) == 0:
+        block, rest = s.split(fused, threads * items)
+        item, thread = s.split(rest, threads)
+        s.reorder(thread, item, *inner)
+        s.unroll(item)
+    else:
+        block, thread = s.split(fused, threads)
     s.bind(block, "block.x")
     s.bind(thread, "thread.x")
 

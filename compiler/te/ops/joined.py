@@ -1,0 +1,70 @@
+"""Moves of float32 data of which one loop nest computes the whole output, so that a GPU has one kernel for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...ir.expr import Buffer, Const, Expr, Var, all_of, maximum, minimum, select
+from ...ir.stmt import Assign, Program, nest
+from ...ir.types import DType
+from ..merge import Shape
+from .movement import Runs, concat, merge_runs
+
+
+def joined_concat(shapes: Sequence[Shape], axis: int, *, name: str = "concat") -> Program:
+    """`te.ops.movement.concat`, with its parameters, in loops o and d around one statement "move"."""
+    *inputs, y = concat(shapes, axis, name=name).parameters
+    o, d = Var("o"), Var("d")
+    value: Expr = Const(0.0, DType.FLOAT32)
+    start = y.shape[1]
+    for x in reversed(inputs):
+        end, start = start, start - x.shape[1]
+        inside = [Const(start) <= d] * (start > 0) + [d < end] * (end < y.shape[1])
+        value = select(all_of(*inside), x[o, d - start], value)
+    move = Assign(name="move", buffer=y, indices=(o, d), value=value)
+    return Program(name=name, parameters=(*inputs, y), body=nest(list(zip((o, d), y.shape, strict=True)), move))
+
+
+def joined_remap(
+    shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = "remap"
+) -> tuple[Program, dict[str, np.ndarray]]:
+    """`te.ops.movement.remap` in loops d0, d1, … of the output around one statement "move", and tables that it reads.
+
+    Parameters X, tables, Y in the shapes of `remap`. An axis with one run, perhaps between fills, has its place computed;
+    of others the table T0, T1, … int64 names the element of the input, -1 for the fill value.
+    """
+    sizes, merged = merge_runs(shape, runs)
+    x = Buffer(name="X", shape=sizes, dtype=DType.FLOAT32)
+    counts = tuple([sum(run.count for run in of_axis) for of_axis in merged])
+    y = Buffer(name="Y", shape=counts, dtype=DType.FLOAT32)
+    loops = [Var(f"d{d}") for d in range(len(sizes))]
+    tables: dict[str, np.ndarray] = {}
+    buffers: list[Buffer] = []
+    inside: list[Expr] = []
+    places: list[Expr] = []
+    for d, (loop, of_axis) in enumerate(zip(loops, merged, strict=True)):
+        taken = [i for i, run in enumerate(of_axis) if run.first is not None]
+        if len(taken) == 1:
+            run = of_axis[taken[0]]
+            start = sum(r.count for r in of_axis[: taken[0]])
+            end = start + run.count
+            inside += [Const(start) <= loop] * (start > 0) + [loop < end] * (end < counts[d])
+            assert run.first is not None
+            place = (loop - start) * run.step + run.first
+            places.append(place if run.step == 1 else minimum(maximum(place, 0), sizes[d] - 1))
+            continue
+        table = Buffer(name=f"T{d}", shape=(counts[d],), dtype=DType.INT64)
+        elements = [
+            np.full(r.count, -1) if r.first is None else r.first + r.step * np.arange(r.count) for r in of_axis
+        ]
+        tables[table.name] = np.concatenate(elements).astype(np.int64)
+        buffers.append(table)
+        if len(taken) < len(of_axis):
+            inside.append(Const(0) <= table[loop])
+        places.append(minimum(maximum(table[loop], 0), sizes[d] - 1))
+    value = select(all_of(*inside), x[tuple(places)], float(fill)) if inside else x[tuple(places)]
+    move = Assign(name="move", buffer=y, indices=tuple(loops), value=value)
+    body = nest(list(zip(loops, counts, strict=True)), move)
+    return Program(name=name, parameters=(x, *buffers, y), body=body), tables

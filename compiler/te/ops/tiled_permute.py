@@ -1,0 +1,102 @@
+"""Permutations of float32 data by a GPU's blocks: tiles pass through shared memory where the last axis moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir.expr import Buffer, Const, Expr, Load, Var, minimum
+from ...ir.stmt import Alloc, Assign, For, Program, Stmt, nest, seq
+from ..blocks import ceil_div
+from .movement import permute
+
+SIDE = 32
+"""Rows and columns of a tile: neighbouring threads of a warp read, and write, 128 bytes side by side."""
+
+
+def moves_last(program: Program) -> int | None:
+    """Of a `permute`, the output's axis that is the input's last one; None where that is the output's last one too."""
+    chain, move = _parts(program)
+    loops = [loop.name for loop in chain]
+    assert isinstance(move.value, Load)
+    last = move.value.indices[-1]
+    assert isinstance(last, Var)
+    axis = loops.index(last.name)
+    return None if axis == len(loops) - 1 else axis
+
+
+def tiled_permute(shape: Sequence[int], axes: Sequence[int], *, rows: int, name: str = "permute") -> Program:
+    """`te.ops.movement.permute`, with its parameters, for axes of which `moves_last` says that the last one moves.
+
+    Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the first into
+    `tile` in shared memory, a column wider than it needs, so that neither side has its elements in one bank of the 32
+    there are (CUDA C++ Programming Guide, "Shared Memory"); stage "move" writes along the other one. A block has `SIDE`
+    x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
+    ValueError where the last axis stays.
+    """
+    plain = permute(shape, axes, name=name)
+    chain, move = _parts(plain)
+    axis = moves_last(plain)
+    if axis is None:
+        raise ValueError(f"{tuple(axes)} leaves the last axis of shape {tuple(shape)} where it is")
+    x, y = plain.parameters
+    across, along = Var("across"), Var("along")
+    assert isinstance(move.value, Load)
+    of_x = [i.name for i in move.value.indices if isinstance(i, Var)]
+    tile = Buffer(name="tile", shape=(SIDE, SIDE + 1), dtype=x.dtype, scope="shared")
+    width, height = y.shape[-1], y.shape[axis]
+
+    def place(row: Expr, column: Expr) -> dict[str, Expr]:
+        """What the loops are at an element of the tile, along the output's (row) and the input's last axis (column)."""
+        at: dict[str, Expr] = {loop.name: loop.var for loop in chain}
+        at[chain[-1].name] = along * SIDE + row
+        at[chain[axis].name] = across * SIDE + column
+        return at
+
+    def rest(size: int, tiles: Expr) -> Expr:
+        return minimum(SIDE, size - tiles * SIDE)
+
+    def stage(label: str, outer: tuple[int, Expr], inner: tuple[int, Expr], body: Callable[[Expr, Expr], Stmt]
+    ) -> Stmt:
+        """All elements of the tile: `rows` of the outer axis at a time, a thread for each of the inner one."""
+        ty, tx, step, guard = (Var(f"{label}.{v}") for v in ("y", "x", "k", "g"))
+        size, tiles = outer
+        position = step * rows + ty + guard
+        left = minimum(1, size - tiles * SIDE - step * rows - ty)
+        inside = nest([(guard, left)], body(position, tx))
+        steps = For(var=step, extent=Const(SIDE // rows), body=inside, kind="unroll")
+        return nest([(ty, rows), (tx, rest(*inner))], steps)
+
+    def load(row: Expr, column: Expr) -> Stmt:
+        at = place(row, column)
+        return Assign(
+            name="load", buffer=tile, indices=(row, column), value=x[tuple([at[name] for name in of_x])]
+        )
+
+    def store(column: Expr, row: Expr) -> Stmt:
+        at = place(row, column)
+        return Assign(
+            name="move",
+            buffer=y,
+            indices=tuple([at[loop.name] for loop in chain]),
+            value=tile[row, column],
+        )
+
+    body = seq(
+        stage("load", (width, along), (height, across), load),
+        stage("move", (height, across), (width, along), store),
+    )
+    around = [(loop.var, loop.extent) for d, loop in enumerate(chain) if d not in (axis, len(chain) - 1)]
+    tiles = [(across, Const(ceil_div(height, SIDE))), (along, Const(ceil_div(width, SIDE)))]
+    body = nest([*around, *tiles], Alloc(buffer=tile, body=body))
+    return Program(name=name, parameters=(x, y), body=body)
+
+
+def _parts(program: Program) -> tuple[list[For], Assign]:
+    """The loops of a `permute`, outermost first, and the statement in them."""
+    chain: list[For] = []
+    body = program.body
+    while isinstance(body, For):
+        chain.append(body)
+        body = body.body
+    assert isinstance(body, Assign)
+    return chain, body

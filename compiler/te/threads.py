@@ -1,0 +1,221 @@
+"""Rows shared out to the threads of a GPU's block, as explicit stages: partial results, a tree of them in shared memory.
+
+Every stage is a nest of two loops, named for the axes of the block's threads that they become: "stage.x" and "stage.y".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..ir.expr import Buffer, Const, Expr, Var, minimum
+from ..ir.stmt import Alloc, Assign, Reduce, Stmt, nest, seq
+from ..ir.types import DType
+from .blocks import ceil_div
+from .rows import Operator
+
+BRANCHES = 8
+"""Partial results that one step of a tree joins: three steps, each with a barrier, do for a block of 512 threads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threads:
+    """`rows` of `size` elements, `group` rows a block and `lanes` threads a row (a power of two).
+
+    Neighbouring threads (axis x) have neighbouring elements of a row or, by `columns`, the same one of neighbouring
+    rows. Element p of a row belongs to thread p % lanes.
+    """
+
+    rows: int
+    size: int
+    group: int
+    lanes: int
+    columns: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of threads."""
+        return ceil_div(self.rows, self.group)
+
+    @property
+    def steps(self) -> int:
+        """Elements that a thread has at most."""
+        return ceil_div(self.size, self.lanes)
+
+    def stage(
+        self, name: str, block: Expr, body: Callable[[Expr, Expr], Stmt], lanes: int | None = None
+    ) -> Stmt:
+        """`body` of the row's place in the group and the lane, on all threads or the first `lanes` of each row."""
+        axes = "xy" if self.columns else "yx"
+        row, lane = (Var(f"{name}.{axis}") for axis in axes)
+        rest = Const(self.group)
+        if self.rows % self.group:
+            rest = minimum(self.group, self.rows - block * self.group)
+        around: list[tuple[Var, Expr]] = [(row, rest), (lane, Const(lanes or self.lanes))]
+        return nest(around[::-1] if self.columns else around, body(row, lane))
+
+    def each(
+        self,
+        name: str,
+        lane: Expr,
+        body: Callable[[str, Expr, Expr], Stmt],
+        *,
+        unroll: bool = False,
+        most: Expr | None = None,
+    ) -> Stmt:
+        """`body` of a suffix for names, the step and the position, for all elements of a thread.
+
+        Loop `name`.k over steps that all lanes make, then `name`.g, of one iteration or none, for the rest of the row.
+        `most`: where that is less, a row has only so many elements.
+        """
+        k, g = Var(f"{name}.k"), Var(f"{name}.g")
+        if most is not None:
+            left = minimum(1, most - k * self.lanes - lane)
+            return nest([(k, self.steps), (g, left)], body("", k, k * self.lanes + lane + g))
+        whole, parts = self.size // self.lanes, list[Stmt]()
+        if whole:
+            inner = body("", k, k * self.lanes + lane)
+            parts.append(nest([(k, whole)], inner, kind="unroll" if unroll else "serial"))
+        if self.size % self.lanes:
+            left = minimum(1, self.size - whole * self.lanes - lane)
+            parts.append(nest([(g, left)], body(".tail", Const(whole), lane + g + whole * self.lanes)))
+        return seq(*parts)
+
+    def shared(self, name: str, lanes: int) -> Buffer:
+        """A value of each of `lanes` threads of each row, for the whole block."""
+        shape = (lanes, self.group) if self.columns else (self.group, lanes)
+        return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope="shared")
+
+    def kept(self, name: str) -> Buffer:
+        """All elements of the block's rows, each in the registers of its thread: [row, lane, step]."""
+        return Buffer(
+            name=name, shape=(self.group, self.lanes, self.steps), dtype=DType.FLOAT32, scope="register"
+        )
+
+    def at(self, buffer: Buffer, row: Expr, lane: Expr) -> tuple[Expr, ...]:
+        """The indices of a thread's value in a buffer of `shared`."""
+        assert len(buffer.shape) == 2
+        return (lane, row) if self.columns else (row, lane)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Element:
+    """Where a thread is: its row's place in the group, its lane, its step, and the element's position in the row.
+
+    `suffix` is for names of statements, of which there may be some for the last elements of a row beside.
+    """
+
+    suffix: str
+    row: Expr
+    lane: Expr
+    step: Expr
+    position: Expr
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Stages that reduce the rows of a block, the buffers they need, and each row's result."""
+
+    threads: Threads
+    stages: tuple[Stmt, ...]
+    buffers: tuple[Buffer, ...]
+
+    def result(self, row: Expr) -> Expr:
+        """The result of a row of the group."""
+        last = self.buffers[-1]
+        return last[self.threads.at(last, row, Const(0))]
+
+    def around(self, rest: Stmt) -> Stmt:
+        """The stages, then `rest`, which may use the results."""
+        return allocated(self.buffers, seq(*self.stages, rest))
+
+
+def fold(
+    threads: Threads,
+    block: Expr,
+    name: str,
+    op: Operator,
+    value: Callable[[Element], tuple[tuple[Stmt, ...], Expr]],
+    *,
+    unroll: bool = False,
+    most: Expr | None = None,
+) -> Fold:
+    """Reduces each row of a block: a sum or greatest value of each thread's elements, then those of `BRANCHES` threads.
+
+    `value` gives, for an element, statements to run first and what is reduced; `unroll` and `most` as of
+    `Threads.each`. Statements `name`, `name`.init, `name`.kept (and `name`.tail), then `name`.n.init, `name`.n and
+    `name`.n.kept for n threads left of a row.
+    """
+    start = Const(0.0 if op == "add" else float("-inf"), DType.FLOAT32)
+    zero = (Const(0),)
+
+    def own(suffix: str) -> Buffer:
+        return Buffer(name=f"{name}{suffix}.own", shape=(1,), dtype=DType.FLOAT32, scope="register")
+
+    total = own("")
+    partial = threads.shared(f"{name}.{threads.lanes}", threads.lanes)
+
+    def elements(row: Expr, lane: Expr) -> Stmt:
+        def one(suffix: str, step: Expr, position: Expr) -> Stmt:
+            first, operand = value(Element(suffix=suffix, row=row, lane=lane, step=step, position=position))
+            reduce = Reduce(name=f"{name}{suffix}", op=op, buffer=total, indices=zero, value=operand)
+            return seq(*first, reduce)
+
+        body = seq(
+            Assign(name=f"{name}.init", buffer=total, indices=zero, value=start),
+            threads.each(name, lane, one, unroll=unroll, most=most),
+            Assign(
+                name=f"{name}.kept", buffer=partial, indices=threads.at(partial, row, lane), value=total[0]
+            ),
+        )
+        return Alloc(buffer=total, body=body)
+
+    stages = [threads.stage(name, block, elements)]
+    buffers = [partial]
+    left = threads.lanes
+    while left > 1:
+        branches = min(left, BRANCHES)
+        left //= branches
+        stage, source, target = f"{name}.{left}", buffers[-1], threads.shared(f"{name}.{left}", left)
+        joined = own(f".{left}")
+
+        def join(
+            row: Expr,
+            lane: Expr,
+            stage: str = stage,
+            left: int = left,
+            branches: int = branches,
+            source: Buffer = source,
+            target: Buffer = target,
+            joined: Buffer = joined,
+        ) -> Stmt:
+            h = Var(f"{stage}.h")
+            other = source[threads.at(source, row, lane + h * left)]
+            return Alloc(
+                buffer=joined,
+                body=seq(
+                    Assign(name=f"{stage}.init", buffer=joined, indices=zero, value=start),
+                    nest(
+                        [(h, branches)],
+                        Reduce(name=stage, op=op, buffer=joined, indices=zero, value=other),
+                        kind="unroll",
+                    ),
+                    Assign(
+                        name=f"{stage}.kept",
+                        buffer=target,
+                        indices=threads.at(target, row, lane),
+                        value=joined[0],
+                    ),
+                ),
+            )
+
+        stages.append(threads.stage(stage, block, join, left))
+        buffers.append(target)
+    return Fold(threads=threads, stages=tuple(stages), buffers=tuple(buffers))
+
+
+def allocated(buffers: tuple[Buffer, ...], body: Stmt) -> Stmt:
+    """`body` with these buffers."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer=buffer, body=body)
+    return body

@@ -1,0 +1,83 @@
+"""Operators on a GPU that compute every element of the output by itself: element-wise ones, gathers, resizes, moves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ...ir.affine import coefficient_of
+from ...ir.expr import Const
+from ...ir.stmt import Assign, For, Program
+from ...ir.visit import expressions, loads_in, walk
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+from .flat import THREADS, bind_nest, nests, perfect_nest
+
+WIDTHS = (4, 2, 1)
+"""Elements of float32 that one instruction loads or stores: 16, 8 or 4 bytes (PTX ISA, "ld", vectors .v4 and .v2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A thread computes `items` times `width` elements, those of `width` side by side; blocks have `threads` threads.
+
+    Items are a block's width apart, so that neighbouring threads stay neighbours in memory. Nests that `width` or
+    `items` does not divide have the next smaller one that does.
+    """
+
+    threads: int = THREADS
+    width: int = 1
+    items: int = 1
+
+
+def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
+    """Defaults for any shape: wide accesses where there is enough to do for all multiprocessors even so."""
+    elements = max([_elements(loop) for loop in nests(program)])
+    wide = elements >= WIDTHS[0] * THREADS * target.multiprocessors
+    threads = THREADS if elements >= THREADS * target.multiprocessors else THREADS // 2
+    return Knobs(threads=threads, width=WIDTHS[0] if wide else 1)
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+    """`te.ops.float_elementwise`, `gather`, `resize`, `relayout` and programs like these, `flat.flattened` before.
+
+    Each nest of loops around a statement is a kernel (`knobs`: default `choose_knobs`).
+    """
+    knobs = choose_knobs(target, program) if knobs is None else knobs
+    s = Schedule(program)
+    for outermost in nests(program):
+        chain = perfect_nest(outermost)
+        loops = [(loop.name, _size(loop)) for loop in chain]
+        last, size = loops[-1]
+        width = next(w for w in WIDTHS if w <= knobs.width and size % w == 0 and (w == 1 or side_by_side(chain)))
+        inner: tuple[str, ...] = ()
+        if width > 1:
+            steps, vector = s.split(last, width)
+            s.vectorize(vector)
+            loops[-1] = (steps, size // width)
+            inner = (vector,)
+        bind_nest(s, loops, knobs.threads, knobs.items, inner)
+    return s
+
+
+def side_by_side(chain: list[For]) -> bool:
+    """Whether neighbouring iterations of the innermost loop have the same elements, or neighbouring ones, of all arrays."""
+    name = chain[-1].name
+    for node in walk(chain[-1]):
+        accessed = [load.indices for top in expressions(node) for load in loads_in(top)]
+        if isinstance(node, Assign):
+            accessed.append(node.indices)
+        for indices in accessed:
+            *outer, last = [coefficient_of(i, name) for i in indices]
+            if any(outer) or None in outer or last not in (0, 1):
+                return False
+    return True
+
+
+def _elements(outermost: For) -> int:
+    return prod(_size(loop) for loop in perfect_nest(outermost))
+
+
+def _size(loop: For) -> int:
+    assert isinstance(loop.extent, Const)
+    return int(loop.extent.value)

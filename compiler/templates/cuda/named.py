@@ -1,0 +1,38 @@
+"""Tensor expressions that are written for blocks and threads: loops are called by the axes that they become."""
+
+from __future__ import annotations
+
+import re
+
+from ...ir.stmt import LoopKind, Program
+from ...ir.visit import loops
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+
+_BLOCK, _THREAD = re.compile(r"(.*\.)?block\.([xyz])"), re.compile(r".+\.([xyz])")
+
+
+def schedule(target: CudaTarget, program: Program) -> Schedule:
+    """Binds the loops called "block.x" or "stage.block.x" to that axis of the grid, any other "stage.x" to threads."""
+    s = Schedule(program)
+    for loop in loops(program):
+        axis: LoopKind | None = None
+        if found := _BLOCK.fullmatch(loop.name):
+            axis = _axis("block", found[2])
+        elif found := _THREAD.fullmatch(loop.name):
+            axis = _axis("thread", found[1])
+        if axis is not None:
+            s.bind(loop.name, axis)
+    return s
+
+
+def _axis(level: str, name: str) -> LoopKind:
+    axes: dict[str, LoopKind] = {
+        "block.x": "block.x",
+        "block.y": "block.y",
+        "block.z": "block.z",
+        "thread.x": "thread.x",
+        "thread.y": "thread.y",
+        "thread.z": "thread.z",
+    }
+    return axes[f"{level}.{name}"]

@@ -1,0 +1,78 @@
+"""Softmax, normalizations and reductions on a GPU: how many threads share a row, and how many rows a block has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ...target.cuda.machine import CudaTarget
+from ...te.blocks import ceil_div
+from .flat import THREADS
+
+WARP = 32
+"""Threads that run in step; their neighbouring elements of 4 bytes are one access to memory of 128 bytes."""
+RESIDENT = 1024
+"""Threads a multiprocessor that hide most of the latency of memory where there is work for so many: half of what it
+holds."""
+STEPS = 4
+"""Elements a thread should have at least before a row is shared out to more of them: a tree has barriers."""
+KEPT_STEPS = 16
+"""Elements a thread has in registers at most; more are read again for every stage."""
+LONG = 1 << 15
+"""Elements of a row from which on one block for it would leave the rest of a GPU idle for long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A block has `group` rows and `lanes` threads (a power of two) for each, in `chunks` (of reductions alone) first.
+
+    By `columns`, neighbouring threads have neighbouring rows: what lies side by side then. `kept`: elements stay in
+    registers (softmax and normalizations).
+    """
+
+    group: int
+    lanes: int
+    columns: bool = False
+    kept: bool = False
+    chunks: int = 1
+
+
+def choose_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
+    """Defaults for `rows` rows of `size` elements; `beside` neighbouring rows lie side by side, element by element."""
+    columns = beside > 1
+    wanted = RESIDENT * target.multiprocessors
+    most = _power_of_two(size)
+    if columns:
+        lanes, group = 1, WARP
+        while lanes < min(THREADS // WARP, most) and rows * lanes < wanted and size > STEPS * lanes:
+            lanes *= 2
+        return Knobs(group=group, lanes=lanes, columns=True, kept=ceil_div(size, lanes) <= KEPT_STEPS)
+    lanes = min(WARP, most)
+    while lanes < min(2 * THREADS, most) and size > STEPS * lanes:
+        if rows * lanes >= wanted and size <= WARP * lanes:
+            break
+        lanes *= 2
+    group = max(1, THREADS // lanes)
+    while group > 1 and ceil_div(rows, group) < target.multiprocessors:
+        group //= 2
+    return Knobs(group=group, lanes=lanes, kept=ceil_div(size, lanes) <= KEPT_STEPS)
+
+
+def choose_reduction_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -> Knobs:
+    """As `choose_knobs`, with chunks where there are few long rows."""
+    blocks = 4 * target.multiprocessors
+    if size >= LONG and 2 * rows <= target.multiprocessors:
+        chunks = min(ceil_div(blocks, rows), size // (LONG // 8))
+        lanes = min(THREADS, _power_of_two(chunks))
+        return Knobs(group=THREADS // lanes, lanes=lanes, chunks=chunks)
+    return choose_knobs(target, rows, size, beside=beside)
+
+
+def row_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """What lies outside of an axis, the axis and what lies inside of it, in elements."""
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+def _power_of_two(size: int) -> int:
+    """The least power of two that is not below `size`."""
+    return 1 << (size - 1).bit_length()
