@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib import metadata
 from pathlib import Path
 
 from vdla.compiler.cuda_driver import compile_cuda, compile_cuda_emulated, compile_cuda_emulated_ahead
@@ -19,6 +18,7 @@ from vdla.compiler.runtime.cuda_network import CudaNetworkCode
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.machine import CudaTarget, architecture_for
+from vdla.compiler.target.cuda.nvrtc import nvrtc_version
 from vdla.compiler.target.cuda.options import ARCH, parse_target
 from vdla.hw.user_cache import CacheError
 
@@ -87,7 +87,7 @@ def compile_for_device(
 
 def cached_cuda_network(model: Path, target: CudaTarget, *, batch: int) -> tuple[Path, bool]:
     """The archive of `model` compiled for `target`, and whether it lay in the cache. Raises UserError, CacheError."""
-    options = {"device": "cuda", "target": asdict(target), "batch": batch, "nvrtc": _nvrtc_version()}
+    options = {"device": "cuda", "target": asdict(target), "batch": batch, "nvrtc": nvrtc_version()}
     decided = json.dumps(options, sort_keys=True)
     return cached_archive(
         model,
@@ -147,10 +147,3 @@ def _is_whole(path: Path) -> bool:
     except ArchiveError:
         return False
     return True
-
-
-def _nvrtc_version() -> str:
-    try:
-        return metadata.version("nvidia-cuda-nvrtc")
-    except metadata.PackageNotFoundError:
-        return ""

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.cost import count_operations
-from .graph.floating.graph import FloatGraph
-from .graph.floating.storage_plan import StoragePlan, format_plan, plan_storage
+from .graph.floating.graph import FloatGraph, GraphOutput, Tensor
+from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
+from .ir.expr import Buffer
 from .ir.printer import format_node
 from .ir.stmt import Program
-from .kernel_steps import Dump, float_graph, scheduled, work_of
+from .kernel_steps import Dump, Work, float_graph, scheduled, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.cuda_network import CompiledModule, CudaLaunch, CudaNetworkCode
@@ -132,6 +133,64 @@ def compile_cuda_emulated_ahead(
     )
 
 
+def compile_cuda_schedule(
+    schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
+) -> CudaNetworkCode:
+    """A scheduled program alone as a network: its parameters are inputs and outputs. Raises UserError."""
+    started = time.perf_counter()
+    module = lower(prepare(schedule.program, target), target, name=operator.lower())
+    cubin = cached_cubin(module.source, target.arch)
+    compiled = CompiledModule(name=operator, module=module, cubin=cubin)
+    graph, plan, work = _alone(module.parameters, module.outputs, operator, operations)
+    return CudaNetworkCode(
+        graph=graph,
+        plan=plan,
+        launches=(CudaLaunch(**work, module=operator),),
+        target=target,
+        modules=(compiled,),
+        compile_seconds=time.perf_counter() - started,
+    )
+
+
+def emulate_cuda_schedule(
+    schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
+) -> CpuNetwork:
+    """The same emulated on this processor."""
+    started = time.perf_counter()
+    kernel = build(emulate(prepare(schedule.program, target)))
+    graph, plan, work = _alone(kernel.program.parameters, kernel.outputs, operator, operations)
+    return CpuNetwork(
+        graph=graph,
+        plan=plan,
+        launches=(Launch(**work, kernel=kernel),),
+        target=kernel.target,
+        compile_seconds=time.perf_counter() - started,
+    )
+
+
+def _alone(
+    parameters: tuple[Buffer, ...], outputs: frozenset[str], operator: str, operations: int
+) -> tuple[FloatGraph, StoragePlan, Work]:
+    """The network of one kernel, and its work."""
+    names = [parameter.name for parameter in parameters]
+    graph = FloatGraph(
+        name=operator,
+        inputs=tuple([name for name in names if name not in outputs]),
+        outputs=tuple([GraphOutput(name=name, tensor=name) for name in names if name in outputs]),
+        nodes=(),
+        tensors={p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters},
+    )
+    work = Work(
+        name=operator,
+        operator=operator,
+        members=(),
+        operations=operations,
+        tensors={name: name for name in names},
+        constants={},
+    )
+    return graph, plan_steps(graph, [names]), work
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Lowered:
     """A network's tensors and where they lie, and its kernels to be."""
@@ -170,9 +229,7 @@ def _lowered(
     return _Lowered(graph=graph, plan=plan, steps=tuple(_steps(graph, target, knobs)))
 
 
-def _steps(
-    graph: FloatGraph, target: CudaTarget, knobs: object | None
-) -> Iterator[LoweredStep[CudaTarget]]:
+def _steps(graph: FloatGraph, target: CudaTarget, knobs: object | None) -> Iterator[LoweredStep[CudaTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
         lowered = lower_cuda_node(target, graph, node, knobs)
@@ -195,11 +252,8 @@ def _prepared(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> I
     programs: dict[str, Program] = {}
     for step, schedule, dump in scheduled(work.steps, target, dump_passes):
         if step.key not in programs:
-            programs[step.key] = prepare(schedule.program, target)
-        program = programs[step.key]
-        if dump is not None:
-            dump("prepared", format_node(program) + "\n")
-        yield step, schedule, program, dump
+            programs[step.key] = prepare(schedule.program, target, dump=dump)
+        yield step, schedule, programs[step.key], dump
 
 
 def _emulated(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> Iterator[_Prepared]:

@@ -227,7 +227,7 @@ def _resized(reduced: bool) -> onnx.ModelProto:
         "Resize", ["X", "", "scales"], ["Y"], "enlarge", mode="linear",
         coordinate_transformation_mode="half_pixel",
     )  # fmt: skip
-    return _model([node], {"X": (1, channels, side, side)}, {"scales": np.float32([1, 1, 2, 2])})
+    return _model([node], {"X": (1, channels, side, side)}, {"scales": np.array([1, 1, 2, 2], np.float32)})
 
 
 def _dense(reduced: bool) -> onnx.ModelProto:

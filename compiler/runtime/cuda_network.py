@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -22,7 +22,7 @@ from ..graph.floating.storage_plan import StoragePlan
 from ..target.cpu.errors import KernelArgumentError
 from ..target.cuda.machine import CudaTarget, architecture_for
 from ..target.cuda.module import CudaModule
-from .cuda_device import Device, DeviceError, DeviceModule, PinnedMemory
+from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule, PinnedMemory
 from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of
 from .network_inputs import check_inputs, input_shapes, input_types
 
@@ -161,13 +161,20 @@ class CudaNetwork:
         """Milliseconds of each of `repeat` runs of all kernels by the device's own clock, without copies from and to
         the host; arguments and errors as of `run`."""
         self._check_repeat(repeat)
+        with closing(self.timer(inputs)) as timer:
+            return [timer.milliseconds() for _ in range(repeat)]
+
+    def timer(self, inputs: Mapping[str, np.ndarray], *, repetitions: int = 1) -> NetworkTimer:
+        """Times runs on these inputs whenever it is asked, several at once if they are short; errors as of `run`.
+
+        To be closed before the network is.
+        """
         check_inputs(self.graph, inputs, frozenset())
         with self._lock:
             self._store(inputs)
-            if self._graph is None:
-                return [0.0] * repeat
-            self.device.run(self._graph)
-            return [self.device.milliseconds(self._graph) for _ in range(repeat)]
+            numbers = [*range(len(self._calls))] * repetitions
+            graph = self.device.capture(partial(self._launch, numbers)) if any(self._calls) else None
+            return NetworkTimer(self.device, graph, repetitions)
 
     def profile(self, inputs: Mapping[str, np.ndarray], *, repeat: int = 20) -> tuple[DeviceTime, ...]:
         """What each node takes, in the order of their runs; arguments and errors as of `run`.
@@ -193,15 +200,9 @@ class CudaNetwork:
 
     def _profiled(self, number: int, repeat: int) -> DeviceTime:
         launch, calls = self.code.launches[number], self._calls[number]
-        times = [0.0]
-        if calls:
-            graph = self.device.capture(partial(self._launch, [number] * REPETITIONS))
-            try:
-                self.device.run(graph)
-                times = [self.device.milliseconds(graph) / REPETITIONS for _ in range(repeat)]
-            finally:
-                graph.close()
-        milliseconds = median(times)
+        graph = self.device.capture(partial(self._launch, [number] * REPETITIONS)) if calls else None
+        with closing(NetworkTimer(self.device, graph, REPETITIONS)) as timer:
+            milliseconds = median([timer.milliseconds() for _ in range(repeat)])
         module = next(m.module for m in self.code.modules if m.name == launch.module)
         size = sum(prod(p.shape) * p.dtype.bits // 8 for p in module.parameters)
         per_second = 1e3 / milliseconds if milliseconds else 0.0
@@ -284,6 +285,29 @@ class CudaNetwork:
             flat = self._pinned.array[start : start + size].view(tensor.dtype.numpy)
             results[output.name] = flat.reshape(tensor.storage).copy()
         return results
+
+
+class NetworkTimer:
+    """A graph of `repetitions` runs, None for nothing at all, which has run once before the first time counts."""
+
+    def __init__(self, device: Device, graph: DeviceGraph | None, repetitions: int) -> None:
+        self._device, self._graph, self._repetitions = device, graph, repetitions
+        self._warm = False
+
+    def milliseconds(self) -> float:
+        """One run's time by the device's clock, without copies from and to the host."""
+        if self._graph is None:
+            return 0.0
+        if not self._warm:
+            self._device.run(self._graph)
+            self._warm = True
+        return self._device.milliseconds(self._graph) / self._repetitions
+
+    def close(self) -> None:
+        """Gives back the graph."""
+        if self._graph is not None:
+            self._graph.close()
+            self._graph = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,6 +156,9 @@ def test_large_constants_go_through_little_pinned_memory(monkeypatch):
 def test_times_are_the_devices():
     with CudaNetwork(code(), fake()) as network:
         assert network.time({"x": x_of()}, repeat=3) == [1.0] * 3
+        timer = network.timer({"x": x_of()}, repetitions=5)
+        assert timer.milliseconds() == 1.0
+        timer.close()
         rows = network.profile({"x": x_of()}, repeat=2)
     assert [(r.name, r.operator, r.members, r.kernels) for r in rows] == [
         ("scale", "Elementwise", ("a", "b"), 1),
