@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...ir.types import DType
+from . import mma_functions
 from .errors import LoweringError
 from .text import PRODUCT, Text, call, operation
 
@@ -101,6 +102,7 @@ FUNCTIONS = {
     "floor_modulo": _FLOOR_MODULO,
     "sigmoid": _SIGMOID,
     "round_tf32": _ROUND_TF32,
+    **mma_functions.FUNCTIONS,
 }
 """Definitions by name, in the order in which they are written; `float16` and `bfloat16` with their conversions."""
 

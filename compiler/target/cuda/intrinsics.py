@@ -6,12 +6,13 @@ thread.y with no loop over thread.x around it: the threads along x execute it to
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Buffer, Const, Var, cast
 from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
+from . import mma, mma_emit, mma_fragments
 from .errors import LoweringError
 
 if TYPE_CHECKING:
@@ -47,19 +48,21 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
     """All instructions of this target by name, as `schedule.replay` takes them."""
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
+    declarations += mma.declarations()
     return {d.name: d for d in declarations}
 
 
 def emission_of(declaration: IntrinsicDeclaration) -> Emission:
     """How a declaration is emitted; LoweringError for those of other targets."""
-    if declaration.name.startswith("dot_s8_"):
-        return _emit_dot
+    for prefix, emission in _EMISSIONS.items():
+        if declaration.name.startswith(prefix):
+            return emission
     raise LoweringError(f"the instruction {declaration.name} is not one of this target")
 
 
 def lanes_of(declaration: IntrinsicDeclaration) -> int:
     """How many threads along x execute an instruction together."""
-    return 1
+    return 1 if declaration.name.startswith("dot_s8_") else mma_fragments.WARP
 
 
 def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
@@ -67,3 +70,14 @@ def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
     words = [f"*(const int*){kernel.operand(use, region, align=DOT_DEPTH)}" for region in (a, b)]
     target = kernel.values.element(total.buffer, total.starts).text
     kernel.source.line(f"{target} = __dp4a({words[0]}, {words[1]}, {target});")
+
+
+_EMISSIONS: Mapping[str, Emission] = {
+    "dot_s8_": _emit_dot,
+    "mma_": mma_emit.emit_mma,
+    "ldmatrix_": mma_emit.emit_ldmatrix,
+    "load_": mma_emit.emit_load,
+    "zero_fragment_": mma_emit.emit_zero,
+    "store_fragment_": mma_emit.emit_store,
+}
+"""Emissions by what the names of their declarations begin with."""

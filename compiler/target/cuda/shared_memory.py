@@ -45,7 +45,8 @@ class SharedPlan:
                 f"__shared__ alignas({SHARED_ALIGNMENT}) {TYPES[p.buffer.dtype]} {p.name}[{prod(p.buffer.shape)}];"
                 for p in self.places.values()
             ]
-        head = f"alignas({SHARED_ALIGNMENT}) unsigned char shared"
+        # Of an extern array NVRTC takes no alignas at this place.
+        head = f"__align__({SHARED_ALIGNMENT}) unsigned char shared"
         lines = [
             f"extern __shared__ {head}[];" if self.dynamic_bytes else f"__shared__ {head}[{self.bytes}];"
         ]

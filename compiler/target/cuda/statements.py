@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...ir.affine import linear_form
 from ...ir.bounds import Interval, interval, loop_range
 from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
-from ...ir.grid import distribution, owners
+from ...ir.grid import FRAGMENT, distribution, owners
 from ...ir.printer import format_region, summarize
 from ...ir.simplify import simplify
 from ...ir.stmt import (
@@ -39,6 +39,8 @@ from .expressions import ExpressionEmitter
 from .indices import index, positive
 from .intrinsics import emission_of, lanes_of
 from .kernel_form import AXES, Kernel, leaves
+from .mma_emit import fragment_storage
+from .mma_fragments import Fragment
 from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
 from .text import AND, CONDITIONAL, EQUALITY, PRODUCT, SUM, TYPES, Names, Source, Text, call
@@ -347,8 +349,12 @@ class KernelEmitter:
                 "register or local"
             )
         name = self.names.make(buffer.name)
-        storage = in_registers(buffer, name, distribution(alloc))
-        self.declare(storage)
+        if buffer.scope.startswith(FRAGMENT):
+            storage = fragment_storage(buffer, name, distribution(alloc))
+            self.values.storages[buffer.name] = storage
+            self.source.line(f"{Fragment.of(buffer).c_type} {storage.name}[{storage.elements}];")
+            return
+        self.declare(in_registers(buffer, name, distribution(alloc)))
 
     def declare(self, storage: Storage) -> None:
         """An array of the thread's own."""
