@@ -92,12 +92,12 @@ def _zeros(condition: Expr) -> set[str] | None:
 
 
 def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...], Reduce]]:
-    """All Reduces, each with the loops around it from the outermost one on, but none inside of loops over lanes."""
+    """All Reduces, each with the loops around it from the outermost one on, but none inside of loops over threads."""
     match statement:
         case Reduce():
             return [(path, statement)]
         case For(kind=kind):
-            if kind == "vectorize" or kind.startswith("thread."):
+            if kind.startswith("thread."):
                 return []
             path = (*path, statement)
     return [found for child in children(statement) for found in _sums(child, path)]

@@ -69,7 +69,7 @@ class _Move:
         self.to = self.values.storages[copy.destination.buffer.name]
         self.of = self.values.storages[copy.source.buffer.name]
         self.element_bytes = copy.source.buffer.dtype.bits // 8
-        self.asynchronous = copy.asynchronous
+        self.asynchronous = copy.asynchronous and copy.source.buffer.dtype is copy.destination.buffer.dtype
         if copy.asynchronous:
             self.check_asynchronous()
         ranges = self.values.ranges
@@ -107,7 +107,9 @@ class _Move:
                 continue
             loops.append((f"{self.copy.name}.{d}", extent, step, dimension))
             count = count * int(extent.value) if count is not None and isinstance(extent, Const) else None
-        unrolled = count is not None and count <= _UNROLLED
+        # Only what has a constant index can be a register.
+        registers = "register" in (self.to.space, self.of.space)
+        unrolled = count is not None and (registers or count <= _UNROLLED)
         saved = dict(self.values.ranges), dict(self.values.variables)
         offsets: dict[int, Expr] = {}
         self.nest(loops, 0, unrolled, offsets, lanes)
@@ -199,7 +201,9 @@ class _Move:
             value = Text(self.values.element(origin, tuple(of)).text)
             pad = None if copy.pad is None else literal(copy.pad.value, origin.dtype)
             if pad is not None and origin.dtype in (DType.FLOAT16, DType.BFLOAT16):
-                pad = values.narrowed(literal(copy.pad.value if copy.pad is not None else 0, DType.FLOAT32), origin.dtype)
+                pad = values.narrowed(
+                    literal(copy.pad.value if copy.pad is not None else 0, DType.FLOAT32), origin.dtype
+                )
             value = _guarded(inside, value, pad)
             if destination.dtype is not origin.dtype:
                 value = conversion(TYPES[destination.dtype], value)

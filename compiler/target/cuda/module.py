@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ...ir.bounds import Interval, Ranges, loop_range
+from ...ir.bounds import Interval, loop_ranges
 from ...ir.expr import Buffer, Const
+from ...ir.kernels import Kernel, is_block_loop, kernel_at, kernel_obstacle, kernels
 from ...ir.printer import summarize
 from ...ir.regions import write_regions
 from ...ir.simplify import simplify
@@ -15,7 +16,7 @@ from ...ir.stmt import Alloc, For, Program, Seq, Stmt
 from ...ir.visit import free_vars
 from .errors import LoweringError
 from .functions import NAMES, definitions
-from .kernel_form import AXES, Kernel, is_axis, kernel_of
+from .launch_shape import AXES, Shape, shape_of
 from .machine import CudaTarget
 from .shared_memory import SharedPlan, plan_shared
 from .statements import THREAD, KernelEmitter
@@ -83,8 +84,10 @@ def lower(program: Program, target: CudaTarget, *, name: str = "kernel") -> Cuda
     Kernels are called `name`, numbered if there are several. LoweringError where the program is not in kernel form,
     or has something that CUDA C++ has not.
     """
+    if (reason := kernel_obstacle(program)) is not None:
+        raise LoweringError(f"{program.name}: {reason}")
     outline = _Outline(target, name, program)
-    outline.host(program.body, {}, {})
+    outline.host(program.body, (), {})
     return CudaModule(
         source=outline.source(),
         launches=tuple(outline.launches),
@@ -100,7 +103,7 @@ class _Outline:
     def __init__(self, target: CudaTarget, name: str, program: Program) -> None:
         self.target, self.name = target, name
         self.parameters = {p.name for p in program.parameters}
-        self.many = _kernels_in(program.body) > 1
+        self.many = len(kernels(program)) > 1
         self.texts: list[str] = []
         self.used: set[str] = set()
         self.defined: dict[str, str] = {}
@@ -117,14 +120,14 @@ class _Outline:
             [text for text in (definitions(self.used), *self.defined.values(), *self.texts) if text]
         )
 
-    def host(self, statement: Stmt, ranges: Ranges, iteration: Mapping[str, int]) -> None:
+    def host(self, statement: Stmt, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
         """What the host does: launches in order. `iteration` holds the variables of its loops."""
         match statement:
             case Seq(statements=statements):
                 for inner in statements:
-                    self.host(inner, ranges, iteration)
-            case For() if is_axis(statement):
-                self.launch(statement, ranges, iteration)
+                    self.host(inner, loops, iteration)
+            case For() if is_block_loop(statement):
+                self.launch(statement, loops, iteration)
             case For(var=var, body=body):
                 known = {n: Interval(i, i) for n, i in iteration.items()}
                 extent = simplify(statement.extent, known)
@@ -132,30 +135,23 @@ class _Outline:
                     raise LoweringError(
                         f"`{summarize(statement)}`: loops around kernels must have a constant extent"
                     )
-                inside = {**ranges, var.name: loop_range(statement.extent)}
                 for i in range(int(extent.value)):
-                    self.host(body, inside, {**iteration, var.name: i})
+                    self.host(body, (*loops, statement), {**iteration, var.name: i})
             case Alloc(buffer=buffer, body=body):
-                if buffer.scope != "dram":
-                    raise LoweringError(
-                        f"`{summarize(statement)}` stands outside of kernels; allocate it in the loops over blocks"
-                    )
                 before = self._free
                 self._workspace[buffer.name] = before
                 self._free += -(-buffer_bytes(buffer) // ALIGNMENT) * ALIGNMENT
                 self.workspace_bytes = max(self.workspace_bytes, self._free)
-                self.host(body, ranges, iteration)
+                self.host(body, loops, iteration)
                 self._free = before
             case _:
-                raise LoweringError(
-                    f"`{summarize(statement)}` stands in no kernel; bind loops around it to block.x and thread.x"
-                )
+                raise LoweringError(f"`{summarize(statement)}` stands in no kernel")
 
-    def launch(self, statement: For, ranges: Ranges, iteration: Mapping[str, int]) -> None:
+    def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
         """One launch of the kernel that begins here."""
         written = self._written.get(id(statement))
         if written is None:
-            written = self._written[id(statement)] = self.write(statement, ranges)
+            written = self._written[id(statement)] = self.write(kernel_at(statement, loops))
         arguments: list[Argument] = []
         for buffer in written.buffers:
             offset = self._workspace.get(buffer)
@@ -167,24 +163,24 @@ class _Outline:
         self.launches.append(
             KernelLaunch(
                 function=written.function,
-                grid=written.kernel.grid,
-                block=written.kernel.block,
+                grid=written.shape.grid,
+                block=written.shape.block,
                 shared_bytes=written.shared.dynamic_bytes,
                 arguments=tuple(arguments),
             )
         )
 
-    def write(self, statement: For, ranges: Ranges) -> _Written:
+    def write(self, kernel: Kernel) -> _Written:
         """The text of a kernel."""
-        kernel = kernel_of(statement, ranges)
+        shape, ranges = shape_of(kernel), loop_ranges(kernel.host)
         number = len(self.texts)
         function = f"{self.name}_{number}" if self.many else self.name
         names = Names(frozenset({function, *NAMES}))
-        changed = {b.name for b in kernel.writes}
-        touched = {b.name: b for b in (*kernel.writes, *kernel.reads) if b.scope == "dram"}
+        changed = {b.name for b in shape.writes}
+        touched = {b.name: b for b in (*shape.writes, *shape.reads) if b.scope == "dram"}
         buffers = sorted(touched.values(), key=lambda b: (b.name in changed, b.name))
         source = Source(1)
-        iteration = [n for n in ranges if n in free_vars(statement)]
+        iteration = [n for n in ranges if n in free_vars(kernel.blocks[0])]
         parameters: list[str] = []
         storages = {}
         for buffer in buffers:
@@ -195,7 +191,7 @@ class _Outline:
         variables = {n: names.make(n) for n in iteration}
         parameters += [f"int {variables[n]}" for n in iteration]
         shared = plan_shared(kernel.body, names)
-        emitter = KernelEmitter(kernel, shared, names, source)
+        emitter = KernelEmitter(kernel, shape, shared, names, source)
         values = emitter.values
         values.storages |= storages
         values.ranges |= ranges
@@ -214,14 +210,14 @@ class _Outline:
             for axis in AXES
             if axis in emitter.threads_used
         ]
-        signature = f'extern "C" __global__ void __launch_bounds__({kernel.threads}) {function}('
+        signature = f'extern "C" __global__ void __launch_bounds__({shape.threads}) {function}('
         lines = [signature, f"    {', '.join(parameters)}) {{", *(f"    {line}" for line in head)]
         self.texts.append("\n".join([*lines, *source.lines, "}", ""]))
         self.used |= values.used
         self.defined |= values.defined
         return _Written(
             function=function,
-            kernel=kernel,
+            shape=shape,
             shared=shared,
             buffers=tuple(b.name for b in buffers),
             iteration=tuple(iteration),
@@ -233,18 +229,7 @@ class _Written:
     """A kernel whose text is there, and the names of what its launches hand it."""
 
     function: str
-    kernel: Kernel
+    shape: Shape
     shared: SharedPlan
     buffers: tuple[str, ...]
     iteration: tuple[str, ...]
-
-
-def _kernels_in(statement: Stmt) -> int:
-    match statement:
-        case For() if is_axis(statement):
-            return 1
-        case For(body=body) | Alloc(body=body):
-            return _kernels_in(body)
-        case Seq(statements=statements):
-            return sum(_kernels_in(s) for s in statements)
-    return 0

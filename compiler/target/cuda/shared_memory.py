@@ -15,7 +15,7 @@ from .text import TYPES, Names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A buffer's C identifier, its first byte, and whether other buffers lie in its bytes before or after it."""
+    """A buffer's C identifier, its first byte, and whether others lie in its bytes before it is allocated or after."""
 
     buffer: Buffer
     name: str

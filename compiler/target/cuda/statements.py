@@ -13,7 +13,8 @@ from ...ir.affine import linear_form
 from ...ir.bounds import Interval, interval, loop_range
 from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
 from ...ir.grid import FRAGMENT, distribution, owners
-from ...ir.printer import format_region, summarize
+from ...ir.kernels import Kernel, is_thread_loop, phase_at
+from ...ir.printer import format_buffer, format_region, summarize
 from ...ir.simplify import simplify
 from ...ir.stmt import (
     Alloc,
@@ -33,12 +34,13 @@ from ...ir.stmt import (
 from ...ir.types import DType
 from ...ir.visit import expressions, free_vars, loads_in, walk
 from .accumulate import accumulate
+from .architectures import LOCAL_BYTES
 from .copies import emit_copy
 from .errors import LoweringError
 from .expressions import ExpressionEmitter
 from .indices import index, positive
 from .intrinsics import emission_of, lanes_of
-from .kernel_form import AXES, Kernel, leaves
+from .launch_shape import AXES, Shape, missing_axes
 from .mma_emit import fragment_storage
 from .mma_fragments import Fragment
 from .shared_memory import SharedPlan
@@ -49,8 +51,9 @@ from .vectorize import vectorized
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
 _THREAD = ("block", "thread")
-MOST_UNROLLED = 512
-"""Iterations of a loop that are unrolled whatever they hold."""
+MOST_UNROLLED, MOST_REGISTERS = 1024, 64
+"""Iterations up to which a loop that is to be unrolled is, and one that is not but has its variable in the index of an
+array of registers, which would not be registers otherwise."""
 Inside = Callable[[Stmt], None]
 """What emits the body of a loop: at block level, or of one thread."""
 _UNROLLED = ("unroll", "vectorize", "virtual_thread")
@@ -59,13 +62,16 @@ _UNROLLED = ("unroll", "vectorize", "virtual_thread")
 class KernelEmitter:
     """Emits the body of one kernel into `source`."""
 
-    def __init__(self, kernel: Kernel, shared: SharedPlan, names: Names, source: Source) -> None:
+    def __init__(
+        self, kernel: Kernel, shape: Shape, shared: SharedPlan, names: Names, source: Source
+    ) -> None:
         self.kernel = kernel
+        self.shape = shape
         self.shared = shared
         self.names = names
         self.source = source
         self.values = ExpressionEmitter()
-        self.extents: dict[str, int] = dict(zip(AXES, kernel.block, strict=True))
+        self.extents: dict[str, int] = dict(zip(AXES, shape.block, strict=True))
         self.threads_used: set[str] = set()
         self.aligned: set[str] = set()
         self._declared: list[tuple[int, str]] = []
@@ -93,8 +99,8 @@ class KernelEmitter:
         """The whole body; the lines that declare each block's coordinates, which belong in front of it."""
         values, lines = self.values, []
         conditions: list[Text] = []
-        grid: dict[str, int] = dict(zip(AXES, self.kernel.grid, strict=True))
-        for loop in self.kernel.loops:
+        grid: dict[str, int] = dict(zip(AXES, self.shape.grid, strict=True))
+        for loop in self.kernel.blocks:
             axis = loop.kind[-1]
             extent = simplify(loop.extent, values.ranges)
             values.variables[loop.name] = "0"
@@ -111,7 +117,7 @@ class KernelEmitter:
             case Seq(statements=statements):
                 for inner in statements:
                     self.block_level(inner)
-            case For(kind=kind) if kind.startswith("thread."):
+            case For() if is_thread_loop(statement):
                 self.phase(statement)
             case For():
                 self.loop(statement, self.block_level)
@@ -131,38 +137,27 @@ class KernelEmitter:
                 self.values.used.add("wait_async")
                 self.source.line(f"wait_async<{pending}>();")
             case Assign() | Reduce() | Copy() | Intrinsic():
-                raise LoweringError(
-                    f"`{summarize(statement)}` stands in no loop over threads; bind a loop around it to thread.x, or "
-                    "share the copy out to threads (share_copy)"
-                )
+                raise LoweringError(f"`{summarize(statement)}` stands in no loop over threads")
 
     def allocate_shared(self, alloc: Alloc) -> None:
         """Memory of the block, which lies where the plan says."""
-        place = self.shared.places[alloc.buffer.name]
-        self.values.storages[alloc.buffer.name] = in_shared_memory(alloc.buffer, place.name)
-        if place.reused:
-            # Threads may still use what was there before.
-            self.source.line("__syncthreads();")
+        name = self.shared.places[alloc.buffer.name].name
+        self.values.storages[alloc.buffer.name] = in_shared_memory(alloc.buffer, name)
 
-    def phase(self, statement: For) -> None:
+    def phase(self, loop: For) -> None:
         """A nest whose loops over threads are the threads of the block."""
         conditions, ranges, variables = self._enter()
-        body: Stmt = statement
-        missing = [axis for axis in AXES if self.extents[axis] > 1]
-        while isinstance(body, For) and body.kind.startswith("thread."):
-            conditions += self.thread_loop(body)
-            if body.kind[-1] in missing:
-                missing.remove(body.kind[-1])
-            body = body.body
-        self.source.line(f"// {_title(body)}")
-        together = [s for s in leaves(body) if isinstance(s, Intrinsic) and lanes_of(s.declaration) > 1]
-        inner = {s.kind[-1] for s in _loops(body) if s.kind.startswith("thread.")}
-        alone = tuple(axis for axis in missing if axis not in inner)
-        if together:
-            self._alone = alone
+        phase = phase_at(loop)
+        for thread in phase.threads:
+            conditions += self.thread_loop(thread)
+        alone = [axis for axis in missing_axes(loop) if self.extents[axis] > 1]
+        self.source.line(f"// {_title(phase.body)}")
+        if any(isinstance(s, Intrinsic) and lanes_of(s.declaration) > 1 for s in walk(phase.body)):
+            self._alone = tuple(alone)
         else:
             conditions += [self.first_along(axis) for axis in alone]
-        self.guarded(conditions, body)
+        with self.source.block(f"if ({_all(conditions)})" if conditions else ""):
+            self.thread_level(phase.body)
         self._alone = ()
         self._leave(ranges, variables)
 
@@ -185,22 +180,12 @@ class KernelEmitter:
 
     # Thread level
 
-    def guarded(self, conditions: Sequence[Text], body: Stmt) -> None:
-        """The body where all conditions hold."""
-        with self.source.block(f"if ({_all(conditions)})" if conditions else ""):
-            self.thread_level(body)
-
     def thread_level(self, statement: Stmt) -> None:
         """A statement of one thread."""
         match statement:
             case Seq(statements=statements):
                 for inner in statements:
                     self.thread_level(inner)
-            case For(kind=kind) if kind.startswith("thread."):
-                conditions, ranges, variables = self._enter()
-                conditions += self.thread_loop(statement)
-                self.guarded(conditions, statement.body)
-                self._leave(ranges, variables)
             case For():
                 rewritten = accumulate(statement, self.values.ranges, self.values.storages, self.fresh)
                 if isinstance(rewritten, For):
@@ -209,11 +194,6 @@ class KernelEmitter:
                     with self.source.block():
                         self.thread_level(rewritten)
             case Alloc(buffer=buffer):
-                if buffer.scope in ("shared", "dram"):
-                    raise LoweringError(
-                        f"`{summarize(statement)}` stands in a loop over threads; allocate it around that loop, or "
-                        "give it the scope register or local"
-                    )
                 self.allocate(statement)
                 self.thread_level(statement.body)
                 del self.values.storages[buffer.name]
@@ -226,9 +206,7 @@ class KernelEmitter:
                 else:
                     self.leaf(statement)
             case Barrier() | Commit() | Wait():
-                raise LoweringError(
-                    f"`{summarize(statement)}` stands in a loop over threads, but all threads of a block must reach it"
-                )
+                raise LoweringError(f"`{summarize(statement)}` stands in a loop over threads")
 
     def leaf(self, statement: Assign | Reduce | Copy | Intrinsic) -> None:
         """An ordinary statement of one thread."""
@@ -296,10 +274,11 @@ class KernelEmitter:
     def repeated(self, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
         """A loop with a counter."""
         values = self.values
-        # Only what has a constant index can be a register, so loops over registers are unrolled too.
-        unrolled = loop.kind in _UNROLLED or self.indexes_registers(loop)
+        most = (
+            MOST_UNROLLED if loop.kind in _UNROLLED else MOST_REGISTERS if self.indexes_registers(loop) else 0
+        )
         name = self.names.make(loop.name)
-        if unrolled and bound is not None and bound <= MOST_UNROLLED:
+        if bound is not None and bound <= most:
             values.variables[loop.name] = name
             conditions = self.below(loop.name, extent, bound)
             self.source.line("#pragma unroll")
@@ -343,11 +322,6 @@ class KernelEmitter:
     def allocate(self, alloc: Alloc) -> None:
         """Registers of each thread."""
         buffer = alloc.buffer
-        if buffer.scope == "dram":
-            raise LoweringError(
-                f"`{summarize(alloc)}` stands in a kernel; allocate it around the kernel, or give it the scope shared, "
-                "register or local"
-            )
         name = self.names.make(buffer.name)
         if buffer.scope.startswith(FRAGMENT):
             storage = fragment_storage(buffer, name, distribution(alloc))
@@ -359,6 +333,11 @@ class KernelEmitter:
     def declare(self, storage: Storage) -> None:
         """An array of the thread's own."""
         self.values.storages[storage.buffer.name] = storage
+        if storage.elements * storage.buffer.dtype.bits // 8 > LOCAL_BYTES:
+            raise LoweringError(
+                f"{format_buffer(storage.buffer)} takes more than a thread's {LOCAL_BYTES // 1024} KiB; "
+                "allocate it around the kernel, or make its tile smaller"
+            )
         if storage.buffer.dtype in (DType.FLOAT16, DType.BFLOAT16):
             self.values.used.add(storage.buffer.dtype.value)
         size = "" if storage.scalar else f"[{storage.elements}]"
@@ -405,11 +384,6 @@ def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
     for expr in expressions(statement):
         for load in loads_in(expr):
             yield load.buffer, {name for at in load.indices for name in free_vars(at)}
-
-
-def _loops(statement: Stmt) -> Iterator[For]:
-    """All loops in a statement."""
-    return (s for s in walk(statement) if isinstance(s, For))
 
 
 def _title(body: Stmt) -> str:
