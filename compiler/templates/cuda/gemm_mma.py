@@ -101,13 +101,10 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
         s.unroll(loop)
 
     if blocks:
-        for loop, axis in blocks:
-            s.bind(loop, axis)
+        _bind(s, *blocks)
     else:
         bind_blocks(s, grid, i0, j0)
-    for loop, axis in ((wi, Z), (wj, Y)):
-        s.bind(loop, axis)
-        s.bind(f"{loop}.init", axis)
+    _bind(s, (wi, Z), (wj, Y), (f"{wi}.init", Z), (f"{wj}.init", Y))
     if not partial:
         _finish(s, knobs)
     axes = ((Z, knobs.warps[0]), (Y, knobs.warps[1]), (X, WARP))
@@ -222,8 +219,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
     _peel_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
     s.pack(sums, ((rank - 2, knobs.warp_rows), (rank - 1, knobs.warp_columns)), tuple(range(rank + 2)))
     s.pack(sums, ((rank, ROWS), (rank + 1, COLUMNS)), tuple(range(rank + 4)))
-    for loop, axis in ((loops[0], Z), (loops[3], Y)):
-        s.bind(loop, axis)
+    _bind(s, (loops[0], Z), (loops[3], Y))
     for loop in (loops[1], loops[4]):
         s.unroll(loop)
     return loops[2]
@@ -243,9 +239,13 @@ def _finish(s: Schedule, knobs: Knobs) -> None:
     part, j = s.split(j, WARP)
     s.reorder(wi, wj, j, row, part, *guards, lane)
     s.vectorize(lane)
-    for loop, axis in ((wi, Z), (wj, Y), (j, X)):
-        s.bind(loop, axis)
+    _bind(s, (wi, Z), (wj, Y), (j, X))
     _peel_single(s, [part, row])
+
+
+def _bind(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
+    for loop, axis in loops:
+        s.bind(loop, axis)
 
 
 def _peel_single(s: Schedule, loops: list[str]) -> None:
