@@ -59,6 +59,10 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     result: Text | None = None
     # Terms that are added come first, of these the ones that change least.
     order = sorted(form.terms.items(), key=lambda term: (term[1] < 0, _depth(values, term[0])))
+    constant = form.constant
+    if order and order[0][1] < 0 and constant > 0:
+        # Rather a constant in front than a factor of -1.
+        result, constant = integer(constant, wide=wide), 0
     for atom, coefficient in order:
         held = _atom(values, atom)
         product = _product(abs(coefficient), sizes[atom])
@@ -72,8 +76,8 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
         result = operation("+" if coefficient > 0 else "-", SUM, result, term)
     if result is None:
         return Index(integer(form.constant), not -_LIMIT < form.constant < _LIMIT)
-    if form.constant:
-        result = operation("+" if form.constant > 0 else "-", SUM, result, integer(abs(form.constant)))
+    if constant:
+        result = operation("+" if constant > 0 else "-", SUM, result, integer(abs(constant)))
     return Index(result, wide)
 
 
