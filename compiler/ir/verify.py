@@ -315,10 +315,6 @@ def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
             if low is not None:
                 low = -(-low // scale)
                 best = low if best is None else max(best, low)
-        for scale in _ratios(form, fact):
-            low = form_interval(form.plus(fact, -scale), ranges).low
-            if low is not None:
-                best = low if best is None else max(best, low)
     return best
 
 
