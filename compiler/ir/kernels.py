@@ -181,8 +181,9 @@ def _accesses(node: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
     match node:
         case For(name=name):
             pass
-        case Assign(name=name, buffer=buffer, indices=indices) | Reduce(
-            name=name, buffer=buffer, indices=indices
+        case (
+            Assign(name=name, buffer=buffer, indices=indices)
+            | Reduce(name=name, buffer=buffer, indices=indices)
         ):
             yield _element(buffer, indices, True, name, loops)
         case Copy(name=name, destination=to, source=of, asynchronous=late):
@@ -260,9 +261,7 @@ def _block_obstacle(node: Stmt) -> str | None:
         case For() if is_block_loop(node):
             return f"`{summarize(node)}` is an axis of blocks, but not nested directly in the others; reorder them"
         case For(kind=kind) if kind not in ("serial", "unroll"):
-            return (
-                f"`{summarize(node)}` is in a kernel outside its loops over threads, where loops are serial or unrolled"
-            )
+            return f"`{summarize(node)}` is in a kernel outside its loops over threads, where loops are serial or unrolled"
         case Copy(asynchronous=True):
             return None
         case Assign() | Reduce() | Copy() | Intrinsic():
@@ -281,7 +280,5 @@ def _phase_obstacle(node: Stmt) -> str | None:
         case Barrier() | Commit() | Wait():
             return f"`{summarize(node)}` stands in a loop over threads; it is for all threads of a block together"
         case Alloc(buffer=buffer) if "thread" not in owners(buffer.scope):
-            return (
-                f"{buffer.name} is {buffer.scope} memory, allocated in a loop over threads; allocate it around the loop"
-            )
+            return f"{buffer.name} is {buffer.scope} memory, allocated in a loop over threads; allocate it around the loop"
     return next((found for child in children(node) if (found := _phase_obstacle(child)) is not None), None)

@@ -101,9 +101,7 @@ def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
             clash = (other >= 0) & (other != what.owners)
             if clash.any():
                 at = int(np.argmax(clash))
-                first, second = (
-                    _point(int(owner), axes) for owner in (other[at], what.owners[at])
-                )
+                first, second = (_point(int(owner), axes) for owner in (other[at], what.owners[at]))
                 writers = ", ".join(dict.fromkeys(u.statement for u in uses if u.write))
                 raise RaceError(
                     f"{kernel.name}: blocks race on {_element(use, int(what.elements[at]))}: {writers} writes it in "
@@ -398,7 +396,14 @@ class _Checker:
                     clash &= held != touches.owners
                 if clash.any():
                     at = int(np.argmax(clash))
-                    self.late(event, other, int(touches.elements[at]), int(held[at]), int(touches.owners[at]), during)
+                    self.late(
+                        event,
+                        other,
+                        int(touches.elements[at]),
+                        int(held[at]),
+                        int(touches.owners[at]),
+                        during,
+                    )
 
     def late(self, event: _Event, other: _Event, element: int, a: int, b: int, during: bool) -> None:
         does = "writes" if other.access.write else "reads"

@@ -24,7 +24,9 @@ def joined_concat(shapes: Sequence[Shape], axis: int, *, name: str = "concat") -
         inside = [Const(start) <= d] * (start > 0) + [d < end] * (end < y.shape[1])
         value = select(all_of(*inside), x[o, d - start], value)
     move = Assign(name="move", buffer=y, indices=(o, d), value=value)
-    return Program(name=name, parameters=(*inputs, y), body=nest(list(zip((o, d), y.shape, strict=True)), move))
+    return Program(
+        name=name, parameters=(*inputs, y), body=nest(list(zip((o, d), y.shape, strict=True)), move)
+    )
 
 
 def joined_remap(
@@ -57,7 +59,8 @@ def joined_remap(
             continue
         table = Buffer(name=f"T{d}", shape=(counts[d],), dtype=DType.INT64)
         elements = [
-            np.full(r.count, -1) if r.first is None else r.first + r.step * np.arange(r.count) for r in of_axis
+            np.full(r.count, -1) if r.first is None else r.first + r.step * np.arange(r.count)
+            for r in of_axis
         ]
         tables[table.name] = np.concatenate(elements).astype(np.int64)
         buffers.append(table)

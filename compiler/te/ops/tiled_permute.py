@@ -55,7 +55,8 @@ def tiled_permute(shape: Sequence[int], axes: Sequence[int], *, rows: int, name:
     def rest(size: int, tiles: Expr) -> Expr:
         return minimum(SIDE, size - tiles * SIDE)
 
-    def stage(label: str, outer: tuple[int, Expr], inner: tuple[int, Expr], body: Callable[[Expr, Expr], Stmt]
+    def stage(
+        label: str, outer: tuple[int, Expr], inner: tuple[int, Expr], body: Callable[[Expr, Expr], Stmt]
     ) -> Stmt:
         """All elements of the tile: `rows` of the outer axis at a time, a thread for each of the inner one."""
         ty, tx, step, guard = (Var(f"{label}.{v}") for v in ("y", "x", "k", "g"))

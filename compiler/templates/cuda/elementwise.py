@@ -49,7 +49,9 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
         chain = perfect_nest(outermost)
         loops = [(loop.name, _size(loop)) for loop in chain]
         last, size = loops[-1]
-        width = next(w for w in WIDTHS if w <= knobs.width and size % w == 0 and (w == 1 or side_by_side(chain)))
+        width = next(
+            w for w in WIDTHS if w <= knobs.width and size % w == 0 and (w == 1 or side_by_side(chain))
+        )
         inner: tuple[str, ...] = ()
         if width > 1:
             steps, vector = s.split(last, width)
