@@ -132,7 +132,7 @@ def _phases(node: Stmt, around: tuple[For, ...]) -> Iterator[tuple[tuple[For, ..
 
 def threads_of(kernel: Kernel) -> dict[str, int]:
     """The threads of a block along each axis: the most that any phase has."""
-    most = dict.fromkeys(THREAD_AXES, 1)
+    most: dict[str, int] = dict.fromkeys(THREAD_AXES, 1)
     for around, phase in phases(kernel):
         loops = around
         for loop in phase.threads:
@@ -250,7 +250,7 @@ def _host_obstacle(node: Stmt) -> str | None:
         case Assign() | Reduce() | Copy() | Intrinsic() | Barrier() | Commit() | Wait():
             return f"`{summarize(node)}` stands in no loop over blocks; bind a loop around it to block.x"
         case Alloc(buffer=buffer) if owners(buffer.scope):
-            return f"{buffer.name} is {buffer.scope} memory, allocated in no kernel; allocate it in the loops over blocks"
+            return f"{buffer.name} is {buffer.scope} memory, allocated in no kernel; allocate it inside its blocks"
     return next((found for child in children(node) if (found := _host_obstacle(child)) is not None), None)
 
 
@@ -261,7 +261,7 @@ def _block_obstacle(node: Stmt) -> str | None:
         case For() if is_block_loop(node):
             return f"`{summarize(node)}` is an axis of blocks, but not nested directly in the others; reorder them"
         case For(kind=kind) if kind not in ("serial", "unroll"):
-            return f"`{summarize(node)}` is in a kernel outside its loops over threads, where loops are serial or unrolled"
+            return f"`{summarize(node)}` is in a kernel around its loops over threads; loops there are serial or unrolled"
         case Copy(asynchronous=True):
             return None
         case Assign() | Reduce() | Copy() | Intrinsic():
@@ -280,5 +280,5 @@ def _phase_obstacle(node: Stmt) -> str | None:
         case Barrier() | Commit() | Wait():
             return f"`{summarize(node)}` stands in a loop over threads; it is for all threads of a block together"
         case Alloc(buffer=buffer) if "thread" not in owners(buffer.scope):
-            return f"{buffer.name} is {buffer.scope} memory, allocated in a loop over threads; allocate it around the loop"
+            return f"{buffer.name} is {buffer.scope} memory, allocated in a loop over threads; allocate it around that"
     return next((found for child in children(node) if (found := _phase_obstacle(child)) is not None), None)

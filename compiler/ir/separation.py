@@ -5,7 +5,7 @@ Two iterations meet where all indices agree. An index agrees where a sum of diff
     256 * (p' - p) + 4 * (t' - t) + (j' - j) = 0  with  t < 64, j < 4,
 
 which splits from the greatest coefficient down: what is left below it is too small to make up for a multiple of 256, so
-p' = p, then t' = t, then j' = j. Indices that are a quotient and a remainder of one expression count as that expression.
+p' = p, then t' = t, then j' = j. Indices that are a quotient and a remainder of one expression count as it.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def _divisors(access: Access, first: int, second: int) -> set[int]:
     parts = linear_form(access.starts[second]).terms
     found: set[int] = set()
     for atom in linear_form(access.starts[first]).terms:
-        if isinstance(atom, Binary) and atom.op == "//" and isinstance(atom.b, Const):
-            if Binary("%", atom.a, atom.b) in parts:
-                found.add(int(atom.b.value))
+        match atom:
+            case Binary(op="//", a=a, b=Const(value=value) as b) if Binary("%", a, b) in parts:
+                found.add(int(value))
     return found
 
 

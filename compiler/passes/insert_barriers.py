@@ -76,7 +76,7 @@ class _Use:
 
 @dataclass(slots=True)
 class _State:
-    """What has happened before a place: uses since the last barrier, copies under way, uses before the first barrier."""
+    """What has happened: uses since the last barrier, copies under way, uses before the first barrier."""
 
     pending: dict[object, _Use] = field(default_factory=dict)
     flying: dict[object, _Use] = field(default_factory=dict)

@@ -68,3 +68,19 @@ def storage_beside(tensor: Tensor, rank: int, block: int) -> Shape:
         return tensor.storage
     # The same for all channels: one lane serves all.
     return (*(1,) * (rank - 1 - len(tensor.shape)), *tensor.shape, 1)
+
+
+def shapes_beside(graph: FloatGraph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shapes that the data and the result of a reduction over `axes` are computed from, with its input's rank."""
+    shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
+    rank = len(graph.data_shape(node))
+    kept = [axis for axis in range(rank) if axis not in axes]
+    out = graph.tensors[node.output].shape
+    for i in node.operands(node.result):
+        shape = graph.tensors[node.inputs[i]].shape
+        aligned = (1,) * (len(out) - len(shape)) + shape
+        if len(out) < rank:
+            sizes = dict(zip(kept, aligned, strict=True))
+            aligned = tuple([sizes.get(axis, 1) for axis in range(rank)])
+        shapes.append(aligned)
+    return shapes

@@ -52,7 +52,7 @@ from . import (
     resize_cpu,
     rows_cpu,
 )
-from .fused_cpu import fused, storage_beside
+from .fused_cpu import fused, shapes_beside, storage_beside
 from .lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
 from .lowered_node import LoweredNode, kernel_key, sketched
 from .tasks_cpu import ChosenKnobs, chosen
@@ -161,22 +161,6 @@ def _moved(
     )
 
 
-def _beside(graph: FloatGraph, node: Node, axes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shapes that the data and the result of a reduction over `axes` are computed from, with its input's rank."""
-    shapes = [graph.tensors[node.inputs[i]].shape for i in node.operands(node.data)]
-    rank = len(graph.data_shape(node))
-    kept = [axis for axis in range(rank) if axis not in axes]
-    out = graph.tensors[node.output].shape
-    for i in node.operands(node.result):
-        shape = graph.tensors[node.inputs[i]].shape
-        aligned = (1,) * (len(out) - len(shape)) + shape
-        if len(out) < rank:
-            sizes = dict(zip(kept, aligned, strict=True))
-            aligned = tuple([sizes.get(axis, 1) for axis in range(rank)])
-        shapes.append(aligned)
-    return shapes
-
-
 def _elementwise(
     graph: FloatGraph, node: Node, operator: Elementwise, knobs: ChosenKnobs | None
 ) -> LoweredNode:
@@ -212,7 +196,7 @@ def _reduction(
     target: CpuTarget, graph: FloatGraph, node: Node, kind: Kind, axes: tuple[int, ...]
 ) -> LoweredNode:
     width = rows_cpu.row_partials(target)
-    beside = _beside(graph, node, axes)
+    beside = shapes_beside(graph, node, axes)
     program = reduction(graph.data_shape(node), axes, kind, width=width, beside=beside)
     return _rows(graph, node, "reduction", program)
 

@@ -1,7 +1,7 @@
 """Which elements an access touches, and which thread each of them: all of one phase, as arrays.
 
-Loops over blocks and those that threads go through together have given values; loops over threads and inside them become
-axes of arrays, ragged ones with a mask.
+Loops over blocks and those that threads go through together have given values; loops over threads and inside them
+become axes of arrays, ragged ones with a mask.
 """
 
 from __future__ import annotations

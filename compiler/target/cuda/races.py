@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations
 from math import prod
 
 import numpy as np
 
 from ...ir.affine import LinearForm, form_to_expr, linear_form
 from ...ir.bounds import Interval, Ranges, interval, loop_range, loop_ranges
-from ...ir.expr import Binary, Const, Expr, Var, binary
+from ...ir.expr import Binary, Const, Expr, binary
 from ...ir.kernels import (
     THREAD_AXES,
     Access,
@@ -204,7 +204,7 @@ def _greatest(expr: Expr, outer: Ranges) -> Expr | None:
             continue
         if isinstance(atom, Binary) and atom.op in ("min", "max") and coefficient > 0 and result is None:
             a, b = _greatest(atom.a, outer), _greatest(atom.b, outer)
-            if a is None and b is None or (atom.op == "max" and (a is None or b is None)):
+            if (a is None and b is None) or (atom.op == "max" and (a is None or b is None)):
                 return None
             result = a if b is None else b if a is None else binary(atom.op, a, b)
             result = binary("*", result, Const(coefficient)) if result is not None else None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,8 +11,10 @@ from ...graph.floating.graph import FloatGraph, Node
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
-from ..fused_cpu import Fused
-from ..lowered_node import kernel_key
+from ..fused_cpu import Fused, fused
+from ..lowered_node import LoweredNode, kernel_key
+from . import generic
+from .flat import flattened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -30,6 +32,10 @@ class LoweredCudaNode:
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     workload: Hashable | None = None
+
+
+Template = Callable[[CudaTarget, Program], Schedule]
+"""Puts a program into kernel form."""
 
 
 def lowered(
@@ -58,4 +64,49 @@ def lowered(
         tensors={p: name for p, name in bound.items() if name not in graph.constants} | ends.tensors,
         constants={p: array.reshape(shapes[p]) for p, array in constants.items()},
         workload=workload,
+    )
+
+
+def in_order(
+    graph: FloatGraph,
+    node: Node,
+    program: Program,
+    name: str = "generic",
+    template: Template = generic.schedule,
+    *,
+    arrays: Mapping[str, np.ndarray] | None = None,
+    statements: Sequence[str] = (),
+    flat: bool = True,
+    intermediates: bool = True,
+    workload: Hashable | None = None,
+) -> LoweredCudaNode:
+    """A node whose program has as parameters the inputs of its operator, `arrays`, and its outputs, in their order.
+
+    What is fused with it is grafted on (`statements` as of `te.fusion.with_result`), then, if `flat`, arrays become
+    those of one dimension (`intermediates`: see `flat.flattened`) before `template`, called `name`, schedules it.
+    """
+    inputs = [p.name for p in program.parameters if p.name not in (arrays or {})]
+    count = len(node.outputs)
+    ends = fused(graph, node, program, statements=statements)
+    given = zip(inputs[:-count], node.own_inputs, strict=True) if node.data is None else ()
+    bound = {**dict(given), **dict(zip(inputs[-count:], node.outputs, strict=True))}
+    if flat:
+        ends = replace(ends, program=flattened(ends.program, intermediates=intermediates))
+    final = ends.program
+    return lowered(
+        graph, node, name, ends, lambda target: template(target, final), bound, arrays, workload=workload
+    )
+
+
+def on_generic(node: LoweredNode) -> LoweredCudaNode:
+    """What a processor's template has a tensor expression for, as kernels without a template of their own."""
+    program = flattened(node.program)
+    shapes = {p.name: p.shape for p in program.parameters}
+    return LoweredCudaNode(
+        node=node.node,
+        key=kernel_key("generic", program),
+        program=program,
+        schedule=lambda target: generic.schedule(target, program),
+        tensors=node.tensors,
+        constants={p: array.reshape(shapes[p]) for p, array in node.constants.items()},
     )

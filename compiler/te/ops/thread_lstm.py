@@ -1,0 +1,200 @@
+"""Steps of an LSTM as a GPU's blocks compute them: one kernel a step, whose blocks own all gates of some cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, equal, minimum, select
+from ...ir.stmt import Alloc, Assign, For, Program, Reduce, Stmt, nest, seq
+from ...ir.types import DType
+from ..blocks import ceil_div
+from ..scalars import sigmoid, tanh
+from ..threads import allocated
+from .lstm import CELL, FORGET, INPUT, OUTPUT, Direction, lstm_steps
+
+GATES = 4
+
+
+def thread_lstm_steps(
+    *,
+    steps: int,
+    batch: int,
+    hidden: int,
+    directions: Sequence[Direction] = ("forward",),
+    rows: int,
+    cells: int,
+    slices: int,
+    name: str = "lstm",
+) -> Program:
+    """`te.ops.lstm.lstm_steps`, with its parameters.
+
+    A block computes the states of `cells` cells of `rows` rows of the batch, in both directions of a step beside each
+    other, with `slices` x 4 x `cells` threads: stage "product" multiplies, in each slice, every `slices`-th element of the
+    last states by R; stage "gates" adds the slices up; stage "cell" has all gates of a cell. As no block may overwrite
+    states that others still read, steps go from `h.0` to `h.1` (stages even.…), then back (odd.…), in loop t over pairs of
+    steps; last.… is the step without a partner. Nests "start" and "end" take states from and to the parameters. Blocks:
+    axis x cells, y directions, z rows.
+    """
+    parameters = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions).parameters
+    _, _, h0, c0, _, yh, yc = parameters
+    count = len(directions)
+    states = tuple(
+        [Buffer(name=n, shape=(count, batch, hidden), dtype=DType.FLOAT32) for n in ("h.0", "h.1", "c")]
+    )
+    first, second, cell = states
+    tile = (rows, cells, slices)
+
+    def step(label: str, t: Expr, before: Buffer, after: Buffer) -> Stmt:
+        return _step(label, t, steps, tuple(directions), parameters, (before, after, cell), tile)
+
+    t = Var("t")
+    body = [_moved("start", (first, h0), (cell, c0))]
+    if steps > 1:
+        pair = seq(step("even", t * 2, first, second), step("odd", t * 2 + 1, second, first))
+        body.append(For(var=t, extent=Const(steps // 2), body=pair))
+    if steps % 2:
+        body.append(step("last", Const(steps - 1), first, second))
+    body.append(_moved("end", (yh, second if steps % 2 else first), (yc, cell)))
+    return Program(name=name, parameters=parameters, body=allocated(states, seq(*body)))
+
+
+def _step(
+    label: str,
+    t: Expr,
+    steps: int,
+    directions: tuple[Direction, ...],
+    parameters: tuple[Buffer, ...],
+    states: tuple[Buffer, Buffer, Buffer],
+    tile: tuple[int, int, int],
+) -> Stmt:
+    """One step of all directions."""
+    gates, weight, _, _, y, _, _ = parameters
+    before, after, cell = states
+    count, batch, hidden = cell.shape
+    rows, cells, slices = tile
+    d, block, group = Var(f"{label}.block.y"), Var(f"{label}.block.x"), Var(f"{label}.block.z")
+    partial, total = (
+        Buffer(name=f"{label}.{n}", shape=shape, dtype=DType.FLOAT32, scope="shared")
+        for n, shape in (("partial", (slices, rows, GATES, cells)), ("gates", (rows, GATES, cells)))
+    )
+    forward = [direction == "forward" for direction in directions]
+    if all(forward):
+        time = t
+    elif not any(forward):
+        time = steps - 1 - t
+    else:
+        time = select(equal(d, forward.index(True)), t, steps - 1 - t)
+
+    def some(size: int, most: int, tiles: Expr) -> Expr:
+        return Const(most) if size % most == 0 else minimum(most, size - tiles * most)
+
+    def threads(stage: str, axes: str) -> tuple[list[tuple[Var, ExprLike]], list[Var]]:
+        """The loops over threads of a stage, rows on axis z unless these are slices."""
+        extents: dict[str, ExprLike] = {
+            "s": slices,
+            "n": some(batch, rows, group),
+            "q": GATES,
+            "j": some(hidden, cells, block),
+        }
+        names = {"s": "z", "n": "z", "q": "y", "j": "x"}
+        variables = [Var(f"{label}.{stage}.{names[a]}") for a in axes]
+        return [(var, extents[a]) for var, a in zip(variables, axes, strict=True)], variables
+
+    around, (s, q, j) = threads("product", "sqj")
+    own = Buffer(name=f"{label}.own", shape=(rows,), dtype=DType.FLOAT32, scope="register")
+
+    def each_row(stage: str, body: str) -> tuple[Var, Expr]:
+        return Var(f"{label}.{stage}.{body}"), some(batch, rows, group)
+
+    n, k, g = Var(f"{label}.product.n"), Var(f"{label}.product.k"), Var(f"{label}.product.g")
+    at, left = k * slices + s, 1
+    if hidden % slices:
+        at, left = at + g, minimum(1, hidden - k * slices - s)
+    add = Reduce(
+        name=f"{label}.product",
+        op="add",
+        buffer=own,
+        indices=(n,),
+        value=before[d, group * rows + n, at] * weight[d, at, q, block * cells + j],
+    )
+    summed = nest([(n, some(batch, rows, group))], add, kind="unroll")
+    if hidden % slices:
+        summed = nest([(g, left)], summed)
+    init, keep = each_row("product", "init"), each_row("product", "kept")
+    product = Alloc(
+        buffer=own,
+        body=seq(
+            nest(
+                [init],
+                Assign(name=f"{label}.init", buffer=own, indices=(init[0],), value=Const(0.0, DType.FLOAT32)),
+                kind="unroll",
+            ),
+            nest([(k, ceil_div(hidden, slices))], summed),
+            nest(
+                [keep],
+                Assign(
+                    name=f"{label}.kept",
+                    buffer=partial,
+                    indices=(s, keep[0], q, j),
+                    value=own[keep[0]],
+                ),
+                kind="unroll",
+            ),
+        ),
+    )
+    stages = [nest(around, product)]
+
+    around, (n, q, j) = threads("gates", "nqj")
+    sum_of = Buffer(name=f"{label}.sum", shape=(1,), dtype=DType.FLOAT32, scope="register")
+    s = Var(f"{label}.gates.s")
+    zero = (Const(0),)
+    joined = Alloc(
+        buffer=sum_of,
+        body=seq(
+            Assign(
+                name=f"{label}.sum.init",
+                buffer=sum_of,
+                indices=zero,
+                value=gates[time, group * rows + n, d, q, block * cells + j],
+            ),
+            nest(
+                [(s, slices)],
+                Reduce(name=f"{label}.sum", op="add", buffer=sum_of, indices=zero, value=partial[s, n, q, j]),
+                kind="unroll",
+            ),
+            Assign(name=f"{label}.gates", buffer=total, indices=(n, q, j), value=sum_of[0]),
+        ),
+    )
+    stages.append(nest(around, joined))
+
+    around, (n, j) = threads("cell", "nj")
+    row, column = group * rows + n, block * cells + j
+    here = cell[d, row, column]
+    fresh = sigmoid(total[n, INPUT, j]) * tanh(total[n, CELL, j])
+    state = y[time, d, row, column]
+    update = seq(
+        Assign(
+            name=f"{label}.cell",
+            buffer=cell,
+            indices=here.indices,
+            value=sigmoid(total[n, FORGET, j]) * here + fresh,
+        ),
+        Assign(
+            name=f"{label}.state",
+            buffer=y,
+            indices=state.indices,
+            value=sigmoid(total[n, OUTPUT, j]) * tanh(here),
+        ),
+        Assign(name=f"{label}.carry", buffer=after, indices=here.indices, value=state),
+    )
+    stages.append(nest(around, update))
+    blocks = [(group, ceil_div(batch, rows)), (d, count), (block, ceil_div(hidden, cells))]
+    return nest(blocks, allocated((partial, total), seq(*stages)))
+
+
+def _moved(name: str, *pairs: tuple[Buffer, Buffer]) -> Stmt:
+    """Arrays of one shape as others: loops `name`.d, `name`.n, `name`.j."""
+    to, _ = pairs[0]
+    at = tuple([Var(f"{name}.{v}") for v in "dnj"])
+    moves = [Assign(name=f"{name}.{b.name}", buffer=b, indices=at, value=source[at]) for b, source in pairs]
+    return nest(list(zip(at, to.shape, strict=True)), seq(*moves))

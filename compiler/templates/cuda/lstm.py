@@ -1,0 +1,66 @@
+"""Steps of an LSTM on a GPU: a kernel a step, R packed so that a warp reads the gates of its cells side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+from ...te.blocks import ceil_div
+from ...te.ops.lstm import Direction
+from ...te.ops.thread_lstm import GATES, thread_lstm_steps
+from . import named
+from .flat import bind_nest
+
+MOST_THREADS = 512
+MOST_CELLS = 8
+"""Cells of a block at most: with their four gates, the 32 threads of a warp."""
+MOST_ROWS = 4
+"""Rows of the batch whose sums a thread holds: each element of R that it loads serves so many products."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A block has `cells` cells (a power of two) of `rows` rows of the batch, and `slices` threads for each gate of a cell."""
+
+    rows: int
+    cells: int
+    slices: int
+
+
+def choose_knobs(target: CudaTarget, *, batch: int, hidden: int, directions: int) -> Knobs:
+    """Defaults for any size: whole warps, fewer cells a block where that leaves multiprocessors idle."""
+    rows = min(batch, MOST_ROWS)
+    cells = min(MOST_CELLS, 1 << (hidden - 1).bit_length())
+    beside = ceil_div(batch, rows) * directions
+    while cells > 2 and ceil_div(hidden, cells) * beside < target.multiprocessors // 2:
+        cells //= 2
+    slices = 1
+    while slices < 64 and 2 * slices * GATES * cells <= MOST_THREADS and hidden >= 4 * slices:
+        slices *= 2
+    return Knobs(rows=rows, cells=cells, slices=max(slices, rows))
+
+
+def steps(knobs: Knobs, *, steps: int, batch: int, hidden: int, directions: Sequence[Direction]) -> Program:
+    """The tensor expression that the knobs ask for."""
+    return thread_lstm_steps(
+        steps=steps,
+        batch=batch,
+        hidden=hidden,
+        directions=directions,
+        rows=knobs.rows,
+        cells=knobs.cells,
+        slices=knobs.slices,
+    )
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Knobs) -> Schedule:
+    """`te.ops.thread_lstm`, built with these knobs; R is packed, see `schedule.pack`."""
+    s = named.schedule(target, program)
+    shape = next(p.shape for p in program.parameters if p.name == "H0")
+    for nest in ("start", "end"):
+        bind_nest(s, [(f"{nest}.{v}", size) for v, size in zip("dnj", shape, strict=True)])
+    s.pack("R", ((3, knobs.cells),), (0, 3, 1, 2, 4))
+    return s

@@ -1,0 +1,64 @@
+"""Networks node by node as a GPU's kernels compute them, without a GPU: by the interpreter, or as the caller likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+import numpy as np
+from vdla.compiler.graph.floating.graph import FloatGraph
+from vdla.compiler.graph.floating.onnx_import import import_float_model
+from vdla.compiler.graph.floating.operators import Reshape
+from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.verify import verify
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.te.functions import FUNCTIONS
+from vdla.compiler.templates.cuda.lower import lower_cuda_node
+
+Arrays = Mapping[str, np.ndarray]
+Execute = Callable[[Program, Arrays], Arrays]
+"""Runs a program in kernel form on its inputs and gives its outputs."""
+
+
+def interpreted(program: Program, arrays: Arrays) -> Arrays:
+    """By the interpreter: every iteration in order."""
+    verify(program)
+    return interpret(program, dict(arrays), functions=FUNCTIONS)
+
+
+def gpu_graph(model: bytes, *, fusion: bool = True) -> FloatGraph:
+    """The float graph that kernels for a GPU are made of: tensors as ONNX has them."""
+    return run_graph_passes(import_float_model(model), graph_passes(1, fusion=fusion))
+
+
+def run_nodes(
+    graph: FloatGraph,
+    feeds: Arrays,
+    execute: Execute = interpreted,
+    target: CudaTarget | None = None,
+) -> dict[str, np.ndarray]:
+    """The graph's outputs by name."""
+    target = target or cuda_target()
+    values = {**graph.constants, **feeds}
+    for node in graph.nodes:
+        if isinstance(node.operator, Reshape):
+            shape = graph.tensors[node.output].shape
+            flat = values[node.inputs[0]].reshape(-1)[node.operator.offset :]
+            values[node.output] = flat[: prod(shape)].reshape(shape)
+            continue
+        lowered = lower_cuda_node(target, graph, node)
+        assert lowered is not None, node.operator
+        schedule = lowered.schedule(target)
+        shapes = {p.name: p.shape for p in lowered.program.parameters}
+        outputs = {p: name for p, name in lowered.tensors.items() if name in node.outputs}
+        arrays = {
+            p: values[name].reshape(shapes[p]) for p, name in lowered.tensors.items() if p not in outputs
+        }
+        arrays |= pack_arrays(schedule.trace, lowered.constants)
+        found = execute(schedule.program, arrays)
+        for parameter, name in outputs.items():
+            values[name] = found[parameter].reshape(graph.tensors[name].shape)
+    return {output.name: values[output.tensor] for output in graph.outputs}
