@@ -201,7 +201,9 @@ class _Move:
             value = Text(self.values.element(origin, tuple(of)).text)
             pad = None if copy.pad is None else literal(copy.pad.value, origin.dtype)
             if pad is not None and origin.dtype in (DType.FLOAT16, DType.BFLOAT16):
-                pad = values.narrowed(literal(copy.pad.value if copy.pad is not None else 0, DType.FLOAT32), origin.dtype)
+                pad = values.narrowed(
+                    literal(copy.pad.value if copy.pad is not None else 0, DType.FLOAT32), origin.dtype
+                )
             value = _guarded(inside, value, pad)
             if destination.dtype is not origin.dtype:
                 value = conversion(TYPES[destination.dtype], value)
