@@ -14,7 +14,6 @@ from vdla.isa.program import write_whole
 
 from ..files import check_destination, whole_directory
 from .compile_accelerator import compile_for_accelerator
-from .heterogeneous import parse_targets
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
 from .records import RecordsOption, book_from
 from .results import (
@@ -27,6 +26,7 @@ from .results import (
     times_text,
     wall_milliseconds,
 )
+from .targets import parse_targets
 
 if TYPE_CHECKING:
     from vdla.compiler.runtime.cpu_network import LaunchTime
@@ -63,7 +63,8 @@ def compile_model(
         str,
         typer.Option(
             metavar="TARGET",
-            help='llvm (this machine), or "llvm -mtriple=T -mcpu=NAME -mattr=+FEATURE,..." in LLVM\'s names; vdla: the '
+            help='llvm (this machine), or "llvm -mtriple=T -mcpu=NAME -mattr=+FEATURE,..." in LLVM\'s names; cuda (a '
+            'GPU), or "cuda -arch=sm_80 -tf32", of which -tf32 lets tensor cores round inputs of products; vdla: the '
             "accelerator.",
         ),
     ] = "llvm",
@@ -80,11 +81,29 @@ def compile_model(
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Compiles an ONNX model, float32 or quantized, for a processor, for `vdla run FILE.tar` or for C programs.
+    """Compiles an ONNX model, float32 or quantized, for a processor or a GPU, for `vdla run FILE.tar` or C programs.
 
     With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes.
     """
-    targets = parse_targets(target) if target.strip().startswith("vdla") else None
+    first = target.split()[:1]
+    targets = parse_targets(target) if first and first[0].startswith(("vdla", "cuda")) else None
+    if targets is not None and targets.cuda:
+        _refuse(context, ("config",), "is for the accelerator; leave it out with --target cuda")
+        _refuse(
+            context, ("records",), "is for processors and the accelerator; leave it out with --target cuda"
+        )
+        from .cuda import compile_for_cuda
+
+        compile_for_cuda(
+            model,
+            output,
+            target=targets.cuda,
+            batch=batch,
+            dump_passes=dump_passes,
+            cache=not no_cache,
+            json=json,
+        )
+        return
     if targets is not None:
         if targets.llvm:
             raise UserError(

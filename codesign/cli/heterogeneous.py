@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,27 +23,6 @@ class Partition(StrEnum):
 
     support = "support"
     cost = "cost"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
-    """What `--target` names: whether the accelerator, and the processor as LLVM names it ("" for none)."""
-
-    vdla: bool
-    llvm: str
-
-
-def parse_targets(text: str) -> Targets:
-    """The targets of a list such as "vdla,llvm -mattr=+avx2,+fma". Raises UserError."""
-    parts = [part.strip() for part in re.split(r",(?=\s*(?:vdla|llvm)\b)", text)]
-    words = [part.split()[:1] for part in parts]
-    llvm = [part for part, word in zip(parts, words, strict=True) if word == ["llvm"]]
-    vdla = [part for part in parts if part == "vdla"]
-    if len(llvm) + len(vdla) != len(parts) or len(llvm) > 1 or len(vdla) > 1:
-        raise UserError(
-            f'--target "{text}": there are vdla (the accelerator), llvm (this processor), and vdla,llvm for both'
-        )
-    return Targets(vdla=bool(vdla), llvm=llvm[0] if llvm else "")
 
 
 def run_divided(

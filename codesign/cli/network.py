@@ -1,4 +1,4 @@
-"""`vdla run`: whole networks on the accelerator; `cpu` has those for processors, `heterogeneous` those for both."""
+"""`vdla run`: whole networks on the accelerator; `cpu`, `cuda` and `heterogeneous` have those on others."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from vdla.isa.program import save_program, write_whole
 
 from ..files import check_destination, whole_directory
 from .cpu import PROCESSOR, NoCacheOption
-from .heterogeneous import Partition, parse_targets, run_divided
+from .heterogeneous import Partition, run_divided
 from .output import ConfigOption, JsonOption, Steps, note, print_json, steps, text_console
 from .records import RecordsOption, book_from
+from .targets import Targets, parse_targets
 
 if TYPE_CHECKING:
     from vdla.compiler.driver import Compiled
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 
 class Device(StrEnum):
-    """What `vdla run` runs on."""
+    """What kind of device `vdla run` runs on."""
 
     vdla = "vdla"
     cpu = "cpu"
+    cuda = "cuda"
 
 
 class Engine(StrEnum):
@@ -47,13 +49,14 @@ class Check(StrEnum):
     interpreter = "interpreter"
 
 
-FOR_BOTH = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "json")
+FOR_ALL = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "json")
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
+FOR_CUDA = ("repeat", "profile", "batch", "no_cache")
 FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads")
-"""Parameters of `vdla run` for both devices, for processors, and for models that both share; all but those for
-processors and the partition are the accelerator's."""
+"""Parameters of `vdla run` for all devices, for processors, for GPUs, and for models that accelerator and processor
+share; all but those for processors and the partition are the accelerator's."""
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "no_cache")
-"""Parameters for models on processors, which networks that are compiled already do not have."""
+"""Parameters for models on processors and GPUs, which networks that are compiled already do not have."""
 
 
 def run(
@@ -66,14 +69,18 @@ def run(
         ),
     ],
     device: Annotated[
-        Device | None,
-        typer.Option(help="What to run on; cpu for a FILE.tar or a target of llvm, otherwise vdla."),
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            help="vdla, cpu, cuda:0 (a GPU by its number) or cuda:emulated (its kernels on this processor). Left out, "
+            "what the target or FILE.tar is for, otherwise vdla.",
+        ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
             metavar="TARGET",
-            help="What to compile for: vdla; llvm with options as of `vdla compile`; or vdla,llvm: what the "
+            help="What to compile for: vdla; llvm or cuda with options as of `vdla compile`; or vdla,llvm: what the "
             "accelerator does not support runs on this processor.",
         ),
     ] = None,
@@ -130,26 +137,21 @@ def run(
     """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went.
 
     With --target vdla,llvm any model: what the accelerator does not support runs on this processor, and the report says
-    where the time went. With --device cpu, or what `vdla compile` wrote: runs it on this processor.
+    where the time went. With --device cpu or cuda:0, or what `vdla compile` wrote: runs it on this processor or a GPU.
     """
     targets = parse_targets("vdla" if target is None else target)
-    if device is None:
-        device = Device.cpu if model.suffix == ".tar" or not targets.vdla else Device.vdla
+    kind, ordinal = _device(device, model, targets)
     if model.suffix == ".tar":
         if target is not None:
             _refuse_options_of_models(context)
-        if device is Device.vdla:
+        if kind is Device.vdla:
             raise UserError(
                 f"{model}: was compiled for a processor; leave out --device vdla, or give the model"
             )
-    divided = device is Device.vdla and bool(targets.llvm)
-    if target is not None and device is Device.vdla and not targets.vdla:
-        raise UserError(
-            f"--device vdla: --target {target} is a processor's; say --target vdla,{targets.llvm} for both"
-        )
-    if device is Device.cpu and target is not None and targets.vdla:
-        raise UserError(f"--device cpu: --target {target} names the accelerator; leave out one of them")
-    _refuse_options_of_others(context, device, divided=divided)
+    divided = kind is Device.vdla and bool(targets.llvm)
+    if target is not None:
+        _check_target(target, targets, kind, device)
+    _refuse_options_of_others(context, kind, divided=divided)
     if divided:
         run_divided(
             model,
@@ -167,7 +169,34 @@ def run(
             json=json,
         )
         return
-    if device is Device.cpu:
+    if kind is Device.cuda:
+        from ..processor_run import is_compiled
+        from .cuda import CudaModelOptions, run_on_cuda
+
+        on_gpu: CudaModelOptions | None = None
+        if is_compiled(model):
+            _refuse_options_of_models(context)
+        else:
+            _refuse_interpreter(check, "GPUs")
+            on_gpu = CudaModelOptions(
+                target=targets.cuda or "cuda",
+                batch=batch,
+                cache=not no_cache,
+                check=check.value,
+                dump_passes=dump_passes,
+            )
+        run_on_cuda(
+            model,
+            on_gpu,
+            ordinal=ordinal,
+            inputs=inputs,
+            outputs=outputs,
+            repeat=repeat,
+            profile=profile,
+            json=json,
+        )
+        return
+    if kind is Device.cpu:
         from ..processor_run import is_compiled
         from .cpu import ModelOptions, run_on_processor
 
@@ -175,10 +204,7 @@ def run(
         if is_compiled(model):
             _refuse_options_of_models(context)
         else:
-            if check is Check.interpreter:
-                raise UserError(
-                    "--check interpreter is for the accelerator; on processors there is onnxruntime"
-                )
+            _refuse_interpreter(check, "processors")
             options = ModelOptions(
                 target=target or "llvm",
                 batch=batch,
@@ -257,16 +283,83 @@ def run(
         console.print(line, markup=False, soft_wrap=True)
 
 
+def _device(text: str | None, model: Path, targets: Targets) -> tuple[Device, int | None]:
+    """What to run on, and which GPU by its number (None: emulated). Raises UserError."""
+    compiled = model.suffix == ".tar"
+    if compiled or (text is not None and text.startswith("cuda")):
+        from vdla.compiler.runtime.archive import is_for_gpu
+
+        for_gpu = is_for_gpu(model)
+    else:
+        for_gpu = False
+    if text is None:
+        if targets.cuda or for_gpu:
+            return Device.cuda, 0
+        return (Device.cpu if compiled or not targets.vdla else Device.vdla), None
+    if text.partition(":")[0] == "cuda":
+        if compiled and not for_gpu and model.exists():
+            raise UserError(
+                f"{model}: was not compiled for a GPU; leave out --device {text}, or give the model"
+            )
+        if text == "cuda:emulated":
+            return Device.cuda, None
+        from vdla.compiler.runtime.cuda_device import parse_device
+
+        return Device.cuda, parse_device(text)
+    if text not in ("vdla", "cpu"):
+        raise UserError(
+            f"--device {text}: is not one of vdla, cpu, cuda:0 (a GPU by its number) and cuda:emulated"
+        )
+    if for_gpu:
+        raise UserError(f"{model}: was compiled for a GPU; run it with --device cuda:0, or give the model")
+    return Device(text), None
+
+
+def _check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
+    """UserError for a target that is not the device's."""
+    if kind is Device.vdla and not targets.vdla:
+        if targets.cuda:
+            raise UserError(f"--device vdla: --target {target} is a GPU's; leave out one of them")
+        raise UserError(
+            f"--device vdla: --target {target} is a processor's; say --target vdla,{targets.llvm} for both"
+        )
+    if kind is Device.cpu and targets.cuda:
+        raise UserError(
+            f"--device cpu: --target {target} is a GPU's; say --device cuda:emulated to emulate it"
+        )
+    if kind is Device.cpu and targets.vdla:
+        raise UserError(f"--device cpu: --target {target} names the accelerator; leave out one of them")
+    if kind is Device.cuda and not targets.cuda:
+        raise UserError(
+            f"--device {device}: --target {target} is no GPU's; leave it out, or say --target cuda"
+        )
+
+
+def _refuse_interpreter(check: Check, where: str) -> None:
+    if check is Check.interpreter:
+        raise UserError(f"--check interpreter is for the accelerator; on {where} there is onnxruntime")
+
+
 def _refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:
     """UserError for options that were given and say nothing on this device."""
     for name in context.params:
         source = context.get_parameter_source(name)
-        if name in FOR_BOTH or source is None or source.name != "COMMANDLINE":
+        if source is None or source.name != "COMMANDLINE":
             continue
         option = "--" + name.replace("_", "-")
+        if name == "records" and device is Device.cuda:
+            raise UserError(
+                "--records: there are none for GPUs, whose kernels take their defaults; leave it out"
+            )
+        if name in FOR_ALL:
+            continue
         if device is Device.cpu:
             if name not in FOR_CPU:
                 raise UserError(f"{option} is for the accelerator; leave it out on a cpu")
+        elif device is Device.cuda:
+            if name not in FOR_CUDA:
+                owner = "processors" if name == "threads" else "the accelerator"
+                raise UserError(f"{option} is for {owner}; leave it out on a GPU")
         elif divided:
             if name not in FOR_DIVIDED:
                 raise UserError(

@@ -14,8 +14,8 @@ from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
 from ..files import check_destination
-from .heterogeneous import parse_targets
 from .output import ConfigOption, JsonOption, note, print_json, text_console
+from .targets import parse_targets
 from .tune_progress import tune_progress
 
 if TYPE_CHECKING:
@@ -226,6 +226,8 @@ def _interruptible(output: Path) -> Iterator[None]:
 def _processor(context: typer.Context, target: str, workers: int, scheduler: str | None) -> CpuTarget | None:
     """The processor that --target names; None for the accelerator. Raises UserError, also for options of the other."""
     targets = parse_targets(target)
+    if targets.cuda:
+        raise UserError(f'--target "{target}": GPU kernels take their defaults; tune for vdla or llvm')
     if not targets.llvm:
         return None
     if targets.vdla:

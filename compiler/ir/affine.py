@@ -126,18 +126,28 @@ def constant_difference(a: Expr, b: Expr) -> int | None:
 
 def is_multiple(expr: Expr, factor: int) -> bool:
     """Whether an index expression is a multiple of `factor` for all values of its variables, as far as can be seen."""
+    return quotient(expr, factor) is not None
+
+
+def quotient(expr: Expr, factor: int) -> Expr | None:
+    """expr / `factor`, which leaves no rest for any values of the variables; None where that cannot be seen."""
     form = linear_form(expr)
-
-    def term(atom: Expr, coefficient: int) -> bool:
+    if form.constant % factor:
+        return None
+    total = LinearForm({}, form.constant // factor)
+    for atom, coefficient in form.terms.items():
         if coefficient % factor == 0:
-            return True
+            total = total.plus(atom_form(atom), coefficient // factor)
+            continue
+        common = gcd(factor, coefficient)
         match atom:
-            case Binary(op="min" | "max", a=a, b=b):
-                least = factor // gcd(factor, coefficient)
-                return is_multiple(a, least) and is_multiple(b, least)
-        return False
-
-    return form.constant % factor == 0 and all(term(a, c) for a, c in form.terms.items())
+            case Binary(op="min" | "max" as op, a=a, b=b):
+                x, y = quotient(a, factor // common), quotient(b, factor // common)
+                if x is not None and y is not None:
+                    total = total.plus(atom_form(Binary(op, x, y)), coefficient // common)
+                    continue
+        return None
+    return form_to_expr(total)
 
 
 def coefficient_of(expr: Expr, name: str) -> int | None:

@@ -301,25 +301,24 @@ def _least(extent: Expr) -> Facts:
 
 
 def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
-    """A lower bound of a form from the ranges, or with one fact: n * form >= n * form - fact, as fact >= 0.
+    """A lower bound of a form from the ranges, or with one fact: n * form >= n * form - m * fact, as fact >= 0.
 
-    For n that make a term go.
+    For n, or m, that make a term go: iterations that are guarded may be single elements or vectors of them.
     """
     best = form_interval(form, ranges).low
     if best is not None and best >= 0:
         return best
     for fact in facts:
-        for scale in {1, *_ratios(fact, form)}:
-            low = form_interval(form.times(scale).plus(fact, -1), ranges).low
+        scales = {(1, 1), *((n, 1) for n in _ratios(fact, form)), *((1, m) for m in _ratios(form, fact))}
+        for scale, weight in scales:
+            low = form_interval(form.times(scale).plus(fact, -weight), ranges).low
             if low is not None:
                 low = -(-low // scale)
                 best = low if best is None else max(best, low)
     return best
 
 
-def _ratios(fact: LinearForm, form: LinearForm) -> set[int]:
-    """By how much the coefficients of a fact are those of a form, where that is a positive whole number."""
-    pairs = [
-        (fact.terms[atom], coefficient) for atom, coefficient in form.terms.items() if atom in fact.terms
-    ]
+def _ratios(of: LinearForm, to: LinearForm) -> set[int]:
+    """The coefficients of one form over those of another, where these are positive whole numbers."""
+    pairs = [(of.terms[atom], coefficient) for atom, coefficient in to.terms.items() if atom in of.terms]
     return {a // b for a, b in pairs if a % b == 0 and a // b > 0}

@@ -19,7 +19,7 @@ from vdla.isa.program import write_whole
 from ..target.cpu.machine import CpuTarget, host_target, runs_here
 
 DESCRIPTION, CODE, HEADER, CHECKSUM = "description.json", "code.o", "code.h", "sha256"
-CONSTANTS = "constants.bin"
+CONSTANTS, CUDA_SOURCE = "constants.bin", "kernels.cu"
 
 
 class ArchiveError(UserError):
@@ -38,6 +38,15 @@ def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
     write_whole(path, buffer.getvalue())
+
+
+def is_for_gpu(path: Path) -> bool:
+    """Whether a file is an archive of code for a GPU, whole or not; False where it cannot be read."""
+    try:
+        with tarfile.open(path, mode="r:") as archive:
+            return CUDA_SOURCE in archive.getnames()
+    except (OSError, tarfile.TarError, ValueError, KeyError, EOFError):
+        return False
 
 
 def read_archive(path: Path, names: tuple[str, ...], *, what: str) -> dict[str, bytes]:

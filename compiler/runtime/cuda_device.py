@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 from vdla.isa.errors import UserError
 
+from ..target.cuda.architectures import STATIC_SHARED_BYTES
+from ..target.cuda.errors import MissingCudaError
+
 Argument = int | np.integer
 """What a kernel takes: addresses as int (8 bytes), numbers as numpy integers of the parameter's type."""
-STATIC_SHARED_BYTES = 48 * 1024
-"""Dynamic shared memory that a block may have unasked; more must be allowed kernel by kernel (CUDA C++ Programming
-Guide, "Shared Memory" of compute capability 8.x and 9.x)."""
 _ORDINAL = "cuda:"
 
 
@@ -30,10 +30,13 @@ class DeviceError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceProperties:
-    """What the driver says of a GPU: compute capability as "9.0", bytes, Hz, and bytes a second of its memory."""
+    """What the driver says of a GPU: compute capability as (9, 0), bytes, Hz, and bytes a second of its memory.
+
+    `memory_bandwidth` is 0 where the driver does not say.
+    """
 
     name: str
-    compute_capability: str
+    capability: tuple[int, int]
     driver: str
     multiprocessors: int
     memory_bytes: int
@@ -42,6 +45,7 @@ class DeviceProperties:
     registers_per_multiprocessor: int
     clock_hz: int
     memory_bandwidth: int
+    cache_bytes: int
 
 
 class Closable(Protocol):
@@ -156,7 +160,7 @@ def parse_device(text: str) -> int:
 def open_device(ordinal: int = 0) -> CudaDevice:
     """The GPU of this number as the driver counts them, with a stream and a memory pool of its own.
 
-    DeviceError where the extra `cuda`, the driver or the device is missing.
+    MissingCudaError without the extra `cuda`, DeviceError without the driver or the device.
     """
     return CudaDevice(ordinal)
 
@@ -290,9 +294,9 @@ class CudaDevice:
 
     def close(self) -> None:
         """Also after a failure of the device, whatever else fails then."""
-        with contextlib.suppress(Exception):
+        with _CLOSING:
             self._stream.sync()
-        with contextlib.suppress(Exception):
+        with _CLOSING:
             self._undo.close()
 
     def __enter__(self) -> CudaDevice:
@@ -343,13 +347,18 @@ class CudaDevice:
         return f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
 
 
+# After a failure of the device its memory is gone, and giving it back fails too: that says nothing new.
+_CLOSING = contextlib.suppress(Exception)
+
+
 class _Memory:
     def __init__(self, buffer: Any, stream: Any) -> None:
         self._buffer, self._stream = buffer, stream
         self.address = int(buffer.handle)
 
     def close(self) -> None:
-        self._buffer.close(self._stream)
+        with _CLOSING:
+            self._buffer.close(self._stream)
 
 
 class _Pinned:
@@ -358,7 +367,9 @@ class _Pinned:
         self.array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(int(buffer.handle)))
 
     def close(self) -> None:
-        self._buffer.close()
+        self.array = np.zeros(0, np.uint8)
+        with _CLOSING:
+            self._buffer.close()
 
 
 class _Module:
@@ -376,18 +387,18 @@ class _Graph:
         self.graph = graph
 
     def close(self) -> None:
-        self.graph.close()
+        with _CLOSING:
+            self.graph.close()
 
 
 def _libraries() -> tuple[ModuleType, ModuleType]:
-    """cuda-core and the driver's bindings; DeviceError where they are not installed."""
+    """cuda-core and the driver's bindings."""
     try:
         core = importlib.import_module("cuda.core")
         driver = importlib.import_module("cuda.bindings.driver")
     except ImportError:
-        raise DeviceError(
-            'GPUs need the extra `cuda` (cuda-core and NVRTC): pip install "vdla[cuda]"; '
-            "--device cuda:emulated runs without a GPU"
+        raise MissingCudaError(
+            'running on a GPU needs the extra `cuda`: pip install "vdla[cuda]"; --device cuda:emulated does without'
         ) from None
     return core, driver
 
@@ -423,7 +434,7 @@ def _properties(device: Any, driver: ModuleType) -> DeviceProperties:
     bandwidth = 2 * properties.memory_clock_rate * 1000 * properties.global_memory_bus_width // 8
     return DeviceProperties(
         name=device.name,
-        compute_capability=f"{properties.compute_capability_major}.{properties.compute_capability_minor}",
+        capability=(properties.compute_capability_major, properties.compute_capability_minor),
         driver=f"{version // 1000}.{version % 1000 // 10}",
         multiprocessors=properties.multiprocessor_count,
         memory_bytes=_checked(driver.cuDeviceTotalMem(device.device_id))[0],
@@ -432,6 +443,7 @@ def _properties(device: Any, driver: ModuleType) -> DeviceProperties:
         registers_per_multiprocessor=properties.max_registers_per_multiprocessor,
         clock_hz=properties.clock_rate * 1000,
         memory_bandwidth=bandwidth,
+        cache_bytes=properties.l2_cache_size,
     )
 
 

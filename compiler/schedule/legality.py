@@ -87,8 +87,17 @@ def written(node: Node) -> set[str]:
 
 
 def single(loop: For) -> bool:
-    """Whether a loop has at most one iteration."""
-    return isinstance(loop.extent, Const) and loop.extent.value <= 1
+    """Whether a loop has at most one iteration, as those that guard what they hold."""
+    return _at_most_one(loop.extent)
+
+
+def _at_most_one(extent: Expr) -> bool:
+    match extent:
+        case Const(value=value):
+            return value <= 1
+        case Binary(op="min", a=a, b=b):
+            return _at_most_one(a) or _at_most_one(b)
+    return False
 
 
 def conjuncts(condition: Expr) -> list[Expr]:

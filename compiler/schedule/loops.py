@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir.affine import is_multiple
+from ..ir.affine import quotient
 from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Const, Expr, Var, minimum
 from ..ir.grid import AXES
@@ -40,8 +40,8 @@ def split(program: Program, loop: str, factor: int) -> Program:
     match old.extent:
         case Const(value=int(size)) if size <= factor:
             pieces, extent, value = Const(1), old.extent, inner
-        case size if is_multiple(size, factor):
-            pieces, extent = simplify(size // factor), Const(factor)
+        case size if (whole := quotient(size, factor)) is not None:
+            pieces, extent = simplify(whole), Const(factor)
         case size:
             pieces = simplify((size + (factor - 1)) // factor)
             extent = simplify(minimum(factor, size - outer * factor))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 from ..ir.bounds import Ranges, loop_range
 from ..ir.expr import Buffer, Const, Expr, Load, Var, binary
 from ..ir.simplify import simplify
-from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Seq, Stmt
+from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Region, Seq, Stmt
 from ..ir.visit import map_operands
 from .errors import LegalityError
 from .legality import check_bounds, touches
@@ -19,6 +20,8 @@ from .tree import buffer_named, locate_alloc
 
 if TYPE_CHECKING:
     from .trace import Step
+
+_ONE = Const(1)
 
 Tiles = tuple[tuple[int, int], ...]
 Order = tuple[int, ...]
@@ -35,7 +38,9 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     numbers the dimensions of the result by those cut: first the old ones in their order (tiled ones count tiles), then
     the positions in the tiles in the order of `tiles`. A parameter so stored must be handed over so: `pack_array` does
     it, with zeros in what tiles hold beyond the old shape.
-    Legal if all accesses are to single elements (no copies, no intrinsics).
+    Legal if all accesses are to single elements, or are copies of boxes that are one element or one whole tile in the
+    dimensions that are cut and whose dimensions stay in order. A copy's pads in what a tile holds beyond the old shape
+    must be zeros, and the buffer a parameter.
     """
     old = buffer_named(program, buffer)
     sizes = dict(tiles)
@@ -49,7 +54,7 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
     for use in (
         touches(program.body).get(buffer, []) if _is_parameter(program, buffer) else _uses(program, buffer)
     ):
-        if isinstance(use.by, Copy | Intrinsic):
+        if isinstance(use.by, Intrinsic):
             raise LegalityError(
                 f"cannot pack {buffer}: {use.by.name} takes a box of it", program, use.by.name
             )
@@ -71,6 +76,37 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
             return Load(new, place(e.indices, ranges))
         return e
 
+    def box(region: Region, copy: Copy, ranges: Ranges) -> Region:
+        if region.buffer.name != buffer:
+            return region
+        # Where pads are read, tiles have zeros, which `pack_array` puts into parameters only.
+        padded = copy.pad is not None and region is copy.source
+        if padded and any(old.shape[d] % size for d, size in tiles):
+            assert copy.pad is not None
+            if copy.pad.value != 0 or not _is_parameter(program, buffer):
+                reason = f"cannot pack {buffer}: {copy.name} reads pads where tiles have something else"
+                raise LegalityError(reason, program, copy.name)
+        starts, extents = list(region.starts), list(region.extents)
+        inner: list[tuple[Expr, Expr]] = []
+        for d, size in tiles:
+            start, extent = starts[d], extents[d]
+            inside = simplify(binary("%", start, size), ranges)
+            if extent != _ONE and (extent != Const(size) or inside != Const(0)):
+                reason = f"cannot pack {buffer}: {copy.name} takes a box of it that is not one tile of dimension {d}"
+                raise LegalityError(reason, program, copy.name)
+            starts[d], extents[d] = simplify(binary("//", start, size), ranges), _ONE
+            inner.append((inside, extent))
+        parts = [*zip(starts, extents, strict=True), *inner]
+        dimensions = [*range(rank), *(d for d, _ in tiles)]
+        kept = [dimensions[o] for o in order if parts[o][1] != _ONE]
+        if kept != sorted(kept):
+            raise LegalityError(f"cannot pack {buffer}: {copy.name} takes a box of it", program, copy.name)
+        return Region(
+            buffer=new,
+            starts=tuple([parts[o][0] for o in order]),
+            extents=tuple([parts[o][1] for o in order]),
+        )
+
     def visit(s: Stmt, ranges: Ranges) -> Stmt:
         match s:
             case For(var=var, extent=extent, body=body, kind=kind):
@@ -90,6 +126,8 @@ def pack(program: Program, buffer: str, tiles: Tiles, order: Order) -> Program:
                 return Reduce(
                     name=name, op=op, buffer=target, indices=indices, value=expr(value, ranges), first=first
                 )
+            case Copy(destination=destination, source=source):
+                return replace(s, destination=box(destination, s, ranges), source=box(source, s, ranges))
         return s
 
     parameters = tuple([new if p.name == buffer else p for p in program.parameters])

@@ -10,8 +10,10 @@ from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
 from . import annotate as annotations
 from . import compute_at as producers
 from . import compute_early as early
+from . import guard as guarding
 from . import inline, loops, memory, reduction
 from . import pack as layout
+from . import pad as padding
 from . import peel as peeling
 from . import pipeline as pipelining
 from . import reverse_compute_at as consumers
@@ -24,10 +26,10 @@ from .trace import Argument, Step, Trace, step_obstacle
 class Schedule:
     """Threads a program through the primitives of this package and records each in a trace.
 
-    Every method is the function of its name in `loops`, `annotate`, `peel`, `pipeline`, `pack`, `reduction`,
-    `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `share_copy` or `tensorize`, which says
-    what it does and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods that make
-    new names return them.
+    Every method is the function of its name in `loops`, `annotate`, `peel`, `guard`, `pipeline`, `pad`, `pack`,
+    `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `share_copy` or `tensorize`,
+    which says what it does and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods
+    that make new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -107,6 +109,15 @@ class Schedule:
     def share_copy(self, name: str, axes: sharing.Axes, width: int) -> None:
         """See `share_copy.share_copy`; the loops are called `name`.x, `name`.step, `name`.in and so on."""
         self._apply(sharing.share_copy, "share_copy", name, axes, width)
+
+    def guard(self, loop: str, multiple: int) -> str:
+        """See `guard.guard`; returns the name of the loop that guards, which is not there for exact multiples."""
+        self._apply(guarding.guard, "guard", loop, multiple)
+        return f"{loop}.in"
+
+    def pad(self, loop: str, multiple: int) -> None:
+        """See `pad.pad`."""
+        self._apply(padding.pad, "pad", loop, multiple)
 
     def pack(self, buffer: str, tiles: layout.Tiles, order: layout.Order) -> None:
         """See `pack.pack`."""

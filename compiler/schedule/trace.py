@@ -83,6 +83,8 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "pipeline": (_LOOP, _COUNT),
     "expand_copy": (_STATEMENT,),
     "share_copy": (_STATEMENT, _AXES, _COUNT),
+    "guard": (_LOOP, _COUNT),
+    "pad": (_LOOP, _COUNT),
     "pack": (_BUFFER, _TILES, _ORDER),
     "decompose_reduction": (_STATEMENT, _LOOP),
     "rfactor": (_STATEMENT, _LOOP),

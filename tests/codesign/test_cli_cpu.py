@@ -178,7 +178,8 @@ def test_code_of_another_processor_is_written_and_refused_here(vdla, model: Path
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("cuda", 'does not begin with "llvm"'),
+        ("opencl", 'does not begin with "llvm"'),
+        ("cuda -arch=sm_1", "unknown GPU architecture 'sm_1'; there are sm_80"),
         ("llvm -mcpu=no-such-processor", "has no processor no-such-processor"),
         ("llvm -march=native", "unknown target option -march"),
         ("vdla,llvm", "a file is for one target"),
@@ -271,7 +272,7 @@ def test_no_command_overwrites_what_it_reads(vdla, tmp_path: Path, arguments) ->
         (("compile", "net.onnx", "-o", "net.tar", "--frob"), "No such option: --frob; `vdla compile --help`"),
         (("compile",), "Missing argument 'MODEL.onnx'; `vdla compile --help`"),
         (("run", "net.tar", "--threads", "0"), "'--threads'"),
-        (("run", "net.tar", "--device", "gpu"), "'gpu' is not one of 'vdla', 'cpu'"),
+        (("run", "net.tar", "--device", "gpu"), "--device gpu: is not one of vdla, cpu, cuda:0"),
         (("bench", "--threads", "100000"), "'--threads'"),
         (("frob",), "No such command 'frob'; `vdla --help`"),
         (("compile", "net.onnx", "-o", "net.zip"), "-o net.zip: .zip is none of .tar, .o and .so"),

@@ -11,7 +11,7 @@ from mixed_networks import MixedNetwork, unoptimized
 from rich.console import Console
 from vdla.codesign import heterogeneous_run
 from vdla.codesign.cli import heterogeneous
-from vdla.codesign.cli.heterogeneous import parse_targets
+from vdla.codesign.cli.targets import parse_targets
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
@@ -159,7 +159,7 @@ def test_parsing_targets() -> None:
     assert both.vdla and both.llvm == "llvm -mcpu=x86-64-v3 -mattr=+avx2,+fma"
     assert parse_targets("llvm,vdla") == parse_targets("vdla,llvm")
     assert parse_targets("vdla").llvm == "" and not parse_targets("llvm").vdla
-    for text in ("", "cuda", "vdla,vdla", "llvm,llvm", "vdla -mcpu=x", "vdla,cuda"):
+    for text in ("", "gpu", "cuda,llvm", "vdla,vdla", "llvm,llvm", "vdla -mcpu=x", "vdla,cuda"):
         with pytest.raises(UserError, match="there are vdla"):
             parse_targets(text)
 

@@ -91,6 +91,32 @@ def activated() -> Program:
     return Program(name="activated", parameters=(A, C), body=body)
 
 
+def staged() -> Program:
+    """C is the product of A and W, each copied first."""
+    a, w = Buffer(name="A", shape=(10, 6), dtype=I32), Buffer(name="W", shape=(6, 9), dtype=I32)
+    s, t = Buffer(name="a", shape=a.shape, dtype=I32), Buffer(name="w", shape=w.shape, dtype=I32)
+    total, c = (Buffer(name=n, shape=(10, 9), dtype=I32) for n in ("sum", "C"))
+    value = s[ROW, K] * t[K, J]
+    adding = Reduce(name="gemm", op="add", buffer=total, indices=(ROW, J), value=value, first=equal(K, 0))
+    load = Copy(name="load", destination=whole(s), source=whole(a))
+    element = Copy(
+        name="element",
+        destination=region(t, (P, 1), (Q, 1)),
+        source=region(w, (P, 1), (Q, 1)),
+        pad=Const(0, I32),
+    )
+    i, j = Var("c.i"), Var("c.j")
+    body = seq(
+        load,
+        nest([(P, 6), (Q, 9)], element),
+        nest([(ROW, 10), (J, 9), (K, 6)], adding),
+        nest([(i, 10), (j, 9)], Assign(name="post", buffer=c, indices=(i, j), value=total[i, j] + 1)),
+    )
+    for buffer in (total, t, s):
+        body = Alloc(buffer=buffer, body=body)
+    return Program(name="staged", parameters=(a, w, c), body=body)
+
+
 DOT = IntrinsicDeclaration(
     name="dot",
     parameters=(Buffer(name="c", shape=(1,), dtype=I32), Buffer(name="a", shape=(8,), dtype=I32)),
@@ -135,6 +161,17 @@ def _share_copy(s: Schedule) -> None:
     s.bind(block, "block.x")
     copy = s.cache_read("A", block, "shared")
     s.share_copy(copy, (("thread.y", 2), ("thread.x", 4)), 2)
+
+
+def _pad(s: Schedule) -> None:
+    for loop, multiple in (("i", 4), ("j", 8), ("k", 4)):
+        s.pad(loop, multiple)
+
+
+def _guard(s: Schedule) -> None:
+    s.guard("i", 4)
+    s.split("i", 4)
+    s.reorder("i.0", "i.1", "j", "i.in")
 
 
 def _virtual_thread(s: Schedule) -> None:
@@ -195,6 +232,8 @@ CASES = {
     "set-scope": Case(stencil, lambda s: s.set_scope("T", "inp")),
     "widen": Case(stencil, lambda s: s.widen("T", 1, 12)),
     "pack": Case(product, _split_then(4, lambda s: s.pack("W", ((1, 4),), (1, 0, 2)), "j")),
+    "guard": Case(sums, _guard),
+    "pad": Case(staged, _pad),
     "pipeline": Case(sums, _pipeline),
     "tensorize": Case(sums, lambda s: s.tensorize("j", DOT, (("lanes", 8),))),
     "peel-last": Case(product, _split_then(4, lambda s: s.peel("i.0"))),

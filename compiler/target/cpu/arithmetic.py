@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...ir.types import DType
+from .half_floats import HALF_FLOATS, narrow, widen
 from .text import Block, Value, constant, type_text
 
 
@@ -44,6 +45,10 @@ def convert(block: Block, declarations: set[str], value: Value, dtype: DType) ->
     source = value.dtype
     if source is dtype:
         return value
+    if source in HALF_FLOATS:
+        return convert(block, declarations, widen(block, value), dtype)
+    if dtype in HALF_FLOATS:
+        return narrow(block, convert(block, declarations, value, DType.FLOAT32), dtype)
     if dtype is DType.BOOL:
         zero = constant(0, source)
         comparison = "fcmp une" if source is DType.FLOAT32 else "icmp ne"

@@ -17,6 +17,9 @@ _C_TYPES = {
     DType.INT32: "int32_t",
     DType.INT64: "int64_t",
     DType.FLOAT32: "float",
+    # C before C23 has no names for them: their bits.
+    DType.FLOAT16: "uint16_t",
+    DType.BFLOAT16: "uint16_t",
     DType.BOOL: "uint8_t",
 }
 _KEYWORDS = """

@@ -17,6 +17,7 @@ from ...ir.visit import walk_expr
 from .arithmetic import comparison, compute, convert, extremum, floor_divide
 from .errors import LoweringError
 from .functions import call_function
+from .half_floats import HALF_FLOATS, narrow, round_tf32, widen
 from .machine import CpuTarget
 from .quantized import call_quantized
 from .storage import Storage
@@ -81,7 +82,7 @@ class ExpressionEmitter:
                 if (x is not None and bool(x) is decisive) or (y is not None and bool(y) is decisive):
                     return decisive
                 return None if x is None or y is None else not decisive
-            case Binary(op=op, a=a, b=b) if dtype_of(a) is not DType.FLOAT32:
+            case Binary(op=op, a=a, b=b) if not dtype_of(a).is_float:
                 x, y = self.known(a), self.known(b)
                 return None if x is None or y is None else compute(op, x, y, dtype_of(a))
             case Select(condition=condition, then=then, otherwise=otherwise):
@@ -125,6 +126,8 @@ class ExpressionEmitter:
                 )
                 if quantized is not None:
                     return quantized
+                if function == "round_tf32":
+                    return round_tf32(self.block, values[0])
                 return call_function(self.block, self.declarations, function, values, dtype)
         raise LoweringError(f"no code for {format_expr(expr)}")
 
@@ -193,6 +196,15 @@ class ExpressionEmitter:
         if op in ("//", "%"):
             return self.divide(op, a, b, dtype)
         x, y = self.expr(a), self.expr(b)
+        if dtype in HALF_FLOATS:
+            x, y = widen(self.block, x), widen(self.block, y)
+            if op not in COMPARISONS:
+                return narrow(self.block, self.computed(op, x, y, DType.FLOAT32, b), dtype)
+            dtype = DType.FLOAT32
+        return self.computed(op, x, y, dtype, b)
+
+    def computed(self, op: str, x: Value, y: Value, dtype: DType, b: Expr) -> Value:
+        """An operator but // and % on values of `dtype`, the second one that of `b`."""
         if op in COMPARISONS:
             return self.block.binary(comparison(op, dtype), x, y, DType.BOOL)
         if op in ("min", "max"):
@@ -203,7 +215,7 @@ class ExpressionEmitter:
     def divide(self, op: str, a: Expr, b: Expr, dtype: DType) -> Value:
         """Flooring division by a positive constant: any other divisor could be zero at run time."""
         divisor = self.known(b)
-        if not isinstance(divisor, int) or divisor <= 0 or dtype is DType.FLOAT32:
+        if not isinstance(divisor, int) or divisor <= 0 or dtype.is_float:
             text = format_expr(Binary(op, a, b))  # type: ignore[arg-type]
             raise LoweringError(
                 f"{text}: only division of integers by positive constants has code on this target"

@@ -14,6 +14,7 @@ from ...ir.types import DType
 from .arithmetic import extremum
 from .errors import LoweringError
 from .expressions import ExpressionEmitter, VectorLoop
+from .half_floats import HALF_FLOATS, narrow, widen
 from .intrinsics import emission_of
 from .machine import CpuTarget
 from .storage import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
@@ -282,6 +283,10 @@ class StatementEmitter:
     def combine(self, reduce: Reduce, current: Value) -> Value:
         """`current` with one more value added, or the greater of both."""
         values, block = self.values, self.block
+        if reduce.buffer.dtype in HALF_FLOATS:
+            a, b = widen(block, current), widen(block, values.expr(reduce.value))
+            total = extremum(block, "max", a, b) if reduce.op == "max" else block.binary("fadd", a, b)
+            return narrow(block, total, reduce.buffer.dtype)
         if reduce.op == "max":
             return extremum(block, "max", current, values.expr(reduce.value))
         if reduce.buffer.dtype is not DType.FLOAT32:

@@ -18,6 +18,9 @@ _SCALAR = {
     DType.INT32: "i32",
     DType.INT64: "i64",
     DType.FLOAT32: "float",
+    # Their bits: see `half_floats`.
+    DType.FLOAT16: "i16",
+    DType.BFLOAT16: "i16",
     DType.BOOL: "i1",
 }
 
@@ -60,6 +63,8 @@ def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
         text = f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
     elif dtype is DType.BOOL:
         text = "true" if value else "false"
+    elif dtype.is_float:
+        text = str(int(np.asarray(value).astype(dtype.numpy).view(np.int16)))
     else:
         text = str(int(value))
     return Value(text if lanes == 1 else f"splat ({_SCALAR[dtype]} {text})", dtype, lanes)

@@ -28,7 +28,7 @@ REGISTERS_PER_BLOCK = 64 * KIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """A card of an architecture: multiprocessors, boost clock in Hz, bandwidth in bytes/s, second level cache in bytes."""
+    """A card: its multiprocessors, boost clock in Hz, memory bandwidth in bytes/s, second level cache in bytes."""
 
     name: str
     multiprocessors: int
@@ -60,7 +60,8 @@ class Architecture:
     def runs_on(self, capability: tuple[int, int]) -> bool:
         """Whether a device of a compute capability runs cubins of this architecture.
 
-        Those of its own major version with at least its minor one do (CUDA C++ Programming Guide, "Binary Compatibility").
+        Those of its own major version with at least its minor one do (CUDA C++ Programming Guide, "Binary
+        Compatibility").
         """
         if self.exact:
             return capability == self.capability
@@ -159,4 +160,5 @@ ARCHITECTURES = (
         card=_RTX_5090,
     ),
 )
-"""All architectures, older ones first; what a newer device lacks here it runs in the form of the newest of its major."""
+"""All architectures, older ones first; what a newer device lacks here it runs in the form of the newest of its
+major."""

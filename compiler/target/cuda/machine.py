@@ -19,10 +19,10 @@ _RATES = {"tf32": 0, "float16": 1, "bfloat16": 1, "int8": 2}
 class CudaTarget:
     """A GPU.
 
-    `arch` is NVRTC's name of the architecture, of which limits follow that a multiprocessor (threads, blocks, bytes of
-    shared memory, 32-bit registers) and a block have. `tensor_float`: products of float32 may be computed on tensor cores,
-    their inputs rounded to tf32 (10 bits of mantissa). `clock` in Hz, `memory_bandwidth` in bytes/s and `cache_bytes` of the
-    second level are for estimates and reports.
+    `arch` is NVRTC's name of the architecture, of which limits follow that a multiprocessor (threads, blocks, bytes
+    of shared memory, 32-bit registers) and a block have. `tensor_float`: products of float32 may be computed on
+    tensor cores, their inputs rounded to tf32 (10 bits of mantissa). `clock` in Hz, `memory_bandwidth` in bytes/s and
+    `cache_bytes` of the second level are for estimates and reports.
     """
 
     arch: str

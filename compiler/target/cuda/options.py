@@ -12,8 +12,8 @@ ARCH, TENSOR_FLOAT = "-arch", "-tf32"
 def parse_target(text: str) -> CudaTarget:
     """The GPU that `text` names: "cuda", then -arch=NAME (default sm_90) and -tf32 in any order.
 
-    -tf32 lets tensor cores compute products of float32 networks, with inputs rounded to tf32. CudaTargetError names what
-    is wrong and what there is.
+    -tf32 lets tensor cores compute products of float32 networks, with inputs rounded to tf32. CudaTargetError names
+    what is wrong and what there is.
     """
     words = text.split()
     if not words or words[0] != "cuda":

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vdla.compiler.ir.affine import coefficient_of, constant_difference, is_multiple
+from vdla.compiler.ir.affine import coefficient_of, constant_difference, is_multiple, quotient
 from vdla.compiler.ir.bounds import Interval, interval
 from vdla.compiler.ir.expr import (
     COMPARISONS,
@@ -119,8 +119,10 @@ def test_interval_of_split_tail(n: int, factor: int, a: int, b: int) -> None:
 @given(index_exprs(), extents(), st.integers(1, 6))
 def test_multiples(expr: Expr, sizes: dict[str, int], factor: int) -> None:
     for scaled in (expr, expr * factor, minimum(expr * factor, 2 * factor) - factor):
-        if is_multiple(scaled, factor):
-            assert all(evaluate(scaled, at) % factor == 0 for at in points(sizes))
+        part = quotient(scaled, factor)
+        assert is_multiple(scaled, factor) == (part is not None)
+        if part is not None:
+            assert all(evaluate(scaled, at) == factor * evaluate(part, at) for at in points(sizes))
     assert is_multiple(minimum(expr * factor, 2 * factor) - factor, factor)
     assert not is_multiple(X * factor + minimum(Y, 5 * factor), 2 * factor)
 

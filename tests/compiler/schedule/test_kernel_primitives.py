@@ -133,7 +133,12 @@ ERRORS = [
     (product, lambda s: s.pack("W", ((2, 4),), (0, 1, 2)), "are no tiles of 2 dimensions"),
     (product, lambda s: s.pack("W", ((1, 4),), (0, 1, 1)), "is no order of its dimensions"),
     (product, lambda s: s.pack("Q", ((1, 4),), (0, 1, 2)), "no buffer named 'Q'"),
-    (padded, lambda s: s.pack("X", ((1, 4),), (0, 1, 2)), "cannot pack X: load takes a box of it"),
+    (padded, lambda s: s.pack("X", ((1, 4),), (0, 1, 2)), "load reads pads where tiles have something else"),
+    (
+        lambda: padded(Const(0, DType.INT32)),
+        lambda s: s.pack("X", ((1, 4),), (0, 1, 2)),
+        "load takes a box of it that is not one tile of dimension 1",
+    ),
     (product, lambda s: s.expand_copy("sum"), "cannot expand sum: it is not a plain copy"),
 ]
 

@@ -1,0 +1,149 @@
+"""One network on a GPU, or emulated on this processor: compiled now or earlier."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from vdla.compiler.cuda_driver import compile_cuda, compile_cuda_emulated, compile_cuda_emulated_ahead
+from vdla.compiler.graph.onnx_load import is_quantized
+from vdla.compiler.runtime.archive import ArchiveError
+from vdla.compiler.runtime.cpu_network import CpuNetwork
+from vdla.compiler.runtime.cuda_archive import check_cuda_network, load_cuda_network, save_cuda_network
+from vdla.compiler.runtime.cuda_device import DeviceProperties
+from vdla.compiler.runtime.cuda_network import CudaNetworkCode
+from vdla.compiler.runtime.network_archive import load_network, save_network
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cuda.machine import CudaTarget, architecture_for
+from vdla.compiler.target.cuda.nvrtc import nvrtc_version
+from vdla.compiler.target.cuda.options import ARCH, parse_target
+from vdla.hw.user_cache import CacheError
+
+from .network_cache import archive_key, cached_archive
+
+QUANTIZED_REMARK = "quantized model: computed in float32 with the roundings of its QuantizeLinear nodes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledCuda:
+    """What a model became: code for a device, or kernels of this processor; the seconds, and whether it was cached."""
+
+    code: CudaNetworkCode | None = None
+    emulated: CpuNetwork | None = None
+    seconds: float
+    cached: bool
+
+
+def device_target(text: str, properties: DeviceProperties) -> CudaTarget:
+    """The target `text` ("cuda ...") with what a device says of itself; without -arch, the newest that runs on it.
+
+    Raises CudaTargetError.
+    """
+    target = parse_target(text)
+    if not any(word.partition("=")[0] == ARCH for word in text.split()):
+        newest = architecture_for(properties.capability).name
+        target = parse_target(f"{text} {ARCH}={newest}")
+    return replace(
+        target,
+        card=properties.name,
+        multiprocessors=properties.multiprocessors,
+        shared_bytes_per_block=min(target.shared_bytes_per_block, properties.shared_bytes_per_block),
+        clock=float(properties.clock_hz),
+        memory_bandwidth=float(properties.memory_bandwidth or target.memory_bandwidth),
+        cache_bytes=properties.cache_bytes,
+    )
+
+
+def compile_for_device(
+    model: Path,
+    target: CudaTarget,
+    *,
+    batch: int,
+    cache: bool,
+    dump_passes: Path | None,
+    remark: Callable[[str], None],
+) -> CompiledCuda:
+    """The network of the model in a file as code for `target`.
+
+    With `cache`, and without passes to dump, the user's cache is asked first and keeps what is compiled; `remark` is
+    told where it cannot be written, and how quantized models are computed. Raises UserError.
+    """
+    started = time.perf_counter()
+    if is_quantized(model):
+        remark(QUANTIZED_REMARK)
+    if cache and dump_passes is None:
+        try:
+            path, hit = cached_cuda_network(model, target, batch=batch)
+            code = load_cuda_network(path)
+            return CompiledCuda(code=code, seconds=time.perf_counter() - started, cached=hit)
+        except CacheError as error:
+            remark(f"compiled without the cache: {error}")
+    code = compile_cuda(model, target, batch=batch, dump_passes=dump_passes)
+    return CompiledCuda(code=code, seconds=time.perf_counter() - started, cached=False)
+
+
+def cached_cuda_network(model: Path, target: CudaTarget, *, batch: int) -> tuple[Path, bool]:
+    """The archive of `model` compiled for `target`, and whether it lay in the cache. Raises UserError, CacheError."""
+    options = {"device": "cuda", "target": asdict(target), "batch": batch, "nvrtc": nvrtc_version()}
+    decided = json.dumps(options, sort_keys=True)
+    return cached_archive(
+        model,
+        lambda: archive_key(model, decided),
+        lambda partial: save_cuda_network(partial, compile_cuda(model, target, batch=batch)),
+        _is_whole,
+    )
+
+
+def compile_emulated(
+    model: Path,
+    target: CudaTarget,
+    *,
+    batch: int,
+    cache: bool,
+    dump_passes: Path | None,
+    remark: Callable[[str], None],
+) -> CompiledCuda:
+    """The same as `compile_for_device`, emulated on this processor."""
+    started = time.perf_counter()
+    if is_quantized(model):
+        remark(QUANTIZED_REMARK)
+    host = host_target()
+    network: CpuNetwork | None = None
+
+    def loads(path: Path) -> bool:
+        nonlocal network
+        try:
+            network = load_network(path)
+        except ArchiveError:
+            return False
+        return True
+
+    if cache and dump_passes is None:
+        options = {"device": "emulated", "target": asdict(target), "batch": batch, "host": asdict(host)}
+        decided = json.dumps(options, sort_keys=True)
+        try:
+            path, hit = cached_archive(
+                model,
+                lambda: archive_key(model, decided),
+                lambda partial: save_network(
+                    partial, compile_cuda_emulated_ahead(model, target, host, batch=batch)
+                ),
+                loads,
+            )
+            network = load_network(path) if network is None else network
+            return CompiledCuda(emulated=network, seconds=time.perf_counter() - started, cached=hit)
+        except CacheError as error:
+            remark(f"compiled without the cache: {error}")
+    network = compile_cuda_emulated(model, target, batch=batch, dump_passes=dump_passes)
+    return CompiledCuda(emulated=network, seconds=time.perf_counter() - started, cached=False)
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        check_cuda_network(path)
+    except ArchiveError:
+        return False
+    return True

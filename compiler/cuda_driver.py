@@ -1,0 +1,266 @@
+"""compile_cuda: an ONNX model in, a network of kernels for an NVIDIA GPU out, or the same kernels for this processor.
+
+All that is computed is float32: quantized models (QDQ) compute in float32 too, with the roundings of their pairs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .graph.errors import ModelError, NodeError
+from .graph.floating.cost import count_operations
+from .graph.floating.graph import FloatGraph, GraphOutput, Tensor
+from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
+from .ir.expr import Buffer
+from .ir.printer import format_node
+from .ir.stmt import Program
+from .kernel_steps import Dump, Work, float_graph, scheduled, work_of
+from .passes.pipeline import dump_to
+from .runtime.cpu_network import CpuNetwork, Launch
+from .runtime.cuda_network import CompiledModule, CudaLaunch, CudaNetworkCode
+from .runtime.network_archive import NamedLaunch, NetworkCode
+from .schedule import Schedule
+from .target.cpu.kernel import Kernel, build
+from .target.cpu.machine import CpuTarget, host_target
+from .target.cpu.module import Module
+from .target.cpu.module import lower as lower_for_cpu
+from .target.cuda.cubin_cache import cached_cubin
+from .target.cuda.emulate import emulate
+from .target.cuda.machine import CudaTarget
+from .target.cuda.module import lower
+from .target.cuda.prepare import prepare
+from .templates.cuda.lower import lower_cuda_node
+from .templates.lowered_node import LoweredStep
+
+
+def compile_cuda(
+    model: Path | str | bytes,
+    target: CudaTarget,
+    *,
+    batch: int = 1,
+    fusion: bool = True,
+    dump_passes: Path | None = None,
+    knobs: object | None = None,
+) -> CudaNetworkCode:
+    """Compile an ONNX model (a path, or the bytes of one) for a GPU, which this machine need not have.
+
+    `runtime.cuda_network.CudaNetwork` runs what comes of it, `runtime.cuda_archive` keeps it. A dynamic first dimension
+    of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own. `dump_passes` names a folder
+    that gets the graph after every pass, and every kernel before and after its schedule, with its barriers, and as CUDA
+    C++. Equal programs become one kernel. `knobs` as of `templates.cuda.lower` (None: defaults). Raises UserError, also
+    where the extra `cuda` is not installed.
+    """
+    started = time.perf_counter()
+    work = _lowered(model, target, batch, fusion, dump_passes, knobs)
+    modules: dict[str, CompiledModule] = {}
+    launches: list[CudaLaunch] = []
+    for step, schedule, program, dump in _prepared(work, target, dump_passes):
+        if step.key not in modules:
+            name = f"{step.operator.lower()}{len(modules)}"
+            module = lower(program, target, name=name)
+            modules[step.key] = CompiledModule(
+                name=name, module=module, cubin=cached_cubin(module.source, target.arch)
+            )
+        compiled = modules[step.key]
+        if dump is not None:
+            dump("cuda", compiled.module.source)
+        work_done = work_of(step, schedule, compiled.module.parameters)
+        launches.append(CudaLaunch(**work_done, module=compiled.name))
+    return CudaNetworkCode(
+        graph=work.graph,
+        plan=work.plan,
+        launches=tuple(launches),
+        target=target,
+        modules=tuple(modules.values()),
+        compile_seconds=time.perf_counter() - started,
+    )
+
+
+def compile_cuda_emulated(
+    model: Path | str | bytes,
+    target: CudaTarget,
+    *,
+    batch: int = 1,
+    fusion: bool = True,
+    dump_passes: Path | None = None,
+    knobs: object | None = None,
+) -> CpuNetwork:
+    """The kernels of `compile_cuda` as this processor's code: the same loops, blocks and threads one after the other.
+
+    Their numbers are those of the GPU's kernels but for the order of sums; their times say nothing of a GPU. The dumps
+    end with the emulated loops. Raises UserError.
+    """
+    started = time.perf_counter()
+    host = host_target()
+    work = _lowered(model, target, batch, fusion, dump_passes, knobs)
+    kernels: dict[str, Kernel] = {}
+    launches: list[Launch] = []
+    for step, schedule, program, _ in _emulated(work, target, dump_passes):
+        if step.key not in kernels:
+            kernels[step.key] = build(program, host)
+        kernel = kernels[step.key]
+        launches.append(Launch(**work_of(step, schedule, kernel.program.parameters), kernel=kernel))
+    return CpuNetwork(
+        graph=work.graph,
+        plan=work.plan,
+        launches=tuple(launches),
+        target=host,
+        compile_seconds=time.perf_counter() - started,
+    )
+
+
+def compile_cuda_emulated_ahead(
+    model: Path | str | bytes, target: CudaTarget, host: CpuTarget, *, batch: int = 1
+) -> NetworkCode:
+    """`compile_cuda_emulated` as code for the processor `host`, to be kept. Raises UserError."""
+    work = _lowered(model, target, batch, True, None, None)
+    modules: dict[str, Module] = {}
+    launches: list[NamedLaunch] = []
+    for step, schedule, program, _ in _emulated(work, target, None):
+        if step.key not in modules:
+            modules[step.key] = lower_for_cpu(program, host, function=f"vdla_kernel{len(modules)}")
+        module = modules[step.key]
+        launches.append(NamedLaunch(**work_of(step, schedule, module.parameters), function=module.function))
+    return NetworkCode(
+        graph=work.graph,
+        plan=work.plan,
+        launches=tuple(launches),
+        target=host,
+        modules=tuple(modules.values()),
+    )
+
+
+def compile_cuda_schedule(
+    schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
+) -> CudaNetworkCode:
+    """A scheduled program alone as a network: its parameters are inputs and outputs. Raises UserError."""
+    started = time.perf_counter()
+    module = lower(prepare(schedule.program, target), target, name=operator.lower())
+    cubin = cached_cubin(module.source, target.arch)
+    compiled = CompiledModule(name=operator, module=module, cubin=cubin)
+    graph, plan, work = _alone(module.parameters, module.outputs, operator, operations)
+    return CudaNetworkCode(
+        graph=graph,
+        plan=plan,
+        launches=(CudaLaunch(**work, module=operator),),
+        target=target,
+        modules=(compiled,),
+        compile_seconds=time.perf_counter() - started,
+    )
+
+
+def emulate_cuda_schedule(
+    schedule: Schedule, target: CudaTarget, *, operator: str, operations: int
+) -> CpuNetwork:
+    """The same emulated on this processor."""
+    started = time.perf_counter()
+    kernel = build(emulate(prepare(schedule.program, target)))
+    graph, plan, work = _alone(kernel.program.parameters, kernel.outputs, operator, operations)
+    return CpuNetwork(
+        graph=graph,
+        plan=plan,
+        launches=(Launch(**work, kernel=kernel),),
+        target=kernel.target,
+        compile_seconds=time.perf_counter() - started,
+    )
+
+
+def _alone(
+    parameters: tuple[Buffer, ...], outputs: frozenset[str], operator: str, operations: int
+) -> tuple[FloatGraph, StoragePlan, Work]:
+    """The network of one kernel, and its work."""
+    names = [parameter.name for parameter in parameters]
+    graph = FloatGraph(
+        name=operator,
+        inputs=tuple([name for name in names if name not in outputs]),
+        outputs=tuple([GraphOutput(name=name, tensor=name) for name in names if name in outputs]),
+        nodes=(),
+        tensors={p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters},
+    )
+    work = Work(
+        name=operator,
+        operator=operator,
+        members=(),
+        operations=operations,
+        tensors={name: name for name in names},
+        constants={},
+    )
+    return graph, plan_steps(graph, [names]), work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Lowered:
+    """A network's tensors and where they lie, and its kernels to be."""
+
+    graph: FloatGraph
+    plan: StoragePlan
+    steps: tuple[LoweredStep[CudaTarget], ...]
+
+
+_Prepared = tuple[LoweredStep[CudaTarget], Schedule, Program, Dump | None]
+"""A kernel to be, its schedule, its program ready to be emitted, and where to dump what comes of it."""
+
+
+def _lowered(
+    model: Path | str | bytes,
+    target: CudaTarget,
+    batch: int,
+    fusion: bool,
+    dump_passes: Path | None,
+    knobs: object | None,
+) -> _Lowered:
+    dump = None if dump_passes is None else dump_to(dump_passes)
+    try:
+        # Tensors lie as ONNX has them: threads read along the width, so channels need no blocks.
+        graph = float_graph(model, lanes=1, batch=batch, fusion=fusion, dump=dump)
+    except NodeError as error:
+        if error.op_type.startswith(("QLinear", "MatMulInteger", "ConvInteger")):
+            raise ModelError(
+                f"{error}; on GPUs quantized models compute in float32, so give the form with QuantizeLinear and "
+                "DequantizeLinear (QDQ)"
+            ) from None
+        raise
+    plan = plan_storage(graph)
+    if dump is not None:
+        dump("memory-plan", format_plan(graph, plan))
+    return _Lowered(graph=graph, plan=plan, steps=tuple(_steps(graph, target, knobs)))
+
+
+def _steps(graph: FloatGraph, target: CudaTarget, knobs: object | None) -> Iterator[LoweredStep[CudaTarget]]:
+    """The nodes that need a kernel."""
+    for node in graph.nodes:
+        lowered = lower_cuda_node(target, graph, node, knobs)
+        if lowered is not None:
+            yield LoweredStep(
+                name=node.name,
+                operator=type(node.operator).__name__,
+                members=node.members,
+                operations=count_operations(graph, node),
+                key=lowered.key,
+                program=lowered.program,
+                schedule=lowered.schedule,
+                tensors=lowered.tensors,
+                constants=lowered.constants,
+            )
+
+
+def _prepared(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> Iterator[_Prepared]:
+    """The kernels to be; those of equal programs share one schedule and its barriers."""
+    programs: dict[str, Program] = {}
+    for step, schedule, dump in scheduled(work.steps, target, dump_passes):
+        if step.key not in programs:
+            programs[step.key] = prepare(schedule.program, target, dump=dump)
+        yield step, schedule, programs[step.key], dump
+
+
+def _emulated(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> Iterator[_Prepared]:
+    programs: dict[str, Program] = {}
+    for step, schedule, program, dump in _prepared(work, target, dump_passes):
+        if step.key not in programs:
+            programs[step.key] = emulate(program)
+        if dump is not None:
+            dump("emulated", format_node(programs[step.key]) + "\n")
+        yield step, schedule, programs[step.key], dump

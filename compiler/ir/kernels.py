@@ -1,0 +1,284 @@
+"""Kernels: the parts of a program that run on a GPU, and the phases in which the threads of a block work.
+
+A kernel is an outermost nest of loops over blocks. In it, at block level, stand allocations, sequences, loops that all
+threads go through together, barriers, commits, waits, and phases: nests that begin with loops over threads, in which
+each thread works by itself. An asynchronous copy in no loop over threads is one that a block issues as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .bounds import interval, loop_ranges
+from .expr import Buffer, Const, Expr
+from .grid import owners
+from .printer import summarize
+from .regions import operand_access
+from .stmt import Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Program, Reduce, Stmt, Wait
+from .visit import children, expressions, loads_in, walk
+
+THREAD_AXES = ("thread.x", "thread.y", "thread.z")
+BLOCK_AXES = ("block.x", "block.y", "block.z")
+WARP = 32
+"""Threads that execute one instruction of a warp together (CUDA C++ Programming Guide, "SIMT Architecture")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One kernel: the loops around it on the host, those over its blocks, and what each block does."""
+
+    host: tuple[For, ...]
+    blocks: tuple[For, ...]
+    body: Stmt
+
+    @property
+    def name(self) -> str:
+        """The name of its outermost loop over blocks."""
+        return self.blocks[0].name
+
+    @property
+    def around(self) -> tuple[For, ...]:
+        """The loops around its body, outermost first."""
+        return (*self.host, *self.blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """What threads of a block do side by side: loops over threads around a body."""
+
+    threads: tuple[For, ...]
+    body: Stmt
+
+    @property
+    def collective(self) -> bool:
+        """Whether warps, not threads, execute its statements: it holds an intrinsic and no loop over thread.x."""
+        if any(loop.kind == "thread.x" for loop in self.threads):
+            return False
+        return any(isinstance(n, Intrinsic) for n in walk(self.body))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """A box of a buffer that a statement touches, in terms of the loops around it, outermost first."""
+
+    buffer: Buffer
+    starts: tuple[Expr, ...]
+    extents: tuple[Expr, ...]
+    write: bool
+    statement: str
+    loops: tuple[For, ...]
+    asynchronous: bool = False
+
+
+def is_block_loop(node: object) -> bool:
+    """Whether a node is a loop over blocks."""
+    return isinstance(node, For) and node.kind in BLOCK_AXES
+
+
+def is_thread_loop(node: object) -> bool:
+    """Whether a node is a loop over threads."""
+    return isinstance(node, For) and node.kind in THREAD_AXES
+
+
+def kernels(program: Program) -> tuple[Kernel, ...]:
+    """All kernels of a program in order."""
+    return tuple(_kernels(program.body, ()))
+
+
+def _kernels(node: Stmt, host: tuple[For, ...]) -> Iterator[Kernel]:
+    if isinstance(node, For) and is_block_loop(node):
+        yield kernel_at(node, host)
+        return
+    around = (*host, node) if isinstance(node, For) else host
+    for child in children(node):
+        yield from _kernels(child, around)
+
+
+def kernel_at(loop: For, host: tuple[For, ...] = ()) -> Kernel:
+    """The kernel whose outermost loop over blocks is `loop`."""
+    blocks: list[For] = []
+    node: Stmt = loop
+    while isinstance(node, For) and is_block_loop(node):
+        blocks.append(node)
+        node = node.body
+    return Kernel(host=host, blocks=tuple(blocks), body=node)
+
+
+def phase_at(loop: For) -> Phase:
+    """The phase that begins with a loop over threads."""
+    threads: list[For] = []
+    node: Stmt = loop
+    while isinstance(node, For) and is_thread_loop(node):
+        threads.append(node)
+        node = node.body
+    return Phase(threads=tuple(threads), body=node)
+
+
+def phases(kernel: Kernel) -> tuple[tuple[tuple[For, ...], Phase], ...]:
+    """All phases of a kernel in order, each with the loops around it."""
+    return tuple(_phases(kernel.body, kernel.around))
+
+
+def _phases(node: Stmt, around: tuple[For, ...]) -> Iterator[tuple[tuple[For, ...], Phase]]:
+    if isinstance(node, For):
+        if is_thread_loop(node):
+            yield around, phase_at(node)
+            return
+        around = (*around, node)
+    for child in children(node):
+        yield from _phases(child, around)
+
+
+def threads_of(kernel: Kernel) -> dict[str, int]:
+    """The threads of a block along each axis: the most that any phase has."""
+    most: dict[str, int] = dict.fromkeys(THREAD_AXES, 1)
+    for around, phase in phases(kernel):
+        loops = around
+        for loop in phase.threads:
+            high = interval(loop.extent, loop_ranges(loops)).high
+            most[loop.kind] = max(most[loop.kind], 1 if high is None else high)
+            loops = (*loops, loop)
+        if phase.collective:
+            most["thread.x"] = max(most["thread.x"], WARP)
+    return most
+
+
+def successive(kernel: Kernel) -> frozenset[tuple[str, str]]:
+    """Pairs of shared buffers neither of which is allocated within the other: they may lie in the same bytes."""
+    found: set[tuple[str, str]] = set()
+
+    def visit(node: Stmt, outer: tuple[str, ...], seen: list[str]) -> None:
+        if isinstance(node, Alloc) and node.buffer.scope == "shared":
+            name = node.buffer.name
+            for other in seen:
+                if other not in outer:
+                    found.update({(name, other), (other, name)})
+            seen.append(name)
+            outer = (*outer, name)
+        for child in children(node):
+            visit(child, outer, seen)
+
+    visit(kernel.body, (), [])
+    return frozenset(found)
+
+
+def shared_between_threads(buffer: Buffer) -> bool:
+    """Whether the threads of a block see the same elements: those in shared and in global memory."""
+    return "thread" not in owners(buffer.scope)
+
+
+def accesses(node: Stmt, around: tuple[For, ...]) -> tuple[Access, ...]:
+    """Every access within a statement to memory that threads share, `around` being the loops around the statement."""
+    return tuple(a for a in _accesses(node, around) if shared_between_threads(a.buffer))
+
+
+_ONE = Const(1)
+
+
+def _accesses(node: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
+    name = ""
+    match node:
+        case For(name=name):
+            pass
+        case (
+            Assign(name=name, buffer=buffer, indices=indices)
+            | Reduce(name=name, buffer=buffer, indices=indices)
+        ):
+            yield _element(buffer, indices, True, name, loops)
+        case Copy(name=name, destination=to, source=of, asynchronous=late):
+            for box, write in ((of, False), (to, True)):
+                yield Access(
+                    buffer=box.buffer,
+                    starts=box.starts,
+                    extents=box.extents,
+                    write=write,
+                    statement=name,
+                    loops=loops,
+                    asynchronous=late,
+                )
+        case Intrinsic(name=name, declaration=declaration, operands=operands):
+            for (reads, writes), box in zip(operand_access(declaration), operands, strict=True):
+                for write, done in ((False, reads), (True, writes)):
+                    if done:
+                        yield Access(
+                            buffer=box.buffer,
+                            starts=box.starts,
+                            extents=box.extents,
+                            write=write,
+                            statement=name,
+                            loops=loops,
+                        )
+    for top in expressions(node):
+        for load in loads_in(top):
+            yield _element(load.buffer, load.indices, False, name, loops)
+    if isinstance(node, For):
+        loops = (*loops, node)
+    for child in children(node):
+        yield from _accesses(child, loops)
+
+
+def _element(
+    buffer: Buffer, indices: tuple[Expr, ...], write: bool, name: str, loops: tuple[For, ...]
+) -> Access:
+    return Access(
+        buffer=buffer,
+        starts=indices,
+        extents=(_ONE,) * len(indices),
+        write=write,
+        statement=name,
+        loops=loops,
+    )
+
+
+def kernel_obstacle(program: Program) -> str | None:
+    """Why a program is not in kernel form; None if it is.
+
+    Everything that computes stands in kernels; loops over blocks, and those over threads, are nested without anything
+    between them; barriers, commits and waits stand where all threads of a block come by, which is in no phase;
+    everything else in a kernel stands in a phase, asynchronous copies of a whole block aside.
+    """
+    return _host_obstacle(program.body)
+
+
+def _host_obstacle(node: Stmt) -> str | None:
+    match node:
+        case For() if is_block_loop(node):
+            return _block_obstacle(kernel_at(node).body)
+        case For(kind=kind) if kind not in ("serial", "unroll"):
+            return f"`{summarize(node)}` is around the kernels, where loops are serial; bind it to an axis of blocks"
+        case Assign() | Reduce() | Copy() | Intrinsic() | Barrier() | Commit() | Wait():
+            return f"`{summarize(node)}` stands in no loop over blocks; bind a loop around it to block.x"
+        case Alloc(buffer=buffer) if owners(buffer.scope):
+            return f"{buffer.name} is {buffer.scope} memory, allocated in no kernel; allocate it inside its blocks"
+    return next((found for child in children(node) if (found := _host_obstacle(child)) is not None), None)
+
+
+def _block_obstacle(node: Stmt) -> str | None:
+    match node:
+        case For() if is_thread_loop(node):
+            return _phase_obstacle(phase_at(node).body)
+        case For() if is_block_loop(node):
+            return f"`{summarize(node)}` is an axis of blocks, but not nested directly in the others; reorder them"
+        case For(kind=kind) if kind not in ("serial", "unroll"):
+            return f"`{summarize(node)}` is in a kernel around its loops over threads; loops there are serial or unrolled"
+        case Copy(asynchronous=True):
+            return None
+        case Assign() | Reduce() | Copy() | Intrinsic():
+            return f"`{summarize(node)}` stands in no loop over threads; bind one around it to thread.x"
+        case Alloc(buffer=buffer) if not owners(buffer.scope):
+            return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope of its blocks' own"
+    return next((found for child in children(node) if (found := _block_obstacle(child)) is not None), None)
+
+
+def _phase_obstacle(node: Stmt) -> str | None:
+    match node:
+        case For() if is_thread_loop(node):
+            return f"`{summarize(node)}` is an axis of threads, but not nested directly in the others; reorder them"
+        case For(kind="parallel"):
+            return f"`{summarize(node)}` is in a loop over threads, and parallel; bind it to an axis, or make it serial"
+        case Barrier() | Commit() | Wait():
+            return f"`{summarize(node)}` stands in a loop over threads; it is for all threads of a block together"
+        case Alloc(buffer=buffer) if "thread" not in owners(buffer.scope):
+            return f"{buffer.name} is {buffer.scope} memory, allocated in a loop over threads; allocate it around that"
+    return next((found for child in children(node) if (found := _phase_obstacle(child)) is not None), None)

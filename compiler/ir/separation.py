@@ -1,0 +1,202 @@
+"""Whether two accesses can meet in an element: by affine forms, for threads and blocks that run side by side.
+
+Two iterations meet where all indices agree. An index agrees where a sum of differences is 0, such as
+
+    256 * (p' - p) + 4 * (t' - t) + (j' - j) = 0  with  t < 64, j < 4,
+
+which splits from the greatest coefficient down: what is left below it is too small to make up for a multiple of 256, so
+p' = p, then t' = t, then j' = j. Indices that are a quotient and a remainder of one expression count as it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from .affine import LinearForm, linear_form
+from .bounds import Interval, Ranges, interval, loop_range
+from .expr import Binary, Const, Expr, Var
+from .kernels import Access
+from .simplify import simplify_form
+from .stmt import For
+from .visit import substitute_expr
+
+Coordinates = Sequence[tuple[str | None, str | None]]
+"""Pairs of loops, one around each of two accesses, that count the same thing; None: it is 0 there."""
+
+
+def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collection[str] = ()) -> bool:
+    """Whether `p` and `q` provably touch one element only where every pair of `coordinates` has the same value.
+
+    Loops named in `common` have the same value at both; all others run independently of one another, also where both
+    accesses stand in them. Without coordinates: whether they provably never meet.
+    """
+    if p.buffer.name != q.buffer.name:
+        return True
+    names = {loop.name: Var(f"{loop.name}'") for loop in q.loops if loop.name not in common}
+    ranges = {**_ranges(p.loops, {}), **_ranges(q.loops, names)}
+    pairs = [
+        (None if a is None else Var(a), None if b is None else names.get(b, Var(b))) for a, b in coordinates
+    ]
+    equations = _Equations(ranges)
+    for left, right in zip(_boxes(p, {}, ranges), _boxes(q, names, ranges), strict=True):
+        if _apart_by_remainder(left[0], right[0], left[1], right[1]):
+            return True
+        equations.add(left[0], right[0], left[1], right[1])
+    for first, second, divisor in _quotients(p, q):
+        one = _joined(p, first, second, divisor, {}, ranges)
+        other = _joined(q, first, second, divisor, names, ranges)
+        equations.add(one, other, 1, 1)
+    equations.solve()
+    if equations.impossible:
+        return True
+    return bool(pairs) and all(equations.agree(a, b) for a, b in pairs)
+
+
+def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interval | Expr]:
+    """The ranges of loops under new names."""
+    found: dict[str, Interval | Expr] = {}
+    for loop in loops:
+        new = names.get(loop.name)
+        name = new.name if isinstance(new, Var) else loop.name
+        found[name] = loop_range(substitute_expr(loop.extent, names))
+    return found
+
+
+def _boxes(
+    access: Access, names: Mapping[str, Expr], ranges: Ranges
+) -> Iterator[tuple[LinearForm, int | None]]:
+    """The first index and the greatest extent in each dimension."""
+    for start, extent in zip(access.starts, access.extents, strict=True):
+        yield (
+            linear_form(substitute_expr(start, names)),
+            interval(substitute_expr(extent, names), ranges).high,
+        )
+
+
+def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: int | None) -> bool:
+    """Whether two indices are remainders that always differ, as the slots k % 2 and (k + 1) % 2 do."""
+    if width != 1 or other != 1 or a.constant != b.constant:
+        return False
+    match tuple(a.terms.items()), tuple(b.terms.items()):
+        case (
+            ((Binary(op="%", a=x, b=Const(value=int(n))), factor),),
+            ((Binary(op="%", a=y, b=Const(value=int(m))), same),),
+        ) if n == m and factor == same:
+            gap = linear_form(x).plus(linear_form(y), -1)
+            return gap.constant % n != 0 and all(c % n == 0 for c in gap.terms.values())
+    return False
+
+
+def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
+    """Dimensions (first, second) and divisors c that hold a // c and a % c, for some a, in both accesses."""
+    for first in range(len(p.starts)):
+        for second in range(len(p.starts)):
+            found = _divisors(p, first, second) & _divisors(q, first, second)
+            for divisor in sorted(found):
+                yield first, second, divisor
+
+
+def _divisors(access: Access, first: int, second: int) -> set[int]:
+    parts = linear_form(access.starts[second]).terms
+    found: set[int] = set()
+    for atom in linear_form(access.starts[first]).terms:
+        match atom:
+            case Binary(op="//", a=a, b=Const(value=value) as b) if Binary("%", a, b) in parts:
+                found.add(int(value))
+    return found
+
+
+def _joined(
+    access: Access, first: int, second: int, divisor: int, names: Mapping[str, Expr], ranges: Ranges
+) -> LinearForm:
+    whole = Binary("+", Binary("*", access.starts[first], Const(divisor)), access.starts[second])
+    return simplify_form(substitute_expr(whole, names), ranges)
+
+
+class _Equations:
+    """Sums of products that are 0, and what variables are known to be equal, or 0, because of them."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+        self.impossible = False
+        self._pending: list[tuple[LinearForm, int, int]] = []
+        self._values: dict[Var, LinearForm] = {}
+
+    def add(self, a: LinearForm, b: LinearForm, width: int | None, other: int | None) -> None:
+        """A box from `a` of `width` elements and one from `b` of `other` have an element in common (None: any)."""
+        if width is not None and other is not None:
+            self._pending.append((b.plus(a, -1), -(other - 1), width - 1))
+
+    def agree(self, a: Var | None, b: Var | None) -> bool:
+        """Whether two variables (None: 0) are known to be equal."""
+        form = LinearForm({}, 0)
+        if a is not None:
+            form = form.plus(LinearForm({a: 1}, 0))
+        if b is not None:
+            form = form.plus(LinearForm({b: 1}, 0), -1)
+        form = self._known(form)
+        return not form.terms and form.constant == 0
+
+    def solve(self) -> None:
+        """Splits all equations as far as they go."""
+        progress = True
+        while progress and not self.impossible:
+            progress = False
+            for form, low, high in self._pending:
+                progress |= self._split(self._known(form), low, high)
+
+    def _known(self, form: LinearForm) -> LinearForm:
+        for _ in range(len(self._values) + 1):
+            found = next((a for a in form.terms if isinstance(a, Var) and a in self._values), None)
+            if found is None:
+                break
+            form = form.without(found).plus(self._values[found], form.terms[found])
+        return form
+
+    def _split(self, form: LinearForm, low: int, high: int) -> bool:
+        """From low <= form <= high; whether anything new came of it."""
+        low, high = low - form.constant, high - form.constant
+        spans: dict[Expr, tuple[int, int]] = {}
+        for atom, coefficient in form.terms.items():
+            held = interval(atom, self.ranges)
+            if held.low is None or held.high is None:
+                return False
+            ends = coefficient * held.low, coefficient * held.high
+            spans[atom] = (min(ends), max(ends))
+        progress = False
+        levels = sorted({abs(c) for c in form.terms.values()}, reverse=True)
+        left = dict(form.terms)
+        for level in levels:
+            top = {a: c for a, c in left.items() if abs(c) == level}
+            rest = {a: c for a, c in left.items() if abs(c) != level}
+            # level * (sum of +-a) lies within low - rest .. high - rest
+            least = low - sum(spans[a][1] for a in rest)
+            most = high - sum(spans[a][0] for a in rest)
+            if least > sum(spans[a][1] for a in top) or most < sum(spans[a][0] for a in top):
+                self.impossible = True
+                return False
+            quotients = range(-(-least // level), most // level + 1)
+            if len(quotients) == 0:
+                self.impossible = True
+                return False
+            if len(quotients) != 1:
+                break
+            value = quotients[0]
+            progress |= self._learn({a: c // level for a, c in top.items()}, value)
+            low, high, left = low - level * value, high - level * value, rest
+        if not left and not low <= 0 <= high:
+            self.impossible = True
+        return progress
+
+    def _learn(self, terms: Mapping[Expr, int], value: int) -> bool:
+        """From sum of +-a = value: what one variable is."""
+        variables = [a for a in terms if isinstance(a, Var)]
+        if not variables or len(terms) > 2 or len(variables) != len(terms):
+            return False
+        last = max(variables, key=lambda v: v.name)
+        sign = terms[last]
+        others = LinearForm({a: -sign * c for a, c in terms.items() if a is not last}, sign * value)
+        if last in self._values:
+            return False
+        self._values[last] = others
+        return True

@@ -1,0 +1,224 @@
+"""Insert barriers: threads of a block wait for one another where one may need what another has done.
+
+    rewrite:  for t in range(64): S[t] = X[t]   (threads)        for t in range(64): S[t] = X[t]
+              for u in range(64): Y[u] = S[63 - u]         ->    barrier
+                                                                 for u in range(64): Y[u] = S[63 - u]
+
+Phases of a kernel are gone through in order, and what has been touched since the last barrier is held against what the
+next phase touches. Where both may touch one element in different threads, and one of them writes, a barrier goes
+between them: in front of the phase, or in front of the loop around it if all that it conflicts with is outside. Loops
+are gone through until nothing new comes around from the end of an iteration to the beginning of the next one. An
+asynchronous copy counts as a write from the first wait behind it on, and before it is issued as one that must not
+meet what others still do. Shared buffers that are not allocated one within the other may lie in the same bytes, so a
+barrier comes between their uses. Barriers that are there already stay and count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ..ir.bounds import interval, loop_ranges, provably_at_least
+from ..ir.expr import Var
+from ..ir.kernels import (
+    THREAD_AXES,
+    Access,
+    Kernel,
+    accesses,
+    is_block_loop,
+    is_thread_loop,
+    kernel_at,
+    phase_at,
+    successive,
+    threads_of,
+)
+from ..ir.separation import meets_only_at
+from ..ir.stmt import Alloc, Barrier, Copy, For, Program, Seq, Stmt, Wait, seq
+from ..ir.visit import map_children, substitute_expr
+
+
+def insert_barriers(program: Program) -> Program:
+    """`program`, which is in kernel form, with the barriers that its kernels need."""
+
+    def visit(node: Stmt, host: tuple[For, ...]) -> Stmt:
+        if isinstance(node, For):
+            if is_block_loop(node):
+                return _with_body(kernel_at(node, host), node)
+            host = (*host, node)
+        return map_children(node, lambda child: visit(child, host))
+
+    return map_children(program, lambda body: visit(body, ()))
+
+
+def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
+    if isinstance(node, For) and is_block_loop(node):
+        return map_children(node, lambda body: _with_body(kernel, body))
+    body, _ = _Block(kernel).statement(node, _State(), kernel.around)
+    return body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """An access since the last barrier, by threads `coordinates` (axis to loop; None: by a warp or block as a whole).
+
+    `own` are loops around it whose iteration was another one than the present one, nobody knows which.
+    """
+
+    access: Access
+    coordinates: tuple[tuple[str, str | None], ...] | None
+    own: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> object:
+        a = self.access
+        return a.buffer.name, a.starts, a.extents, a.write, a.loops, self.coordinates, self.own
+
+
+@dataclass(slots=True)
+class _State:
+    """What has happened: uses since the last barrier, copies under way, uses before the first barrier."""
+
+    pending: dict[object, _Use] = field(default_factory=dict)
+    flying: dict[object, _Use] = field(default_factory=dict)
+    head: dict[object, _Use] = field(default_factory=dict)
+    closed: bool = False
+
+    def barrier(self) -> None:
+        self.pending, self.closed = {}, True
+
+    def add(self, uses: Iterable[_Use]) -> None:
+        """More uses; copies that are under way are pending only from their wait on."""
+        for use in uses:
+            flies = use.access.asynchronous and use.access.write
+            (self.flying if flies else self.pending)[use.key] = use
+            if not self.closed:
+                self.head[use.key] = use
+
+
+class _Block:
+    """The walk over one kernel's body."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        threads = threads_of(kernel)
+        self.axes = [axis for axis in THREAD_AXES if threads[axis] > 1]
+        self.successive = successive(kernel)
+
+    def statement(self, node: Stmt, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
+        """The statement with its barriers, and the state behind it; `state` is used up."""
+        match node:
+            case For() if is_thread_loop(node):
+                phase = phase_at(node)
+                axes = {loop.kind: loop.name for loop in phase.threads}
+                where = None if phase.collective else tuple([(axis, axes.get(axis)) for axis in self.axes])
+                return self.uses(node, self.collect(node, around, where), state, around)
+            case Copy():
+                return self.uses(node, self.collect(node, around, None), state, around)
+            case For():
+                return self.loop(node, state, around)
+            case Seq(statements=statements):
+                done: list[Stmt] = []
+                for inner in statements:
+                    new, state = self.statement(inner, state, around)
+                    done.append(new)
+                same = all(a is b for a, b in zip(done, statements, strict=True))
+                return node if same else seq(*done), state
+            case Alloc(buffer=buffer, body=body):
+                new, state = self.statement(body, state, around)
+                return node if new is body else Alloc(buffer=buffer, body=new), state
+            case Barrier():
+                state.barrier()
+            case Wait(pending=pending):
+                for use in state.flying.values():
+                    landed = replace(use, access=replace(use.access, asynchronous=False))
+                    state.pending[landed.key] = landed
+                if pending == 0:
+                    state.flying = {}
+        return node, state
+
+    def collect(
+        self, node: Stmt, around: tuple[For, ...], where: tuple[tuple[str, str | None], ...] | None
+    ) -> list[_Use]:
+        return [_Use(access=a, coordinates=where) for a in accesses(node, around)]
+
+    def uses(
+        self, node: Stmt, uses: list[_Use], state: _State, around: tuple[For, ...]
+    ) -> tuple[Stmt, _State]:
+        if self.conflict(state.pending.values(), uses, around):
+            node = seq(Barrier(), node)
+            state.barrier()
+        state.add(uses)
+        return node, state
+
+    def loop(self, node: For, state: _State, around: tuple[For, ...]) -> tuple[Stmt, _State]:
+        """A loop of all threads together: first alone, with what comes around, then with what was before it."""
+        inside = (*around, node)
+        most = interval(node.extent, loop_ranges(around)).high
+        if most is not None and most <= 0:
+            return node, state
+        returning = _State()
+        while True:
+            start = _State(
+                pending=dict(returning.pending), flying={**state.flying, **returning.flying}, head={}
+            )
+            before = set(start.pending), set(start.flying)
+            body, end = self.statement(node.body, start, inside)
+            again = _State(
+                pending={u.key: u for u in self.carried(end.pending.values(), returning.pending, node)},
+                flying={u.key: u for u in self.carried(end.flying.values(), None, node)},
+            )
+            again.pending.update(returning.pending)
+            again.flying.update(returning.flying)
+            if most == 1 or (set(again.pending) <= before[0] and set(again.flying) <= before[1]):
+                break
+            returning = again
+        new: Stmt = node if body is node.body else replace(node, body=body)
+        # The loop's own uses by themselves: what comes around is met inside.
+        _, first = self.statement(body, _State(), inside)
+        if self.conflict(state.pending.values(), first.head.values(), around):
+            new = seq(Barrier(), new)
+            state.barrier()
+        if not state.closed:
+            state.head.update(first.head)
+        sure = first.closed and provably_at_least(node.extent, 1, loop_ranges(around))
+        if sure:
+            state.barrier()
+        state.pending.update(end.pending)
+        state.flying.update(end.flying)
+        return new, state
+
+    def carried(self, uses: Iterable[_Use], before: dict[object, _Use] | None, loop: For) -> Iterable[_Use]:
+        """Uses of an iteration as the next one sees them; those that an earlier one left may be of any."""
+        name = loop.name
+        for use in uses:
+            if before is None or use.key in before or name in use.own:
+                yield replace(use, own=use.own | {name})
+                continue
+            last = {name: Var(name) - 1}
+            a = use.access
+            yield replace(
+                use,
+                access=replace(
+                    a,
+                    starts=tuple([substitute_expr(e, last) for e in a.starts]),
+                    extents=tuple([substitute_expr(e, last) for e in a.extents]),
+                ),
+            )
+
+    def conflict(self, earlier: Iterable[_Use], later: Iterable[_Use], around: tuple[For, ...]) -> bool:
+        later = list(later)
+        return any(self.conflicts(p, q, around) for p in earlier for q in later)
+
+    def conflicts(self, p: _Use, q: _Use, around: tuple[For, ...]) -> bool:
+        """Whether different threads may touch the same element, one of them writing."""
+        if not self.axes:
+            return False
+        if p.access.buffer.name != q.access.buffer.name:
+            return (p.access.buffer.name, q.access.buffer.name) in self.successive
+        if not (p.access.write or q.access.write):
+            return False
+        held = {loop.name for loop in p.access.loops} - p.own
+        common = {loop.name for loop in around} & held
+        coordinates: list[tuple[str | None, str | None]] = []
+        if p.coordinates is not None and q.coordinates is not None:
+            coordinates = [(a, b) for (_, a), (_, b) in zip(p.coordinates, q.coordinates, strict=True)]
+        return not meets_only_at(p.access, q.access, coordinates, common)

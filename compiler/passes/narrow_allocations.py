@@ -1,0 +1,56 @@
+"""narrow_allocations: buffers exist only from the first statement that uses them to the last."""
+
+from __future__ import annotations
+
+from ..ir.regions import read_regions, write_regions
+from ..ir.stmt import Alloc, Copy, Program, Seq, Stmt, seq
+from ..ir.visit import map_children, walk
+
+
+def narrow_allocations(program: Program) -> Program:
+    """Moves allocations inwards, past statements before and behind their buffer's uses, but into no loop.
+
+    rewrite:
+        alloc S                      f(A)
+        alloc T                      alloc T
+        f(A)                             g(T)
+        g(T)                   ->        alloc S
+        h(S, T)                              h(S, T)
+    Buffers that are not needed at the same time may then lie in the same memory. Allocations filled by asynchronous
+    copies stay: a wait behind the last use may be theirs.
+    """
+    return map_children(program, _narrowed)
+
+
+def _narrowed(statement: Stmt) -> Stmt:
+    statement = map_children(statement, _narrowed)
+    if not isinstance(statement, Alloc) or _filled_asynchronously(statement):
+        return statement
+    return _placed(statement, statement.body)
+
+
+def _placed(alloc: Alloc, body: Stmt) -> Stmt:
+    """`body` with the allocation around as little of it as possible."""
+    match body:
+        case Alloc():
+            return Alloc(buffer=body.buffer, body=_placed(alloc, body.body))
+        case Seq(statements=statements):
+            used = [i for i, s in enumerate(statements) if _uses(s, alloc.buffer.name)]
+            if used:
+                first, last = used[0], used[-1]
+                inner = seq(*statements[first : last + 1])
+                held = Alloc(buffer=alloc.buffer, body=inner) if last > first else _placed(alloc, inner)
+                return seq(*statements[:first], held, *statements[last + 1 :])
+    return Alloc(buffer=alloc.buffer, body=body)
+
+
+def _uses(statement: Stmt, buffer: str) -> bool:
+    touched = {**read_regions(statement), **write_regions(statement)}
+    return any(held.name == buffer for held in touched)
+
+
+def _filled_asynchronously(alloc: Alloc) -> bool:
+    name = alloc.buffer.name
+    return any(
+        isinstance(s, Copy) and s.asynchronous and s.destination.buffer.name == name for s in walk(alloc.body)
+    )

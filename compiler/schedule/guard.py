@@ -1,0 +1,42 @@
+"""guard: a loop made a multiple of a tile, with a loop of at most one iteration around what it holds."""
+
+from __future__ import annotations
+
+from ..ir.bounds import interval, loop_ranges
+from ..ir.expr import Const, Var, minimum
+from ..ir.simplify import simplify
+from ..ir.stmt import For, Program
+from .errors import LegalityError
+from .tree import locate_loop, names_in, rebuild
+
+
+def guard(program: Program, loop: str, multiple: int) -> Program:
+    """Rounds the extent of a loop up to a constant multiple; what it holds runs in its old iterations only.
+
+    rewrite (guard("i", 4)):
+        for i in range(10):            for i in range(12):
+            body(i)              ->        for i.in in range(min(1, 10 - i)):
+                                               body(i)
+    So tiles of the loop are whole, as threads want them, and `i.in` may move inside all loops of a perfect nest. Does
+    nothing where the extent is a constant multiple. Legal for a loop that is not bound to anything and whose extent has
+    a constant bound. LegalityError for a multiple below 1, or if the new name is taken.
+    """
+    path, at = locate_loop(program, loop)
+    where = f"cannot guard {loop}: "
+    if multiple < 1:
+        raise LegalityError(f"{where}{multiple} is no multiple", program, loop)
+    if at.kind not in ("serial", "unroll"):
+        raise LegalityError(f"{where}it is {at.kind}", program, loop)
+    ranges = loop_ranges(n for n in path if isinstance(n, For))
+    most = interval(at.extent, ranges).high
+    if most is None:
+        raise LegalityError(f"{where}its extent has no constant bound", program, loop)
+    size = -(-most // multiple) * multiple
+    if at.extent == Const(size):
+        return program
+    inside = Var(f"{loop}.in")
+    if inside.name in names_in(program):
+        raise LegalityError(f"{where}the name {inside.name} is taken", program, inside.name)
+    exists = simplify(minimum(1, at.extent - at.var))
+    body = For(var=inside, extent=exists, body=at.body)
+    return rebuild(path, For(var=at.var, extent=Const(size), body=body, kind=at.kind))

@@ -1,0 +1,180 @@
+"""pad: a loop of a sum made a multiple of a tile, with zeros in what its operands' copies hold beyond."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..ir.bounds import interval, loop_range, loop_ranges
+from ..ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Var
+from ..ir.stmt import Copy, For, Program, Reduce, Region, Stmt
+from ..ir.visit import children, free_vars, loads_in, map_stmt, replace_buffers, substitute_expr
+from .errors import LegalityError
+from .legality import asynchronous, check_bounds, touches
+from .tree import locate_alloc, locate_loop, loops_around
+
+_ONE = Const(1)
+
+
+def pad(program: Program, loop: str, multiple: int) -> Program:
+    """Rounds the extent of a sum's loop up to a multiple, so that tiles of it are whole.
+
+    rewrite (pad("k", 8)):
+        alloc a: [4, 6]                                 alloc a: [4, 8]
+        a: copy a[0:4, 0:6] = A[0:4, 0:6]               a: copy a[0:4, 0:8] = A[0:4, 0:8] pad 0
+        for i in range(4):                       ->     for i in range(4):
+            for k in range(6):                              for k in range(8):
+                C[i] += a[i, k] * b[k] first k == 0             C[i] += a[i, k] * b[k] first k == 0
+    Buffers of that size with the loop's variable as an index grow: the copies that fill them get zeros beyond their
+    source, and a target of the sum has results there that nothing reads. Does nothing where the extent is a multiple.
+    Legal for a nest of loops around one Reduce that adds, in which the variable is a whole index of allocated buffers
+    wherever it is used; operands must be filled by one copy each (or loops around one), and where the sum runs over the
+    loop, its value must be a product of these operands that are zero beyond: what their copies read there lies outside
+    its source. LegalityError for a multiple below 1.
+    """
+    _, at = locate_loop(program, loop)
+    where = f"cannot pad {loop}: "
+    if multiple < 1:
+        raise LegalityError(f"{where}{multiple} is no multiple", program, loop)
+    if not isinstance(at.extent, Const):
+        raise LegalityError(f"{where}its extent is not constant", program, loop)
+    old = int(at.extent.value)
+    new = -(-old // multiple) * multiple
+    if new == old:
+        return program
+    if (held := asynchronous(program.body)) is not None:
+        raise LegalityError(f"{where}{held}", program, loop)
+    reduce = _sum(at)
+    if reduce is None:
+        raise LegalityError(f"{where}it is no nest around one sum", program, loop)
+    data = any(loop in free_vars(i) for i in reduce.indices)
+    padded = list(_padded(reduce, loop))
+    if any(buffer is None for buffer, _ in padded):
+        reason = f"{where}{reduce.name} uses it otherwise than as an index"
+        raise LegalityError(reason, program, reduce.name)
+    factors = _factors(reduce.value)
+    if not data and not all(
+        isinstance(f, Load) and any(i == at.var for i in f.indices) for f in factors or [Const(0)]
+    ):
+        reason = f"{where}{reduce.name} does not add a product of operands that {loop} is an index of"
+        raise LegalityError(reason, program, reduce.name)
+    grown: dict[str, Buffer] = {}
+    extents, copies = {loop: Const(new)}, dict[str, Copy]()
+    for buffer, d in padded:
+        assert buffer is not None
+        if locate_alloc(program, buffer.name) is None or buffer.shape[d] != old:
+            reason = f"{where}{buffer.name} is not an allocation of its size"
+            raise LegalityError(reason, program, reduce.name)
+        shape = tuple([new if e == d else size for e, size in enumerate(buffer.shape)])
+        if grown.setdefault(buffer.name, replace(buffer, shape=shape)).shape != shape:
+            raise LegalityError(f"{where}two indices of {buffer.name} use it", program, reduce.name)
+        if buffer.name != reduce.buffer.name:
+            copy, around = _filling(program, buffer, d, old, new, zero=not data, where=where)
+            copies[copy.name] = copy
+            extents |= dict.fromkeys(around, Const(new))
+
+    def rewrite(statement: Stmt) -> Stmt:
+        match statement:
+            case For(var=var, body=body, kind=kind) if var.name in extents:
+                return For(var=var, extent=extents[var.name], body=body, kind=kind)
+            case Copy(name=name) if name in copies:
+                return copies[name]
+        return statement
+
+    result = replace(program, body=replace_buffers(map_stmt(program.body, rewrite), grown))
+    return check_bounds(result, program, loop)
+
+
+def _sum(loop: For) -> Reduce | None:
+    node: Stmt = loop
+    while isinstance(node, For):
+        node = node.body
+    return node if isinstance(node, Reduce) and node.op == "add" else None
+
+
+def _padded(reduce: Reduce, loop: str) -> Iterator[tuple[Buffer | None, int]]:
+    """The buffers that have the loop's variable as an index, and at which dimension; None for any other use of it."""
+    accesses = [(reduce.buffer, reduce.indices), *[(e.buffer, e.indices) for e in loads_in(reduce.value)]]
+    for buffer, indices in accesses:
+        uses = [d for d, index in enumerate(indices) if loop in free_vars(index)]
+        for d in uses:
+            yield (buffer if len(uses) == 1 and isinstance(indices[d], Var) else None), d
+    if _outside_loads(reduce.value, loop):
+        yield None, 0
+
+
+def _outside_loads(value: Expr, loop: str) -> bool:
+    """Whether a value uses a variable elsewhere than in the indices of loads."""
+    match value:
+        case Load():
+            return False
+        case Binary(a=a, b=b):
+            return _outside_loads(a, loop) or _outside_loads(b, loop)
+        case Cast(value=inner) | Call(function="round_tf32", arguments=(inner,)):
+            return _outside_loads(inner, loop)
+    return loop in free_vars(value)
+
+
+def _factors(value: Expr) -> list[Expr]:
+    """What a product is a product of, conversions and roundings, which keep zero, aside."""
+    match value:
+        case Binary(op="*", a=a, b=b):
+            return [*_factors(a), *_factors(b)]
+        case Cast(value=inner) | Call(function="round_tf32", arguments=(inner,)):
+            return _factors(inner)
+    return [value]
+
+
+def _filling(
+    program: Program, buffer: Buffer, d: int, old: int, new: int, *, zero: bool, where: str
+) -> tuple[Copy, list[str]]:
+    """The copy that fills a buffer, with `new` elements for `old` in dimension `d`, and its loops that grow so.
+
+    `zero`: those beyond must be zeros.
+    """
+    allocation = locate_alloc(program, buffer.name)
+    assert allocation is not None
+    uses = touches(children(allocation[-1])[0], buffer.name)[buffer.name]
+    writers = [use.by for use in uses if use.write]
+    copy = writers[0] if len(writers) == 1 else None
+    if not isinstance(copy, Copy):
+        raise LegalityError(f"{where}{buffer.name} is not filled by one copy", program, buffer.name)
+    around = loops_around(program.body, copy)
+    to, of = copy.destination, copy.source
+    growing: list[str] = []
+    value = copy.pad
+    if value is None:
+        value = Const(0.0 if of.buffer.dtype.is_float else 0, of.buffer.dtype)
+    beyond = dict(enumerate(of.starts))
+    ranges = loop_ranges(around)
+    own = next((n for n in around if n.var == to.starts[d]), None)
+    if own is not None and own.extent == Const(old) and to.extents[d] == _ONE:
+        growing.append(own.name)
+        # The positions from the old end on.
+        beyond = {e: substitute_expr(s, {own.name: own.var + old}) for e, s in beyond.items()}
+        ranges[own.name] = loop_range(Const(new - old))
+    elif to.starts[d] == Const(0) and to.extents[d] == Const(old) and (e := _partner(copy, d)) is not None:
+        beyond = {e: of.starts[e] + old}
+        to = Region(buffer=to.buffer, starts=to.starts, extents=_grown(to.extents, d, new))
+        of = Region(buffer=of.buffer, starts=of.starts, extents=_grown(of.extents, e, new))
+    else:
+        raise LegalityError(f"{where}{copy.name} does not fill {buffer.name} in order", program, copy.name)
+    lows = {e: interval(start, ranges).low for e, start in beyond.items()}
+    outside = any(low is not None and low >= of.buffer.shape[e] for e, low in lows.items())
+    if zero and not (value.value == 0 and outside):
+        reason = f"{where}{copy.name} does not provably put zeros beyond the end of {buffer.name}"
+        raise LegalityError(reason, program, copy.name)
+    return replace(copy, destination=to, source=of, pad=value), growing
+
+
+def _partner(copy: Copy, d: int) -> int | None:
+    """The dimension of a copy's source that corresponds to one of its destination; None where that is unclear."""
+    to, of = copy.destination.extents, copy.source.extents
+    if to[d] == _ONE:
+        return d if len(to) == len(of) and of[d] == _ONE else None
+    position = sum(e != _ONE for e in to[:d])
+    return [e for e, extent in enumerate(of) if extent != _ONE][position]
+
+
+def _grown(extents: tuple[Expr, ...], d: int, size: int) -> tuple[Expr, ...]:
+    return tuple([Const(size) if e == d else extent for e, extent in enumerate(extents)])

@@ -1,0 +1,129 @@
+"""accumulate: sums that a thread keeps in memory are kept in registers while they grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ...ir.bounds import Interval, Ranges, interval, loop_range
+from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
+from ...ir.simplify import simplify
+from ...ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Reduce, Stmt, seq
+from ...ir.types import DType
+from ...ir.visit import children, expressions, free_vars, loads_in, map_stmt, substitute_expr, walk
+from .storage import Storage
+
+
+def accumulate(
+    loop: For, ranges: Ranges, storages: Mapping[str, Storage], fresh: Callable[[str], str]
+) -> Stmt:
+    """`loop` with its sums and greatest values in registers, written to memory once behind it.
+
+    rewrite:
+        for k in range(64):                               alloc s: float32[1] @ register
+            Y[i] += X[k] first k == 0                ->   s[0] = 0
+                                                          for k in range(64): s[0] += X[k]
+                                                          Y[i] = s[0]
+    For Reduces to device or shared memory whose element no loop in `loop` changes, that nothing else in it touches,
+    and that certainly run. `fresh` makes a name of a buffer from another. The same object where there are none.
+    """
+    for path, reduce in _sums(loop, ()):
+        storage = storages.get(reduce.buffer.name)
+        if storage is None or storage.space == "register":
+            continue
+        bound = {x.name for x in path}
+        if any(free_vars(at) & bound for at in reduce.indices) or not _runs(path, ranges):
+            continue
+        if any(s is not reduce and reduce.buffer.name in _touched(s) for s in walk(loop)):
+            continue
+        if reduce.buffer.name in {x.buffer.name for x in loads_in(reduce.value)}:
+            continue
+        return _rewrite(loop, path, reduce, ranges, fresh(reduce.buffer.name))
+    return loop
+
+
+def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, name: str) -> Stmt:
+    dtype = reduce.buffer.dtype
+    own = Buffer(name=name, shape=(1,), dtype=dtype, scope="register")
+    at = (Const(0),)
+    starts, first = _start(path, reduce, ranges)
+    total = Reduce(name=reduce.name, op=reduce.op, buffer=own, indices=at, value=reduce.value, first=first)
+    inside = map_stmt(loop, lambda s: total if s is reduce else s)
+    before = [Assign(name=f"{reduce.name}.start", buffer=own, indices=at, value=starts)]
+    after = Assign(
+        name=f"{reduce.name}.end", buffer=reduce.buffer, indices=reduce.indices, value=Load(own, at)
+    )
+    return Alloc(buffer=own, body=seq(*before, inside, after))
+
+
+def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
+    """What the sum starts from, and the predicate that is left."""
+    neutral = _neutral(reduce)
+    if reduce.first is not None:
+        turning = {x.name for x in path if x.extent != Const(1)}
+        if neutral is not None and _zeros(reduce.first) == turning:
+            # True in the first iteration only.
+            return neutral, None
+        begin = substitute_expr(reduce.first, {x.name: Const(0) for x in path})
+        decided = simplify(begin, ranges)
+        if isinstance(decided, Const) and decided.value and neutral is not None:
+            return neutral, reduce.first
+    return Load(reduce.buffer, reduce.indices), reduce.first
+
+
+def _neutral(reduce: Reduce) -> Const | None:
+    """The value that changes no sum, or no greatest value."""
+    dtype = reduce.buffer.dtype
+    if reduce.op == "add":
+        return Const(0.0 if dtype.is_float else 0, dtype)
+    if dtype.is_float:
+        return Const(float("-inf"), dtype)
+    return Const(dtype.limits[0], dtype) if dtype is not DType.BOOL else None
+
+
+def _zeros(condition: Expr) -> set[str] | None:
+    """The variables that a conjunction says are 0; None where it says anything else."""
+    match condition:
+        case Binary(op="and", a=a, b=b):
+            x, y = _zeros(a), _zeros(b)
+            return None if x is None or y is None else x | y
+        case Binary(op="==", a=Var(name=name), b=Const(value=0)):
+            return {name}
+    return None
+
+
+def _sums(statement: Stmt, path: tuple[For, ...]) -> list[tuple[tuple[For, ...], Reduce]]:
+    """All Reduces, each with the loops around it from the outermost one on, but none inside of loops over threads."""
+    match statement:
+        case Reduce():
+            return [(path, statement)]
+        case For(kind=kind):
+            if kind.startswith("thread."):
+                return []
+            path = (*path, statement)
+    return [found for child in children(statement) for found in _sums(child, path)]
+
+
+def _runs(path: tuple[For, ...], ranges: Ranges) -> bool:
+    """Whether all loops of a path certainly have an iteration."""
+    around: dict[str, Interval | Expr] = dict(ranges)
+    for loop in path:
+        low = interval(loop.extent, around).low
+        if low is None or low < 1:
+            return False
+        around[loop.name] = loop_range(loop.extent)
+    return True
+
+
+def _touched(statement: object) -> set[str]:
+    """The buffers that one statement itself reads or writes."""
+    names: set[str] = set()
+    match statement:
+        case Assign(buffer=buffer) | Reduce(buffer=buffer):
+            names.add(buffer.name)
+        case Copy(destination=destination, source=source):
+            names |= {destination.buffer.name, source.buffer.name}
+        case Intrinsic(operands=operands):
+            names |= {region.buffer.name for region in operands}
+    for expr in expressions(statement):  # type: ignore[arg-type]
+        names |= {load.buffer.name for load in loads_in(expr)}
+    return names

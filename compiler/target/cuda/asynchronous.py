@@ -1,0 +1,193 @@
+"""What a block does from beginning to end: its phases in order, cut at barriers, and copies under way between them.
+
+The loops that all threads go through together are run here, with their real numbers of iterations; nothing is computed.
+Groups of asynchronous copies are counted as the hardware does (PTX ISA, "cp.async.wait_group"): a copy belongs to the
+group of the next commit, and a wait leaves at most so many of the newest groups under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from ...ir.affine import LinearForm, form_to_expr, linear_form
+from ...ir.expr import Expr, Var
+from ...ir.kernels import Access, Kernel, accesses, is_thread_loop, phase_at
+from ...ir.stmt import Alloc, Barrier, Commit, Copy, For, Seq, Stmt, Wait
+from ...ir.visit import children, free_vars
+from .addresses import evaluate
+from .errors import LoweringError
+
+MOST_STEPS = 200_000
+"""Phases that a block may go through."""
+
+
+class RaceError(LoweringError):
+    """Threads or blocks of a kernel touch one element without order, or asynchronous copies lack order or an end."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """A phase, or a copy of a whole block: its accesses to buffers of interest.
+
+    `uniform` are expressions of the loops around it on which the elements depend that it touches.
+    """
+
+    number: int
+    accesses: tuple[Access, ...]
+    collective: bool
+    uniform: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A task at some iteration of the loops around it; equal to those that touch the same elements."""
+
+    task: Task
+    uniform: tuple[int, ...]
+    values: Mapping[str, int] = field(compare=False)
+
+
+@dataclass(slots=True)
+class Flight:
+    """Asynchronous copies of a run under way: issued before step `start`; `end`: the step that it was waited for."""
+
+    run: Run
+    start: int | None
+    end: int | None = None
+
+
+@dataclass(slots=True)
+class Span:
+    """What happens between two barriers: runs in order, and the copies under way in it, with the steps they last."""
+
+    runs: list[Run] = field(default_factory=list)
+    flights: list[Flight] = field(default_factory=list)
+
+    @property
+    def key(self) -> object:
+        """Equal for spans in which the same happens."""
+        return tuple(self.runs), tuple([(f.run, f.start, f.end) for f in self.flights])
+
+
+def spans(kernel: Kernel, values: Mapping[str, int], tasks: Mapping[int, Task]) -> list[Span]:
+    """What a block does, cut at barriers; `values` are those of the loops around the kernel's body.
+
+    `tasks` are those of `tasks_of`. RaceError where copies are still under way at the end, or belong to no group.
+    """
+    walk = _Walk(kernel.name, tasks)
+    walk.statement(kernel.body, dict(values))
+    return walk.finish()
+
+
+def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
+    """The phases and whole-block copies of a kernel, by the identity of their statement, with accesses to `buffers`."""
+    found: dict[int, Task] = {}
+
+    def visit(node: Stmt, around: tuple[For, ...]) -> None:
+        if is_thread_loop(node) or isinstance(node, Copy):
+            held = tuple([a for a in accesses(node, around) if a.buffer.name in buffers])
+            outer = frozenset(loop.name for loop in around)
+            parts: dict[Expr, None] = {}
+            for access in held:
+                inner = access.loops[len(around) :]
+                for expr in (*access.starts, *access.extents, *(loop.extent for loop in inner)):
+                    parts.update(dict.fromkeys(parts_of(expr, outer)))
+            collective = isinstance(node, Copy) or (isinstance(node, For) and phase_at(node).collective)
+            found[id(node)] = Task(len(found), held, collective, tuple(parts))
+            return
+        if isinstance(node, For):
+            around = (*around, node)
+        for child in children(node):
+            visit(child, around)
+
+    visit(kernel.body, kernel.around)
+    return found
+
+
+def parts_of(expr: Expr, names: Collection[str]) -> list[Expr]:
+    """Expressions of the variables `names` alone that decide, with all other variables, what `expr` is."""
+    whole: dict[Expr, int] = {}
+    parts: list[Expr] = []
+    for atom, coefficient in linear_form(expr).terms.items():
+        used = free_vars(atom)
+        if used <= set(names):
+            whole[atom] = coefficient
+        else:
+            parts += [Var(name) for name in sorted(used & set(names))]
+    if whole:
+        parts.append(form_to_expr(LinearForm(whole, 0)))
+    return parts
+
+
+class _Walk:
+    def __init__(self, kernel: str, tasks: Mapping[int, Task]) -> None:
+        self.kernel = kernel
+        self.tasks = tasks
+        self.done: list[Span] = []
+        self.span = Span()
+        self.open: list[Flight] = []
+        self.groups: list[list[Flight]] = []
+        self.steps = 0
+
+    def statement(self, node: Stmt, values: dict[str, int]) -> None:
+        match node:
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.statement(inner, values)
+            case Alloc(body=body):
+                self.statement(body, values)
+            case Barrier():
+                self.barrier()
+            case Commit():
+                self.groups.append(self.open)
+                self.open = []
+            case Wait(pending=pending):
+                while len(self.groups) > pending:
+                    for flight in self.groups.pop(0):
+                        flight.end = len(self.span.runs)
+            case For() if not is_thread_loop(node):
+                for i in range(evaluate(node.extent, values)):
+                    values[node.name] = i
+                    self.statement(node.body, values)
+                values.pop(node.name, None)
+            case For() | Copy():
+                self.task(self.tasks[id(node)], values)
+
+    def task(self, task: Task, values: Mapping[str, int]) -> None:
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise LoweringError(f"{self.kernel}: a block goes through more than {MOST_STEPS} phases")
+        run = Run(task, tuple([int(evaluate(e, values)) for e in task.uniform]), dict(values))
+        self.span.runs.append(run)
+        if any(a.asynchronous for a in task.accesses):
+            flight = Flight(run, len(self.span.runs) - 1)
+            self.span.flights.append(flight)
+            self.open.append(flight)
+
+    def barrier(self) -> None:
+        self.done.append(self.span)
+        ongoing = [f for group in (*self.groups, self.open) for f in group]
+        fresh = [Flight(f.run, None) for f in ongoing]
+        renewed = dict(zip(map(id, ongoing), fresh, strict=True))
+        self.span = Span(flights=fresh)
+        self.groups = [[renewed[id(f)] for f in group] for group in self.groups]
+        self.open = [renewed[id(f)] for f in self.open]
+
+    def finish(self) -> list[Span]:
+        self.done.append(self.span)
+        for flight in self.open:
+            raise RaceError(
+                f"{self.kernel}: the asynchronous copy {_names(flight)} belongs to no group: no commit follows it"
+            )
+        for group in self.groups:
+            for flight in group:
+                raise RaceError(
+                    f"{self.kernel}: the asynchronous copy {_names(flight)} is still under way at the kernel's end; "
+                    "a wait 0 must follow it"
+                )
+        return self.done
+
+
+def _names(flight: Flight) -> str:
+    return ", ".join(dict.fromkeys(a.statement for a in flight.run.task.accesses if a.asynchronous))

@@ -1,0 +1,281 @@
+"""One thread's copy of a box: in vectors as wide as alignment allows, synchronous or asynchronous, padded by a
+condition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING
+
+from ...ir.affine import LinearForm, linear_form
+from ...ir.bounds import form_interval, loop_range
+from ...ir.expr import Const, Expr, Var
+from ...ir.printer import summarize
+from ...ir.simplify import simplify, simplify_form
+from ...ir.stmt import Copy, Region
+from ...ir.types import DType
+from ...ir.verify import wide
+from .errors import LoweringError
+from .indices import index, positive
+from .storage import power_of_two
+from .text import (
+    AND,
+    CONDITIONAL,
+    PRODUCT,
+    SUM,
+    TYPES,
+    Text,
+    call,
+    conversion,
+    integer,
+    literal,
+    operation,
+)
+
+if TYPE_CHECKING:
+    from .statements import KernelEmitter
+
+ASYNCHRONOUS_BYTES = (4, 8, 16)
+"""What one asynchronous copy of a thread moves (PTX ISA, "cp.async")."""
+_UNROLLED = 16
+"""Moves up to which a copy's loops are written as unrolled ones."""
+_ONE = Const(1)
+
+
+def emit_copy(kernel: KernelEmitter, copy: Copy) -> None:
+    """The moves of a copy, in loops over what one move does not hold.
+
+    An asynchronous copy whose elements are too narrow, or not aligned, for the hardware happens at once, which is as
+    right. LoweringError for asynchronous copies between other memories than the device's and the block's, or with a
+    pad that is not zero.
+    """
+    _Move(kernel, copy).emit()
+
+
+@dataclass(slots=True)
+class _Dimension:
+    """One dimension of the box that is not single: its extent, and which one of both buffers it is."""
+
+    extent: Expr
+    to: int
+    of: int
+
+
+class _Move:
+    """One copy on its way."""
+
+    def __init__(self, kernel: KernelEmitter, copy: Copy) -> None:
+        self.kernel, self.values, self.copy = kernel, kernel.values, copy
+        self.to = self.values.storages[copy.destination.buffer.name]
+        self.of = self.values.storages[copy.source.buffer.name]
+        self.element_bytes = copy.source.buffer.dtype.bits // 8
+        self.asynchronous = copy.asynchronous and copy.source.buffer.dtype is copy.destination.buffer.dtype
+        if copy.asynchronous:
+            self.check_asynchronous()
+        ranges = self.values.ranges
+        pairs = zip(
+            _positions(copy.destination), _positions(copy.source), wide(copy.destination.extents), strict=True
+        )
+        self.dimensions = [_Dimension(simplify(extent, ranges), to, of) for to, of, extent in pairs]
+
+    def check_asynchronous(self) -> None:
+        copy = self.copy
+        if self.of.space != "global" or self.to.space != "shared":
+            raise LoweringError(
+                f"`{summarize(copy)}` is asynchronous, but not from the device's memory to scope shared; "
+                "make it synchronous"
+            )
+        if copy.pad is not None and copy.pad.value != 0:
+            raise LoweringError(
+                f"`{summarize(copy)}` is asynchronous, and such copies pad with 0 only; make it synchronous"
+            )
+
+    def emit(self) -> None:
+        """Loops, and the move inside of them."""
+        outer, lanes = self.dimensions, 1
+        run = outer[-1] if outer else None
+        if run is not None and isinstance(run.extent, Const) and self.contiguous(run):
+            lanes = self.lanes(run, int(run.extent.value))
+        loops: list[tuple[str, Expr, int, _Dimension]] = []
+        count: int | None = 1
+        for d, dimension in enumerate(outer):
+            step = lanes if dimension is run else 1
+            extent = dimension.extent
+            if isinstance(extent, Const):
+                extent = Const(int(extent.value) // step)
+            if extent == _ONE:
+                continue
+            loops.append((f"{self.copy.name}.{d}", extent, step, dimension))
+            count = count * int(extent.value) if count is not None and isinstance(extent, Const) else None
+        # Only what has a constant index can be a register.
+        registers = "register" in (self.to.space, self.of.space)
+        unrolled = count is not None and (registers or count <= _UNROLLED)
+        saved = dict(self.values.ranges), dict(self.values.variables)
+        offsets: dict[int, Expr] = {}
+        self.nest(loops, 0, unrolled, offsets, lanes)
+        self.values.ranges, self.values.variables = saved
+
+    def nest(
+        self,
+        loops: list[tuple[str, Expr, int, _Dimension]],
+        depth: int,
+        unrolled: bool,
+        offsets: dict[int, Expr],
+        lanes: int,
+    ) -> None:
+        if depth == len(loops):
+            self.move(offsets, lanes)
+            return
+        wanted, extent, step, dimension = loops[depth]
+        name = self.kernel.names.make(wanted)
+        end = index(self.values, linear_form(extent)).text.within(SUM)
+        # A name that no loop of the program has.
+        var = Var(f"{name}'")
+        self.values.ranges[var.name] = loop_range(extent)
+        self.values.variables[var.name] = name
+        offsets = {**offsets, id(dimension): var * step}
+        if unrolled:
+            self.kernel.source.line("#pragma unroll")
+        with self.kernel.source.block(f"for (int {name} = 0; {name} < {end}; ++{name})"):
+            self.nest(loops, depth + 1, unrolled, offsets, lanes)
+
+    def contiguous(self, run: _Dimension) -> bool:
+        """Whether neighbours along a dimension lie side by side in both buffers, as elements of one type."""
+        same = self.copy.source.buffer.dtype is self.copy.destination.buffer.dtype
+        return same and self.to.strides[run.to] == 1 and self.of.strides[run.of] == 1
+
+    def lanes(self, run: _Dimension, extent: int) -> int:
+        """How many elements of a run one move takes."""
+        most = power_of_two(extent, extent, self.element_bytes)
+        for storage, region in ((self.to, self.copy.destination), (self.of, self.copy.source)):
+            most = storage.vector_elements(self.values.offset(region.buffer, region.starts), most)
+            for d in self.dimensions[:-1]:
+                stride = storage.strides[d.to if storage is self.to else d.of]
+                most = power_of_two(gcd(stride, most), most, self.element_bytes)
+        if self.of.space == "register" and self.to.space == "register":
+            return 1
+        while most > 1 and not self.whole(run, most):
+            most //= 2
+        return most
+
+    def whole(self, run: _Dimension, lanes: int) -> bool:
+        """Whether moves of that many elements are each inside the source or outside, or can be cut."""
+        if self.copy.pad is None:
+            return True
+        region = self.copy.source
+        size = region.buffer.shape[run.of]
+        start = simplify_form(region.starts[run.of], self.values.ranges)
+        if self.within(start, int(getattr(run.extent, "value", 0)), size):
+            return True
+        divides = size % lanes == 0 and gcd(start.constant, *start.terms.values()) % lanes == 0
+        if divides:
+            return True
+        # Of an asynchronous copy the last bytes may be zeros, not the first ones.
+        low = form_interval(start, self.values.ranges).low
+        return self.moves_asynchronously(lanes) and low is not None and low >= 0
+
+    def within(self, start: LinearForm, extent: int, size: int) -> bool:
+        """Whether some indices from `start` on provably are inside a dimension."""
+        held = form_interval(start, self.values.ranges)
+        return held.low is not None and held.low >= 0 and held.high is not None and held.high + extent <= size
+
+    def moves_asynchronously(self, lanes: int) -> bool:
+        """Whether the hardware has an asynchronous copy of that many elements."""
+        return self.asynchronous and lanes * self.element_bytes in ASYNCHRONOUS_BYTES
+
+    def move(self, offsets: dict[int, Expr], lanes: int) -> None:
+        """One move of `lanes` elements."""
+        copy, values = self.copy, self.values
+        to, of = list(copy.destination.starts), list(copy.source.starts)
+        for d in self.dimensions:
+            if (offset := offsets.get(id(d))) is not None:
+                to[d.to], of[d.of] = to[d.to] + offset, of[d.of] + offset
+        inside, left = self.conditions(of, lanes)
+        target = values.offset(copy.destination.buffer, tuple(to))
+        source = values.offset(copy.source.buffer, tuple(of))
+        if self.moves_asynchronously(lanes):
+            self.asynchronous_move(target, source, inside, left, lanes)
+            return
+        destination, origin = copy.destination.buffer, copy.source.buffer
+        if lanes == 1:
+            value = Text(self.values.element(origin, tuple(of)).text)
+            pad = None if copy.pad is None else literal(copy.pad.value, origin.dtype)
+            if pad is not None and origin.dtype in (DType.FLOAT16, DType.BFLOAT16):
+                pad = values.narrowed(
+                    literal(copy.pad.value if copy.pad is not None else 0, DType.FLOAT32), origin.dtype
+                )
+            value = _guarded(inside, value, pad)
+            if destination.dtype is not origin.dtype:
+                value = conversion(TYPES[destination.dtype], value)
+            self.kernel.source.line(f"{values.element(destination, tuple(to)).text} = {value.text};")
+            return
+        values.used.add("Vector")
+        vector = f"Vector<{TYPES[origin.dtype]}, {lanes}>"
+        for storage in (self.to, self.of):
+            if storage.space == "register":
+                self.kernel.aligned.add(storage.buffer.name)
+        value = Text(f"*(const {vector}*){values.pointer(origin, source)}", 15)
+        pad = None
+        if copy.pad is not None:
+            one = values.emit(copy.pad).text
+            pad = Text(
+                f"{vector}{{}}" if copy.pad.value == 0 else f"{vector}{{{{{', '.join([one] * lanes)}}}}}"
+            )
+        value = _guarded(inside, value, pad)
+        self.kernel.source.line(f"*({vector}*){values.pointer(destination, target)} = {value.text};")
+
+    def asynchronous_move(
+        self, target: LinearForm, source: LinearForm, inside: list[Text], left: Text | None, lanes: int
+    ) -> None:
+        """One move by the hardware, which fills with zeros what it is not told to read."""
+        values, size = self.values, lanes * self.element_bytes
+        count = integer(size)
+        if left is not None:
+            rest = operation("*", PRODUCT, left, integer(self.element_bytes))
+            count = call("min", integer(size), rest)
+            # Nothing is left of a move that begins behind the end.
+            count = call("max", integer(0), count)
+        count = _guarded(inside, count, integer(0))
+        name = f"copy_async_{size}"
+        values.used.add(name)
+        to = values.pointer(self.copy.destination.buffer, target)
+        of = values.pointer(self.copy.source.buffer, source)
+        self.kernel.source.line(f"{name}({to}, {of}, {count.text});")
+
+    def conditions(self, of: list[Expr], lanes: int) -> tuple[list[Text], Text | None]:
+        """What must hold for a move to be inside the source, and the elements left of its row where it may be cut."""
+        conditions: list[Text] = []
+        left: Text | None = None
+        if self.copy.pad is None:
+            return conditions, left
+        ranges = self.values.ranges
+        run = self.dimensions[-1].of if self.dimensions and lanes > 1 else None
+        for d, at in enumerate(of):
+            size = self.copy.source.buffer.shape[d]
+            form = simplify_form(at, ranges)
+            extent = lanes if d == run else 1
+            conditions += positive(self.values, form.offset(1))
+            beyond = form.times(-1).offset(size)
+            high = form_interval(form, ranges).high
+            if high is not None and high + extent <= size:
+                continue
+            divides = size % extent == 0 and gcd(form.constant, *form.terms.values()) % extent == 0
+            if extent == 1 or divides:
+                conditions += positive(self.values, beyond)
+            else:
+                rest = index(self.values, beyond)
+                left = conversion("int", rest.text) if rest.wide else rest.text
+        return conditions, left
+
+
+def _guarded(conditions: list[Text], value: Text, otherwise: Text | None) -> Text:
+    """The value where all conditions hold."""
+    if not conditions or otherwise is None:
+        return value
+    test = " && ".join(c.within(AND) for c in conditions)
+    return Text(f"{test} ? {value.within(CONDITIONAL)} : {otherwise.within(CONDITIONAL)}", CONDITIONAL)
+
+
+def _positions(region: Region) -> list[int]:
+    """The dimensions of a region that are not single."""
+    return [d for d, extent in enumerate(region.extents) if extent != _ONE]

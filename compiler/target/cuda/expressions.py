@@ -1,0 +1,221 @@
+"""Values of IR expressions as C++ expressions.
+
+Arithmetic keeps the IR's rounding: nothing is contracted but what a Reduce adds (`fmaf`), and 16-bit floats round
+after every operation.
+"""
+
+from __future__ import annotations
+
+from ...ir.affine import LinearForm, linear_form
+from ...ir.bounds import Interval, interval
+from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
+from ...ir.printer import format_expr
+from ...ir.simplify import simplify, simplify_form
+from ...ir.types import DType
+from .errors import LoweringError
+from .functions import call_function
+from .indices import comparison, index
+from .storage import Storage
+from .text import (
+    AND,
+    CONDITIONAL,
+    EQUALITY,
+    OR,
+    PRODUCT,
+    RELATION,
+    SUM,
+    TYPES,
+    Text,
+    call,
+    conversion,
+    literal,
+    operation,
+)
+
+_PRECEDENCE = {
+    "+": SUM,
+    "-": SUM,
+    "*": PRODUCT,
+    "<": RELATION,
+    "<=": RELATION,
+    "==": EQUALITY,
+    "!=": EQUALITY,
+}
+_UNSIGNED = "unsigned"
+
+
+class ExpressionEmitter:
+    """Emits expressions; statements set what is around them.
+
+    `ranges` are those of the loops around, outermost first; `variables` their C identifiers, "0" where a loop runs once
+    at most; `storages` where buffers lie; `used` collects the device functions that a text calls, `defined` texts of
+    those that instructions bring along, by name.
+    """
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, Interval | Expr] = {}
+        self.variables: dict[str, str] = {}
+        self.storages: dict[str, Storage] = {}
+        self.used: set[str] = set()
+        self.defined: dict[str, str] = {}
+
+    # Values
+
+    def value(self, expr: Expr) -> Text:
+        """An expression under the loops around it."""
+        return self.emit(simplify(expr, self.ranges))
+
+    def emit(self, expr: Expr) -> Text:
+        """An expression that is simplified already."""
+        dtype = dtype_of(expr)
+        match expr:
+            case Const(value=value) if dtype in (DType.FLOAT16, DType.BFLOAT16):
+                return self.narrowed(literal(value, DType.FLOAT32), dtype)
+            case Const(value=value):
+                return (
+                    literal(value, dtype) if dtype is not DType.INT64 else index(self, linear_form(expr)).text
+                )
+            case Load(buffer=buffer, indices=indices):
+                return self.element(buffer, indices)
+            case Var(name=name) if dtype is not DType.INT64:
+                return Text(self.variables[name])
+            case Call(function=function, arguments=arguments):
+                return call_function(self.used, function, [self.as_float(a) for a in arguments], dtype)
+        if dtype is DType.INT64:
+            return index(self, linear_form(expr)).text
+        match expr:
+            case Binary(op="and" | "or" as op, a=a, b=b):
+                own = AND if op == "and" else OR
+                return operation("&&" if op == "and" else "||", own, self.emit(a), self.emit(b))
+            case Binary(op=op, a=a, b=b) if op in COMPARISONS:
+                return self.compare(op, a, b)
+            case Binary():
+                return self.arithmetic(expr, dtype)
+            case Cast(value=value):
+                return self.cast(value, dtype)
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                head = (
+                    f"{self.emit(condition).within(CONDITIONAL + 1)} ? {self.emit(then).within(CONDITIONAL)}"
+                )
+                return Text(f"{head} : {self.emit(otherwise).within(CONDITIONAL)}", CONDITIONAL)
+        raise LoweringError(f"no code for {format_expr(expr)}")
+
+    def compare(self, op: str, a: Expr, b: Expr) -> Text:
+        """A comparison, false where one side is NaN (`!=`: true)."""
+        own = _PRECEDENCE[op]
+        if dtype_of(a) is DType.INT64:
+            return comparison(self, op, own, linear_form(a), linear_form(b))
+        return operation(op, own, self.as_float(a), self.as_float(b))
+
+    def arithmetic(self, expr: Binary, dtype: DType) -> Text:
+        """A binary operator on numbers that are no indices."""
+        op = expr.op
+        a, b = self.as_float(expr.a), self.as_float(expr.b)
+        if dtype.is_float:
+            if op in ("min", "max"):
+                name = f"{op}imum"
+                self.used.add(name)
+                return self.narrowed(call(name, a, b), dtype)
+            if op not in _PRECEDENCE:
+                raise LoweringError(f"no code for {format_expr(expr)}: {op} is for integers")
+            return self.narrowed(operation(op, _PRECEDENCE[op], a, b), dtype)
+        narrow = dtype is not DType.INT32
+        if op in ("min", "max"):
+            # Arguments of one type, for overloads.
+            x, y = (conversion("int", t) if narrow else t for t in (a, b))
+            result = call(op, x, y)
+        elif op in ("//", "%"):
+            result = self.divide(expr, a, b)
+        elif narrow or _fits(interval(expr, self.ranges)):
+            result = operation(op, _PRECEDENCE[op], a, b)
+        else:
+            # Sums wrap; in C++ only those of unsigned numbers do.
+            x, y = conversion(_UNSIGNED, a), conversion(_UNSIGNED, b)
+            result = conversion("int", operation(op, _PRECEDENCE[op], x, y))
+        return conversion(TYPES[dtype], result) if narrow else result
+
+    def divide(self, expr: Binary, a: Text, b: Text) -> Text:
+        """a // b or a % b of integers of at most 32 bits."""
+        x, y = interval(expr.a, self.ranges), interval(expr.b, self.ranges)
+        if x.low is not None and x.low >= 0 and y.low is not None and y.low > 0:
+            return operation("/" if expr.op == "//" else "%", PRODUCT, a, b)
+        name = "floor_divide" if expr.op == "//" else "floor_modulo"
+        self.used.add(name)
+        return call(name, conversion("int", a), conversion("int", b))
+
+    def as_float(self, expr: Expr) -> Text:
+        """A value to compute with: 16-bit floats as float, others as they are."""
+        dtype = dtype_of(expr)
+        if dtype not in (DType.FLOAT16, DType.BFLOAT16):
+            return self.emit(expr)
+        if isinstance(expr, Const):
+            return literal(expr.value, DType.FLOAT32)
+        self.used.add(dtype.value)
+        return call("to_float", self.emit(expr))
+
+    def narrowed(self, text: Text, dtype: DType) -> Text:
+        """A float rounded to a float type."""
+        if dtype is DType.FLOAT32:
+            return text
+        self.used.add(dtype.value)
+        return call(f"to_{dtype.value}", text)
+
+    def cast(self, value: Expr, dtype: DType) -> Text:
+        """A value converted to any type but int64."""
+        source = dtype_of(value)
+        text = self.as_float(value)
+        if source is dtype:
+            return self.emit(value)
+        if dtype is DType.BOOL:
+            zero = literal(0, DType.FLOAT32 if source.is_float else DType.INT32)
+            return operation("!=", EQUALITY, text, zero)
+        if dtype.is_float:
+            return self.narrowed(text if source.is_float else conversion("float", text), dtype)
+        if source is DType.INT64 and dtype is DType.INT32 and not index(self, linear_form(value)).wide:
+            return text
+        if source.is_float and dtype is not DType.INT32:
+            text = conversion("int", text)
+        return conversion(TYPES[dtype], text)
+
+    # Memory
+
+    def element(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Text:
+        """One element of a buffer, to read or to write."""
+        storage = self.storages[buffer.name]
+        if storage.scalar:
+            return Text(storage.name)
+        return Text(f"{storage.name}[{self.offset_text(self.offset(buffer, indices))}]")
+
+    def offset(self, buffer: Buffer, indices: tuple[Expr, ...]) -> LinearForm:
+        """The number of an element counted from the buffer's first one, where it lies."""
+        storage = self.storages[buffer.name]
+        total = LinearForm({}, 0)
+        for at, stride in zip(indices, storage.strides, strict=True):
+            if stride:
+                total = total.plus(linear_form(at), stride)
+        # What has been counted in rows may lie in memory in one piece.
+        return simplify_form(_sum(total), self.ranges)
+
+    def offset_text(self, form: LinearForm) -> str:
+        """The text of an offset."""
+        return index(self, form).text.text
+
+    def pointer(self, buffer: Buffer, form: LinearForm) -> str:
+        """The address of an element by its offset."""
+        storage = self.storages[buffer.name]
+        if storage.scalar:
+            return f"&{storage.name}"
+        return f"&{storage.name}[{self.offset_text(form)}]"
+
+
+def _sum(form: LinearForm) -> Expr:
+    """A linear form as an expression, in any order."""
+    result: Expr = Const(form.constant)
+    for atom, coefficient in form.terms.items():
+        result = Binary("+", result, Binary("*", atom, Const(coefficient)))
+    return result
+
+
+def _fits(held: Interval) -> bool:
+    low, high = DType.INT32.limits
+    return held.low is not None and held.high is not None and low <= held.low and held.high <= high

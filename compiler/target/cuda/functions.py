@@ -1,0 +1,135 @@
+"""Device functions that generated code calls, as text. A source has those that it uses, and nothing else before its
+kernels.
+
+No header is included: NVRTC's package has none. Functions of the CUDA math library are built into NVRTC; their errors
+are those of the CUDA C++ Programming Guide's table "Single-Precision Mathematical Standard Library Functions" (expf,
+tanhf 1, logf 1, erff 2 units in the last place, division and square root correctly rounded).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...ir.types import DType
+from . import mma_functions
+from .errors import LoweringError
+from .text import PRODUCT, Text, call, operation
+
+_FLOAT16 = """\
+struct float16 { unsigned short bits; };
+__device__ __forceinline__ float to_float(float16 x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+__device__ __forceinline__ float16 to_float16(float x) {
+    float16 y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+"""
+_BFLOAT16 = """\
+struct bfloat16 { unsigned short bits; };
+__device__ __forceinline__ float to_float(bfloat16 x) { return __uint_as_float((unsigned)x.bits << 16); }
+__device__ __forceinline__ bfloat16 to_bfloat16(float x) {
+    bfloat16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+"""
+_VECTOR = """\
+template <typename T, int N> struct alignas(sizeof(T) * N) Vector { T at[N]; };
+"""
+_COPY_ASYNC = """\
+__device__ __forceinline__ void copy_async_{size}(void* to, const void* from, int bytes) {{
+    asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size}, %2;"
+                 :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes) : "memory");
+}}
+"""
+_WAIT_ASYNC = """\
+template <int PENDING> __device__ __forceinline__ void wait_async() {
+    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+}
+"""
+_COMMIT_ASYNC = """\
+__device__ __forceinline__ void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+"""
+_MAXIMUM = """\
+__device__ __forceinline__ float maximum(float a, float b) {
+    float c;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+"""
+_FLOOR_DIVIDE = """\
+template <typename T> __device__ __forceinline__ T floor_divide(T a, T b) {
+    return a / b - (a % b != 0 && (a % b < 0) != (b < 0));
+}
+"""
+_FLOOR_MODULO = """\
+template <typename T> __device__ __forceinline__ T floor_modulo(T a, T b) {
+    const T rest = a % b;
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+"""
+_SIGMOID = """\
+__device__ __forceinline__ float sigmoid(float x) {
+    const float e = expf(-fabsf(x));
+    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+"""
+_ROUND_TF32 = """\
+__device__ __forceinline__ float round_tf32(float x) {
+    unsigned y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return __uint_as_float(y);
+}
+"""
+
+FUNCTIONS = {
+    "float16": _FLOAT16,
+    "bfloat16": _BFLOAT16,
+    "Vector": _VECTOR,
+    # PTX ISA, "cp.async": only 16 bytes may pass by the first level cache.
+    "copy_async_4": _COPY_ASYNC.format(size=4, cache="ca"),
+    "copy_async_8": _COPY_ASYNC.format(size=8, cache="ca"),
+    "copy_async_16": _COPY_ASYNC.format(size=16, cache="cg"),
+    "commit_async": _COMMIT_ASYNC,
+    "wait_async": _WAIT_ASYNC,
+    "maximum": _MAXIMUM,
+    "minimum": _MAXIMUM.replace("maximum", "minimum").replace("max.NaN", "min.NaN"),
+    "floor_divide": _FLOOR_DIVIDE,
+    "floor_modulo": _FLOOR_MODULO,
+    "sigmoid": _SIGMOID,
+    "round_tf32": _ROUND_TF32,
+    **mma_functions.FUNCTIONS,
+}
+"""Definitions by name, in the order in which they are written; `float16` and `bfloat16` with their conversions."""
+
+NAMES = frozenset({*FUNCTIONS, "to_float", "to_float16", "to_bfloat16"})
+"""What the definitions call theirs."""
+_MATH = {"exp": "expf", "tanh": "tanhf", "log": "logf", "sqrt": "sqrtf", "erf": "erff"}
+"""Functions of te.scalars that the math library has."""
+_OURS = ("sigmoid", "round_tf32")
+
+
+def definitions(names: Iterable[str]) -> str:
+    """The text of the functions of these names; a name that is not known is a KeyError."""
+    wanted = set(names)
+    if unknown := wanted - FUNCTIONS.keys():
+        raise KeyError(sorted(unknown)[0])
+    return "\n".join(text for name, text in FUNCTIONS.items() if name in wanted)
+
+
+def call_function(used: set[str], name: str, arguments: Sequence[Text], dtype: DType) -> Text:
+    """The value of a scalar function of the IR (`Call`); LoweringError for functions without code on this target."""
+    if name == "divide" and len(arguments) == 2 and dtype is DType.FLOAT32:
+        return operation("/", PRODUCT, *arguments)
+    if name == "float32_from_bits" and len(arguments) == 1:
+        return call("__int_as_float", *arguments)
+    if name not in (*_MATH, *_OURS) or len(arguments) != 1 or dtype is not DType.FLOAT32:
+        known = ", ".join(("divide", "float32_from_bits", *_MATH, *_OURS))
+        raise LoweringError(f"function {name} has no code on this target; there are {known}")
+    if name in _OURS:
+        used.add(name)
+    return call(_MATH.get(name, name), *arguments)

@@ -1,0 +1,196 @@
+"""Index arithmetic as C++: in 32 bits wherever every partial sum provably fits, otherwise in 64.
+
+// and % floor in the IR and truncate in C++; where the operand provably is not negative both are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...ir.affine import LinearForm, linear_form
+from ...ir.bounds import form_interval, interval
+from ...ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
+from ...ir.printer import format_expr
+from ...ir.types import DType
+from ...ir.visit import free_vars
+from .errors import LoweringError
+from .text import (
+    BIT_AND,
+    CONDITIONAL,
+    PRODUCT,
+    RELATION,
+    SHIFT,
+    SUM,
+    UNARY,
+    Text,
+    call,
+    conversion,
+    integer,
+    operation,
+)
+
+if TYPE_CHECKING:
+    from .expressions import ExpressionEmitter
+
+_LIMIT = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An integer expression: its text, and whether its type is long long rather than int."""
+
+    text: Text
+    wide: bool
+
+    def as_wide(self) -> Text:
+        """The text as a long long."""
+        return self.text if self.wide else conversion("long long", self.text)
+
+
+def index(values: ExpressionEmitter, form: LinearForm) -> Index:
+    """The text of a simplified linear form."""
+    # A variable of a loop that runs once at most stands for 0, whatever it helps to prove.
+    form = LinearForm({a: c for a, c in form.terms.items() if not _is_zero(values, a)}, form.constant)
+    sizes = {atom: _most(values, atom) for atom in form.terms}
+    total = _bounded(abs(form.constant), *(_product(abs(c), sizes[a]) for a, c in form.terms.items()))
+    wide = total is None
+    result: Text | None = None
+    # Terms that are added come first, of these the ones that change least.
+    order = sorted(form.terms.items(), key=lambda term: (term[1] < 0, _depth(values, term[0])))
+    for atom, coefficient in order:
+        held = _atom(values, atom)
+        product = _product(abs(coefficient), sizes[atom])
+        # The first term makes all further sums wide; a product that leaves 32 bits must be wide itself.
+        text = held.as_wide() if (wide and result is None) or product is None else held.text
+        if result is None:
+            result = text if coefficient == 1 else operation("*", PRODUCT, text, integer(coefficient))
+            continue
+        size = abs(coefficient)
+        term = text if size == 1 else operation("*", PRODUCT, text, integer(size))
+        result = operation("+" if coefficient > 0 else "-", SUM, result, term)
+    if result is None:
+        return Index(integer(form.constant), not -_LIMIT < form.constant < _LIMIT)
+    if form.constant:
+        result = operation("+" if form.constant > 0 else "-", SUM, result, integer(abs(form.constant)))
+    return Index(result, wide)
+
+
+def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearForm, b: LinearForm) -> Text:
+    """`a op b`, with every term on the side where it is added."""
+    left, right = index(values, a), index(values, b)
+    return operation(op, precedence, left.text, right.text)
+
+
+def less(values: ExpressionEmitter, a: LinearForm, b: LinearForm) -> Text:
+    """The condition a < b."""
+    gap = b.plus(a, -1)
+    low = LinearForm({x: -c for x, c in gap.terms.items() if c < 0}, max(0, -gap.constant))
+    high = LinearForm({x: c for x, c in gap.terms.items() if c > 0}, max(0, gap.constant))
+    return comparison(values, "<", RELATION, low, high)
+
+
+def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
+    """The conditions, all of which must hold, for a form to be above 0; none where it provably is."""
+    low = form_interval(gap, values.ranges).low
+    if low is not None and low > 0:
+        return []
+    for atom, coefficient in gap.terms.items():
+        rest = gap.without(atom)
+        match atom:
+            case Binary(op="min", a=a, b=b) if coefficient > 0:
+                sides = [positive(values, rest.plus(linear_form(x), coefficient)) for x in (a, b)]
+                return [*sides[0], *sides[1]]
+            case Binary(op="//", a=a, b=Const(value=int(d))) if coefficient == 1 and d > 0:
+                # a // d > -rest is a >= d * (1 - rest).
+                return positive(values, linear_form(a).plus(rest, d).offset(1 - d))
+    return [less(values, LinearForm({}, 0), gap)]
+
+
+def _is_zero(values: ExpressionEmitter, atom: Expr) -> bool:
+    return isinstance(atom, Var) and values.variables.get(atom.name) == "0"
+
+
+def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
+    """One term's variable or opaque part."""
+    match atom:
+        case Var(name=name):
+            return Index(Text(values.variables[name]), _most(values, atom) is None)
+        case Binary(op="//" | "%" as op, a=a, b=b):
+            return _division(values, op, a, b)
+        case Binary(op="min" | "max" as op, a=a, b=b):
+            x, y = index(values, linear_form(a)), index(values, linear_form(b))
+            if x.wide != y.wide:
+                return Index(call(op, x.as_wide(), y.as_wide()), True)
+            return Index(call(op, x.text, y.text), x.wide)
+        case Binary(op="*", a=a, b=b):
+            x, y = index(values, linear_form(a)), index(values, linear_form(b))
+            wide = x.wide or y.wide or _most(values, atom) is None
+            return Index(operation("*", PRODUCT, x.as_wide() if wide else x.text, y.text), wide)
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            x, y = index(values, linear_form(then)), index(values, linear_form(otherwise))
+            wide = x.wide or y.wide
+            sides = [(s.as_wide() if wide else s.text).within(CONDITIONAL) for s in (x, y)]
+            chosen = f"{values.emit(condition).within(CONDITIONAL + 1)} ? {sides[0]} : {sides[1]}"
+            return Index(Text(chosen, CONDITIONAL), wide)
+        case Cast(value=value) if dtype_of(value).is_integer or dtype_of(value) is DType.BOOL:
+            text = values.emit(value)
+            if dtype_of(value) is DType.BOOL:
+                text = conversion("int", text)
+            return Index(text, False)
+        case Cast(value=value):
+            return Index(conversion("long long", values.as_float(value)), True)
+        case Load() | Call():
+            return Index(values.emit(atom), True)
+    raise LoweringError(f"no code for the index {format_expr(atom)}")
+
+
+def _division(values: ExpressionEmitter, op: str, a: Expr, b: Expr) -> Index:
+    """a // b or a % b."""
+    x, y = index(values, linear_form(a)), index(values, linear_form(b))
+    low = interval(a, values.ranges).low
+    wide = x.wide or y.wide
+    divisor = int(b.value) if isinstance(b, Const) else 0
+    if divisor > 0 and divisor & (divisor - 1) == 0:
+        # An arithmetic shift, and a mask, round down whatever the sign.
+        if op == "//":
+            shift = divisor.bit_length() - 1
+            return Index(Text(f"{x.text.within(UNARY)} >> {shift}", SHIFT), x.wide)
+        return Index(Text(f"{x.text.within(UNARY)} & {divisor - 1}", BIT_AND), x.wide)
+    least = interval(b, values.ranges).low
+    if low is not None and low >= 0 and least is not None and least > 0:
+        return Index(operation("/" if op == "//" else "%", PRODUCT, x.text, y.text), wide)
+    name = "floor_divide" if op == "//" else "floor_modulo"
+    values.used.add(name)
+    if wide:
+        return Index(call(name, x.as_wide(), y.as_wide()), True)
+    return Index(call(name, x.text, y.text), False)
+
+
+def _most(values: ExpressionEmitter, atom: Expr) -> int | None:
+    """The greatest size of an atom; None where it may leave 32 bits."""
+    held = interval(atom, values.ranges)
+    if held.low is None or held.high is None:
+        return None
+    return _bounded(max(abs(held.low), abs(held.high)))
+
+
+def _product(a: int, b: int | None) -> int | None:
+    return None if b is None else _bounded(a * b)
+
+
+def _bounded(*sizes: int | None) -> int | None:
+    """The sum of sizes, None where it may leave 32 bits."""
+    total = 0
+    for size in sizes:
+        if size is None:
+            return None
+        total += size
+    return total if total < _LIMIT else None
+
+
+def _depth(values: ExpressionEmitter, atom: Expr) -> int:
+    """How deep the innermost loop of an atom is."""
+    order: Mapping[str, int] = {name: depth for depth, name in enumerate(values.ranges)}
+    return max((order.get(name, -1) for name in free_vars(atom)), default=-1)

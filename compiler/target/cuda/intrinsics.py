@@ -1,0 +1,83 @@
+"""Instructions for tensorization: what each computes, and how it is emitted.
+
+An instruction of one thread stands in a phase as any other statement does. One of a warp stands in a loop over
+thread.y with no loop over thread.x around it: the threads along x execute it together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ...ir.expr import Buffer, Const, Var, cast
+from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, nest
+from ...ir.types import DType
+from . import mma, mma_emit, mma_fragments
+from .errors import LoweringError
+
+if TYPE_CHECKING:
+    from .statements import KernelEmitter
+
+Emission = Callable[["KernelEmitter", Intrinsic], None]
+
+DOT_DEPTH = 4
+
+
+def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
+    """DP4A: total int32 += sum over k < 4 of a int8[4] times b int8[4]; `scope` is that of a and b.
+
+    Products and sums are exact; the sum wraps as int32 does (CUDA C++ Programming Guide, `__dp4a`). It always adds:
+    clear the sum first (decompose_reduction).
+    """
+    total = Buffer(name="total", shape=(1,), dtype=DType.INT32, scope="register")
+    a = Buffer(name="a", shape=(DOT_DEPTH,), dtype=DType.INT8, scope=scope)
+    b = Buffer(name="b", shape=(DOT_DEPTH,), dtype=DType.INT8, scope=scope)
+    k = Var("k")
+    reduce = Reduce(
+        name="dot",
+        op="add",
+        buffer=total,
+        indices=(Const(0),),
+        value=cast(a[k], DType.INT32) * cast(b[k], DType.INT32),
+    )
+    return IntrinsicDeclaration(
+        name=f"dot_s8_{scope}", parameters=(total, a, b), body=nest([(k, DOT_DEPTH)], reduce)
+    )
+
+
+def intrinsics() -> dict[str, IntrinsicDeclaration]:
+    """All instructions of this target by name, as `schedule.replay` takes them."""
+    declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
+    declarations += mma.declarations()
+    return {d.name: d for d in declarations}
+
+
+def emission_of(declaration: IntrinsicDeclaration) -> Emission:
+    """How a declaration is emitted; LoweringError for those of other targets."""
+    for prefix, emission in _EMISSIONS.items():
+        if declaration.name.startswith(prefix):
+            return emission
+    raise LoweringError(f"the instruction {declaration.name} is not one of this target")
+
+
+def lanes_of(declaration: IntrinsicDeclaration) -> int:
+    """How many threads along x execute an instruction together."""
+    return 1 if declaration.name.startswith("dot_s8_") else mma_fragments.WARP
+
+
+def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
+    total, a, b = use.operands
+    words = [f"*(const int*){kernel.operand(use, region, align=DOT_DEPTH)}" for region in (a, b)]
+    target = kernel.values.element(total.buffer, total.starts).text
+    kernel.source.line(f"{target} = __dp4a({words[0]}, {words[1]}, {target});")
+
+
+_EMISSIONS: Mapping[str, Emission] = {
+    "dot_s8_": _emit_dot,
+    "mma_": mma_emit.emit_mma,
+    "ldmatrix_": mma_emit.emit_ldmatrix,
+    "load_": mma_emit.emit_load,
+    "zero_fragment_": mma_emit.emit_zero,
+    "store_fragment_": mma_emit.emit_store,
+}
+"""Emissions by what the names of their declarations begin with."""

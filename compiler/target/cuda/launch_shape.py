@@ -1,0 +1,70 @@
+"""What a launch needs to know of a kernel: its grid and blocks, and which memory of the device it touches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.bounds import Ranges, interval, loop_range, loop_ranges
+from ...ir.expr import Buffer
+from ...ir.kernels import BLOCK_AXES, THREAD_AXES, Kernel, is_thread_loop, threads_of
+from ...ir.printer import summarize
+from ...ir.regions import read_regions, write_regions
+from ...ir.stmt import For, Intrinsic
+from ...ir.visit import walk
+from .errors import LoweringError
+from .intrinsics import lanes_of
+
+AXES = ("x", "y", "z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A kernel's extents along x, y, z in blocks, and of a block in threads; the buffers that it reads and writes."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    reads: frozenset[Buffer]
+    writes: frozenset[Buffer]
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        x, y, z = self.block
+        return x * y * z
+
+
+def shape_of(kernel: Kernel) -> Shape:
+    """The shape of a kernel; LoweringError where an extent has no bound, or an instruction gets the wrong threads."""
+    ranges: Ranges = loop_ranges(kernel.host)
+    grid: dict[str, int] = dict.fromkeys(BLOCK_AXES, 1)
+    for loop in kernel.blocks:
+        high = interval(loop.extent, ranges).high
+        if high is None:
+            raise LoweringError(f"`{summarize(loop)}`: the extent has no constant bound")
+        grid[loop.kind] = max(1, high)
+        ranges = {**ranges, loop.name: loop_range(loop.extent)}
+    block = threads_of(kernel)
+    for lanes in lanes_in(kernel):
+        if lanes > 1 and block["thread.x"] != lanes:
+            raise LoweringError(
+                f"an instruction of {lanes} threads needs blocks of as many along x, not {block['thread.x']}; bind the "
+                f"other phases' loops to thread.x in parts of {lanes}"
+            )
+    outermost = kernel.blocks[0]
+    return Shape(
+        grid=tuple(grid[axis] for axis in BLOCK_AXES),  # type: ignore[arg-type]
+        block=tuple(block[axis] for axis in THREAD_AXES),  # type: ignore[arg-type]
+        reads=frozenset(read_regions(outermost)),
+        writes=frozenset(write_regions(outermost)),
+    )
+
+
+def lanes_in(kernel: Kernel) -> set[int]:
+    """The numbers of threads that execute the kernel's instructions together."""
+    return {lanes_of(s.declaration) for s in walk(kernel.body) if isinstance(s, Intrinsic)}
+
+
+def missing_axes(phase: For) -> list[str]:
+    """The axes that a phase has no loop over."""
+    own = {s.kind for s in walk(phase) if isinstance(s, For) and is_thread_loop(s)}
+    return [axis[-1] for axis in THREAD_AXES if axis not in own]

@@ -1,0 +1,150 @@
+"""Operations of a warp's tensor cores, and those that move its fragments: what each computes, as `tensorize` matches it.
+
+All work on fragments (see `mma_fragments`), whole warps at a time: a use stands in loops over warps (thread.y, thread.z)
+and in none over lanes. Products of the factors are exact, the order in which sums are rounded is the hardware's.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ...ir.expr import Buffer, Const, Expr, Var, cast
+from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, Stmt, nest
+from ...ir.types import DType
+from ...te.scalars import round_tf32
+from .mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, depth_of
+
+FACTORS: tuple[tuple[DType, DType], ...] = (
+    (DType.FLOAT16, DType.FLOAT16),
+    (DType.BFLOAT16, DType.BFLOAT16),
+    (DType.FLOAT32, DType.FLOAT32),
+    (DType.INT8, DType.INT8),
+    (DType.UINT8, DType.INT8),
+    (DType.UINT8, DType.UINT8),
+    (DType.INT8, DType.UINT8),
+)
+"""Types of A and B that an `mma` multiplies; float32 stands for tf32."""
+TF32 = DType.FLOAT32
+
+Order = Literal["rows", "columns"]
+"""Whether neighbours in shared memory are neighbours in a row of the factor, or in a column."""
+
+
+def sum_type(factor: DType) -> DType:
+    """The type in which products of a type are summed."""
+    return DType.INT32 if factor.is_integer else DType.FLOAT32
+
+
+def mma(a: DType, b: DType) -> IntrinsicDeclaration:
+    """mma.sync.m16n8k{8, 16, 32}: c [16, 8] += a [16, depth] times b [depth, 8], `depth_of` a deep.
+
+    The sum is float32 or int32 (which wraps). It always adds: clear it first (decompose_reduction, `zero`). tf32
+    factors are held as float32 that `load` has rounded. ValueError for types that no such operation multiplies.
+    """
+    if (a, b) not in FACTORS:
+        raise ValueError(f"no mma multiplies {a} by {b}")
+    depth, total = depth_of(a), sum_type(a)
+    x = Buffer(name="a", shape=(ROWS, depth), dtype=a, scope=MATRIX_A)
+    y = Buffer(name="b", shape=(depth, COLUMNS), dtype=b, scope=MATRIX_B)
+    c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
+    i, j, k = Var("i"), Var("j"), Var("k")
+    reduce = Reduce(
+        name="mma",
+        op="add",
+        buffer=c,
+        indices=(i, j),
+        value=cast(x[i, k], total) * cast(y[k, j], total),
+    )
+    body = nest([(i, ROWS), (j, COLUMNS), (k, depth)], reduce)
+    return IntrinsicDeclaration(name=f"mma_{_types(a, b)}", parameters=(c, x, y), body=body)
+
+
+def zero(total: DType) -> IntrinsicDeclaration:
+    """Clears a fragment of sums c [16, 8]."""
+    c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
+    i, j = Var("i"), Var("j")
+    value = Const(0.0 if total.is_float else 0, total)
+    body = nest([(i, ROWS), (j, COLUMNS)], Assign(name="zero", buffer=c, indices=(i, j), value=value))
+    return IntrinsicDeclaration(name=f"zero_fragment_{total.value}", parameters=(c,), body=body)
+
+
+def load_a(dtype: DType, order: Order = "rows", *, matrix: bool = True) -> IntrinsicDeclaration:
+    """A fragment of A from shared memory: a [16, depth] = source [16, depth], in order "columns" source [depth, 16].
+
+    `matrix`: by `ldmatrix`, for which rows of `source` must begin at multiples of 16 bytes, and with `.trans`, which is
+    for types of 16 bits, in order "columns"; otherwise by every lane's plain loads. float32 is rounded to tf32
+    on the way. ValueError for what `ldmatrix` cannot load.
+    """
+    depth = depth_of(dtype)
+    return _load(dtype, order, matrix, MATRIX_A, (ROWS, depth))
+
+
+def load_b(dtype: DType, order: Order = "columns", *, matrix: bool = True) -> IntrinsicDeclaration:
+    """A fragment of B from shared memory, as `load_a`: b [depth, 8] = source [depth, 8] or, in order "columns", [8,
+    depth]; by `ldmatrix` two fragments side by side, b [2, depth, 8] from source [depth, 16] or [16, depth].
+    """
+    depth = depth_of(dtype)
+    return _load(dtype, order, matrix, MATRIX_B, (depth, COLUMNS))
+
+
+def _load(
+    dtype: DType, order: Order, matrix: bool, scope: str, shape: tuple[int, int]
+) -> IntrinsicDeclaration:
+    # The depth is what neighbours in a register of A or B differ in; ldmatrix hands out such pairs of a stored row, or,
+    # transposing, of a stored column.
+    along_depth = order == ("rows" if scope == MATRIX_A else "columns")
+    if matrix and not along_depth and dtype.bits != 16:
+        raise ValueError(f"ldmatrix cannot transpose {dtype}")
+    rows, columns = shape
+    tiles = 2 if matrix and scope == MATRIX_B else 1
+    t, i, j = Var("t"), Var("i"), Var("j")
+    stored = (rows, columns * tiles)
+    at: tuple[Expr, Expr] = (i, t * columns + j if tiles > 1 else j)
+    if order == "columns":
+        stored, at = stored[::-1], at[::-1]
+    held = (tiles, *shape) if tiles > 1 else shape
+    fragment = Buffer(name="fragment", shape=held, dtype=dtype, scope=scope)
+    source = Buffer(name="source", shape=stored, dtype=dtype, scope="shared")
+    value: Expr = source[at]
+    if dtype is TF32:
+        value = round_tf32(value)
+    indices = (t, i, j) if tiles > 1 else (i, j)
+    body: Stmt = Assign(name="load", buffer=fragment, indices=indices, value=value)
+    body = nest([(i, rows), (j, columns)], body)
+    if tiles > 1:
+        body = nest([(t, tiles)], body)
+    how = "ldmatrix" if matrix else "load"
+    letter = scope[-1]
+    name = f"{how}_{letter}_{_types(dtype)}_{order}"
+    return IntrinsicDeclaration(name=name, parameters=(fragment, source), body=body)
+
+
+def store(total: DType, scope: str = "shared") -> IntrinsicDeclaration:
+    """A fragment of sums to memory of a scope ("shared" or "dram"): target [16, 8] = c [16, 8]."""
+    c = Buffer(name="c", shape=(ROWS, COLUMNS), dtype=total, scope=MATRIX_C)
+    target = Buffer(name="target", shape=(ROWS, COLUMNS), dtype=total, scope=scope)
+    i, j = Var("i"), Var("j")
+    assign = Assign(name="store", buffer=target, indices=(i, j), value=c[i, j])
+    body = nest([(i, ROWS), (j, COLUMNS)], assign)
+    name = f"store_fragment_{total.value}_{scope}"
+    return IntrinsicDeclaration(name=name, parameters=(target, c), body=body)
+
+
+def _types(*dtypes: DType) -> str:
+    names = ["tf32" if dtype is TF32 else dtype.value for dtype in dict.fromkeys(dtypes)]
+    return "_".join(names)
+
+
+def declarations() -> list[IntrinsicDeclaration]:
+    """All operations on fragments."""
+    orders: tuple[Order, Order] = ("rows", "columns")
+    found = [mma(a, b) for a, b in FACTORS]
+    for dtype in dict.fromkeys(a for a, _ in FACTORS):
+        for load, along_depth in ((load_a, "rows"), (load_b, "columns")):
+            for order in orders:
+                if order == along_depth or dtype.bits == 16:
+                    found.append(load(dtype, order))
+                found.append(load(dtype, order, matrix=False))
+    for total in (DType.FLOAT32, DType.INT32):
+        found += [zero(total), store(total), store(total, "dram")]
+    return found

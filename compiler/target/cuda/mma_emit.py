@@ -1,0 +1,186 @@
+"""Operations on fragments as C++: where their operands lie in the lanes' registers, and calls of `mma_functions`."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from ...ir.affine import LinearForm
+from ...ir.bounds import Interval
+from ...ir.expr import Buffer, Expr, Var
+from ...ir.grid import FRAGMENT
+from ...ir.printer import format_region, summarize
+from ...ir.stmt import Intrinsic, Region
+from ...ir.types import DType
+from .errors import LoweringError
+from .mma import TF32
+from .mma_fragments import MATRIX_A, WARP, Fragment, matrix_row
+from .storage import REGISTER_ALIGNMENT, Storage, row_major
+
+if TYPE_CHECKING:
+    from .statements import KernelEmitter
+
+LANE = Var("lane'")
+"""A lane of the warp, in addresses; no loop has such a name."""
+ROW_BYTES = 16
+"""A row of `ldmatrix`, and what its address must be a multiple of (PTX ISA, "ldmatrix")."""
+
+
+def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, ...]) -> Storage:
+    """A lane's registers of a buffer in a fragment scope: an index counts registers, matrices have no dimensions left.
+
+    LoweringError for matrices that no operation takes, and where one is distributed over threads.
+    """
+    fragment = Fragment.of(buffer)
+    if any(distribution[-2:]):
+        raise LoweringError(
+            f"{buffer.name} @ {buffer.scope}: the last two dimensions are a matrix that a warp's operations take whole"
+        )
+    held = distribution[:-2]
+    shape = tuple([1 if axis else size for size, axis in zip(buffer.shape, held, strict=False)])
+    strides = [
+        0 if axis else stride * fragment.registers
+        for stride, axis in zip(row_major(shape), held, strict=True)
+    ]
+    return Storage(
+        buffer=buffer,
+        name=name,
+        strides=(*strides, 0, 0),
+        elements=prod(shape) * fragment.registers,
+        space="register",
+        alignment=REGISTER_ALIGNMENT,
+    )
+
+
+def emit_mma(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """mma.sync: the sums' registers change in place."""
+    kernel.values.used.add(use.declaration.name)
+    c, a, b = (_registers(kernel, use, region) for region in use.operands)
+    kernel.source.line(f"{use.declaration.name}({c}, {a}, {b});")
+
+
+def emit_zero(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """A zero for each register."""
+    (target,) = use.operands
+    for register in range(Fragment.of(target.buffer).registers):
+        kernel.source.line(f"{_register(kernel, use, target, register)} = 0;")
+
+
+def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """ldmatrix.x4: each lane names the row of 16 bytes whose number it is."""
+    to, source = use.operands
+    order = use.declaration.name.rpartition("_")[2]
+    is_a = to.buffer.scope == MATRIX_A
+    transposed = order == ("columns" if is_a else "rows")
+    per_row = ROW_BYTES * 8 // source.buffer.dtype.bits
+    with _lanes(kernel) as lane:
+        row, piece = matrix_row(lane, columns_first=transposed == is_a)
+        at = _moved(source, row, piece * per_row)
+        form = kernel.values.offset(source.buffer, at)
+        storage = kernel.values.storages[source.buffer.name]
+        if storage.space != "shared" or storage.vector_elements(form, per_row) < per_row:
+            raise LoweringError(
+                f"`{summarize(use)}`: rows of {format_region(source)} do not provably begin at multiples of {ROW_BYTES} "
+                "bytes of shared memory; widen it, or use plain loads"
+            )
+        address = kernel.values.pointer(source.buffer, form)
+    name = "load_transposed" if transposed else "load_matrices"
+    kernel.values.used.add(name)
+    registers = _registers(kernel, use, to)
+    kernel.source.line(f"{name}({registers}, {address});")
+    if to.buffer.dtype is TF32:
+        kernel.values.used.add("round_registers")
+        kernel.source.line(f"round_registers<4>({registers});")
+
+
+def emit_load(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """Plain loads: every lane reads its elements and packs them into registers, the first one lowest."""
+    to, source = use.operands
+    fragment = Fragment.of(to.buffer)
+    columns = use.declaration.name.endswith("_columns")
+    dtype = to.buffer.dtype
+    with _lanes(kernel) as lane:
+        for register in range(fragment.registers):
+            parts: list[str] = []
+            for part in range(fragment.packed):
+                row, column = fragment.position(lane // 4, lane % 4, register, part)
+                at = _moved(source, column, row) if columns else _moved(source, row, column)
+                text = kernel.values.element(source.buffer, at).text
+                parts.append(_bits(kernel, text, dtype, part))
+            kernel.source.line(f"{_register(kernel, use, to, register)} = {' | '.join(parts)};")
+
+
+def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int) -> str:
+    """An element as bits of a register."""
+    if dtype is TF32:
+        kernel.values.used.add("round_tf32")
+        return f"__float_as_uint(round_tf32({element}))"
+    if dtype in (DType.FLOAT16, DType.BFLOAT16):
+        kernel.values.used.add(dtype.value)
+        bits = f"(unsigned){element}.bits"
+    else:
+        bits = f"(unsigned)(unsigned char){element}"
+    return f"{bits} << {part * dtype.bits}" if part else bits
+
+
+def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """Stores of the two neighbours in a row that a lane holds, twice."""
+    target, sums = use.operands
+    fragment = Fragment.of(sums.buffer)
+    with _lanes(kernel) as lane:
+        for register in range(0, fragment.registers, 2):
+            values = [_register(kernel, use, sums, register + i) for i in range(2)]
+            at = [_moved(target, *fragment.position(lane // 4, lane % 4, register + i)) for i in range(2)]
+            form = kernel.values.offset(target.buffer, at[0])
+            if kernel.values.storages[target.buffer.name].vector_elements(form, 2) == 2:
+                kernel.values.used.add("Vector")
+                pair = f"Vector<{fragment.c_type}, 2>"
+                address = kernel.values.pointer(target.buffer, form)
+                kernel.source.line(f"*({pair}*){address} = {pair}{{{{{values[0]}, {values[1]}}}}};")
+            else:
+                for place, value in zip(at, values, strict=True):
+                    kernel.source.line(f"{kernel.values.element(target.buffer, place).text} = {value};")
+
+
+class _lanes:
+    """In it, `LANE` is the thread's coordinate along x."""
+
+    def __init__(self, kernel: KernelEmitter) -> None:
+        self.values = kernel.values
+        self.text = kernel.thread("x")
+
+    def __enter__(self) -> Expr:
+        self.values.variables[LANE.name] = self.text
+        self.values.ranges[LANE.name] = Interval(0, WARP - 1)
+        return LANE
+
+    def __exit__(self, *_: object) -> None:
+        del self.values.variables[LANE.name]
+        del self.values.ranges[LANE.name]
+
+
+def _moved(region: Region, row: Expr, column: Expr) -> tuple[Expr, ...]:
+    """The element of a matrix in a buffer's last two dimensions."""
+    *lead, top, left = region.starts
+    return (*lead, top + row, left + column)
+
+
+def _registers(kernel: KernelEmitter, use: Intrinsic, region: Region) -> str:
+    """The address of the first register of a fragment."""
+    form = _form(kernel, use, region)
+    storage = kernel.values.storages[region.buffer.name]
+    text = kernel.values.offset_text(form)
+    return storage.name if text == "0" else f"{storage.name} + {text}"
+
+
+def _register(kernel: KernelEmitter, use: Intrinsic, region: Region, register: int) -> str:
+    """One register of a fragment."""
+    form = _form(kernel, use, region).offset(register)
+    storage = kernel.values.storages[region.buffer.name]
+    return f"{storage.name}[{kernel.values.offset_text(form)}]"
+
+
+def _form(kernel: KernelEmitter, use: Intrinsic, region: Region) -> LinearForm:
+    if not region.buffer.scope.startswith(FRAGMENT):
+        raise LoweringError(f"`{summarize(use)}`: {format_region(region)} is no fragment")
+    return kernel.values.offset(region.buffer, region.starts)

@@ -1,0 +1,110 @@
+"""Fragments: matrices that the 32 lanes of a warp hold together in registers, as `mma.sync` takes them.
+
+In loop programs a fragment is a buffer of one of the scopes below whose last two dimensions are a whole matrix; any
+before them number matrices, or warps (distributed, see `ir.grid`). Only hardware operations touch it. How its elements
+lie in the lanes' registers is a matter of emission alone and is written down here, once, from the figures of "Matrix
+Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate Instructions"):
+they are one figure if elements are counted in registers of 32 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ...ir.expr import Buffer, Expr
+from ...ir.types import DType
+from .errors import LoweringError
+
+MATRIX_A, MATRIX_B, MATRIX_C = "fragment.a", "fragment.b", "fragment.c"
+"""Scopes of the left factor [16, depth], the right factor [depth, 8] and the sums [16, 8]."""
+WARP = 32
+"""Lanes of a warp."""
+ROWS, COLUMNS = 16, 8
+"""The shape of the product of one `mma`."""
+
+T = TypeVar("T", int, Expr)
+
+
+def depth_of(dtype: DType) -> int:
+    """The depth of one `mma` of operands of a type: 256 bits of a row; 8 tf32 (held as float32), 16, or 32 int8."""
+    return 256 // dtype.bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragment:
+    """One matrix in a warp's registers: each lane holds `registers` of them, of `packed` elements of `dtype` each."""
+
+    scope: str
+    dtype: DType
+    rows: int
+    columns: int
+
+    @staticmethod
+    def of(buffer: Buffer) -> Fragment:
+        """The kind of matrices that a buffer of a fragment scope holds. LoweringError where there are none such."""
+        rows, columns = buffer.shape[-2:] if len(buffer.shape) >= 2 else (0, 0)
+        fragment = Fragment(scope=buffer.scope, dtype=buffer.dtype, rows=rows, columns=columns)
+        wanted = shape_of(buffer.scope, buffer.dtype)
+        if wanted != (rows, columns):
+            have = "x".join(str(size) for size in buffer.shape)
+            want = "x".join(str(size) for size in wanted)
+            raise LoweringError(
+                f"buffer {buffer.name} @ {buffer.scope} holds {buffer.dtype}[{have}]; the last two dimensions of such "
+                f"a fragment must be {want} (pack it into matrices)"
+            )
+        return fragment
+
+    @property
+    def packed(self) -> int:
+        """Elements in a register: neighbours along the depth of a factor; sums lie alone."""
+        return 1 if self.scope == MATRIX_C else 32 // self.dtype.bits
+
+    @property
+    def registers(self) -> int:
+        """Registers of 32 bits of each lane."""
+        return self.rows * self.columns // (WARP * self.packed)
+
+    @property
+    def c_type(self) -> str:
+        """How a register is declared in CUDA C++; a factor's as bits, which is what `mma` takes."""
+        if self.scope == MATRIX_C:
+            return "float" if self.dtype is DType.FLOAT32 else "int"
+        return "unsigned"
+
+    def position(self, group: T, thread: T, register: int, part: int = 0) -> tuple[T, T]:
+        """Row and column of element `part` of a register of the lane 4 * `group` + `thread` (the ISA's groupID and
+        threadID_in_group), as numbers or as index expressions.
+        """
+        step = self.packed
+        match self.scope:
+            case "fragment.a":
+                return group + 8 * (register % 2), thread * step + (4 * step * (register // 2) + part)
+            case "fragment.b":
+                return thread * step + (4 * step * register + part), group + 0
+            case _:
+                return group + 8 * (register // 2), thread * 2 + register % 2
+
+
+def shape_of(scope: str, dtype: DType) -> tuple[int, int]:
+    """Rows and columns of the matrices in a fragment scope. LoweringError where no `mma` has such."""
+    factors = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
+    if scope == MATRIX_A and dtype in factors:
+        return ROWS, depth_of(dtype)
+    if scope == MATRIX_B and dtype in factors:
+        return depth_of(dtype), COLUMNS
+    if scope == MATRIX_C and dtype in (DType.FLOAT32, DType.INT32):
+        return ROWS, COLUMNS
+    raise LoweringError(f"there are no fragments of {dtype} @ {scope}")
+
+
+def matrix_row(lane: T, *, columns_first: bool) -> tuple[T, T]:
+    """Which row of 16 bytes a lane names to `ldmatrix.x4`, which loads four matrices of 8 rows of 16 bytes.
+
+    As (row, column in units of 8 rows' extent): lanes 8q .. 8q + 7 name the rows of matrix q, whose data lands in
+    register q. `columns_first` False: matrices 0 and 1 lie one below the other, 2 and 3 to their right (a fragment of A
+    in rows); True: 0 and 1 side by side, 2 and 3 below (two fragments of B, each a row of its transpose).
+    """
+    if columns_first:
+        return lane % 8 + (lane // 16) * 8, (lane // 8) % 2
+    return lane % 16, lane // 16

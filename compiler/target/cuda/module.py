@@ -1,0 +1,235 @@
+"""A whole program as CUDA C++ and the launches that run it, which are plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ...ir.bounds import Interval, loop_ranges
+from ...ir.expr import Buffer, Const
+from ...ir.kernels import Kernel, is_block_loop, kernel_at, kernel_obstacle, kernels
+from ...ir.printer import summarize
+from ...ir.regions import write_regions
+from ...ir.simplify import simplify
+from ...ir.stmt import Alloc, For, Program, Seq, Stmt
+from ...ir.visit import free_vars
+from .errors import LoweringError
+from .functions import NAMES, definitions
+from .launch_shape import AXES, Shape, shape_of
+from .machine import CudaTarget
+from .shared_memory import SharedPlan, plan_shared
+from .statements import THREAD, KernelEmitter
+from .storage import ALIGNMENT, buffer_bytes, in_device_memory
+from .text import TYPES, Names, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterArgument:
+    """The address of a parameter of the program."""
+
+    name: str
+    kind: Literal["parameter"] = "parameter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceArgument:
+    """The address `offset` bytes from the beginning of the workspace."""
+
+    offset: int
+    kind: Literal["workspace"] = "workspace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerArgument:
+    """A 32-bit integer: the iteration of a loop of the host."""
+
+    value: int
+    kind: Literal["integer"] = "integer"
+
+
+Argument: TypeAlias = ParameterArgument | WorkspaceArgument | IntegerArgument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLaunch:
+    """One launch: the kernel's name, blocks and threads along x, y, z, dynamic shared memory in bytes, arguments."""
+
+    function: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaModule:
+    """One program: CUDA C++ with its kernels (`extern "C"`), and their launches in order, each after the one before.
+
+    `parameters` are the arrays it works on, `outputs` the names of those it writes; `workspace_bytes` of memory hold
+    what kernels hand on to one another. Arrays and workspace begin at multiples of `storage.ALIGNMENT` bytes, and
+    none overlap where one is written.
+    """
+
+    source: str
+    launches: tuple[KernelLaunch, ...]
+    parameters: tuple[Buffer, ...]
+    outputs: frozenset[str]
+    workspace_bytes: int
+
+
+def lower(program: Program, target: CudaTarget, *, name: str = "kernel") -> CudaModule:
+    """The module of a program in kernel form, as `prepare` leaves it.
+
+    Kernels are called `name`, numbered if there are several. LoweringError where the program is not in kernel form,
+    or has something that CUDA C++ has not.
+    """
+    if (reason := kernel_obstacle(program)) is not None:
+        raise LoweringError(f"{program.name}: {reason}")
+    outline = _Outline(target, name, program)
+    outline.host(program.body, (), {})
+    return CudaModule(
+        source=outline.source(),
+        launches=tuple(outline.launches),
+        parameters=program.parameters,
+        outputs=frozenset(buffer.name for buffer in write_regions(program.body)),
+        workspace_bytes=outline.workspace_bytes,
+    )
+
+
+class _Outline:
+    """The walk over a program at host level."""
+
+    def __init__(self, target: CudaTarget, name: str, program: Program) -> None:
+        self.target, self.name = target, name
+        self.parameters = {p.name for p in program.parameters}
+        self.many = len(kernels(program)) > 1
+        self.texts: list[str] = []
+        self.used: set[str] = set()
+        self.defined: dict[str, str] = {}
+        self.launches: list[KernelLaunch] = []
+        self.workspace_bytes = 0
+        self._free = 0
+        self._workspace: dict[str, int] = {}
+        # A loop's kernels are written in its first iteration, and launched in all.
+        self._written: dict[int, _Written] = {}
+
+    def source(self) -> str:
+        """The text of all kernels, after the functions that they call."""
+        return "\n".join(
+            [text for text in (definitions(self.used), *self.defined.values(), *self.texts) if text]
+        )
+
+    def host(self, statement: Stmt, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
+        """What the host does: launches in order. `iteration` holds the variables of its loops."""
+        match statement:
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.host(inner, loops, iteration)
+            case For() if is_block_loop(statement):
+                self.launch(statement, loops, iteration)
+            case For(var=var, body=body):
+                known = {n: Interval(i, i) for n, i in iteration.items()}
+                extent = simplify(statement.extent, known)
+                if not isinstance(extent, Const):
+                    raise LoweringError(
+                        f"`{summarize(statement)}`: loops around kernels must have a constant extent"
+                    )
+                for i in range(int(extent.value)):
+                    self.host(body, (*loops, statement), {**iteration, var.name: i})
+            case Alloc(buffer=buffer, body=body):
+                before = self._free
+                self._workspace[buffer.name] = before
+                self._free += -(-buffer_bytes(buffer) // ALIGNMENT) * ALIGNMENT
+                self.workspace_bytes = max(self.workspace_bytes, self._free)
+                self.host(body, loops, iteration)
+                self._free = before
+            case _:
+                raise LoweringError(f"`{summarize(statement)}` stands in no kernel")
+
+    def launch(self, statement: For, loops: tuple[For, ...], iteration: Mapping[str, int]) -> None:
+        """One launch of the kernel that begins here."""
+        written = self._written.get(id(statement))
+        if written is None:
+            written = self._written[id(statement)] = self.write(kernel_at(statement, loops))
+        arguments: list[Argument] = []
+        for buffer in written.buffers:
+            offset = self._workspace.get(buffer)
+            if buffer in self.parameters or offset is None:
+                arguments.append(ParameterArgument(name=buffer))
+            else:
+                arguments.append(WorkspaceArgument(offset=offset))
+        arguments += [IntegerArgument(value=iteration[name]) for name in written.iteration]
+        self.launches.append(
+            KernelLaunch(
+                function=written.function,
+                grid=written.shape.grid,
+                block=written.shape.block,
+                shared_bytes=written.shared.dynamic_bytes,
+                arguments=tuple(arguments),
+            )
+        )
+
+    def write(self, kernel: Kernel) -> _Written:
+        """The text of a kernel."""
+        shape, ranges = shape_of(kernel), loop_ranges(kernel.host)
+        number = len(self.texts)
+        function = f"{self.name}_{number}" if self.many else self.name
+        names = Names(frozenset({function, *NAMES}))
+        changed = {b.name for b in shape.writes}
+        touched = {b.name: b for b in (*shape.writes, *shape.reads) if b.scope == "dram"}
+        buffers = sorted(touched.values(), key=lambda b: (b.name in changed, b.name))
+        source = Source(1)
+        iteration = [n for n in ranges if n in free_vars(kernel.blocks[0])]
+        parameters: list[str] = []
+        storages = {}
+        for buffer in buffers:
+            held = in_device_memory(buffer, names.make(buffer.name))
+            storages[buffer.name] = held
+            const = "" if buffer.name in changed else "const "
+            parameters.append(f"{const}{TYPES[buffer.dtype]}* __restrict__ {held.name}")
+        variables = {n: names.make(n) for n in iteration}
+        parameters += [f"int {variables[n]}" for n in iteration]
+        shared = plan_shared(kernel.body, names)
+        emitter = KernelEmitter(kernel, shape, shared, names, source)
+        values = emitter.values
+        values.storages |= storages
+        values.ranges |= ranges
+        values.variables |= variables
+        values.used |= {
+            d.value
+            for b in (*buffers, *(p.buffer for p in shared.places.values()))
+            for d in (b.dtype,)
+            if d.bits == 16
+        }
+        blocks = emitter.blocks()
+        emitter.finish()
+        head = [*shared.declarations(), *blocks]
+        head += [
+            f"const int {THREAD[f'thread.{axis}']} = threadIdx.{axis};"
+            for axis in AXES
+            if axis in emitter.threads_used
+        ]
+        signature = f'extern "C" __global__ void __launch_bounds__({shape.threads}) {function}('
+        lines = [signature, f"    {', '.join(parameters)}) {{", *(f"    {line}" for line in head)]
+        self.texts.append("\n".join([*lines, *source.lines, "}", ""]))
+        self.used |= values.used
+        self.defined |= values.defined
+        return _Written(
+            function=function,
+            shape=shape,
+            shared=shared,
+            buffers=tuple(b.name for b in buffers),
+            iteration=tuple(iteration),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """A kernel whose text is there, and the names of what its launches hand it."""
+
+    function: str
+    shape: Shape
+    shared: SharedPlan
+    buffers: tuple[str, ...]
+    iteration: tuple[str, ...]

@@ -1,0 +1,100 @@
+"""NVRTC: CUDA C++ to machine code or PTX, on any machine, with the packages of the extra `cuda`.
+
+Called through cuda.bindings, as cuda.core asks for a driver as soon as PTX is wanted.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from typing import Any
+
+from .errors import CompileError, CudaTargetError, MissingCudaError
+from .machine import architecture
+
+OPTIONS = ("--std=c++17", "--fmad=false")
+"""Options beside the architecture: sums are contracted where the text says so (`fmaf`), as on other targets."""
+
+
+def compile_cubin(source: str, arch: str) -> bytes:
+    """The cubin of a source's kernels for an architecture ("sm_90").
+
+    Raises MissingCudaError without the extra `cuda`; CudaTargetError for an architecture that we or the installed
+    NVRTC do not know; CompileError, with NVRTC's log, for a source that it refuses.
+    """
+    nvrtc = _load()
+    with _Compilation(nvrtc, source) as compilation:
+        compilation.run(architecture(arch).name)
+        return compilation.result(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN)
+
+
+def compile_ptx(source: str, arch: str) -> str:
+    """The PTX of a source's kernels, to be read; raises as `compile_cubin` does."""
+    nvrtc = _load()
+    with _Compilation(nvrtc, source) as compilation:
+        # PTX is made for a virtual architecture, machine code for a real one.
+        compilation.run(architecture(arch).name.replace("sm_", "compute_"))
+        return compilation.result(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX).decode().rstrip("\0")
+
+
+def nvrtc_version() -> str:
+    """The version of the installed NVRTC, "13.5"; MissingCudaError if there is none."""
+    status, major, minor = _load().nvrtcVersion()
+    assert not int(status), status
+    return f"{major}.{minor}"
+
+
+class _Compilation:
+    """One source on its way; a context manager, as NVRTC wants its programs destroyed."""
+
+    def __init__(self, nvrtc: Any, source: str) -> None:
+        self._nvrtc = nvrtc
+        self._program = self._checked(*nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+
+    def __enter__(self) -> _Compilation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._nvrtc.nvrtcDestroyProgram(self._program)
+
+    def run(self, arch: str) -> None:
+        """Compiles for an architecture, real or virtual."""
+        nvrtc = self._nvrtc
+        options = [option.encode() for option in (f"--gpu-architecture={arch}", *OPTIONS)]
+        (status,) = nvrtc.nvrtcCompileProgram(self._program, len(options), options)
+        if not int(status):
+            return
+        log = self.result(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog).decode().strip("\0\n")
+        if status == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
+            raise CudaTargetError(
+                f"NVRTC {nvrtc_version()} does not compile for {arch}; pip install --upgrade nvidia-cuda-nvrtc"
+            )
+        raise CompileError(f"NVRTC {nvrtc_version()} refuses generated code for {arch}:\n{log}")
+
+    def result(self, size: Any, get: Any) -> bytes:
+        """Something that a compilation gives, by the two functions that tell its size and write it."""
+        data = b" " * self._checked(*size(self._program))
+        self._checked(*get(self._program, data))
+        return data
+
+    def _checked(self, status: Any, *values: Any) -> Any:
+        if int(status):
+            raise CompileError(f"NVRTC: {status.name}")
+        return values[0] if values else None
+
+
+@lru_cache(maxsize=1)
+def _load() -> Any:
+    """The module of NVRTC, ready for use; MissingCudaError, in one line, where it or the library is not installed."""
+    try:
+        nvrtc = importlib.import_module("cuda.bindings.nvrtc")
+
+        # The library has no module of its own; it is looked for at the first call.
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] != "cuda":
+            raise
+        raise MissingCudaError(
+            'CUDA code needs NVRTC, which is not installed: pip install "vdla[cuda]"'
+        ) from None
+    return nvrtc

@@ -1,0 +1,129 @@
+"""prepare: what scheduled programs go through before code is generated for them or they are emulated.
+
+PASSES     insert barriers
+CHECKS     kernel form, limits of blocks and grids, asynchronous copies, races
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+from ...ir.bounds import interval, loop_ranges
+from ...ir.kernels import Kernel, kernel_obstacle, kernels, threads_of
+from ...ir.printer import summarize
+from ...ir.stmt import Alloc, Copy, Program, Stmt
+from ...ir.visit import children, walk
+from ...passes.insert_barriers import insert_barriers
+from ...passes.pipeline import Pass, run_pipeline
+from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB, THREADS_PER_BLOCK
+from .errors import LoweringError
+from .machine import CudaTarget
+from .races import check_races
+
+SHARED_ALIGNMENT = 128
+"""Bytes that buffers in shared memory begin at multiples of."""
+
+PASSES = (Pass("insert_barriers", insert_barriers),)
+
+
+def prepare(
+    program: Program,
+    target: CudaTarget,
+    *,
+    check: bool = True,
+    dump: Callable[[str, str], None] | None = None,
+) -> Program:
+    """A program in kernel form with its barriers, after all `CHECKS`; `dump(name, text)` sees the result of each pass.
+
+    LoweringError (of races: RaceError) and VerifyError name what is wrong. Without `check` programs are taken as right,
+    but for their form.
+    """
+    check_form(program, target)
+    program = run_pipeline(program, PASSES, check=check, dump=dump)
+    for checking in CHECKS if check else ():
+        checking(program, target)
+    return program
+
+
+def check_form(program: Program, target: CudaTarget) -> None:
+    """LoweringError unless a program is in kernel form."""
+    if (reason := kernel_obstacle(program)) is not None:
+        raise LoweringError(f"{program.name}: {reason}")
+
+
+def check_limits(program: Program, target: CudaTarget) -> None:
+    """LoweringError for more threads, blocks or shared memory than a kernel may have."""
+    for kernel in kernels(program):
+        _check_grid(kernel)
+        _check_block(kernel)
+        held = shared_bytes(kernel.body)
+        if held > target.shared_bytes_per_block:
+            raise LoweringError(
+                f"{kernel.name}: {held / KIB:.1f} KiB of shared memory, but a block of {target.arch} has at most "
+                f"{target.shared_bytes_per_block / KIB:.1f} KiB; make the tiles smaller, or the stages fewer"
+            )
+
+
+def _check_grid(kernel: Kernel) -> None:
+    loops = kernel.host
+    for loop in kernel.blocks:
+        extent = interval(loop.extent, loop_ranges(loops)).high
+        axis = loop.kind[-1]
+        if extent is not None and extent > GRID_LIMITS[axis]:
+            raise LoweringError(
+                f"`{summarize(loop)}` makes {extent} blocks along {axis}, but a grid has at most {GRID_LIMITS[axis]}; "
+                "bind the longest loop to block.x"
+            )
+        loops = (*loops, loop)
+
+
+def _check_block(kernel: Kernel) -> None:
+    threads = threads_of(kernel)
+    for kind, count in threads.items():
+        if count > BLOCK_LIMITS[kind[-1]]:
+            raise LoweringError(
+                f"{kernel.name}: {count} threads along {kind[-1]}, but a block has at most {BLOCK_LIMITS[kind[-1]]}; "
+                "split the loop"
+            )
+    if (total := prod(threads.values())) > THREADS_PER_BLOCK:
+        shape = " x ".join(str(n) for n in threads.values())
+        raise LoweringError(
+            f"{kernel.name}: {shape} = {total} threads, but a block has at most {THREADS_PER_BLOCK}; split the loops"
+        )
+
+
+def shared_bytes(body: Stmt) -> int:
+    """Bytes of shared memory of a kernel; buffers that are not allocated one within the other share them."""
+    own = 0
+    if isinstance(body, Alloc) and body.buffer.scope == "shared":
+        size = prod(body.buffer.shape) * body.buffer.dtype.bits // 8
+        own = -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+    return own + max((shared_bytes(child) for child in children(body)), default=0)
+
+
+def check_copies(program: Program, target: CudaTarget) -> None:
+    """LoweringError for asynchronous copies that the hardware has none of: they go from global to shared memory."""
+    for kernel in kernels(program):
+        for node in walk(kernel.body):
+            if isinstance(node, Copy) and node.asynchronous:
+                _check_copy(node)
+
+
+def _check_copy(copy: Copy) -> None:
+    to, of = copy.destination.buffer, copy.source.buffer
+    if to.scope != "shared" or of.scope != "dram":
+        raise LoweringError(
+            f"`{summarize(copy)}` copies asynchronously from {of.scope} to {to.scope}, but hardware does so from "
+            "global to shared memory only; place the buffer that it fills in shared"
+        )
+    if to.dtype is not of.dtype:
+        raise LoweringError(f"`{summarize(copy)}` converts on the way, which asynchronous copies cannot do")
+
+
+def check_order(program: Program, target: CudaTarget) -> None:
+    """RaceError for races; see `races.check_races`."""
+    check_races(program)
+
+
+CHECKS = (check_form, check_limits, check_copies, check_order)

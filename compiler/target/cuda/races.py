@@ -1,0 +1,454 @@
+"""check_races: a proof that threads and blocks of kernels touch no element without order, or the race itself.
+
+Not by the analysis that puts barriers in: a block is gone through as it runs (`asynchronous.spans`), cut at barriers,
+and for each span the elements that its threads touch are listed and compared. What repeats from iteration to iteration
+is compared once: where all slots and extents are the same, so are the elements. Of blocks only those are gone through
+that differ in this way; that different blocks do not meet is proven by affine forms, or listed too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import prod
+
+import numpy as np
+
+from ...ir.affine import LinearForm, form_to_expr, linear_form
+from ...ir.bounds import Interval, Ranges, interval, loop_range, loop_ranges
+from ...ir.expr import Binary, Const, Expr, binary
+from ...ir.kernels import (
+    THREAD_AXES,
+    Access,
+    Kernel,
+    accesses,
+    is_thread_loop,
+    kernel_obstacle,
+    kernels,
+    successive,
+    threads_of,
+)
+from ...ir.separation import meets_only_at
+from ...ir.stmt import For, Program, Stmt
+from ...ir.visit import children, free_vars, map_children
+from .addresses import Touched, evaluate, touched
+from .asynchronous import Flight, RaceError, Run, Span, Task, parts_of, spans, tasks_of
+from .errors import LoweringError
+
+__all__ = ["RaceError", "check_races"]
+
+MOST_BLOCKS = 256
+"""Blocks that are gone through, of those that differ."""
+MOST_ITERATIONS = 1 << 22
+"""Iterations of the loops on the host and over blocks that are looked at to find those that differ."""
+
+
+def check_races(program: Program) -> None:
+    """Proves that the kernels of a program have no races. RaceError names one; LoweringError: it cannot be told.
+
+    No two threads of a block touch the same element of shared or global memory, one of them writing, without a barrier
+    between; no two blocks of a kernel do at all; what an asynchronous copy fills is touched only behind the wait that
+    covers it, by other threads only behind a barrier after that wait; and no copy is under way at the end of a kernel.
+    """
+    if (reason := kernel_obstacle(program)) is not None:
+        raise LoweringError(f"{program.name}: {reason}")
+    for kernel in kernels(program):
+        _check_kernel(kernel)
+
+
+def _check_kernel(kernel: Kernel) -> None:
+    found = accesses(kernel.body, kernel.around)
+    written = {a.buffer.name for a in found if a.write}
+    shared = {a.buffer.name for a in found if a.buffer.scope == "shared"}
+    threads = threads_of(kernel)
+    interesting = set(shared)
+    for name in sorted(written - shared):
+        uses = [a for a in found if a.buffer.name == name]
+        _check_blocks(kernel, uses)
+        if not _apart(kernel, uses, threads):
+            interesting.add(name)
+    try:
+        _check_spans(_widened(kernel), interesting, threads)
+    except RaceError as race:
+        # Blocks at the edge do less than what was looked at; perhaps the race is where there is nothing.
+        try:
+            _check_spans(kernel, interesting, threads)
+        except RaceError:
+            raise
+        except LoweringError:
+            raise race from None
+
+
+# Between blocks
+
+
+def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
+    """RaceError if two blocks touch one element of a buffer in global memory, one of them writing."""
+    coordinates = [(loop.name, loop.name) for loop in kernel.blocks]
+    host = [loop.name for loop in kernel.host]
+    if all(meets_only_at(p, q, coordinates, host) for p, q in _pairs(uses)):
+        return
+    axes = {loop.name: size for loop, size in zip(kernel.blocks, _extents(kernel), strict=True)}
+    for values in _iterations(kernel.host, kernel.name):
+        writer: np.ndarray = np.full(prod(uses[0].buffer.shape), -1, np.int64)
+        listed = [(use, touched(use, values, axes)) for use in uses]
+        for use, what in listed:
+            if use.write:
+                writer[what.elements] = what.owners
+        for use, what in listed:
+            other = writer[what.elements]
+            clash = (other >= 0) & (other != what.owners)
+            if clash.any():
+                at = int(np.argmax(clash))
+                first, second = (_point(int(owner), axes) for owner in (other[at], what.owners[at]))
+                writers = ", ".join(dict.fromkeys(u.statement for u in uses if u.write))
+                raise RaceError(
+                    f"{kernel.name}: blocks race on {_element(use, int(what.elements[at]))}: {writers} writes it in "
+                    f"block {first}, {use.statement} {'writes' if use.write else 'reads'} it in block {second}; "
+                    "blocks run in any order, so each must write elements of its own (or split the kernel in two)"
+                )
+
+
+def _pairs(uses: Sequence[Access]) -> list[tuple[Access, Access]]:
+    """All pairs of which one writes, each access with itself too."""
+    distinct = list({(u.starts, u.extents, u.write, u.loops): u for u in uses}.values())
+    return [
+        (p, q) for p, q in [*combinations(distinct, 2), *((u, u) for u in distinct)] if p.write or q.write
+    ]
+
+
+def _extents(kernel: Kernel) -> list[int]:
+    sizes: list[int] = []
+    loops = kernel.host
+    for loop in kernel.blocks:
+        high = interval(loop.extent, loop_ranges(loops)).high
+        if high is None:
+            raise LoweringError(f"the extent of {loop.name}, which is {loop.kind}, has no constant bound")
+        sizes.append(max(0, high))
+        loops = (*loops, loop)
+    return sizes
+
+
+def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
+    """All values of the loops on the host."""
+    found: list[dict[str, int]] = [{}]
+    for loop in loops:
+        found = [{**v, loop.name: i} for v in found for i in range(int(evaluate(loop.extent, v)))]
+        if len(found) > MOST_BLOCKS:
+            raise LoweringError(
+                f"{name} runs more than {MOST_BLOCKS} times with other blocks each time, which may race; "
+                "index what it writes by plain sums of the loops' variables"
+            )
+    return found
+
+
+def _point(number: int, axes: Mapping[str, int]) -> str:
+    parts: list[str] = []
+    for axis, count in axes.items():
+        parts.append(f"{axis}={number % count}")
+        number //= count
+    return "(" + ", ".join(parts) + ")"
+
+
+def _element(access: Access, flat: int) -> str:
+    index = np.unravel_index(flat, access.buffer.shape)
+    return f"{access.buffer.name}[{', '.join(str(int(i)) for i in index)}] ({access.buffer.scope})"
+
+
+# Between threads
+
+
+def _apart(kernel: Kernel, uses: Sequence[Access], threads: Mapping[str, int]) -> bool:
+    """Whether threads of a block provably never meet in a buffer, barriers or not."""
+    axes = [axis for axis in THREAD_AXES if threads[axis] > 1]
+    common = [loop.name for loop in kernel.around]
+    for p, q in _pairs(uses):
+        pairs: list[tuple[str | None, str | None]] = []
+        for axis in axes:
+            a, b = (next((x.name for x in u.loops if x.kind == axis), None) for u in (p, q))
+            if a is None or b is None:
+                # Perhaps of a whole warp.
+                return False
+            pairs.append((a, b))
+        if not meets_only_at(p, q, pairs, common):
+            return False
+    return True
+
+
+def _widened(kernel: Kernel) -> Kernel:
+    """The kernel with extents in its phases that depend on the block made as great as any block has them."""
+    outer = loop_ranges(kernel.around)
+
+    def visit(node: Stmt, inside: bool) -> Stmt:
+        inside = inside or is_thread_loop(node)
+        if inside and isinstance(node, For):
+            extent = _greatest(node.extent, outer)
+            if extent is not None and extent is not node.extent:
+                node = replace(node, extent=extent)
+        return map_children(node, lambda child: visit(child, inside))
+
+    return replace(kernel, body=visit(kernel.body, False))
+
+
+def _greatest(expr: Expr, outer: Ranges) -> Expr | None:
+    """An upper bound of an expression, over all variables of `outer`, in terms of the others; None if not known."""
+    if not free_vars(expr) & outer.keys():
+        return expr
+    form = linear_form(expr)
+    total = LinearForm({}, form.constant)
+    result: Expr | None = None
+    for atom, coefficient in form.terms.items():
+        if not free_vars(atom) & outer.keys():
+            total = total.plus(LinearForm({atom: coefficient}, 0))
+            continue
+        if isinstance(atom, Binary) and atom.op in ("min", "max") and coefficient > 0 and result is None:
+            a, b = _greatest(atom.a, outer), _greatest(atom.b, outer)
+            if (a is None and b is None) or (atom.op == "max" and (a is None or b is None)):
+                return None
+            result = a if b is None else b if a is None else binary(atom.op, a, b)
+            result = binary("*", result, Const(coefficient)) if result is not None else None
+            continue
+        held = interval(atom, outer) if free_vars(atom) <= outer.keys() else Interval(None, None)
+        end = held.high if coefficient > 0 else held.low
+        if end is None:
+            return None
+        total = total.offset(coefficient * end)
+    rest = form_to_expr(total)
+    return rest if result is None else binary("+", result, rest)
+
+
+def _check_spans(kernel: Kernel, interesting: set[str], threads: Mapping[str, int]) -> None:
+    tasks = tasks_of(kernel, interesting)
+    if not tasks:
+        return
+    checker = _Checker(kernel, threads)
+    for values in _representatives(kernel, list(tasks.values())):
+        for span in spans(kernel, values, tasks):
+            checker.span(span)
+
+
+def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, int]]:
+    """Values of the loops around a kernel's body: one block of each kind that differ in what they do."""
+    names = [loop.name for loop in kernel.around]
+    parts: dict[Expr, None] = {}
+
+    def visit(node: Stmt) -> None:
+        if is_thread_loop(node):
+            return
+        if isinstance(node, For):
+            parts.update(dict.fromkeys(parts_of(node.extent, names)))
+        for child in children(node):
+            visit(child)
+
+    visit(kernel.body)
+    for task in tasks:
+        for expr in task.uniform:
+            parts.update(dict.fromkeys(parts_of(expr, names)))
+    if not parts:
+        return [dict.fromkeys(names, 0)]
+    sizes: list[int] = []
+    ranges: dict[str, Interval | Expr] = {}
+    for loop in kernel.around:
+        sizes.append(max(0, interval(loop.extent, ranges).high or 0))
+        ranges[loop.name] = loop_range(loop.extent)
+    needed = {name for expr in parts for name in free_vars(expr)}
+    for loop in reversed(kernel.around):
+        if not isinstance(loop.extent, Const):
+            needed |= {loop.name, *free_vars(loop.extent)}
+    sizes = [size if name in needed else min(1, size) for name, size in zip(names, sizes, strict=True)]
+    if prod(sizes) > MOST_ITERATIONS:
+        raise LoweringError(f"{kernel.name} has too many blocks that differ to look for races in all of them")
+    if prod(sizes) == 0:
+        return []
+    points = np.indices(sizes).reshape(len(sizes), -1)
+    environment = dict(zip(names, points, strict=True))
+    mask = np.ones(points.shape[1], bool)
+    for loop in kernel.around:
+        mask &= environment[loop.name] < evaluate(loop.extent, environment)
+    points = points[:, mask]
+    environment = dict(zip(names, points, strict=True))
+    keys = np.stack([np.broadcast_to(evaluate(e, environment), points.shape[1:]) for e in parts])
+    _, first = np.unique(keys, axis=1, return_index=True)
+    if len(first) > MOST_BLOCKS:
+        raise LoweringError(
+            f"{kernel.name}: {len(first)} blocks differ in what they touch of the same buffers, too many to look for "
+            "races in all of them; index buffers that threads exchange data in by plain sums"
+        )
+    return [{name: int(points[d, at]) for d, name in enumerate(names)} for at in sorted(first)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """One access of one run of a span, at its place in the span, or in flight (then it may happen at any time)."""
+
+    step: int
+    run: Run
+    access: Access
+    flight: Flight | None = None
+
+
+class _Checker:
+    """Compares what the threads of a block touch between two barriers; equal spans once."""
+
+    def __init__(self, kernel: Kernel, threads: Mapping[str, int]) -> None:
+        self.kernel = kernel
+        self.threads = dict(threads)
+        self.count = prod(threads.values())
+        self.successive = successive(kernel)
+        self.checked: set[object] = set()
+        self.lists: dict[tuple[Run, int], Touched] = {}
+
+    def span(self, span: Span) -> None:
+        """RaceError if anything in a span races."""
+        key = span.key
+        if key in self.checked:
+            return
+        events: dict[str, list[_Event]] = {}
+        for step, run in enumerate(span.runs):
+            for access in run.task.accesses:
+                if not access.asynchronous:
+                    events.setdefault(access.buffer.name, []).append(_Event(step, run, access))
+        for flight in span.flights:
+            step = -1 if flight.start is None else flight.start
+            for access in flight.run.task.accesses:
+                if access.asynchronous:
+                    event = _Event(step, flight.run, access, flight)
+                    events.setdefault(access.buffer.name, []).append(event)
+        for found in events.values():
+            if any(e.access.write for e in found):
+                self.plain([e for e in found if e.flight is None])
+                self.flying(found)
+        self.bytes(events)
+        self.checked.add(key)
+
+    def list(self, event: _Event) -> Touched:
+        key = event.run, event.run.task.accesses.index(event.access)
+        held = self.lists.get(key)
+        if held is None:
+            task = event.run.task
+            held = touched(event.access, event.run.values, self.threads, task.collective)
+            self.lists[key] = held
+        if event.run.task.collective:
+            # Lanes of a warp are in order within one phase only.
+            return Touched(elements=held.elements, owners=held.owners + self.count * (1 + event.step + 1))
+        return held
+
+    def plain(self, events: Sequence[_Event]) -> None:
+        """Accesses that happen in the order of the program in each thread."""
+        writes = [e for e in events if e.access.write]
+        if not writes:
+            return
+        writer = np.full(prod(writes[0].access.buffer.shape), -1, np.int64)
+        for event in writes:
+            what = self.list(event)
+            writer[what.elements] = what.owners
+        for event in events:
+            what = self.list(event)
+            other = writer[what.elements]
+            clash = (other >= 0) & (other != what.owners)
+            if clash.any():
+                at = int(np.argmax(clash))
+                self.fail(event, int(what.elements[at]), int(what.owners[at]), writes)
+
+    def fail(self, event: _Event, element: int, owner: int, writes: Sequence[_Event]) -> None:
+        for writer in writes:
+            what = self.list(writer)
+            clash = (what.elements == element) & (what.owners != owner)
+            if clash.any():
+                other = int(what.owners[int(np.argmax(clash))])
+                does = "writes" if event.access.write else "reads"
+                if writer.run is event.run:
+                    way = (
+                        "within one phase, where threads run in any order; give each thread elements of its own, or "
+                        "put what needs others' data into a loop over threads of its own"
+                    )
+                else:
+                    way = "with no barrier between them; insert_barriers puts it there"
+                raise RaceError(
+                    f"{self.kernel.name}: threads race on {_element(event.access, element)}: "
+                    f"{writer.access.statement} writes it in thread {self.thread(other)}, "
+                    f"{event.access.statement} {does} it in thread {self.thread(owner)}{_when(event.run)}, {way}"
+                )
+
+    def flying(self, events: Sequence[_Event]) -> None:
+        """Asynchronous copies against all else: they may read and write at any time until their wait."""
+        for position, event in enumerate(events):
+            flight = event.flight
+            if flight is None:
+                continue
+            what = self.list(event)
+            holder = np.full(prod(event.access.buffer.shape), -1, np.int64)
+            holder[what.elements] = what.owners
+            if event.access.write and (clash := holder[what.elements] != what.owners).any():
+                at = int(np.argmax(clash))
+                self.fail(event, int(what.elements[at]), int(what.owners[at]), [event])
+            for other in (*events[position + 1 :], *(e for e in events[:position] if e.flight is None)):
+                if not (event.access.write or other.access.write):
+                    continue
+                if other.flight is flight and other.access is event.access:
+                    continue
+                touches = self.list(other)
+                held = holder[touches.elements]
+                clash = held >= 0
+                during = _during(flight, other)
+                if not during:
+                    clash &= held != touches.owners
+                if clash.any():
+                    at = int(np.argmax(clash))
+                    self.late(
+                        event,
+                        other,
+                        int(touches.elements[at]),
+                        int(held[at]),
+                        int(touches.owners[at]),
+                        during,
+                    )
+
+    def late(self, event: _Event, other: _Event, element: int, a: int, b: int, during: bool) -> None:
+        does = "writes" if other.access.write else "reads"
+        own = "fills" if event.access.write else "reads"
+        if during:
+            way = "before the wait that covers the copy; wait for fewer pending groups, or commit and wait before it"
+        elif other.step <= event.step:
+            way = "with no barrier before the copy is issued; insert_barriers puts it there"
+        else:
+            way = "with no barrier after the wait that covers the copy; insert_barriers puts it there"
+        raise RaceError(
+            f"{self.kernel.name}: race on {_element(event.access, element)}: the asynchronous copy "
+            f"{event.access.statement} {own} it for thread {self.thread(a)}, {other.access.statement} {does} it in "
+            f"thread {self.thread(b)}{_when(other.run)}, {way}"
+        )
+
+    def bytes(self, events: Mapping[str, Sequence[_Event]]) -> None:
+        """Shared buffers that live one after the other may lie in the same bytes."""
+        if self.count == 1:
+            return
+        for a, b in combinations(events, 2):
+            if (a, b) in self.successive:
+                raise RaceError(
+                    f"{self.kernel.name}: {a} and {b} are allocated one after the other, so they may lie in the same "
+                    f"bytes, and no barrier stands between {events[a][0].access.statement} and "
+                    f"{events[b][0].access.statement}{_when(events[b][0].run)}; insert_barriers puts it there"
+                )
+
+    def thread(self, owner: int) -> str:
+        axes = {axis.removeprefix("thread."): size for axis, size in self.threads.items() if size > 1}
+        return _point(owner % self.count, axes)
+
+
+def _during(flight: Flight, other: _Event) -> bool:
+    """Whether an event may come between a copy's issue and its wait."""
+    if other.flight is not None:
+        # Both may last at the same time unless one is waited for before the other is issued.
+        first, second = sorted((flight, other.flight), key=lambda f: -1 if f.start is None else f.start)
+        return first.end is None or second.start is None or first.end > second.start
+    return (flight.start is None or other.step >= flight.start) and (
+        flight.end is None or other.step < flight.end
+    )
+
+
+def _when(run: Run) -> str:
+    """The iterations of the loops that all threads go through together."""
+    values = ", ".join(f"{name}={value}" for name, value in run.values.items())
+    return f" at {values}" if values else ""

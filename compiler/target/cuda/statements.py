@@ -1,0 +1,392 @@
+"""The body of a kernel as C++: what a block does in order, and inside of phases what each of its threads does.
+
+At block level loops run alike for all threads, and barriers, commits and waits stand there. A phase begins with a
+loop over threads; threads beyond its extent pass it by, and so do all but the first along axes that it has no loop
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...ir.affine import linear_form
+from ...ir.bounds import Interval, interval, loop_range
+from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
+from ...ir.grid import FRAGMENT, distribution, owners
+from ...ir.kernels import Kernel, is_thread_loop, phase_at
+from ...ir.printer import format_buffer, format_region, summarize
+from ...ir.simplify import simplify
+from ...ir.stmt import (
+    Alloc,
+    Assign,
+    Barrier,
+    Commit,
+    Copy,
+    For,
+    Intrinsic,
+    Node,
+    Reduce,
+    Region,
+    Seq,
+    Stmt,
+    Wait,
+)
+from ...ir.types import DType
+from ...ir.visit import expressions, free_vars, loads_in, walk
+from .accumulate import accumulate
+from .architectures import LOCAL_BYTES
+from .copies import emit_copy
+from .errors import LoweringError
+from .expressions import ExpressionEmitter
+from .indices import index, positive
+from .intrinsics import emission_of, lanes_of
+from .launch_shape import AXES, Shape, missing_axes
+from .mma_emit import fragment_storage
+from .mma_fragments import Fragment
+from .shared_memory import SharedPlan
+from .storage import Storage, in_registers, in_shared_memory
+from .text import AND, CONDITIONAL, EQUALITY, PRODUCT, SUM, TYPES, Names, Source, Text, call
+from .vectorize import vectorized
+
+THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
+"""The variable that holds a thread's coordinate along an axis."""
+_THREAD = ("block", "thread")
+MOST_UNROLLED, MOST_REGISTERS = 1024, 64
+"""Iterations up to which a loop that is to be unrolled is, and one that is not but has its variable in the index of an
+array of registers, which would not be registers otherwise."""
+Inside = Callable[[Stmt], None]
+"""What emits the body of a loop: at block level, or of one thread."""
+_UNROLLED = ("unroll", "vectorize", "virtual_thread")
+
+
+class KernelEmitter:
+    """Emits the body of one kernel into `source`."""
+
+    def __init__(
+        self, kernel: Kernel, shape: Shape, shared: SharedPlan, names: Names, source: Source
+    ) -> None:
+        self.kernel = kernel
+        self.shape = shape
+        self.shared = shared
+        self.names = names
+        self.source = source
+        self.values = ExpressionEmitter()
+        self.extents: dict[str, int] = dict(zip(AXES, shape.block, strict=True))
+        self.threads_used: set[str] = set()
+        self.aligned: set[str] = set()
+        self._declared: list[tuple[int, str]] = []
+        # Axes whose first thread alone runs an ordinary statement, in phases that hold instructions of several
+        # threads.
+        self._alone: tuple[str, ...] = ()
+        self._fresh = 0
+
+    def finish(self) -> None:
+        """Aligns the arrays in registers that are moved as vectors."""
+        for line, name in self._declared:
+            if name in self.aligned:
+                text = self.source.lines[line]
+                indent = len(text) - len(text.lstrip())
+                self.source.lines[line] = f"{text[:indent]}alignas(16) {text[indent:]}"
+
+    def fresh(self, name: str) -> str:
+        """A buffer's name that no buffer of the program has."""
+        self._fresh += 1
+        return f"{name}'{self._fresh}"
+
+    # Block level
+
+    def blocks(self) -> list[str]:
+        """The whole body; the lines that declare each block's coordinates, which belong in front of it."""
+        values, lines = self.values, []
+        conditions: list[Text] = []
+        grid: dict[str, int] = dict(zip(AXES, self.shape.grid, strict=True))
+        for loop in self.kernel.blocks:
+            axis = loop.kind[-1]
+            extent = simplify(loop.extent, values.ranges)
+            values.variables[loop.name] = "0"
+            if grid[axis] > 1:
+                name = values.variables[loop.name] = self.names.make(loop.name)
+                lines.append(f"const int {name} = blockIdx.{axis};")
+            conditions += self.below(loop.name, extent, grid[axis])
+        self.where(conditions, self.kernel.body, self.block_level)
+        return lines
+
+    def block_level(self, statement: Stmt) -> None:
+        """A statement that all threads of the block reach."""
+        match statement:
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.block_level(inner)
+            case For() if is_thread_loop(statement):
+                self.phase(statement)
+            case For():
+                self.loop(statement, self.block_level)
+            case Alloc(buffer=buffer):
+                if buffer.scope == "shared":
+                    self.allocate_shared(statement)
+                else:
+                    self.allocate(statement)
+                self.block_level(statement.body)
+                del self.values.storages[buffer.name]
+            case Barrier():
+                self.source.line("__syncthreads();")
+            case Commit():
+                self.values.used.add("commit_async")
+                self.source.line("commit_async();")
+            case Wait(pending=pending):
+                self.values.used.add("wait_async")
+                self.source.line(f"wait_async<{pending}>();")
+            case Assign() | Reduce() | Copy() | Intrinsic():
+                raise LoweringError(f"`{summarize(statement)}` stands in no loop over threads")
+
+    def allocate_shared(self, alloc: Alloc) -> None:
+        """Memory of the block, which lies where the plan says."""
+        name = self.shared.places[alloc.buffer.name].name
+        self.values.storages[alloc.buffer.name] = in_shared_memory(alloc.buffer, name)
+
+    def phase(self, loop: For) -> None:
+        """A nest whose loops over threads are the threads of the block."""
+        conditions, ranges, variables = self._enter()
+        phase = phase_at(loop)
+        for thread in phase.threads:
+            conditions += self.thread_loop(thread)
+        alone = [axis for axis in missing_axes(loop) if self.extents[axis] > 1]
+        self.source.line(f"// {_title(phase.body)}")
+        if any(isinstance(s, Intrinsic) and lanes_of(s.declaration) > 1 for s in walk(phase.body)):
+            self._alone = tuple(alone)
+        else:
+            conditions += [self.first_along(axis) for axis in alone]
+        with self.source.block(f"if ({_all(conditions)})" if conditions else ""):
+            self.thread_level(phase.body)
+        self._alone = ()
+        self._leave(ranges, variables)
+
+    def first_along(self, axis: str) -> Text:
+        """Whether a thread is the first one along an axis."""
+        return Text(f"{self.thread(axis)} == 0", EQUALITY)
+
+    def thread(self, axis: str) -> str:
+        """The variable of a thread's coordinate."""
+        self.threads_used.add(axis)
+        return THREAD[f"thread.{axis}"]
+
+    def thread_loop(self, loop: For) -> list[Text]:
+        """Makes the loop's variable the thread's coordinate; what holds for threads that have an iteration."""
+        axis = loop.kind[-1]
+        extent = simplify(loop.extent, self.values.ranges)
+        launched = self.extents[axis]
+        self.values.variables[loop.name] = self.thread(axis) if launched > 1 else "0"
+        return self.below(loop.name, extent, launched)
+
+    # Thread level
+
+    def thread_level(self, statement: Stmt) -> None:
+        """A statement of one thread."""
+        match statement:
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.thread_level(inner)
+            case For():
+                rewritten = accumulate(statement, self.values.ranges, self.values.storages, self.fresh)
+                if isinstance(rewritten, For):
+                    self.loop(rewritten, self.thread_level)
+                else:
+                    with self.source.block():
+                        self.thread_level(rewritten)
+            case Alloc(buffer=buffer):
+                self.allocate(statement)
+                self.thread_level(statement.body)
+                del self.values.storages[buffer.name]
+            case Intrinsic() if lanes_of(statement.declaration) > 1:
+                emission_of(statement.declaration)(self, statement)
+            case Assign() | Reduce() | Copy() | Intrinsic():
+                if self._alone:
+                    with self.source.block(f"if ({_all([self.first_along(a) for a in self._alone])})"):
+                        self.leaf(statement)
+                else:
+                    self.leaf(statement)
+            case Barrier() | Commit() | Wait():
+                raise LoweringError(f"`{summarize(statement)}` stands in a loop over threads")
+
+    def leaf(self, statement: Assign | Reduce | Copy | Intrinsic) -> None:
+        """An ordinary statement of one thread."""
+        match statement:
+            case Assign(buffer=buffer, indices=indices, value=value):
+                target = self.values.element(buffer, indices).text
+                self.source.line(f"{target} = {self.values.value(value).text};")
+            case Reduce():
+                self.reduce(statement)
+            case Copy():
+                emit_copy(self, statement)
+            case Intrinsic():
+                emission_of(statement.declaration)(self, statement)
+
+    def reduce(self, reduce: Reduce) -> None:
+        """One more value for a sum or greatest value, or its start."""
+        values, ranges = self.values, self.values.ranges
+        target = values.element(reduce.buffer, reduce.indices).text
+        value = simplify(reduce.value, ranges)
+        first = None if reduce.first is None else simplify(reduce.first, ranges)
+        if isinstance(first, Const) and first.value:
+            self.source.line(f"{target} = {values.emit(value).text};")
+            return
+        adds = reduce.op == "add"
+        if adds and reduce.buffer.dtype is DType.FLOAT32:
+            match value:
+                case Binary(op="*", a=a, b=b):
+                    total = call("fmaf", values.emit(a), values.emit(b), Text(target))
+                case _:
+                    total = Text(f"{target} + {values.emit(value).within(PRODUCT)}", SUM)
+        else:
+            held = Load(reduce.buffer, reduce.indices)
+            total = values.value(Binary("+" if adds else "max", held, value))
+        if first is None or isinstance(first, Const):
+            self.source.line(f"{target} = {total.text};")
+            return
+        begins = values.emit(first).within(CONDITIONAL + 1)
+        start = values.emit(value).within(CONDITIONAL)
+        self.source.line(f"{target} = {begins} ? {start} : {total.within(CONDITIONAL)};")
+
+    # Both levels
+
+    def loop(self, loop: For, inside: Inside) -> None:
+        """A loop of one thread, or of all threads alike."""
+        values = self.values
+        if loop.kind.startswith("block."):
+            raise LoweringError(
+                f"`{summarize(loop)}`: loops over blocks must be the outermost ones of a kernel"
+            )
+        extent = simplify(loop.extent, values.ranges)
+        bound = interval(extent, values.ranges).high
+        if bound is not None and bound <= 0:
+            return
+        lanes = int(extent.value) if isinstance(extent, Const) and inside == self.thread_level else 0
+        if loop.kind == "vectorize" and vectorized(self, loop, lanes):
+            return
+        _, ranges, variables = self._enter()
+        if bound == 1:
+            values.variables[loop.name] = "0"
+            self.where(self.below(loop.name, extent, 1), loop.body, inside)
+        else:
+            self.repeated(loop, extent, bound, inside)
+        self._leave(ranges, variables)
+
+    def repeated(self, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
+        """A loop with a counter."""
+        values = self.values
+        most = (
+            MOST_UNROLLED if loop.kind in _UNROLLED else MOST_REGISTERS if self.indexes_registers(loop) else 0
+        )
+        name = self.names.make(loop.name)
+        if bound is not None and bound <= most:
+            values.variables[loop.name] = name
+            conditions = self.below(loop.name, extent, bound)
+            self.source.line("#pragma unroll")
+            with self.source.block(f"for (int {name} = 0; {name} < {bound}; ++{name})"):
+                self.where(conditions, loop.body, inside)
+            return
+        end = index(values, linear_form(extent))
+        counter = "long long" if end.wide else "int"
+        values.variables[loop.name] = name
+        values.ranges[loop.name] = loop_range(extent)
+        with self.source.block(f"for ({counter} {name} = 0; {name} < {end.text.within(SUM)}; ++{name})"):
+            inside(loop.body)
+
+    def where(self, conditions: Sequence[Text], body: Stmt, inside: Inside) -> None:
+        """The body where all conditions hold."""
+        if not conditions:
+            inside(body)
+            return
+        with self.source.block(f"if ({_all(conditions)})"):
+            inside(body)
+
+    def indexes_registers(self, loop: For) -> bool:
+        """Whether a loop's variable is in an index of an array of registers."""
+        return any(
+            owners(buffer.scope) == _THREAD and loop.name in names
+            for statement in walk(loop.body)
+            for buffer, names in _indexed(statement)
+        )
+
+    def below(self, name: str, extent: Expr, bound: int) -> list[Text]:
+        """The conditions under which a variable that is less than `bound` is less than an extent.
+
+        None where it is anyway. From here on the variable is known to be.
+        """
+        values = self.values
+        values.ranges[name] = Interval(0, bound - 1)
+        conditions = positive(values, linear_form(extent).plus(linear_form(Var(name)), -1))
+        values.ranges[name] = loop_range(extent)
+        return conditions
+
+    def allocate(self, alloc: Alloc) -> None:
+        """Registers of each thread."""
+        buffer = alloc.buffer
+        name = self.names.make(buffer.name)
+        if buffer.scope.startswith(FRAGMENT):
+            storage = fragment_storage(buffer, name, distribution(alloc))
+            self.values.storages[buffer.name] = storage
+            self.source.line(f"{Fragment.of(buffer).c_type} {storage.name}[{storage.elements}];")
+            return
+        self.declare(in_registers(buffer, name, distribution(alloc)))
+
+    def declare(self, storage: Storage) -> None:
+        """An array of the thread's own."""
+        self.values.storages[storage.buffer.name] = storage
+        if storage.elements * storage.buffer.dtype.bits // 8 > LOCAL_BYTES:
+            raise LoweringError(
+                f"{format_buffer(storage.buffer)} takes more than a thread's {LOCAL_BYTES // 1024} KiB; "
+                "allocate it around the kernel, or make its tile smaller"
+            )
+        if storage.buffer.dtype in (DType.FLOAT16, DType.BFLOAT16):
+            self.values.used.add(storage.buffer.dtype.value)
+        size = "" if storage.scalar else f"[{storage.elements}]"
+        self._declared.append((len(self.source.lines), storage.buffer.name))
+        self.source.line(f"{TYPES[storage.buffer.dtype]} {storage.name}{size};")
+
+    def operand(self, use: Intrinsic, region: Region, *, align: int) -> str:
+        """The address of an instruction's operand, as text; LoweringError where it is not aligned to `align` bytes."""
+        form = self.values.offset(region.buffer, region.starts)
+        storage = self.values.storages[region.buffer.name]
+        size = region.buffer.dtype.bits // 8
+        if storage.vector_elements(form, align // size) * size < align:
+            raise LoweringError(
+                f"`{summarize(use)}`: {format_region(region)} is not provably aligned to {align} bytes; pad its rows"
+            )
+        if storage.space == "register":
+            self.aligned.add(region.buffer.name)
+        return self.values.pointer(region.buffer, form)
+
+    def _enter(self) -> tuple[list[Text], dict[str, Interval | Expr], dict[str, str]]:
+        """What holds around, to be put back by `_leave`."""
+        return [], dict(self.values.ranges), dict(self.values.variables)
+
+    def _leave(self, ranges: dict[str, Interval | Expr], variables: dict[str, str]) -> None:
+        self.values.ranges, self.values.variables = ranges, variables
+
+
+def _all(conditions: Sequence[Text]) -> str:
+    """The conjunction of conditions."""
+    return " && ".join(condition.within(AND) for condition in conditions)
+
+
+def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
+    """The buffers that one statement itself touches, each with the variables in its indices."""
+    match statement:
+        case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
+            yield buffer, {name for at in indices for name in free_vars(at)}
+        case Copy(destination=destination, source=source):
+            for region in (destination, source):
+                yield region.buffer, {name for at in region.starts for name in free_vars(at)}
+        case Intrinsic(operands=operands):
+            for region in operands:
+                yield region.buffer, {name for at in region.starts for name in free_vars(at)}
+    for expr in expressions(statement):
+        for load in loads_in(expr):
+            yield load.buffer, {name for at in load.indices for name in free_vars(at)}
+
+
+def _title(body: Stmt) -> str:
+    """The names of the statements in a phase, in program order."""
+    named = [s.name for s in walk(body) if isinstance(s, Assign | Reduce | Copy | Intrinsic)]
+    return ", ".join(dict.fromkeys(named)) or "nothing"

@@ -1,0 +1,106 @@
+"""Where the buffers of a kernel lie, and which element an access means there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Literal
+
+from ...ir.affine import LinearForm
+from ...ir.expr import Buffer
+
+Space = Literal["global", "shared", "register"]
+"""Memory of the device, of a block, or of a thread."""
+
+ALIGNMENT = 256
+"""Alignment in bytes of every array in device memory: what cudaMalloc gives (CUDA C++ Programming Guide, "Size and
+Alignment Requirement"), and what a plan of memory must keep."""
+SHARED_ALIGNMENT = 128
+"""Alignment of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and all 32 banks."""
+REGISTER_ALIGNMENT = 16
+MOST_VECTOR_BYTES = 16
+"""The widest access of one thread."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """A buffer in a kernel: the text in front of an index, and elements from index to index (0: distributed over
+    threads).
+
+    `elements` are those that are really there; a `scalar` needs no index. `alignment` in bytes, of the first element.
+    """
+
+    buffer: Buffer
+    name: str
+    strides: tuple[int, ...]
+    elements: int
+    space: Space
+    alignment: int
+    scalar: bool = False
+
+    def vector_elements(self, form: LinearForm, most: int) -> int:
+        """How many elements from the one of a flat index on, at most `most`, one access may take as far as alignment
+        goes.
+
+        A power of two: what divides the index in all iterations, bounded by the widest access.
+        """
+        size = self.buffer.dtype.bits // 8
+        return power_of_two(gcd(form.constant, *form.terms.values(), self.alignment // size), most, size)
+
+
+def power_of_two(divisor: int, most: int, size: int) -> int:
+    """The greatest power of two that divides `divisor` (0: any), up to `most` and to elements of MOST_VECTOR_BYTES."""
+    count = 1
+    while divisor % (2 * count) == 0 and 2 * count <= most and 2 * count * size <= MOST_VECTOR_BYTES:
+        count *= 2
+    return count
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of a dense array."""
+    return tuple([prod(shape[d + 1 :]) for d in range(len(shape))])
+
+
+def buffer_bytes(buffer: Buffer) -> int:
+    """Size of a buffer in bytes."""
+    return prod(buffer.shape) * buffer.dtype.bits // 8
+
+
+def in_device_memory(buffer: Buffer, name: str) -> Storage:
+    """A parameter of the kernel: an array in the device's memory."""
+    return Storage(
+        buffer=buffer,
+        name=name,
+        strides=row_major(buffer.shape),
+        elements=prod(buffer.shape),
+        space="global",
+        alignment=ALIGNMENT,
+    )
+
+
+def in_shared_memory(buffer: Buffer, name: str) -> Storage:
+    """A buffer that all threads of a block share."""
+    return Storage(
+        buffer=buffer,
+        name=name,
+        strides=row_major(buffer.shape),
+        elements=prod(buffer.shape),
+        space="shared",
+        alignment=SHARED_ALIGNMENT,
+    )
+
+
+def in_registers(buffer: Buffer, name: str, distribution: tuple[str | None, ...] | None = None) -> Storage:
+    """A thread's own part of a buffer, whose dimensions in `distribution` are threads' coordinates."""
+    held = distribution if distribution is not None else (None,) * len(buffer.shape)
+    shape = tuple([1 if axis else size for size, axis in zip(buffer.shape, held, strict=True)])
+    strides = tuple([0 if axis else s for s, axis in zip(row_major(shape), held, strict=True)])
+    return Storage(
+        buffer=buffer,
+        name=name,
+        strides=strides,
+        elements=prod(shape),
+        space="register",
+        alignment=REGISTER_ALIGNMENT,
+        scalar=prod(shape) == 1,
+    )

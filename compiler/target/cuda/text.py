@@ -1,0 +1,134 @@
+"""CUDA C++ as text: types, literals, expressions with their precedence, names, indented lines."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...ir.types import DType
+
+TYPES = {
+    DType.INT8: "signed char",
+    DType.UINT8: "unsigned char",
+    DType.INT32: "int",
+    DType.INT64: "long long",
+    DType.FLOAT16: "float16",
+    DType.BFLOAT16: "bfloat16",
+    DType.FLOAT32: "float",
+    DType.BOOL: "bool",
+}
+"""The types of elements; float16 and bfloat16 are those of `functions`."""
+
+PRIMARY, UNARY, PRODUCT, SUM, SHIFT, RELATION, EQUALITY, BIT_AND, AND, OR, CONDITIONAL = range(16, 5, -1)
+"""Precedence of operators, tighter ones higher."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """An expression: its text, and the precedence of its outermost operator."""
+
+    text: str
+    precedence: int = PRIMARY
+
+    def within(self, precedence: int) -> str:
+        """The text as an operand where operators of `precedence` and tighter ones need no parentheses."""
+        return self.text if self.precedence >= precedence else f"({self.text})"
+
+
+def operation(op: str, precedence: int, a: Text, b: Text) -> Text:
+    """`a op b` of a left-associative operator."""
+    return Text(f"{a.within(precedence)} {op} {b.within(precedence + 1)}", precedence)
+
+
+def call(function: str, *arguments: Text) -> Text:
+    """`function(arguments)`."""
+    return Text(f"{function}({', '.join(a.text for a in arguments)})")
+
+
+def conversion(type_text: str, value: Text) -> Text:
+    """`(type)value`."""
+    return Text(f"({type_text}){value.within(UNARY)}", UNARY)
+
+
+def literal(value: int | float | bool, dtype: DType) -> Text:
+    """A constant; floats are written so that reading them gives the same bits."""
+    if dtype is DType.BOOL:
+        return Text("true" if value else "false")
+    if not dtype.is_float:
+        return integer(int(value), wide=dtype is DType.INT64)
+    number = float(np.float32(value))
+    if not math.isfinite(number):
+        bits = np.float32(number).view(np.uint32)
+        return Text(f"__uint_as_float(0x{bits:08x}u)")
+    digits = str(np.float32(number))
+    if not any(c in digits for c in ".e"):
+        digits += ".0"
+    return Text(f"{digits}f", UNARY if digits.startswith("-") else PRIMARY)
+
+
+def integer(value: int, *, wide: bool = False) -> Text:
+    """An integer literal; beyond 32 bits, or `wide`, a long long."""
+    # The least value of a type has no literal of its own.
+    if value == -(2**63):
+        return Text("(-9223372036854775807LL - 1)")
+    suffix = "LL" if wide or not -(2**31) < value < 2**31 else ""
+    return Text(f"{value}{suffix}", UNARY if value < 0 else PRIMARY)
+
+
+_KEYWORDS = """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class
+    compl concept const consteval constexpr constinit const_cast continue decltype default delete do double
+    dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
+    reinterpret_cast requires return short signed sizeof static static_assert static_cast struct switch template
+    this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t
+    while xor xor_eq threadIdx blockIdx blockDim gridDim warpSize dim3 uint3 int2 int4 uint2 uint4 float2 float4
+    double2 size_t min max abs exp log tanh erf sqrt fmaf expf logf tanhf erff sqrtf fabsf shared tx ty tz
+"""
+_RESERVED = frozenset(_KEYWORDS.split())
+"""Words of C++, and what CUDA C++ and our texts have in every kernel."""
+
+
+class Names:
+    """C identifiers made of the IR's names, each given out once; `taken` are names that are never given out."""
+
+    def __init__(self, taken: frozenset[str] = frozenset()) -> None:
+        self._taken = set(_RESERVED | taken)
+
+    def make(self, wanted: str) -> str:
+        """A legal identifier close to `wanted` that nothing else has."""
+        base = re.sub(r"[^A-Za-z0-9]+", "_", wanted).strip("_") or "v"
+        # Underscores at the front or in pairs are the implementation's.
+        base = f"v{base}" if base[0].isdigit() else base
+        name, count = base, 1
+        while name in self._taken:
+            count += 1
+            name = f"{base}_{count}"
+        self._taken.add(name)
+        return name
+
+
+class Source:
+    """Lines under construction, indented by the blocks that are open."""
+
+    def __init__(self, depth: int = 0) -> None:
+        self.lines: list[str] = []
+        self._depth = depth
+
+    def line(self, text: str) -> None:
+        """One line."""
+        self.lines.append("    " * self._depth + text if text else "")
+
+    @contextmanager
+    def block(self, head: str = "") -> Iterator[None]:
+        """`head {` … `}` around the lines written inside."""
+        self.line(f"{head} {{" if head else "{")
+        self._depth += 1
+        yield
+        self._depth -= 1
+        self.line("}")

@@ -1,0 +1,184 @@
+"""Vectorized loops of a thread: neighbouring elements of memory in one access, the arithmetic an unrolled loop."""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import TYPE_CHECKING
+
+from ...ir.affine import LinearForm
+from ...ir.bounds import Interval
+from ...ir.expr import Binary, Buffer, Expr, Load, Select, Var
+from ...ir.stmt import Alloc, Assign, For, Reduce, Seq, Stmt
+from ...ir.types import DType
+from ...ir.visit import (
+    free_vars,
+    loads_in,
+    map_expr,
+    map_expressions,
+    map_stmt,
+    operands,
+)
+from .storage import Storage
+from .text import TYPES
+
+if TYPE_CHECKING:
+    from .statements import KernelEmitter
+
+
+def vectorized(kernel: KernelEmitter, loop: For, count: int) -> bool:
+    """Emits a vectorized loop of `count` iterations, with one access for all iterations where that is possible.
+
+    That is: the body is assignments and sums in sequence, the access is to device or shared memory, its elements are
+    neighbours that begin at a multiple of `count`, and no condition guards it. False, and nothing emitted, where no
+    access is so.
+    """
+    leaves = _straight(loop.body)
+    if leaves is None or count < 2:
+        return False
+    values = kernel.values
+    saved = dict(values.ranges), dict(values.variables)
+    values.ranges[loop.name] = Interval(0, count - 1)
+    vectors = _Vectors(kernel, loop.var, count, leaves)
+    found = vectors.find()
+    values.ranges, values.variables = saved
+    if not found:
+        return False
+    with kernel.source.block():
+        vectors.load()
+        body = map_stmt(loop.body, vectors.rewritten)
+        kernel.loop(For(var=loop.var, extent=loop.extent, body=body, kind="unroll"), kernel.thread_level)
+        vectors.store()
+    return True
+
+
+def _straight(statement: Stmt) -> list[Assign | Reduce] | None:
+    """The assignments and sums of a body without loops; None where there is anything else."""
+    match statement:
+        case Assign() | Reduce():
+            return [statement]
+        case Alloc(body=body):
+            return _straight(body)
+        case Seq(statements=statements):
+            parts = [_straight(s) for s in statements]
+            return None if None in parts else [leaf for part in parts for leaf in part or ()]
+    return None
+
+
+class _Vectors:
+    """The accesses of one loop that become vectors."""
+
+    def __init__(self, kernel: KernelEmitter, var: Var, count: int, leaves: list[Assign | Reduce]) -> None:
+        self.kernel, self.values = kernel, kernel.values
+        self.var, self.count, self.leaves = var, count, leaves
+        self.loads: dict[tuple[str, tuple[Expr, ...]], tuple[Load, Buffer]] = {}
+        self.stores: dict[str, tuple[Assign, Buffer]] = {}
+
+    def find(self) -> bool:
+        """Which accesses may be vectors; whether any is."""
+        written = [leaf.buffer.name for leaf in self.leaves]
+        read: set[str] = set()
+        for leaf in self.leaves:
+            for expr in (*leaf.indices, leaf.value):
+                self.find_loads(expr, set(written))
+                read |= {load.buffer.name for load in loads_in(expr)}
+        for leaf in self.leaves:
+            name = leaf.buffer.name
+            # A vector is stored at the end, so nothing may read what it holds or write there before.
+            alone = written.count(name) == 1 and name not in read
+            if isinstance(leaf, Assign) and alone and self.neighbours(leaf.buffer, leaf.indices):
+                self.stores[name] = leaf, self.vector_of(leaf.buffer)
+        return bool(self.loads or self.stores)
+
+    def find_loads(self, expr: Expr, written: set[str]) -> None:
+        """The loads of an expression that run in any case."""
+        match expr:
+            case Select(condition=condition):
+                self.find_loads(condition, written)
+                return
+            case Binary(op="and" | "or", a=a):
+                self.find_loads(a, written)
+                return
+            case Load(buffer=buffer, indices=indices):
+                key = (buffer.name, indices)
+                if key not in self.loads and buffer.name not in written and self.neighbours(buffer, indices):
+                    self.loads[key] = expr, self.vector_of(buffer)
+        for operand in operands(expr):
+            self.find_loads(operand, written)
+
+    def neighbours(self, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+        """Whether an access takes elements side by side from a multiple of `count` on, as many as the hardware does."""
+        storage = self.values.storages.get(buffer.name)
+        # Buffers of the body itself are the thread's own.
+        if storage is None or storage.space == "register" or buffer.dtype is DType.BOOL:
+            return False
+        form = self.values.offset(buffer, indices)
+        if form.terms.get(self.var) != 1:
+            return False
+        rest = form.without(next(a for a in form.terms if a == self.var))
+        if any(self.var.name in free_vars(atom) or loads_in(atom) for atom in rest.terms):
+            return False
+        aligned = gcd(rest.constant, *rest.terms.values()) % self.count == 0
+        return aligned and storage.vector_elements(LinearForm({}, 0), self.count) == self.count
+
+    def vector_of(self, buffer: Buffer) -> Buffer:
+        """A buffer for what one access takes."""
+        name = self.kernel.fresh(buffer.name)
+        return Buffer(name=name, shape=(self.count,), dtype=buffer.dtype, scope="register")
+
+    def load(self) -> None:
+        """Loads all vectors, and makes room for those to store."""
+        for load, own in self.loads.values():
+            vector, name = self.declare(load.buffer, own)
+            pointer = self.first(load.buffer, load.indices)
+            self.kernel.source.line(f"const {vector} {name} = *(const {vector}*){pointer};")
+        for assign, own in self.stores.values():
+            vector, name = self.declare(assign.buffer, own)
+            self.kernel.source.line(f"{vector} {name};")
+
+    def store(self) -> None:
+        """Stores the vectors."""
+        for assign, own in self.stores.values():
+            vector = self.type_of(own)
+            name = self.values.storages[own.name].name.removesuffix(".at")
+            self.kernel.source.line(f"*({vector}*){self.first(assign.buffer, assign.indices)} = {name};")
+
+    def declare(self, buffer: Buffer, own: Buffer) -> tuple[str, str]:
+        """The type and name of a vector of elements of a buffer."""
+        name = self.kernel.names.make(f"{buffer.name}.vector")
+        self.values.used.add("Vector")
+        self.values.storages[own.name] = Storage(
+            buffer=own,
+            name=f"{name}.at",
+            strides=(1,),
+            elements=self.count,
+            space="register",
+            alignment=self.count * own.dtype.bits // 8,
+        )
+        return self.type_of(own), name
+
+    def type_of(self, own: Buffer) -> str:
+        return f"Vector<{TYPES[own.dtype]}, {self.count}>"
+
+    def first(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
+        """The address of the first iteration's element."""
+        saved = dict(self.values.ranges)
+        self.values.ranges[self.var.name] = Interval(0, 0)
+        pointer = self.values.pointer(buffer, self.values.offset(buffer, indices))
+        self.values.ranges = saved
+        return pointer
+
+    def rewritten(self, statement: Stmt) -> Stmt:
+        """A statement from and to vectors."""
+
+        def swap(expr: Expr) -> Expr:
+            if isinstance(expr, Load) and (found := self.loads.get((expr.buffer.name, expr.indices))):
+                return Load(found[1], (self.var,))
+            return expr
+
+        if not isinstance(statement, Assign | Reduce):
+            return statement
+        result = map_expressions(statement, lambda e: map_expr(e, swap))
+        held = self.stores.get(statement.buffer.name)
+        if held is None or not isinstance(result, Assign):
+            return result
+        return Assign(name=result.name, buffer=held[1], indices=(self.var,), value=result.value)

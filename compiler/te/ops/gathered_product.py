@@ -1,0 +1,152 @@
+"""Matrix products with the stages of `te.ops.gemm` whose right-hand matrices are gathered from a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ...ir.expr import Buffer, Const, Expr, Load, Var, equal
+from ...ir.stmt import Alloc, Assign, Copy, Reduce, Stmt, nest, region, seq, whole
+from ...ir.types import DType
+from ..blocks import Pair, ceil_div
+from ..epilogue import Epilogue
+
+Place = tuple[Expr, ...]
+"""The indices of an element."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """The order of a sum over channels and taps: blocks of `block` channels, rows, columns, channels of a block.
+
+    All channels of a step have one tap, whose place in the input is worked out once for all of them. Blocks are
+    outermost, so that all taps of one find the same input in a cache, and so that a step beyond the last one reads
+    channels that are not there.
+    """
+
+    channels: int
+    taps: Pair
+    block: int = 1
+
+    @property
+    def size(self) -> int:
+        """Products of a sum, with those of the last block that are zero."""
+        return ceil_div(self.channels, self.block) * prod(self.taps) * self.block
+
+    def place(self, k: Expr) -> tuple[Expr, Expr, Expr]:
+        """Channel, row and column of product k."""
+        rows, columns = self.taps
+        step = k // self.block
+        return step // (rows * columns) * self.block + k % self.block, step // columns % rows, step % columns
+
+    def pack(self, weights: np.ndarray) -> np.ndarray:
+        """Weights [..., filters, channels, rows, columns] as [..., size, filters], zero beyond the last channel."""
+        *outer, filters, channels, rows, columns = weights.shape
+        blocks = ceil_div(channels, self.block)
+        beyond = [(0, 0)] * (len(outer) + 1) + [(0, blocks * self.block - channels), (0, 0), (0, 0)]
+        cut = np.pad(weights, beyond).reshape(*outer, filters, blocks, self.block, rows, columns)
+        ordered = np.moveaxis(np.moveaxis(cut, -3, -1), len(outer), -1)
+        return np.ascontiguousarray(ordered.reshape(*outer, self.size, filters))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatheredProduct:
+    """Y[target] = epilogue(sum over k of W[matrix, k, i] * X[source]) for all matrices, rows i and columns j.
+
+    `source` (of the matrix' indices, k and j) and `target` (of these, i and j) say which elements those are; sources
+    outside X are zero. `bias` says which of B's elements belongs to a row of a matrix. With `plain`, X at the source is
+    X[..., k, j], all other indices 0. Names of all buffers, statements and loops end with `tag`.
+    """
+
+    matrices: tuple[int, ...]
+    rows: int
+    depth: int
+    columns: int
+    source: Callable[[Sequence[Expr], Expr, Expr], Place]
+    target: Callable[[Sequence[Expr], Expr, Expr], Place]
+    bias: Callable[[Sequence[Expr], Expr], Place]
+    plain: bool = False
+    tag: str = ""
+
+    def stages(
+        self,
+        x_in: Buffer,
+        weight: Buffer,
+        bias: Buffer | None,
+        operand: Buffer | None,
+        y_out: Buffer,
+        epilogue: Epilogue,
+    ) -> Stmt:
+        """Copies `a` of W and `b` of X, `sum` (statement "gemm", loops gemm.b0, ..., gemm.i, gemm.j, gemm.k), "post".
+
+        Loops b0, ..., i, j are around "post", loops b.b0, ..., b.k, b.j around the copy of an element into `b`. There
+        are no loops over matrices and no dimensions of them where there is one.
+        """
+        several = [d for d, size in enumerate(self.matrices) if size > 1]
+        batch = tuple([self.matrices[d] for d in several])
+
+        def buffer(name: str, *shape: int) -> Buffer:
+            return Buffer(name=f"{name}{self.tag}", shape=(*batch, *shape), dtype=DType.FLOAT32)
+
+        def loops(prefix: str) -> tuple[list[Var], list[Expr], Var, Var, Var]:
+            own = [Var(f"{prefix}b{n}{self.tag}") for n in range(len(several))]
+            matrix: list[Expr] = [Const(0)] * len(self.matrices)
+            for d, var in zip(several, own, strict=True):
+                matrix[d] = var
+            i, j, k = (Var(f"{prefix}{v}{self.tag}") for v in ("i", "j", "k"))
+            return own, matrix, i, j, k
+
+        a, b = buffer("a", self.depth, self.rows), buffer("b", self.depth, self.columns)
+        total = buffer("sum", self.rows, self.columns)
+
+        left = Copy(
+            name=a.name,
+            destination=whole(a),
+            source=region(weight, *[(0, size) for size in weight.shape]),
+        )
+        own, matrix, _, j, k = loops("b.")
+        if self.plain:
+            lead = len(x_in.shape) - 2 - len(batch)
+            right: Stmt = Copy(
+                name=b.name,
+                destination=whole(b),
+                source=region(x_in, *[(0, 1)] * lead, *[(0, size) for size in b.shape]),
+            )
+        else:
+            element = Copy(
+                name=b.name,
+                destination=region(b, *[(at, 1) for at in (*own, k, j)]),
+                source=region(x_in, *[(at, 1) for at in self.source(matrix, k, j)]),
+                pad=Const(0.0, DType.FLOAT32),
+            )
+            right = nest([*zip(own, batch, strict=True), (k, self.depth), (j, self.columns)], element)
+
+        own, _, i, j, k = loops("gemm.")
+        summed = Reduce(
+            name=f"gemm{self.tag}",
+            op="add",
+            buffer=total,
+            indices=(*own, i, j),
+            value=a[*own, k, i] * b[*own, k, j],
+            first=equal(k, 0),
+        )
+        product = nest(
+            [*zip(own, batch, strict=True), (i, self.rows), (j, self.columns), (k, self.depth)], summed
+        )
+
+        own, matrix, i, j, _ = loops("")
+        at = self.target(matrix, i, j)
+        value = epilogue.value(
+            total[*own, i, j],
+            None if bias is None else Load(bias, self.bias(matrix, i)),
+            None if operand is None else Load(operand, at),
+        )
+        post = Assign(name=f"post{self.tag}", buffer=y_out, indices=at, value=value)
+        finish = nest([*zip(own, batch, strict=True), (i, self.rows), (j, self.columns)], post)
+        body = seq(left, right, product, finish)
+        for stage in (total, b, a):
+            body = Alloc(buffer=stage, body=body)
+        return body

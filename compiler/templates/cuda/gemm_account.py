@@ -1,0 +1,251 @@
+"""What tiles of a sum of products cost on a GPU: an account of many tiles at once, and the choice of one without trials.
+
+The account counts, for one step of a block, what each unit of a multiprocessor has to do, and takes the busiest one; what
+latencies are left open by too few stages or blocks; and how many rounds of blocks the busiest multiprocessor has. Its
+constants are marked as facts of NVIDIA's documents or as estimates: none has been fitted to measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK, WARP
+from ...target.cuda.machine import CudaTarget
+from ..space import Columns
+from .tile import VECTOR, Tile
+
+SCHEDULERS = 4
+"""Warps that a multiprocessor issues from in a cycle (CUDA C++ Programming Guide, "Multiprocessor Level")."""
+SHARED_BYTES_CYCLE = 128
+"""Bytes of shared memory a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
+RESERVED_SHARED_BYTES = 1024
+"""Of every block, from compute capability 8.0 on (CUDA C++ Programming Guide, "Shared Memory" of these capabilities)."""
+OTHER_REGISTERS = 32
+"""Of a thread beside sums and operands: addresses, counters. An estimate."""
+CACHE_BYTES_CYCLE = 24
+"""Bytes that one multiprocessor gets from the second-level cache in a cycle while all do. An estimate."""
+COPY_INSTRUCTIONS = 4
+"""Of a piece that is copied: address, condition, the copy. An estimate."""
+STALL_CYCLES = 16
+"""Of a warp at every step in depth, whose operands come from shared memory; other warps fill them. An estimate."""
+LATENCY = 800
+"""Cycles from global memory into shared memory, and until the block goes on. An estimate."""
+BARRIER_CYCLES = 50
+"""Of a step's barriers and waits. An estimate."""
+BLOCK_CYCLES = 2000
+"""Before a block's first step and after its last: its launch, a first tile that nothing hides, its stores. An estimate."""
+KERNEL_CYCLES = 3000
+"""Of one more kernel in a graph of kernels, about 1.5 us. An estimate."""
+MOST_UNROLLED = 2048
+"""Multiply-adds of a thread in one step, which are all written out; more would outgrow the instruction cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A sum of products to be cut up: `rows` x `columns` sums of `depth` products, for each of a `batch`.
+
+    `along_depth`: neighbours in memory of the first operand are neighbours in depth (an X [rows, depth]).
+    `copy_instructions` are those of a thread for each element of the second operand beyond what a plain copy of vectors
+    has: 0, or what gathering takes that goes element by element.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    batch: int = 1
+    along_depth: bool = False
+    copy_instructions: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TileAccount:
+    """Of n tiles, arrays of length n: `limits` (bool) that they keep to, `seconds` that they are expected to take.
+
+    `bound` are seconds that no kernel with this tile can beat: its multiply-adds, or each operand's bytes once.
+    `quantities` are what the seconds were made of.
+    """
+
+    limits: Mapping[str, np.ndarray]
+    seconds: np.ndarray
+    bound: np.ndarray
+    quantities: Mapping[str, np.ndarray]
+
+
+def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
+    """The account of tiles given as columns of the fields of `Tile`, int64 of one length (`width` aside)."""
+    size = {"rows": problem.rows, "columns": problem.columns, "depth": problem.depth}
+    y, x = c["rows"] // c["thread_rows"], c["columns"] // c["thread_columns"]
+    threads = y * x
+    warps = _up(threads, WARP)
+    own_row, own_column = c["thread_rows"] // c["row_groups"], c["thread_columns"] // c["column_groups"]
+    held = c["thread_rows"] * (VECTOR if problem.along_depth else 1) + c["thread_columns"]
+    registers = 8 * _up(c["thread_rows"] * c["thread_columns"] + held + OTHER_REGISTERS, 8)
+    shared = 4 * c["stages"] * c["depth"] * (c["rows"] + c["columns"])
+    limits = {
+        "threads of a block": (threads >= WARP) & (threads <= THREADS_PER_BLOCK),
+        "registers of a thread": registers <= REGISTERS_PER_THREAD,
+        "registers of a block": registers * threads <= REGISTERS_PER_BLOCK,
+        "shared memory of a block": shared <= target.shared_bytes_per_block,
+        "multiply-adds that are written out": c["depth"] * c["thread_rows"] * c["thread_columns"]
+        <= MOST_UNROLLED,
+        "splits that all have work": (c["splits"] - 1)
+        * c["depth"]
+        * _up(_up(size["depth"], c["splits"]), c["depth"])
+        < size["depth"],
+    }
+    resident = np.minimum.reduce(
+        [
+            target.registers_per_multiprocessor // (registers * threads),
+            target.shared_bytes_per_multiprocessor // (shared + RESERVED_SHARED_BYTES),
+            target.threads_per_multiprocessor // np.maximum(threads, 1),
+            np.full_like(threads, target.blocks_per_multiprocessor),
+        ]
+    )
+    limits["a block on a multiprocessor"] = resident >= 1
+    blocks = problem.batch * c["splits"] * _up(size["rows"], c["rows"]) * _up(size["columns"], c["columns"])
+    busiest = _up(blocks, target.multiprocessors)
+    together = np.clip(resident, 1, busiest)
+    steps = _up(_up(size["depth"], c["splits"]), c["depth"])
+
+    # A thread's instructions for one step in depth; pieces of both operands are read as vectors.
+    products = c["thread_rows"] * c["thread_columns"]
+    if problem.along_depth:
+        row_loads = c["thread_rows"] / VECTOR
+    else:
+        row_loads = c["row_groups"] * _pieces(own_row)
+    column_loads = c["column_groups"] * _pieces(own_column)
+    copied = (c["rows"] + c["columns"]) / np.maximum(threads, 1)
+    gathered = problem.copy_instructions * c["columns"] / np.maximum(threads, 1)
+    instructions = products + row_loads + column_loads + COPY_INSTRUCTIONS * copied / VECTOR + gathered
+    # Multiply-adds beyond what a scheduler issues, where the processor has fewer lanes.
+    instructions = instructions + products * (SCHEDULERS * WARP / target.architecture.float32_lanes - 1)
+    # Threads of a warp that read the same element are served at once.
+    wide = np.minimum(x, WARP)
+    high = np.maximum(WARP // np.maximum(wide, 1), 1)
+    conflicts = np.maximum(own_column // VECTOR, 1)
+    row_bytes, column_bytes = 4 * high * c["thread_rows"], 4 * wide * c["thread_columns"] * conflicts
+    read = np.maximum(row_bytes / SHARED_BYTES_CYCLE, row_loads)
+    read = read + np.maximum(column_bytes / SHARED_BYTES_CYCLE, column_loads)
+    written = 4 * (c["rows"] + c["columns"]) / SHARED_BYTES_CYCLE
+    hidden = LATENCY / np.maximum(c["stages"] - 1, 1)
+
+    def round_cycles(count: np.ndarray) -> np.ndarray:
+        """Of `count` blocks that run at once on one multiprocessor."""
+        each = _up(np.maximum(count, 1) * warps, SCHEDULERS)
+        issue = c["depth"] * (instructions * each + STALL_CYCLES / each)
+        banks = count * c["depth"] * (warps * read + written)
+        cache = count * 4 * c["depth"] * (c["rows"] + c["columns"]) / CACHE_BYTES_CYCLE
+        busy = np.maximum.reduce([issue, banks, cache])
+        step = np.where(c["stages"] == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES
+        return np.where(count > 0, BLOCK_CYCLES + steps * step, 0.0)
+
+    cycles = busiest // together * round_cycles(together) + round_cycles(busiest % together)
+    partial = 8.0 * c["splits"] * problem.batch * size["rows"] * size["columns"]
+    limits["partial sums within the cache"] = (c["splits"] == 1) | (partial / 2 <= target.cache_bytes)
+    again = KERNEL_CYCLES + LATENCY + partial / (CACHE_BYTES_CYCLE * target.multiprocessors)
+    cycles = cycles + np.where(c["splits"] > 1, again, 0.0)
+    moved = 4.0 * problem.batch * sum(a * b for a, b in _faces(problem))
+    memory = moved / target.memory_bandwidth
+    lanes = target.multiprocessors * target.architecture.float32_lanes
+    whole = _up(size["rows"], c["rows"]) * c["rows"] * _up(size["columns"], c["columns"]) * c["columns"]
+    multiplied = problem.batch * whole.astype(np.float64) * size["depth"] / (lanes * target.clock)
+    seconds = np.maximum(cycles / target.clock, memory)
+    quantities = {
+        "blocks": blocks,
+        "blocks on the busiest multiprocessor": busiest,
+        "blocks at once": together,
+        "warps at once": together * warps,
+        "steps": steps,
+        "cycles to issue a step": c["depth"] * instructions * warps / SCHEDULERS,
+        "cycles of shared memory for a step": c["depth"] * (warps * read + written),
+        "shared bytes": shared,
+        "registers": registers,
+        "products a load": products / (row_loads + column_loads),
+    }
+    return TileAccount(
+        limits=limits,
+        seconds=seconds,
+        bound=np.maximum(multiplied, memory),
+        quantities={name: np.asarray(values, np.float64) for name, values in quantities.items()},
+    )
+
+
+THREAD_TILES = (
+    (8, 8),
+    (8, 4),
+    (4, 8),
+    (4, 4),
+    (4, 2),
+    (2, 4),
+    (8, 2),
+    (2, 8),
+    (2, 2),
+    (1, 4),
+    (4, 1),
+    (1, 2),
+    (1, 1),
+)
+"""Rows and columns of a thread that are tried without tuning."""
+THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
+"""Threads along rows and columns that are tried without tuning."""
+DEPTHS = (8, 16, 32)
+STAGES = (2, 3, 4)
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+
+
+def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
+    """The tile, of a fixed list, that the account expects to be fastest; of equal ones the first."""
+    columns = _candidates(problem)
+    found = account(target, problem, columns)
+    legal = np.logical_and.reduce(list(found.limits.values()))
+    best = int(np.argmin(np.where(legal, found.seconds, np.inf)))
+    return tile_of({name: int(values[best]) for name, values in columns.items()})
+
+
+def tile_of(values: Mapping[str, int]) -> Tile:
+    """The tile of a row of columns."""
+    return Tile(**dict(values))
+
+
+def groups_of(own: np.ndarray | int) -> np.ndarray:
+    """Into how many groups a thread's rows or columns go so that each is one vector."""
+    return np.maximum(np.asarray(own, np.int64) // VECTOR, 1)
+
+
+def _candidates(problem: Problem) -> dict[str, np.ndarray]:
+    table = np.array(
+        [
+            (y * rows, x * columns, depth, rows, columns, stages, splits)
+            for (rows, columns), (y, x), depth, stages, splits in product(
+                THREAD_TILES, THREADS, DEPTHS, STAGES, SPLITS
+            )
+            if splits == 1 or splits * depth <= problem.depth
+        ],
+        dtype=np.int64,
+    )
+    names = ("rows", "columns", "depth", "thread_rows", "thread_columns", "stages", "splits")
+    c = dict(zip(names, table.T, strict=True))
+    c["row_groups"] = np.ones_like(c["rows"]) if problem.along_depth else groups_of(c["thread_rows"])
+    c["column_groups"] = groups_of(c["thread_columns"])
+    return c
+
+
+def _faces(problem: Problem) -> tuple[tuple[int, int], ...]:
+    return (
+        (problem.rows, problem.depth),
+        (problem.depth, problem.columns),
+        (problem.rows, problem.columns),
+    )
+
+
+def _pieces(own: np.ndarray) -> np.ndarray:
+    """Loads of neighbours in shared memory."""
+    return np.maximum(own / VECTOR, 1)
+
+
+def _up(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
+    return -(-np.asarray(a, np.int64) // b)

@@ -1,0 +1,333 @@
+"""Tiles of sums of products on a GPU: blocks of threads, each with a tile of sums in its registers.
+
+Whatever has the stages of `te.ops.gemm` (operands `a` and `b`, the sum "gemm" over gemm.i, gemm.j, gemm.k into `sum`,
+"post" in loops i and j) is scheduled here: dense layers, matrix products, convolutions as products. A block computes
+`rows` x `columns` sums; tiles of the operands, `depth` long, come into shared memory, fetched by all of its threads
+together and, with several `stages`, ahead of their use; every thread multiplies columns of one with rows of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ...ir.affine import linear_form
+from ...ir.expr import Buffer, Const
+from ...ir.stmt import Alloc, Copy, For, Program, Reduce
+from ...ir.visit import find_loop, free_vars, loads_in, path_to, walk
+from ...schedule import Schedule
+from ...schedule.share_copy import Axes
+from ...target.cuda.architectures import GRID_LIMITS
+from ..borders import has_loop
+
+VECTOR = 4
+"""float32 values of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
+REDUCING_THREADS = 256
+"""Threads of a block that adds up partial sums: they share nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """How a sum of products is cut up; all sizes are elements.
+
+    A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them: in
+    `row_groups` x `column_groups` pieces, which are apart by what all threads' pieces take together, so that neighbouring
+    threads read neighbouring vectors. `stages` steps are in shared memory at once: one waits for its copies, of more the
+    copies run ahead. `splits` blocks share the sum's depth; their sums are added up by a second kernel. Copies move `width`
+    elements at once where rows of the source are aligned so.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+    row_groups: int = 1
+    column_groups: int = 1
+    stages: int = 2
+    splits: int = 1
+    width: int = VECTOR
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads of a block along y (rows) and x (columns)."""
+        return self.rows // self.thread_rows, self.columns // self.thread_columns
+
+    @property
+    def row_counts(self) -> tuple[int, int, int]:
+        """A block's rows as groups, threads and a thread's rows of one group."""
+        return self.row_groups, self.threads[0], self.thread_rows // self.row_groups
+
+    @property
+    def column_counts(self) -> tuple[int, int, int]:
+        """A block's columns in the same way."""
+        return self.column_groups, self.threads[1], self.thread_columns // self.column_groups
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory of a block."""
+        return 4 * self.stages * self.depth * (self.rows + self.columns)
+
+    def obstacle(self) -> str | None:
+        """Why these sizes are no tile; None if they are one."""
+        if min(self.rows, self.columns, self.depth, self.stages, self.splits, self.width) < 1:
+            return "all sizes are at least 1"
+        for size, own, groups, what in (
+            (self.rows, self.thread_rows, self.row_groups, "rows"),
+            (self.columns, self.thread_columns, self.column_groups, "columns"),
+        ):
+            if groups < 1 or own < 1 or own % groups or size % own:
+                return f"{size} {what} are not shared out to threads by {own} in {groups} groups"
+        if any(size % self.width for size in (self.depth, self.columns)):
+            return f"copies of {self.width} elements do not divide a tile"
+        return None
+
+
+def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -> Schedule:
+    """A program with `te.ops.gemm`'s stages cut up as `tile` says, in kernel form.
+
+    `constants` are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that a tile of them lies in
+    one piece. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of a box,
+    or a nest of loops around a copy of one element. ValueError for sizes that are no tile.
+    """
+    if (reason := tile.obstacle()) is not None:
+        raise ValueError(f"{tile} is no tile: {reason}")
+    s = Schedule(program)
+    s.pad("gemm.k", tile.depth * tile.splits)
+    partial = tile.splits > 1
+    statement, i, j, k = "gemm", "gemm.i", "gemm.j", "gemm.k"
+    if partial:
+        _, k = s.split(k, _extent(s, k) // tile.splits)
+        _add_partial_sums(s)
+        statement, i, j = "gemm.rf", "gemm.i.rf", "gemm.j.rf"
+    s.pad(i, tile.rows)
+    s.pad(j, tile.columns)
+    grid = [loop for loop in _loops_around(s, statement) if loop not in (i, j, k)]
+    i0, *rows = _cut(s, i, (_extent(s, i) // tile.rows, *tile.row_counts))
+    j0, *columns = _cut(s, j, (_extent(s, j) // tile.columns, *tile.column_counts))
+    k0, *steps = s.split(k, tile.depth)
+    vectors = _along_depth(s, statement, k0) and tile.depth % VECTOR == 0 and tile.row_groups == 1
+    if vectors:
+        steps = list(s.split(steps[0], VECTOR))
+    vi, ti, ri = rows
+    vj, tj, rj = columns
+    s.reorder(*grid, i0, j0, k0, ti, tj, *steps, vi, vj, ri, rj)
+
+    last = _store_sums(s, i0, j0, tile) if not partial else _store_partial_sums(s, j0, tile)
+    s.decompose_reduction(statement, k0)
+    for loop in (k0, *steps):
+        # Over one iteration nothing is summed.
+        if has_loop(s, f"{loop}.init"):
+            s.peel(f"{loop}.init")
+    for stage in ("b", "a"):
+        s.compute_at(stage, k0)
+        s.set_scope(stage, "shared")
+    # nvcc sees that pieces of `b` are read again for each group of rows, and keeps them.
+    s.cache_read("a", steps[0] if vectors else vi, "register")
+    s.cache_read("b", vj, "register")
+    _bind_blocks(s, grid, i0, j0)
+    start = [f"{loop}.init" for loop in (ti, tj, vi, vj, ri, rj)]
+    for threads, others in ((start[:2], start[2:]), ((ti, tj), (*steps, vi, vj, ri, rj)), last):
+        for loop, axis in zip(threads, ("thread.y", "thread.x"), strict=True):
+            s.bind(loop, axis)
+        _unroll(s, others)
+    axes: Axes = (("thread.y", tile.threads[0]), ("thread.x", tile.threads[1]))
+    for stage in ("b", "a"):
+        _fetch(s, stage, k0, axes, tile.width, constants)
+    if (ready := min(tile.stages, _extent(s, k0))) > 1:
+        s.pipeline(k0, ready)
+    return s
+
+
+Phase = tuple[Sequence[str], Sequence[str]]
+"""A nest of loops, as the two over threads and those in them."""
+
+
+def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile) -> Phase:
+    """Moves "post" behind the tile that it takes, which goes to registers."""
+    outside = [loop for loop in _loops_around(s, "post") if loop not in ("i", "j")]
+    rj = tile.column_counts[2]
+    own: list[str] = []
+    column, counts = "j", tile.column_counts
+    if rj > 1 and _extent(s, "j") % rj == 0:
+        # Vectors that are whole or not there at all.
+        column, lanes = s.split("j", rj)
+        own, counts = [lanes], counts[:2]
+    guards = [s.guard("i", tile.rows), s.guard(column, prod(counts))]
+    guards = [loop for loop in guards if loop in _loops_around(s, "post")]
+    block_i, vi, ti, ri = _cut(s, "i", (_extent(s, "i") // tile.rows, *tile.row_counts))
+    block_j, vj, tj, *scalar = _cut(s, column, (_extent(s, column) // prod(counts), *counts))
+    s.reorder(*outside, block_i, block_j, ti, tj, vi, vj, ri, *scalar, *guards, *own)
+    d = len(outside)
+    s.set_scope("sum", "register")
+    for at, counts in ((d + 1, tile.column_counts), (d, tile.row_counts)):
+        _pack_digits(s, "sum", at, (_shape(s, "sum")[at] // prod(counts), *counts))
+    # Blocks' rows and columns, threads, groups, a thread's own.
+    s.pack("sum", (), (*range(d), d, d + 4, d + 2, d + 6, d + 1, d + 5, d + 3, d + 7))
+    s.reverse_compute_at("post", j0)
+    for loop in (*outside, block_i, block_j):
+        s.peel(loop)
+    for loop in own:
+        s.vectorize(loop)
+    return (ti, tj), (vi, vj, ri, *scalar)
+
+
+def _store_partial_sums(s: Schedule, j0: str, tile: Tile) -> Phase:
+    """Puts the tile of a split's sums into registers, and what they become into global memory."""
+    copy = s.cache_write("sum.rf", j0, "register")
+    s.expand_copy(copy)
+    *outside, i, j = [f"{copy}.{d}" for d in range(len(_shape(s, copy)))]
+    for loop in outside:
+        s.peel(loop)
+    vi, ti, ri = _cut(s, i, tile.row_counts)
+    vj, tj, rj = _cut(s, j, tile.column_counts)
+    s.reorder(ti, tj, vi, vj, ri, rj)
+    d = len(outside)
+    _pack_digits(s, copy, d + 1, tile.column_counts)
+    _pack_digits(s, copy, d, tile.row_counts)
+    s.pack(copy, (), (*range(d), d + 1, d + 4, d, d + 3, d + 2, d + 5))
+    if tile.column_counts[2] > 1:
+        s.vectorize(rj)
+        return (ti, tj), (vi, vj, ri)
+    return (ti, tj), (vi, vj, ri, rj)
+
+
+def _add_partial_sums(s: Schedule) -> None:
+    """Makes a second kernel of the sum's parts, in which a thread adds up an element's and does what follows."""
+    s.rfactor("gemm", "gemm.k.0")
+    *data, parts = _loops_around(s, "gemm")
+    behind = _loops_around(s, "post")
+    s.reverse_compute_at("post", data[-1])
+    s.set_scope("sum", "register")
+    s.decompose_reduction("gemm", parts)
+    for loop in behind:
+        if find_loop(s.program, loop).extent == Const(1):
+            s.peel(loop)
+    s.unroll(parts)
+    element = data[0]
+    for loop in data[1:]:
+        element = s.fuse(element, loop)
+    block, thread = s.split(element, REDUCING_THREADS)
+    s.bind(block, "block.x")
+    s.bind(thread, "thread.x")
+
+
+def _fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
+    """Shares the copies of a tile of an operand out to the block's threads."""
+    path = path_to(s.program, stage)
+    copy = path[-1]
+    assert isinstance(copy, Copy)
+    around = [n.name for n in path if isinstance(n, For)]
+    own = around[around.index(k0) + 1 :]
+    if not own:
+        source = copy.source.buffer.name
+        if source in constants:
+            _pack_tiles(s, copy, k0)
+            copy = path_to(s.program, stage)[-1]
+            assert isinstance(copy, Copy)
+        s.share_copy(stage, axes, _aligned(copy, width))
+        return
+    element = own[0]
+    for loop in own[1:]:
+        element = s.fuse(element, loop)
+    (_, y), (_, x) = axes
+    guard = s.guard(element, y * x)
+    step, thread = s.split(element, y * x)
+    row, column = s.split(thread, x)
+    inside = [guard] if guard in _loops_around(s, stage) else []
+    s.reorder(row, column, step, *inside)
+    s.bind(row, "thread.y")
+    s.bind(column, "thread.x")
+    _unroll(s, (step,))
+
+
+def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
+    """Lays the source of a copy out so that each box that the copy takes is one piece, and those along `k0` follow."""
+    box = copy.source
+    sizes = [int(e.value) if isinstance(e, Const) else 1 for e in box.extents]
+    rank = len(sizes)
+    tiles = tuple([(d, size) for d, size in enumerate(sizes) if size > 1])
+    outer = sorted(range(rank), key=lambda d: k0 in free_vars(box.starts[d]))
+    s.pack(box.buffer.name, tiles, (*outer, *range(rank, rank + len(tiles))))
+
+
+def _aligned(copy: Copy, width: int) -> int:
+    """The most elements, up to `width`, that pieces of a copy may have so that every one is aligned to its size."""
+    to, of = copy.destination, copy.source
+    sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]
+    whole = [size for size in sizes if size != 1]
+    while width > 1:
+        apart = [of.buffer.shape[-1], *linear_form(of.starts[-1]).terms.values()]
+        apart.append(linear_form(of.starts[-1]).constant)
+        inner = whole[-1] if whole and sizes[-1] == whole[-1] and of.extents[-1] == to.extents[-1] else 1
+        if all(step % width == 0 for step in (*apart, inner)):
+            return width
+        width //= 2
+    return 1
+
+
+def _bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
+    """Blocks: tiles of columns and rows along x and y, the more of them along x, and all else along z."""
+    extra = ""
+    for loop in grid:
+        extra = s.fuse(extra, loop) if extra else loop
+    first, second = sorted((j0, i0), key=lambda loop: -_extent(s, loop))
+    limits = (GRID_LIMITS["y"], GRID_LIMITS["z"])
+    if _extent(s, second) > limits[0] or (extra and _extent(s, extra) > limits[1]):
+        for loop in (i0, j0):
+            extra = s.fuse(extra, loop) if extra else loop
+        s.bind(extra, "block.x")
+        return
+    s.bind(first, "block.x")
+    s.bind(second, "block.y")
+    if extra:
+        s.bind(extra, "block.z")
+
+
+def _along_depth(s: Schedule, statement: str, k0: str) -> bool:
+    """Whether neighbours in memory of the operand `a` are neighbours in the sum's depth."""
+    reduce = path_to(s.program, statement)[-1]
+    assert isinstance(reduce, Reduce)
+    return any(k0 in free_vars(e.indices[-1]) for e in loads_in(reduce.value) if e.buffer.name == "a")
+
+
+def _unroll(s: Schedule, loops: Sequence[str]) -> None:
+    """Unrolls loops; those of one iteration go."""
+    for loop in loops:
+        if _extent(s, loop) == 1:
+            s.peel(loop)
+        else:
+            s.unroll(loop)
+
+
+def _cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
+    """A loop as one for each of `counts`, whose product its extent is; outermost first."""
+    names: list[str] = []
+    for d in range(1, len(counts)):
+        outer, loop = s.split(loop, prod(counts[d:]))
+        names.append(outer)
+    return [*names, loop]
+
+
+def _pack_digits(s: Schedule, buffer: str, d: int, counts: Sequence[int]) -> None:
+    """Makes a dimension for each of `counts` of dimension `d`."""
+    for at in range(1, len(counts)):
+        rank = len(_shape(s, buffer))
+        s.pack(buffer, ((d, prod(counts[at:])),), (*range(d + 1), rank, *range(d + 1, rank)))
+        d += 1
+
+
+def _shape(s: Schedule, buffer: str) -> tuple[int, ...]:
+    found: list[Buffer] = [n.buffer for n in walk(s.program) if isinstance(n, Alloc)]
+    return next(b.shape for b in found if b.name == buffer)
+
+
+def _loops_around(s: Schedule, statement: str) -> list[str]:
+    return [n.name for n in path_to(s.program, statement) if isinstance(n, For)]
+
+
+def _extent(s: Schedule, loop: str) -> int:
+    extent = find_loop(s.program, loop).extent
+    assert isinstance(extent, Const)
+    return int(extent.value)

@@ -1,0 +1,277 @@
+"""asm statements of CUDA C++ as C++ that calls a model of each instruction (ptx.hpp)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+class UnknownText(Exception):
+    """CUDA C++ or PTX that the model does not know; the message names it."""
+
+
+_CONTAINERS = {"h": "uint16_t", "r": "uint32_t", "f": "uint32_t", "l": "uint64_t", "d": "uint64_t"}
+"""Constraint letters (Inline PTX Assembly, "Constraints") -> a register's bits."""
+
+_REGISTERS = {"pred": "bool", "b16": "uint16_t", "b32": "uint32_t", "b64": "uint64_t"}
+
+
+@dataclass(frozen=True, slots=True)
+class AsmOperand:
+    """One operand of an asm statement: is it written, is it read, its constraint's letter and its C++ expression."""
+
+    written: bool
+    read: bool
+    letter: str
+    expression: str
+
+
+def translate(line: int, template: str, operands: Sequence[AsmOperand]) -> str:
+    """A block of C++ that does what an asm statement does; UnknownText for an instruction that has no model."""
+    before, after, names = [], [], []
+    for number, operand in enumerate(operands):
+        name = f"ptx_{number}"
+        if operand.letter == "n":
+            before.append(f"constexpr long long {name} = {operand.expression};")
+        elif operand.letter in _CONTAINERS:
+            container = _CONTAINERS[operand.letter]
+            value = f"ptx::take<{container}>({operand.expression})" if operand.read else f"{container}(-1)"
+            before.append(f"{container} {name} = {value};")
+        else:
+            raise UnknownText(f'line {line}: constraint "{operand.letter}" of an asm statement')
+        if operand.written:
+            after.append(f"ptx::give({operand.expression}, {name});")
+        names.append(name)
+    return " ".join(["{", *before, *_instructions(line, template, names), *after, "}"])
+
+
+def _instructions(line: int, template: str, names: Sequence[str]) -> list[str]:
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", template, flags=re.S)
+    text = text.replace("%%", "%special_").replace("%=", "0")
+    text = re.sub(r"%(\d+)", lambda m: names[int(m[1])], text)
+    code: list[str] = []
+    at = 0
+    while at < len(text):
+        if text[at].isspace() or text[at] == ";":
+            at += 1
+        elif text[at] in "{}":
+            code.append(text[at])
+            at += 1
+        elif label := re.compile(r"([A-Za-z_$][\w$]*)\s*:(?!:)").match(text, at):
+            code.append(f"label_{line}_{label[1]}:;")
+            at = label.end()
+        else:
+            end = text.find(";", at)
+            end = len(text) if end < 0 else end
+            code.append(_statement(line, text[at:end].strip()))
+            at = end
+    return code
+
+
+def _statement(line: int, text: str) -> str:
+    if declaration := re.fullmatch(r"\.reg\s+\.(\w+)\s+(.*)", text, flags=re.S):
+        kind = re.sub(r"^[usf](?=\d)", "b", declaration[1])
+        if kind not in _REGISTERS:
+            raise UnknownText(f"line {line}: registers of type .{declaration[1]}")
+        return f"{_REGISTERS[kind]} {', '.join(_declared(declaration[2]))};"
+    condition = ""
+    if predicate := re.match(r"@(!?)\s*(\S+)\s+", text):
+        condition = f"if ({predicate[1]}{_register(predicate[2])}) "
+        text = text[predicate.end() :]
+    opcode, _, rest = text.partition(" ")
+    opcode, rest = opcode.strip(), rest.strip()
+    for pattern, emit in _INSTRUCTIONS:
+        if match := re.fullmatch(pattern, opcode):
+            return condition + "{ " + emit(_Use(line, opcode, match, _split(rest))) + " }"
+    raise UnknownText(f"line {line}: the instruction {opcode} has no model")
+
+
+def _declared(names: str) -> list[str]:
+    found: list[str] = []
+    for name in names.split(","):
+        if several := re.fullmatch(r"\s*([\w$%]+)<(\d+)>\s*", name):
+            found += [_register(f"{several[1]}{i}") for i in range(int(several[2]))]
+        else:
+            found.append(_register(name.strip()))
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """Operands between commas that are in no brackets."""
+    parts, depth, begin = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character in "{[") - (character in "}]")
+        if character == "," and depth == 0:
+            parts.append(text[begin:at].strip())
+            begin = at + 1
+    last = text[begin:].strip()
+    return [*parts, last] if last else parts
+
+
+def _register(text: str) -> str:
+    """An operand that is a register, a number or an operand of the asm statement, as a C++ expression."""
+    if text.startswith("ptx_"):
+        return text
+    if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)[uU]?", text):
+        return text
+    if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", text):
+        return f"0x{text[2:]}u"
+    if text == "%special_laneid":
+        return "host::lane()"
+    if re.fullmatch(r"[%\w$]+", text) and not text.startswith("%special"):
+        return "reg_" + text.replace("%", "p_").replace("$", "d_")
+    raise UnknownText(f"the PTX operand {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """One instruction in an asm statement: its opcode as matched, its operands as written."""
+
+    line: int
+    opcode: str
+    match: re.Match[str]
+    operands: list[str]
+
+    @property
+    def place(self) -> str:
+        """The first arguments of a model: the line and the instruction's name."""
+        return f'{self.line}, "{self.opcode}"'
+
+    def value(self, index: int) -> str:
+        return _register(self.operands[index])
+
+    def values(self, index: int) -> str:
+        """A vector operand (or a single register) as the items of a braced list."""
+        return ", ".join(map(_register, _split(self.operands[index].strip("{} "))))
+
+    def places(self, index: int) -> str:
+        """As `values`, to be written to."""
+        return ", ".join("&" + _register(r) for r in _split(self.operands[index].strip("{} ")))
+
+    def address(self, index: int) -> str:
+        base, _, offset = self.operands[index].strip("[] ").partition("+")
+        return f"{_register(base.strip())} + {offset.strip() or 0}"
+
+
+def _cp_async(use: _Use) -> str:
+    size = use.value(2)
+    source_size = use.value(3) if len(use.operands) > 3 else size
+    cg = "true" if use.match[1] == "cg" else "false"
+    return f"ptx::cp_async({use.place}, {cg}, {use.address(0)}, {use.address(1)}, {size}, {source_size});"
+
+
+def _matrix(use: _Use) -> str:
+    count, transposed = int(use.match[2]), "true" if use.match[3] else "false"
+    registers, address = (0, 1) if use.match[1] == "ld" else (1, 0)
+    if len(_split(use.operands[registers].strip("{} "))) != count:
+        raise UnknownText(f"line {use.line}: {use.opcode} with {use.operands[registers]}")
+    listed = use.places(registers) if use.match[1] == "ld" else use.values(registers)
+    return f"ptx::{use.match[1]}matrix({use.place}, {transposed}, {use.address(address)}, {{{listed}}});"
+
+
+def _mma(use: _Use) -> str:
+    k, d, a, b, c = use.match.groups()
+    types = ", ".join(f"ptx::{t.upper()}" for t in (a, b, c, d))
+    fragments = ", ".join("{" + v + "}" for v in (use.places(0), use.values(1), use.values(2), use.values(3)))
+    return f"ptx::mma({use.place}, {k}, {types}, {fragments});"
+
+
+def _load_store(use: _Use) -> str:
+    direction, space, _, bits = use.match.groups()
+    registers, at = (0, 1) if direction == "ld" else (1, 0)
+    bits = max(16, int(bits))
+    address = use.address(at)
+    if space == "shared":
+        address = f"host::shared_pointer({use.place}, {address}, 1)"
+    else:
+        address = f"reinterpret_cast<void*>({address})"
+    model = "load" if direction == "ld" else "store"
+    listed = use.places(registers) if direction == "ld" else use.values(registers)
+    return f"ptx::{model}<uint{bits}_t>({use.place}, {address}, {{{listed}}});"
+
+
+def _move(use: _Use) -> str:
+    bits = int(use.match[1])
+    to, source = use.operands
+    if to.startswith("{"):
+        parts = _split(to.strip("{} "))
+        half = bits // len(parts)
+        return " ".join(
+            f"{_register(p)} = uint{half}_t({_register(source)} >> {i * half});" for i, p in enumerate(parts)
+        )
+    if source.startswith("{"):
+        parts = _split(source.strip("{} "))
+        half = bits // len(parts)
+        terms = [f"uint{bits}_t(uint{half}_t({_register(p)})) << {i * half}" for i, p in enumerate(parts)]
+        return f"{_register(to)} = {' | '.join(terms)};"
+    return f"{_register(to)} = {_register(source)};"
+
+
+def _set_predicate(use: _Use) -> str:
+    operator = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}[use.match[1]]
+    kind = f"{'' if use.match[2] == 's' else 'u'}int{use.match[3]}_t"
+    return f"{use.value(0)} = {kind}({use.value(1)}) {operator} {kind}({use.value(2)});"
+
+
+def _assign(expression: str) -> Callable[[_Use], str]:
+    """A pure instruction: {1}, {2} ... of `expression` are its source operands, the result goes to the first."""
+
+    def emit(use: _Use) -> str:
+        return f"{use.value(0)} = {expression.format(*[use.value(i) for i in range(len(use.operands))])};"
+
+    return emit
+
+
+def _call(expression: str) -> Callable[[_Use], str]:
+    def emit(use: _Use) -> str:
+        return expression.format(*[use.value(i) for i in range(len(use.operands))], line=use.line)
+
+    return emit
+
+
+def _nan_extreme(use: _Use) -> str:
+    a, b = (f"ptx::f32({use.value(i)})" for i in (1, 2))
+    chosen = f"{a} {'>' if use.match[1] == 'max' else '<'} {b} ? {a} : {b}"
+    return f'{use.value(0)} = ptx::bits({a} != {a} || {b} != {b} ? __builtin_nanf("") : {chosen});'
+
+
+_SHARED = r"shared(?:::cta)?"
+_INSTRUCTIONS: list[tuple[str, Callable[[_Use], str]]] = [
+    (rf"cp\.async\.(ca|cg)\.{_SHARED}\.global(?:\.L2::(?:64|128|256)B)?", _cp_async),
+    (r"cp\.async\.commit_group", _call("ptx::cp_async_commit_group({line});")),
+    (r"cp\.async\.wait_group", _call("ptx::cp_async_wait_group({line}, {0});")),
+    (r"cp\.async\.wait_all", _call("ptx::cp_async_wait_all({line});")),
+    (rf"(ld|st)matrix\.sync\.aligned\.m8n8\.x([124])(\.trans)?\.{_SHARED}\.b16", _matrix),
+    (rf"(ld|st)matrix\.sync\.aligned\.x([124])(\.trans)?\.m8n8\.{_SHARED}\.b16", _matrix),
+    (r"mma\.sync\.aligned\.m16n8k(4|8)\.row\.col\.(f32)\.(tf32)\.(tf32)\.(f32)", _mma),
+    (r"mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.(f32)\.(bf16)\.(bf16)\.(f32)", _mma),
+    (r"mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.(f16|f32)\.(f16)\.(f16)\.(f16|f32)", _mma),
+    (r"mma\.sync\.aligned\.m16n8k(16|32)\.row\.col\.(s32)\.([su]8)\.([su]8)\.(s32)", _mma),
+    (r"cvt\.rna\.tf32\.f32", _assign("ptx::to_tf32({1})")),
+    (r"cvt\.rn\.f16\.f32", _assign("ptx::to_f16(ptx::f32({1}))")),
+    (r"cvt\.f32\.f16", _assign("ptx::bits(float(ptx::from_f16({1})))")),
+    (r"cvt\.rn\.bf16\.f32", _assign("ptx::to_bf16(ptx::f32({1}))")),
+    (r"cvt\.f32\.bf16", _assign("ptx::bits(float(ptx::from_bf16({1})))")),
+    (
+        r"cvt\.rn\.f16x2\.f32",
+        _assign("uint32_t(ptx::to_f16(ptx::f32({1}))) << 16 | ptx::to_f16(ptx::f32({2}))"),
+    ),
+    (
+        r"cvt\.rn\.bf16x2\.f32",
+        _assign("uint32_t(ptx::to_bf16(ptx::f32({1}))) << 16 | ptx::to_bf16(ptx::f32({2}))"),
+    ),
+    (r"(max|min)\.NaN\.f32", _nan_extreme),
+    (r"dp4a\.s32\.s32", _assign("ptx::dp4a(true, true, {1}, {2}, {3})")),
+    (r"dp4a\.u32\.u32", _assign("ptx::dp4a(false, false, {1}, {2}, {3})")),
+    (r"dp4a\.u32\.s32", _assign("ptx::dp4a(false, true, {1}, {2}, {3})")),
+    (r"dp4a\.s32\.u32", _assign("ptx::dp4a(true, false, {1}, {2}, {3})")),
+    (
+        rf"(ld|st)(?:\.volatile)?\.(global|{_SHARED})(?:\.nc|\.ca|\.cg|\.cs|\.L1::\w+|\.L2::\w+)*(\.v[24])?\.[busf](8|16|32|64)",
+        _load_store,
+    ),
+    (r"mov\.[busf](16|32|64)", _move),
+    (r"setp\.(eq|ne|lt|le|gt|ge)\.([bsu])(16|32|64)", _set_predicate),
+    (r"bra(?:\.uni)?", lambda use: f"goto label_{use.line}_{use.operands[0]};"),
+]
+"""Opcode -> the C++ that models it, the first that matches."""

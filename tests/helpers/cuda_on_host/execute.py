@@ -1,0 +1,117 @@
+"""Kernels of CUDA C++ on numpy arrays: g++ makes a program of them, which runs in a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from vdla.hw.user_cache import cached
+
+from .jobs import HostLaunch, Job, Sparse, program_text
+
+_HERE = Path(__file__).parent
+_FLAGS = (
+    *("-std=c++20", "-O1", "-g1", "-w", "-fno-strict-aliasing", "-ffp-contract=off"),
+    # Registers that nothing was written to hold 0xFE.
+    "-ftrivial-auto-var-init=pattern",
+    # What the hardware would trap, or silently do wrongly.
+    "-fsanitize=address,alignment,bounds,signed-integer-overflow,integer-divide-by-zero,shift,null",
+    "-fno-sanitize-recover=all",
+)
+_ENVIRONMENT = {
+    "ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0:print_legend=0:color=never",
+    "UBSAN_OPTIONS": "print_stacktrace=0:color=never",
+}
+
+
+class HostRunError(Exception):
+    """A kernel did what a GPU would not bear, or what no one may rely on; the message says what and where."""
+
+
+def run_source(
+    source: str,
+    launches: Sequence[HostLaunch],
+    arrays: Mapping[str, np.ndarray | Sparse],
+    *,
+    orders: int = 3,
+    seconds: int = 60,
+) -> dict[str, np.ndarray]:
+    """As `run_jobs`, for one job."""
+    job = Job(source=source, launches=launches, arrays=arrays)
+    return run_jobs([job], orders=orders, seconds=seconds)[0]
+
+
+def run_jobs(jobs: Sequence[Job], *, orders: int = 3, seconds: int = 60) -> list[dict[str, np.ndarray]]:
+    """All arrays of each job as they are after its launches; those given stay as they are.
+
+    Of a sparse array the pieces that were given, one after the other. Everything is run in `orders` orders of blocks
+    and threads: ascending, descending, then random ones, and must give the same bits; `seconds` are those of each job.
+    HostRunError for what goes wrong, UnknownText for text that has no model.
+    """
+    for job in jobs:
+        if found := job.too_many_threads():
+            raise HostRunError(found)
+    data = b"".join(piece.tobytes() for job in jobs for _, _, piece in job.pieces)
+    with tempfile.TemporaryDirectory(prefix="cuda_on_host") as folder:
+        program = Path(folder) / "program"
+        inputs = ["-I", _HERE, "-x", "c++", "-", "-x", "none", *_models()]
+        _compile([*inputs, "-o", program], program_text(jobs, orders, seconds))
+        ran = subprocess.run([program], input=data, capture_output=True, env=_ENVIRONMENT)
+    if ran.returncode:
+        raise HostRunError(_message(ran.stderr.decode(errors="replace"), [job.source for job in jobs]))
+    results: list[dict[str, np.ndarray]] = []
+    at = 0
+    for job in jobs:
+        taken: dict[str, list[np.ndarray]] = {}
+        for name, _, piece in job.pieces:
+            part = np.frombuffer(ran.stdout, piece.dtype, piece.size, at).reshape(piece.shape).copy()
+            taken.setdefault(name, []).append(part)
+            at += piece.nbytes
+        results.append({name: p[0] if len(p) == 1 else np.concatenate(p) for name, p in taken.items()})
+    return results
+
+
+def _models() -> list[Path]:
+    """The compiled models, made once for a user and text."""
+    sources = [_HERE / "block.cpp", _HERE / "ptx.cpp"]
+    parts = [*_FLAGS, *(path.read_text() for path in sorted(_HERE.glob("*.[ch]pp")))]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
+    folder = cached("cuda_on_host", key, _compile_models(sources))
+    return [folder / f"{source.stem}.o" for source in sources]
+
+
+def _compile_models(sources: Sequence[Path]) -> Callable[[Path], None]:
+    def build(folder: Path) -> None:
+        folder.mkdir()
+        for source in sources:
+            _compile(["-c", source, "-o", folder / f"{source.stem}.o"])
+
+    return build
+
+
+def _compile(arguments: Sequence[str | Path], text: str = "") -> None:
+    made = subprocess.run(["g++", *_FLAGS, *arguments], input=text, text=True, capture_output=True)
+    if made.returncode:
+        raise HostRunError(f"g++ does not take the text:\n{made.stderr[:4000]}")
+
+
+def _message(errors: str, sources: Sequence[str]) -> str:
+    """What a reader needs of the standard error: our own lines, or the sanitizer's with the lines of the kernel."""
+    reports = r"ERROR: AddressSanitizer: (.*)|(\S+: runtime error: .*)|^((?:READ|WRITE) of size \d+)"
+    kept: list[str] = []
+    for line in map(str.strip, errors.splitlines()):
+        if line.startswith(("cuda_on_host: ", "in kernel")):
+            kept.append(line.removeprefix("cuda_on_host: "))
+        elif "use-after-poison" in line and "ERROR" in line:
+            kept.append("memory outside of all arrays")
+        elif found := re.search(reports, line):
+            kept.append(next(filter(None, found.groups())))
+        if found := re.search(r"kernels_(\d+)\.cu:(\d+)", line):
+            text = sources[int(found[1])].splitlines()[int(found[2]) - 1].strip()
+            kept.append(f"{found[0]}: {text}")
+    return "\n".join(dict.fromkeys(kept[:12])) or errors[:2000] or "the program ended without a word"

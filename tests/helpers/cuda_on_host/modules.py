@@ -1,0 +1,78 @@
+"""Programs in kernel form, from the loop IR to what their CUDA C++ computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.target.cuda.machine import CudaTarget
+from vdla.compiler.target.cuda.module import (
+    Argument,
+    CudaModule,
+    IntegerArgument,
+    ParameterArgument,
+    WorkspaceArgument,
+    lower,
+)
+from vdla.compiler.target.cuda.prepare import prepare
+
+from .execute import run_jobs
+from .jobs import HostLaunch, Job, Place
+
+Arrays = Mapping[str, np.ndarray]
+_WORKSPACE = "(workspace)"
+
+
+def run_modules(
+    modules: Sequence[tuple[CudaModule, Arrays]], *, orders: int = 3, seconds: int = 60
+) -> list[dict[str, np.ndarray]]:
+    """The outputs of modules by name; arrays hold at least the inputs. Others begin as bytes 0xFF."""
+    results = run_jobs([job_of(m, arrays) for m, arrays in modules], orders=orders, seconds=seconds)
+    return [
+        {name: result[name] for name in module.outputs}
+        for (module, _), result in zip(modules, results, strict=True)
+    ]
+
+
+def job_of(module: CudaModule, arrays: Arrays) -> Job:
+    """A module's text, launches and memory."""
+    given: dict[str, np.ndarray] = {}
+    for parameter in module.parameters:
+        dtype = parameter.dtype.numpy
+        if parameter.name in arrays:
+            array = np.asarray(arrays[parameter.name])
+            assert array.dtype == dtype, (parameter, array.dtype)
+        else:
+            array = np.full(int(np.prod(parameter.shape)) * dtype.itemsize, 0xFF, np.uint8).view(dtype)
+        given[parameter.name] = array.reshape(parameter.shape)
+    given[_WORKSPACE] = np.full(module.workspace_bytes, 0xFF, np.uint8)
+    launches = [
+        HostLaunch(
+            function=launch.function,
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared_bytes,
+            arguments=tuple(map(_argument, launch.arguments)),
+        )
+        for launch in module.launches
+    ]
+    return Job(source=module.source, launches=launches, arrays=given)
+
+
+def _argument(argument: Argument) -> str | Place | int:
+    match argument:
+        case ParameterArgument(name=name):
+            return name
+        case WorkspaceArgument(offset=offset):
+            return Place(array=_WORKSPACE, offset=offset)
+        case IntegerArgument(value=value):
+            return value
+
+
+def run_programs(
+    programs: Sequence[tuple[Program, Arrays]], target: CudaTarget, *, orders: int = 3
+) -> list[dict[str, np.ndarray]]:
+    """The outputs of programs in kernel form, prepared, written as CUDA C++ and run on the CPU."""
+    modules = [(lower(prepare(program, target), target), arrays) for program, arrays in programs]
+    return run_modules(modules, orders=orders)

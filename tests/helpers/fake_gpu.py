@@ -1,0 +1,180 @@
+"""A GPU for tests without one: its memory is numpy's, its kernels are Python's, and any of its calls can fail.
+
+It counts what it handed out and was not given back, refuses to be used in ways that a GPU would not forgive, and runs
+what is captured only when it is launched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from vdla.compiler.runtime.cuda_device import (
+    Argument,
+    Device,
+    DeviceError,
+    DeviceGraph,
+    DeviceMemory,
+    DeviceModule,
+    DeviceProperties,
+    PinnedMemory,
+)
+
+BASE = 1 << 32
+"""Address of the first byte; what lies below is no device memory."""
+POISON = 0xA5
+
+Kernel = Callable[["FakeDevice", tuple[int, int, int], tuple[Argument, ...]], None]
+"""What a kernel does with the device's memory, given its grid and arguments."""
+
+
+@dataclass(eq=False)
+class Handle:
+    """Something handed out, open until it is closed, once."""
+
+    device: FakeDevice
+    address: int = 0
+    array: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
+    functions: Mapping[str, int] = field(default_factory=dict)
+    work: list[tuple[str, tuple[int, int, int], tuple[Argument, ...]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.device.open.append(self)
+
+    def close(self) -> None:
+        self.device.open.remove(self)
+        self.array = np.zeros(0, np.uint8)
+
+
+class FakeDevice:
+    """A `Device` with `memory_bytes`, whose call number `fails_at` fails (None: none does)."""
+
+    label = "cuda:0"
+
+    def __init__(
+        self,
+        kernels: Mapping[str, Kernel],
+        *,
+        memory_bytes: int = 1 << 22,
+        fails_at: int | None = None,
+        capability: tuple[int, int] = (9, 0),
+    ) -> None:
+        self.kernels = kernels
+        self.properties = DeviceProperties(
+            name="Fake",
+            capability=capability,
+            driver="13.0",
+            multiprocessors=4,
+            memory_bytes=memory_bytes,
+            shared_bytes_per_block=232448,
+            shared_bytes_per_multiprocessor=233472,
+            registers_per_multiprocessor=65536,
+            clock_hz=10**9,
+            memory_bandwidth=10**12,
+            cache_bytes=1 << 20,
+        )
+        self.open: list[Handle] = []
+        self.calls = 0
+        self.fails_at = fails_at
+        self.launched: list[str] = []
+        self.pinned: list[int] = []
+        self._memory = np.full(memory_bytes, POISON, np.uint8)
+        self._used = 0
+        self._capture: Handle | None = None
+
+    def bytes_at(self, address: int, size: int) -> np.ndarray:
+        """A view of device memory."""
+        start = address - BASE
+        assert start >= 0 and start + size <= self._used, "outside of the memory that was handed out"
+        return self._memory[start : start + size]
+
+    def floats(self, address: Argument, count: int) -> np.ndarray:
+        """Device memory as float32."""
+        assert int(address) % 4 == 0
+        return self.bytes_at(int(address), 4 * count).view(np.float32)
+
+    def allocate(self, size: int) -> DeviceMemory:
+        self._call()
+        if self._used + size > self._memory.size:
+            raise DeviceError(f"{self.label}: out of device memory: {size} bytes")
+        address = BASE + self._used
+        self._used += -(-size // 256) * 256
+        return Handle(self, address=address)
+
+    def allocate_pinned(self, size: int) -> PinnedMemory:
+        self._call()
+        self.pinned.append(size)
+        return Handle(self, array=np.full(size, POISON, np.uint8))
+
+    def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
+        self._call()
+        assert cubin
+        return Handle(self, functions=functions)
+
+    def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
+        self._call()
+        assert self._capture is None
+        self.bytes_at(address, size)[:] = source.array[start : start + size]
+
+    def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
+        self._call()
+        assert self._capture is None
+        destination.array[start : start + size] = self.bytes_at(address, size)
+
+    def launch(
+        self,
+        module: DeviceModule,
+        function: str,
+        *,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        shared_bytes: int,
+        arguments: tuple[Argument, ...],
+    ) -> None:
+        self._call()
+        assert isinstance(module, Handle) and module in self.open
+        assert shared_bytes <= module.functions[function]
+        assert self._capture is not None, "networks launch graphs"
+        self._capture.work.append((function, grid, arguments))
+
+    def capture(self, work: Callable[[], None]) -> DeviceGraph:
+        self._call()
+        graph = Handle(self)
+        self._capture = graph
+        try:
+            work()
+        except BaseException:
+            graph.close()
+            raise
+        finally:
+            self._capture = None
+        return graph
+
+    def run(self, graph: DeviceGraph) -> None:
+        self._call()
+        assert isinstance(graph, Handle) and graph in self.open
+        for function, grid, arguments in graph.work:
+            self.launched.append(function)
+            self.kernels[function](self, grid, arguments)
+
+    def milliseconds(self, graph: DeviceGraph) -> float:
+        assert isinstance(graph, Handle)
+        self.run(graph)
+        return 0.25 * len(graph.work)
+
+    def synchronize(self) -> None:
+        self._call()
+
+    def close(self) -> None:
+        assert not self.open, "closed with memory, modules or graphs still open"
+
+    def _call(self) -> None:
+        self.calls += 1
+        if self.fails_at is not None and self.calls > self.fails_at:
+            raise DeviceError(f"{self.label}: call {self.calls} failed")
+
+
+def as_device(fake: FakeDevice) -> Device:
+    """The fake as what it stands for, so that type checkers see that it has all of it."""
+    return fake
