@@ -98,14 +98,14 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
     partial = tile.splits > 1
     statement, i, j, k = "gemm", "gemm.i", "gemm.j", "gemm.k"
     if partial:
-        _, k = s.split(k, _extent(s, k) // tile.splits)
+        _, k = s.split(k, extent_of(s, k) // tile.splits)
         _add_partial_sums(s)
         statement, i, j = "gemm.rf", "gemm.i.rf", "gemm.j.rf"
     s.pad(i, tile.rows)
     s.pad(j, tile.columns)
-    grid = [loop for loop in _loops_around(s, statement) if loop not in (i, j, k)]
-    i0, *rows = _cut(s, i, (_extent(s, i) // tile.rows, *tile.row_counts))
-    j0, *columns = _cut(s, j, (_extent(s, j) // tile.columns, *tile.column_counts))
+    grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
+    i0, *rows = _cut(s, i, (extent_of(s, i) // tile.rows, *tile.row_counts))
+    j0, *columns = _cut(s, j, (extent_of(s, j) // tile.columns, *tile.column_counts))
     k0, *steps = s.split(k, tile.depth)
     vectors = _along_depth(s, statement, k0) and tile.depth % VECTOR == 0 and tile.row_groups == 1
     if vectors:
@@ -135,7 +135,7 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
     axes: Axes = (("thread.y", tile.threads[0]), ("thread.x", tile.threads[1]))
     for stage in ("b", "a"):
         _fetch(s, stage, k0, axes, tile.width, constants)
-    if (ready := min(tile.stages, _extent(s, k0))) > 1:
+    if (ready := min(tile.stages, extent_of(s, k0))) > 1:
         s.pipeline(k0, ready)
     return s
 
@@ -146,18 +146,18 @@ Phase = tuple[Sequence[str], Sequence[str]]
 
 def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile) -> Phase:
     """Moves "post" behind the tile that it takes, which goes to registers."""
-    outside = [loop for loop in _loops_around(s, "post") if loop not in ("i", "j")]
+    outside = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
     rj = tile.column_counts[2]
     own: list[str] = []
     column, counts = "j", tile.column_counts
-    if rj > 1 and _extent(s, "j") % rj == 0:
+    if rj > 1 and extent_of(s, "j") % rj == 0:
         # Vectors that are whole or not there at all.
         column, lanes = s.split("j", rj)
         own, counts = [lanes], counts[:2]
     guards = [s.guard("i", tile.rows), s.guard(column, prod(counts))]
-    guards = [loop for loop in guards if loop in _loops_around(s, "post")]
-    block_i, vi, ti, ri = _cut(s, "i", (_extent(s, "i") // tile.rows, *tile.row_counts))
-    block_j, vj, tj, *scalar = _cut(s, column, (_extent(s, column) // prod(counts), *counts))
+    guards = [loop for loop in guards if loop in loops_around(s, "post")]
+    block_i, vi, ti, ri = _cut(s, "i", (extent_of(s, "i") // tile.rows, *tile.row_counts))
+    block_j, vj, tj, *scalar = _cut(s, column, (extent_of(s, column) // prod(counts), *counts))
     s.reorder(*outside, block_i, block_j, ti, tj, vi, vj, ri, *scalar, *guards, *own)
     d = len(outside)
     s.set_scope("sum", "register")
@@ -196,8 +196,8 @@ def _store_partial_sums(s: Schedule, j0: str, tile: Tile) -> Phase:
 def _add_partial_sums(s: Schedule) -> None:
     """Makes a second kernel of the sum's parts, in which a thread adds up an element's and does what follows."""
     s.rfactor("gemm", "gemm.k.0")
-    *data, parts = _loops_around(s, "gemm")
-    behind = _loops_around(s, "post")
+    *data, parts = loops_around(s, "gemm")
+    behind = loops_around(s, "post")
     s.reverse_compute_at("post", data[-1])
     s.set_scope("sum", "register")
     s.decompose_reduction("gemm", parts)
@@ -235,7 +235,7 @@ def _fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: 
     guard = s.guard(element, y * x)
     step, thread = s.split(element, y * x)
     row, column = s.split(thread, x)
-    inside = [guard] if guard in _loops_around(s, stage) else []
+    inside = [guard] if guard in loops_around(s, stage) else []
     s.reorder(row, column, step, *inside)
     s.bind(row, "thread.y")
     s.bind(column, "thread.x")
@@ -272,9 +272,9 @@ def _bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
     extra = ""
     for loop in grid:
         extra = s.fuse(extra, loop) if extra else loop
-    first, second = sorted((j0, i0), key=lambda loop: -_extent(s, loop))
+    first, second = sorted((j0, i0), key=lambda loop: -extent_of(s, loop))
     limits = (GRID_LIMITS["y"], GRID_LIMITS["z"])
-    if _extent(s, second) > limits[0] or (extra and _extent(s, extra) > limits[1]):
+    if extent_of(s, second) > limits[0] or (extra and extent_of(s, extra) > limits[1]):
         for loop in (i0, j0):
             extra = s.fuse(extra, loop) if extra else loop
         s.bind(extra, "block.x")
@@ -295,7 +295,7 @@ def _along_depth(s: Schedule, statement: str, k0: str) -> bool:
 def _unroll(s: Schedule, loops: Sequence[str]) -> None:
     """Unrolls loops; those of one iteration go."""
     for loop in loops:
-        if _extent(s, loop) == 1:
+        if extent_of(s, loop) == 1:
             s.peel(loop)
         else:
             s.unroll(loop)
@@ -323,11 +323,11 @@ def _shape(s: Schedule, buffer: str) -> tuple[int, ...]:
     return next(b.shape for b in found if b.name == buffer)
 
 
-def _loops_around(s: Schedule, statement: str) -> list[str]:
+def loops_around(s: Schedule, statement: str) -> list[str]:
     return [n.name for n in path_to(s.program, statement) if isinstance(n, For)]
 
 
-def _extent(s: Schedule, loop: str) -> int:
+def extent_of(s: Schedule, loop: str) -> int:
     extent = find_loop(s.program, loop).extent
     assert isinstance(extent, Const)
     return int(extent.value)
