@@ -63,7 +63,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
     statement, i, j, k = "gemm", "gemm.i", "gemm.j", "gemm.k"
     if partial := knobs.splits > 1:
         _, k = s.split(k, extent_of(s, k) // knobs.splits)
-        add_partial_sums(s)
+        add_partial_sums(s, "")
         statement, i, j = "gemm.rf", "gemm.i.rf", "gemm.j.rf"
     s.pad(i, knobs.rows)
     s.pad(j, knobs.columns)

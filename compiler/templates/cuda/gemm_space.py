@@ -82,7 +82,9 @@ def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
 def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
     """The values of points with what changes nothing set to one of those that are the same."""
     e = dict(points)
-    alike = np.where(problem.along_depth, 1, groups_of(e["thread_rows"])) * groups_of(e["thread_columns"]) == 1
+    alike = (
+        np.where(problem.along_depth, 1, groups_of(e["thread_rows"])) * groups_of(e["thread_columns"]) == 1
+    )
     e["strided"] = np.where(alike, 0, e["strided"])
     steps = -(-(-(-problem.depth // e["splits"])) // e["depth"])
     e["stages"] = np.minimum(e["stages"], steps)

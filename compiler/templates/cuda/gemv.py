@@ -77,6 +77,10 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
     s.pad("gemm.k", knobs.depth)
     s.guard("j", knobs.columns)
     k0, k1 = s.split("gemm.k", knobs.depth)
+    steps = [k0]
+    if extent_of(s, k0) == 1:
+        s.peel(k0)
+        steps = []
     group, rest = s.split(k1, knobs.members * knobs.unroll)
     member, step = s.split(rest, knobs.unroll)
     # Sums of groups are made of those of members.
@@ -109,13 +113,12 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
     jx3, jv3 = s.split("gemm.j.rf.rf", VECTOR)
     inner = [f"{loop}.rf.rf" for loop in outside]
     own = (f"{group}.rf.rf", f"{member}.rf", jx3)
-    s.reorder(*own, *inner, k0, step, "gemm.i.rf.rf", jv3)
+    s.reorder(*own, *inner, *steps, step, "gemm.i.rf.rf", jv3)
     _drop(s, inner)
     s.cache_write("sum.rf.rf", jx3, "register")
-    s.decompose_reduction("gemm.rf.rf", k0)
-    _drop(s, [f"{loop}.init" for loop in (k0, step)])
+    s.decompose_reduction("gemm.rf.rf", [*steps, step][0])
     for stage in ("b", "a"):
-        s.compute_at(stage, k0)
+        s.compute_at(stage, [jx3, *steps][-1])
         s.set_scope(stage, "register")
 
     extra = ""
