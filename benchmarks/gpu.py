@@ -83,7 +83,16 @@ def check(place: Place, arguments: argparse.Namespace) -> int:
     for entry in checked_entries(reduced=reduced):
         if entry.name not in chosen:
             continue
-        outcome = check_entry(place, entry, reduced=reduced)
+        try:
+            outcome = check_entry(place, entry, reduced=reduced)
+        except UserError:
+            raise
+        except Exception as error:  # a defect in one kernel says nothing of the others
+            print(
+                f"{entry.name:28} {entry.precision:9} {type(error).__name__}: {first_line(error)}", flush=True
+            )
+            failures, results = failures + 1, [*results, {"name": entry.name, "error": None, "allowed": None}]
+            continue
         failures += not outcome.good
         results.append({"name": entry.name, "error": outcome.error, "allowed": outcome.allowed})
         if not arguments.json or not outcome.good:
@@ -98,6 +107,10 @@ def check(place: Place, arguments: argparse.Namespace) -> int:
     if failures:
         print(f"error: {failures} of {len(results)} checks failed; nothing was timed", file=sys.stderr)
     return 1 if failures else 0
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["no reason given"])[0]
 
 
 def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Namespace) -> None:
