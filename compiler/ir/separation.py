@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .affine import LinearForm, linear_form
-from .bounds import Interval, Ranges, interval, loop_range
+from .bounds import Interval, Ranges, form_interval, interval, loop_range
 from .expr import Binary, Const, Expr, Var
 from .kernels import Access
 from .simplify import simplify_form
@@ -42,9 +42,9 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
         if _apart_by_remainder(left[0], right[0], left[1], right[1]):
             return True
         equations.add(left[0], right[0], left[1], right[1])
-    for first, second, divisor in _quotients(p, q):
-        one = _joined(p, first, second, divisor, {}, ranges)
-        other = _joined(q, first, second, divisor, names, ranges)
+    for first, second, weight in _quotients(p, q):
+        one = _joined(p, first, second, weight, {}, ranges)
+        other = _joined(q, first, second, weight, names, ranges)
         equations.add(one, other, 1, 1)
     equations.solve()
     if equations.impossible:
@@ -88,28 +88,30 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """Dimensions (first, second) and divisors c that hold a // c and a % c, for some a, in both accesses."""
+    """Dimensions (first, second) with n * (a // c) and m * (a % c), for some a, in both accesses, and c * m / n."""
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):
-            found = _divisors(p, first, second) & _divisors(q, first, second)
-            for divisor in sorted(found):
-                yield first, second, divisor
+            found = _weights(p, first, second) & _weights(q, first, second)
+            for weight in sorted(found):
+                yield first, second, weight
 
 
-def _divisors(access: Access, first: int, second: int) -> set[int]:
+def _weights(access: Access, first: int, second: int) -> set[int]:
     parts = linear_form(access.starts[second]).terms
     found: set[int] = set()
-    for atom in linear_form(access.starts[first]).terms:
+    for atom, coefficient in linear_form(access.starts[first]).terms.items():
         match atom:
             case Binary(op="//", a=a, b=Const(value=value) as b) if Binary("%", a, b) in parts:
-                found.add(int(value))
+                weight = int(value) * parts[Binary("%", a, b)]
+                if weight % coefficient == 0:
+                    found.add(weight // coefficient)
     return found
 
 
 def _joined(
-    access: Access, first: int, second: int, divisor: int, names: Mapping[str, Expr], ranges: Ranges
+    access: Access, first: int, second: int, weight: int, names: Mapping[str, Expr], ranges: Ranges
 ) -> LinearForm:
-    whole = Binary("+", Binary("*", access.starts[first], Const(divisor)), access.starts[second])
+    whole = Binary("+", Binary("*", access.starts[first], Const(weight)), access.starts[second])
     return simplify_form(substitute_expr(whole, names), ranges)
 
 
@@ -134,8 +136,7 @@ class _Equations:
             form = form.plus(LinearForm({a: 1}, 0))
         if b is not None:
             form = form.plus(LinearForm({b: 1}, 0), -1)
-        form = self._known(form)
-        return not form.terms and form.constant == 0
+        return form_interval(self._known(form), self.ranges) == Interval(0, 0)
 
     def solve(self) -> None:
         """Splits all equations as far as they go."""
@@ -161,11 +162,15 @@ class _Equations:
             held = interval(atom, self.ranges)
             if held.low is None or held.high is None:
                 return False
+            if held.low == held.high:
+                # The variable of a loop with one iteration at most, as guards are.
+                low, high = low - coefficient * held.low, high - coefficient * held.low
+                continue
             ends = coefficient * held.low, coefficient * held.high
             spans[atom] = (min(ends), max(ends))
         progress = False
-        levels = sorted({abs(c) for c in form.terms.values()}, reverse=True)
-        left = dict(form.terms)
+        levels = sorted({abs(form.terms[a]) for a in spans}, reverse=True)
+        left = {a: form.terms[a] for a in spans}
         for level in levels:
             top = {a: c for a, c in left.items() if abs(c) == level}
             rest = {a: c for a, c in left.items() if abs(c) != level}
