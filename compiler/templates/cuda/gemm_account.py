@@ -8,7 +8,7 @@ constants are marked as facts of NVIDIA's documents or as estimates: none has be
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -203,12 +203,9 @@ def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
     found = account(target, problem, columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
     best = int(np.argmin(np.where(legal, found.seconds, np.inf)))
-    return tile_of({name: int(values[best]) for name, values in columns.items()})
-
-
-def tile_of(values: Mapping[str, int]) -> Tile:
-    """The tile of a row of columns."""
-    return Tile(**dict(values))
+    tile = Tile(**{name: int(values[best]) for name, values in columns.items()})
+    # Stages that no step ever uses are none.
+    return replace(tile, stages=min(tile.stages, int(found.quantities["steps"][best])))
 
 
 def groups_of(own: np.ndarray | int) -> np.ndarray:
