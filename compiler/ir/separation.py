@@ -42,9 +42,9 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
         if _apart_by_remainder(left[0], right[0], left[1], right[1]):
             return True
         equations.add(left[0], right[0], left[1], right[1])
-    for first, second, divisor in _quotients(p, q):
-        one = _joined(p, first, second, divisor, {}, ranges)
-        other = _joined(q, first, second, divisor, names, ranges)
+    for first, second, weight in _quotients(p, q):
+        one = _joined(p, first, second, weight, {}, ranges)
+        other = _joined(q, first, second, weight, names, ranges)
         equations.add(one, other, 1, 1)
     equations.solve()
     if equations.impossible:
@@ -88,28 +88,30 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """Dimensions (first, second) and divisors c that hold a // c and a % c, for some a, in both accesses."""
+    """Dimensions (first, second) with n * (a // c) and m * (a % c), for some a, in both accesses, and c * m / n."""
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):
-            found = _divisors(p, first, second) & _divisors(q, first, second)
-            for divisor in sorted(found):
-                yield first, second, divisor
+            found = _weights(p, first, second) & _weights(q, first, second)
+            for weight in sorted(found):
+                yield first, second, weight
 
 
-def _divisors(access: Access, first: int, second: int) -> set[int]:
+def _weights(access: Access, first: int, second: int) -> set[int]:
     parts = linear_form(access.starts[second]).terms
     found: set[int] = set()
-    for atom in linear_form(access.starts[first]).terms:
+    for atom, coefficient in linear_form(access.starts[first]).terms.items():
         match atom:
             case Binary(op="//", a=a, b=Const(value=value) as b) if Binary("%", a, b) in parts:
-                found.add(int(value))
+                weight = int(value) * parts[Binary("%", a, b)]
+                if weight % coefficient == 0:
+                    found.add(weight // coefficient)
     return found
 
 
 def _joined(
-    access: Access, first: int, second: int, divisor: int, names: Mapping[str, Expr], ranges: Ranges
+    access: Access, first: int, second: int, weight: int, names: Mapping[str, Expr], ranges: Ranges
 ) -> LinearForm:
-    whole = Binary("+", Binary("*", access.starts[first], Const(divisor)), access.starts[second])
+    whole = Binary("+", Binary("*", access.starts[first], Const(weight)), access.starts[second])
     return simplify_form(substitute_expr(whole, names), ranges)
 
 
