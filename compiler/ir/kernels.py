@@ -275,7 +275,10 @@ def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
             return f"`{summarize(node)}` stands in no loop over threads; bind one around it to thread.x"
         case Alloc(buffer=buffer) if not owners(buffer.scope):
             return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope of its blocks' own"
-    return next((found for child in children(node) if (found := _block_obstacle(child, alone=alone)) is not None), None)
+    return next(
+        (found for child in children(node) if (found := _block_obstacle(child, alone=alone)) is not None),
+        None,
+    )
 
 
 def _phase_obstacle(node: Stmt) -> str | None:

@@ -35,6 +35,8 @@ COPY_INSTRUCTIONS = 4
 """Of a piece that is copied: address, condition, the copy. An estimate."""
 STALL_CYCLES = 16
 """Of a warp at every step in depth, whose operands come from shared memory; other warps fill them. An estimate."""
+APART = 0.1
+"""Of the work of a multiprocessor's units, what does not run beside that of the busiest. An estimate."""
 LATENCY = 800
 """Cycles from global memory into shared memory, and until the block goes on. An estimate."""
 BARRIER_CYCLES = 50
@@ -142,7 +144,8 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
         issue = c["depth"] * (instructions * each + STALL_CYCLES / each)
         banks = count * c["depth"] * (warps * read + written)
         cache = count * 4 * c["depth"] * (c["rows"] + c["columns"]) / CACHE_BYTES_CYCLE
-        busy = np.maximum.reduce([issue, banks, cache])
+        units = [issue, banks, cache]
+        busy = (1 - APART) * np.maximum.reduce(units) + APART * sum(units)
         step = np.where(c["stages"] == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES
         return np.where(count > 0, BLOCK_CYCLES + steps * step, 0.0)
 
