@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .affine import LinearForm, linear_form
-from .bounds import Interval, Ranges, interval, loop_range
+from .bounds import Interval, Ranges, form_interval, interval, loop_range
 from .expr import Binary, Const, Expr, Var
 from .kernels import Access
 from .simplify import simplify_form
@@ -136,8 +136,7 @@ class _Equations:
             form = form.plus(LinearForm({a: 1}, 0))
         if b is not None:
             form = form.plus(LinearForm({b: 1}, 0), -1)
-        form = self._known(form)
-        return not form.terms and form.constant == 0
+        return form_interval(self._known(form), self.ranges) == Interval(0, 0)
 
     def solve(self) -> None:
         """Splits all equations as far as they go."""
@@ -163,11 +162,15 @@ class _Equations:
             held = interval(atom, self.ranges)
             if held.low is None or held.high is None:
                 return False
+            if held.low == held.high:
+                # The variable of a loop with one iteration at most, as guards are.
+                low, high = low - coefficient * held.low, high - coefficient * held.low
+                continue
             ends = coefficient * held.low, coefficient * held.high
             spans[atom] = (min(ends), max(ends))
         progress = False
-        levels = sorted({abs(c) for c in form.terms.values()}, reverse=True)
-        left = dict(form.terms)
+        levels = sorted({abs(form.terms[a]) for a in spans}, reverse=True)
+        left = {a: form.terms[a] for a in spans}
         for level in levels:
             top = {a: c for a, c in left.items() if abs(c) == level}
             rest = {a: c for a, c in left.items() if abs(c) != level}
