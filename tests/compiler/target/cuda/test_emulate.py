@@ -21,7 +21,7 @@ from gpu_kernels import (
     tree_sum,
     without_barrier,
 )
-from vdla.compiler.ir.expr import FIRST, Buffer, Var, cast, equal, minimum
+from vdla.compiler.ir.expr import FIRST, Buffer, Const, Var, cast, equal, minimum
 from vdla.compiler.ir.stmt import (
     Commit,
     Copy,
@@ -127,6 +127,27 @@ def test_kernels_in_a_loop_of_the_host():
     assert_same(prepare(program, TARGET), 1e-6)
 
 
+def test_loops_with_barriers_in_loops_and_in_a_row():
+    """Sums over rows, rotated by one place in each round, through shared memory; then the same in a second loop."""
+    x, y, s = buffer("X", 6, 32), buffer("Y", 32), buffer("S", 32, scope="shared")
+    total = buffer("total", 32, scope="register")
+    r, k, m = Var("r"), Var("k"), Var("m")
+
+    def exchange(name, value):
+        fill = threads(f"{name}.t", 32, lambda t: assign(s, t, value(t)))
+        use = threads(f"{name}.u", 32, lambda t: assign(total, t, total[t] * 0.5 + s[(t + 1) % 32]))
+        return seq(fill, use)
+
+    clear = threads("c", 32, lambda t: assign(total, t, 0.0))
+    rounds = loop(r, 3, loop(k, 2, exchange("a", lambda t: x[r * 2 + k, t] + total[t])))
+    more = loop(m, minimum(6, 4), exchange("b", lambda t: x[m, 31 - t]))
+    store = threads("w", 32, lambda t: assign(y, t, total[t]))
+    kernel = blocks("b", 1, lambda b: allocate(seq(clear, rounds, more, store), s, total))
+    program = prepare(Program(name="rounds", parameters=(x, y), body=kernel), TARGET)
+    assert barriers(program) == 4
+    assert_same(program, 1e-6)
+
+
 def test_undefined_memory_shows():
     """Nothing is written to what is read: shared, a thread's own, a block's own over threads, global workspace."""
     y = buffer("Y", 4, 32)
@@ -185,8 +206,6 @@ def test_own_copies_come_with_a_threads_own_wait(wait):
 def test_a_copy_of_a_whole_block():
     """A box copied at once, for all threads; padded, and in columns that the source lacks."""
     x, y, s = buffer("X", 5, 12), buffer("Y", 8, 16), buffer("S", 8, 16, scope="shared")
-    from vdla.compiler.ir.expr import Const
-
     bring = Copy(
         name="bring",
         destination=whole(s),
