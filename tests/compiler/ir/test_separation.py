@@ -105,6 +105,16 @@ def test_tails():
     assert not meets_elsewhere(p, p, [("t", "t")], [])
 
 
+def test_digits_of_boxes():
+    """Pairs of elements that overlap those of the next thread's, in rows of four."""
+    around = loops(("t", 8))
+    p = access((T // 4, T % 4), around, (1, 2))
+    assert not meets_only_at(p, p, [("t", "t")])
+    assert meets_elsewhere(p, p, [("t", "t")], [])
+    p = access((T // 4, T % 4 * 2), around, (1, 2))
+    assert meets_only_at(p, p, [("t", "t")])
+
+
 def test_other_buffers_never_meet():
     around = loops(("t", 3))
     p = access((T, Const(0)), around)
