@@ -21,7 +21,6 @@ from vdla.compiler.ir.stmt import (
     whole,
 )
 from vdla.compiler.ir.types import DType
-from vdla.compiler.passes.insert_barriers import insert_barriers
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import (
@@ -32,6 +31,7 @@ from vdla.compiler.target.cuda.module import (
     WorkspaceArgument,
     lower,
 )
+from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.scalars import divide
 
 GOLDEN = Path(__file__).parent.parent / "compiler" / "target" / "cuda" / "golden"
@@ -205,7 +205,8 @@ CASES: dict[str, Callable[[], Program]] = {
 
 def module(name: str, arch: str = "sm_90") -> CudaModule:
     """The module of a case."""
-    return lower(insert_barriers(CASES[name]()), cuda_target(arch), name=name.replace("-", "_"))
+    target = cuda_target(arch)
+    return lower(prepare(CASES[name](), target), target, name=name.replace("-", "_"))
 
 
 def text(name: str) -> str:
