@@ -61,8 +61,8 @@ class ExpressionEmitter:
         self.storages: dict[str, Storage] = {}
         self.used: set[str] = set()
         self.defined: dict[str, str] = {}
-        self.divisions: Counter[Expr] = Counter()
-        self.named: dict[Expr, Index] = {}
+        self.divisions: Counter[Binary] = Counter()
+        self.named: dict[Binary, Index] = {}
 
     # Values
 
