@@ -58,7 +58,9 @@ def buffer(name: str, *shape: int, scope: str = "dram", dtype: DType = F32) -> B
     return Buffer(name=name, shape=shape, dtype=dtype, scope=scope)
 
 
-def assign(to: Buffer, at: ExprLike | tuple[ExprLike, ...], value: ExprLike, name: str | None = None) -> Assign:
+def assign(
+    to: Buffer, at: ExprLike | tuple[ExprLike, ...], value: ExprLike, name: str | None = None
+) -> Assign:
     indices = at if isinstance(at, tuple) else (at,)
     wrapped = value if not isinstance(value, int | float) else Const(value, to.dtype)
     return Assign(
@@ -91,7 +93,9 @@ def tree_sum(count: int = 32, number: int = 3) -> Program:
         steps: list[Stmt] = [threads("t", count, lambda t: assign(s, t, x[b, t]))]
         half = count // 2
         while half:
-            steps.append(threads(f"t{half}", half, lambda t, h=half: assign(s, t, s[t] + s[t + h], f"add{h}")))
+            steps.append(
+                threads(f"t{half}", half, lambda t, h=half: assign(s, t, s[t] + s[t + h], f"add{h}"))
+            )
             half //= 2
         steps.append(threads("last", 1, lambda t: assign(y, b, s[t])))
         return allocate(seq(*steps), s)
