@@ -138,7 +138,9 @@ def moving_window(steps: int = 5, count: int = 32, stages: int = 1) -> Program:
         body = seq(start, loop(k, steps, seq(bring("bring", k, 0), add(0))))
     else:
         ahead, following = Var("k.ahead"), Var("k.next")
-        first = loop(ahead, stages - 1, seq(bring("bring.ahead", ahead, ahead), Commit()))
+        more = Var("k.more")
+        start_copy = loop(more, minimum(1, steps - ahead), bring("bring.ahead", ahead + more, ahead))
+        first = loop(ahead, stages - 1, seq(start_copy, Commit()))
         row = k + following + (stages - 1)
         issue = loop(following, minimum(1, steps - k - (stages - 1)), bring("bring", row, row % stages))
         inside = seq(issue, Commit(), Wait(pending=stages - 1), add(k % stages))
