@@ -28,9 +28,9 @@ Execute = Callable[[Program, Arrays], Arrays]
 
 
 def interpreted(program: Program, arrays: Arrays) -> Arrays:
-    """By the interpreter: every iteration in order."""
+    """By the interpreter: every iteration in order, undefined memory poisoned."""
     verify(program)
-    return interpret(program, dict(arrays), functions=FUNCTIONS)
+    return interpret(program, dict(arrays), functions=FUNCTIONS, poison=True)
 
 
 def emulated(program: Program, arrays: Arrays) -> Arrays:

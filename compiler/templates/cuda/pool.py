@@ -60,7 +60,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
     s.unroll(column)
     for loop in ("pool.x", "pool.x.init"):
         s.unroll(loop)
-    if knobs.unroll:
+    if knobs.unroll or _size(program, "pool.kh") * _size(program, "pool.kw") == 1:
         s.unroll("pool.kh")
         s.unroll("pool.kw")
     bind_nest(s, loops, knobs.threads)
