@@ -1,4 +1,4 @@
-"""How long a GPU takes to move what an operator without reuse reads and writes: bandwidth, or what is under way at once."""
+"""How long a GPU takes to move what an operator without reuse reads and writes: bandwidth, or what is under way."""
 
 from __future__ import annotations
 
