@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.floating.graph import FloatGraph, Node
 from ...graph.floating.operators import (
     AveragePool,
@@ -25,7 +24,8 @@ from ...graph.floating.operators import (
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
 from ...te.ops.matmul import matmul
-from ..lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
+from ..lower_sums_cpu import lower_dense
+from .lower_convolutions import lower_convolution
 from .lower_moves import (
     lower_concatenation,
     lower_elementwise,
@@ -46,9 +46,7 @@ def lower_cuda_node(
     """The kernels of a node, for graphs whose tensors all lie row by row; None for operators that have no kernel."""
     match node.operator:
         case Convolution():
-            if is_depthwise(node.operator, graph.tensors[node.inputs[1]]):
-                return on_generic(lower_depthwise(graph, node, node.operator, None))
-            return on_generic(lower_convolution(graph, node, node.operator, None))
+            return lower_convolution(target, graph, node, node.operator, knobs)
         case Dense():
             return on_generic(lower_dense(graph, node, node.operator, None))
         case MatrixProduct():
