@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...graph.floating.assign_layouts import is_depthwise
 from ...graph.floating.graph import FloatGraph, Node
 from ...graph.floating.operators import (
     AveragePool,
@@ -27,8 +26,8 @@ from ...graph.floating.operators import (
 )
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
-from ..lower_sums_cpu import lower_convolution, lower_depthwise
 from .dense import lower_dense
+from .lower_convolutions import lower_convolution
 from .lower_moves import (
     lower_concatenation,
     lower_elementwise,
@@ -40,7 +39,7 @@ from .lower_moves import (
     lower_resize,
 )
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
-from .lowered import LoweredCudaNode, on_generic
+from .lowered import LoweredCudaNode
 from .matmul import lower_matrix_product
 
 ChooseKnobs = Callable[[Node], Any]
@@ -57,9 +56,7 @@ def lower_cuda_node(
     chosen = None if knobs is None else knobs(node)
     match node.operator:
         case Convolution():
-            if is_depthwise(node.operator, graph.tensors[node.inputs[1]]):
-                return on_generic(lower_depthwise(graph, node, node.operator, None))
-            return on_generic(lower_convolution(graph, node, node.operator, None))
+            return lower_convolution(target, graph, node, node.operator, chosen)
         case Dense():
             return lower_dense(target, graph, node, node.operator, chosen)
         case MatrixProduct():
