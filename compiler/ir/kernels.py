@@ -241,8 +241,8 @@ def kernel_obstacle(program: Program) -> str | None:
 
     Everything that computes stands in kernels; loops over blocks, and those over threads, are nested without anything
     between them; barriers, commits and waits stand where all threads of a block come by, which is in no phase;
-    everything else in a kernel stands in a phase, asynchronous copies of a whole block aside, unless its blocks have one
-    thread each.
+    everything else in a kernel stands in a phase, but for asynchronous copies of a whole block, and unless its blocks
+    have one thread each.
     """
     return _host_obstacle(program.body)
 
@@ -268,14 +268,17 @@ def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
         case For() if is_block_loop(node):
             return f"`{summarize(node)}` is an axis of blocks, but not nested directly in the others; reorder them"
         case For(kind=kind) if kind not in ("serial", "unroll"):
-            return f"`{summarize(node)}` is in a kernel around its loops over threads; loops there are serial or unrolled"
+            return f"`{summarize(node)}` is in a kernel around loops over threads; loops there are serial or unrolled"
         case Copy(asynchronous=True):
             return None
         case Assign() | Reduce() | Copy() | Intrinsic() if not alone:
             return f"`{summarize(node)}` stands in no loop over threads; bind one around it to thread.x"
         case Alloc(buffer=buffer) if not owners(buffer.scope):
             return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope of its blocks' own"
-    return next((found for child in children(node) if (found := _block_obstacle(child, alone=alone)) is not None), None)
+    return next(
+        (found for child in children(node) if (found := _block_obstacle(child, alone=alone)) is not None),
+        None,
+    )
 
 
 def _phase_obstacle(node: Stmt) -> str | None:

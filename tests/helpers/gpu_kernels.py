@@ -58,7 +58,9 @@ def buffer(name: str, *shape: int, scope: str = "dram", dtype: DType = F32) -> B
     return Buffer(name=name, shape=shape, dtype=dtype, scope=scope)
 
 
-def assign(to: Buffer, at: ExprLike | tuple[ExprLike, ...], value: ExprLike, name: str | None = None) -> Assign:
+def assign(
+    to: Buffer, at: ExprLike | tuple[ExprLike, ...], value: ExprLike, name: str | None = None
+) -> Assign:
     indices = at if isinstance(at, tuple) else (at,)
     wrapped = value if not isinstance(value, int | float) else Const(value, to.dtype)
     return Assign(
@@ -91,7 +93,9 @@ def tree_sum(count: int = 32, number: int = 3) -> Program:
         steps: list[Stmt] = [threads("t", count, lambda t: assign(s, t, x[b, t]))]
         half = count // 2
         while half:
-            steps.append(threads(f"t{half}", half, lambda t, h=half: assign(s, t, s[t] + s[t + h], f"add{h}")))
+            steps.append(
+                threads(f"t{half}", half, lambda t, h=half: assign(s, t, s[t] + s[t + h], f"add{h}"))
+            )
             half //= 2
         steps.append(threads("last", 1, lambda t: assign(y, b, s[t])))
         return allocate(seq(*steps), s)
@@ -134,7 +138,9 @@ def moving_window(steps: int = 5, count: int = 32, stages: int = 1) -> Program:
         body = seq(start, loop(k, steps, seq(bring("bring", k, 0), add(0))))
     else:
         ahead, following = Var("k.ahead"), Var("k.next")
-        first = loop(ahead, stages - 1, seq(bring("bring.ahead", ahead, ahead), Commit()))
+        more = Var("k.more")
+        start_copy = loop(more, minimum(1, steps - ahead), bring("bring.ahead", ahead + more, ahead))
+        first = loop(ahead, stages - 1, seq(start_copy, Commit()))
         row = k + following + (stages - 1)
         issue = loop(following, minimum(1, steps - k - (stages - 1)), bring("bring", row, row % stages))
         inside = seq(issue, Commit(), Wait(pending=stages - 1), add(k % stages))

@@ -130,6 +130,9 @@ def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
             case Binary(op="min", a=a, b=b) if coefficient > 0:
                 sides = [positive(values, rest.plus(linear_form(x), coefficient)) for x in (a, b)]
                 return [*sides[0], *sides[1]]
+            case Binary(op="max", a=a, b=b) if coefficient < 0:
+                sides = [positive(values, rest.plus(linear_form(x), coefficient)) for x in (a, b)]
+                return [*sides[0], *sides[1]]
             case Binary(op="//", a=a, b=Const(value=int(d))) if coefficient == 1 and d > 0:
                 # a // d > -rest is a >= d * (1 - rest).
                 return positive(values, linear_form(a).plus(rest, d).offset(1 - d))

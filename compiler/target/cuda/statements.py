@@ -7,6 +7,7 @@ over.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ...ir.affine import linear_form
@@ -51,6 +52,8 @@ from .vectorize import vectorized
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
 _THREAD = ("block", "thread")
+LONG_NAME = 20
+"""Characters beyond which a loop over blocks is not called after its loop."""
 MOST_UNROLLED, MOST_REGISTERS = 1024, 64
 """Iterations up to which a loop that is to be unrolled is, and one that is not but has its variable in the index of an
 array of registers, which would not be registers otherwise."""
@@ -105,8 +108,11 @@ class KernelEmitter:
             extent = simplify(loop.extent, values.ranges)
             values.variables[loop.name] = "0"
             if grid[axis] > 1:
-                name = values.variables[loop.name] = self.names.make(loop.name)
-                lines.append(f"const int {name} = blockIdx.{axis};")
+                # Loops that were fused have names too long to read.
+                long = len(loop.name) > LONG_NAME
+                name = values.variables[loop.name] = self.names.make(f"b{axis}" if long else loop.name)
+                comment = f"  // {_printable(loop.name)}" if long else ""
+                lines.append(f"const int {name} = blockIdx.{axis};{comment}")
             conditions += self.below(loop.name, extent, grid[axis])
         self.where(conditions, self.kernel.body, self.block_level)
         return lines
@@ -402,4 +408,9 @@ def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
 def _title(body: Stmt) -> str:
     """The names of the statements in a phase, in program order."""
     named = [s.name for s in walk(body) if isinstance(s, Assign | Reduce | Copy | Intrinsic)]
-    return ", ".join(dict.fromkeys(named)) or "nothing"
+    return _printable(", ".join(dict.fromkeys(named))) or "nothing"
+
+
+def _printable(names: str) -> str:
+    """Names as they may stand in a comment, which a backslash would continue on the next line."""
+    return re.sub(r"[^\w.,' -]", "_", names)

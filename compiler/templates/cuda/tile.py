@@ -106,7 +106,7 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
     partial = tile.splits > 1
     if partial:
         _, k = s.split(k, extent_of(s, k) // tile.splits)
-        _add_partial_sums(s, tag)
+        add_partial_sums(s, tag)
         statement, i, j = f"{statement}.rf", f"{i}.rf", f"{j}.rf"
     s.pad(i, tile.rows)
     s.pad(j, tile.columns)
@@ -133,7 +133,7 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
     # nvcc sees that pieces of `b` are read again for each group of rows, and keeps them.
     s.cache_read(f"a{tag}", steps[0] if vectors else vi, "register")
     s.cache_read(f"b{tag}", vj, "register")
-    _bind_blocks(s, grid, i0, j0)
+    bind_blocks(s, grid, i0, j0)
     start = [f"{loop}.init" for loop in (ti, tj, vi, vj, ri, rj)]
     for threads, others in ((start[:2], start[2:]), ((ti, tj), (*steps, vi, vj, ri, rj)), last):
         for loop, axis in zip(threads, ("thread.y", "thread.x"), strict=True):
@@ -141,7 +141,7 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
         _unroll(s, others)
     axes: Axes = (("thread.y", tile.threads[0]), ("thread.x", tile.threads[1]))
     for stage in (f"b{tag}", f"a{tag}"):
-        _fetch(s, stage, k0, axes, tile.width, constants)
+        fetch(s, stage, k0, axes, tile.width, constants)
     if (ready := min(tile.stages, extent_of(s, k0))) > 1:
         s.pipeline(k0, ready)
 
@@ -200,7 +200,7 @@ def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
     return (ti, tj), (vi, vj, ri, rj)
 
 
-def _add_partial_sums(s: Schedule, tag: str) -> None:
+def add_partial_sums(s: Schedule, tag: str) -> None:
     """Makes a second kernel of the sum's parts, in which a thread adds up an element's and does what follows."""
     gemm, post, total = (f"{name}{tag}" for name in ("gemm", "post", "sum"))
     s.rfactor(gemm, f"gemm.k{tag}.0")
@@ -221,7 +221,7 @@ def _add_partial_sums(s: Schedule, tag: str) -> None:
     s.bind(thread, "thread.x")
 
 
-def _fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
+def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
     """Shares the copies of a tile of an operand out to the block's threads."""
     path = path_to(s.program, stage)
     copy = path[-1]
@@ -239,14 +239,14 @@ def _fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: 
     element = own[0]
     for loop in own[1:]:
         element = s.fuse(element, loop)
-    (_, y), (_, x) = axes
-    guard = s.guard(element, y * x)
-    step, thread = s.split(element, y * x)
-    row, column = s.split(thread, x)
+    counts = [count for _, count in axes]
+    guard = s.guard(element, prod(counts))
+    step, thread = s.split(element, prod(counts))
+    threads = _cut(s, thread, counts)
     inside = [guard] if guard in loops_around(s, stage) else []
-    s.reorder(row, column, step, *inside)
-    s.bind(row, "thread.y")
-    s.bind(column, "thread.x")
+    s.reorder(*threads, step, *inside)
+    for loop, (axis, _) in zip(threads, axes, strict=True):
+        s.bind(loop, axis)  # type: ignore[arg-type]
     _unroll(s, (step,))
 
 
@@ -275,7 +275,7 @@ def _aligned(copy: Copy, width: int) -> int:
     return 1
 
 
-def _bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
+def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
     """Blocks: tiles of columns and rows along x and y, the more of them along x, and all else along z."""
     extra = ""
     for loop in grid:

@@ -84,7 +84,9 @@ def test_meaning_is_kept():
 
 
 def one_block(body, *buffers, parameters):
-    return Program(name="kernel", parameters=parameters, body=blocks("b", 1, lambda b: allocate(body, *buffers)))
+    return Program(
+        name="kernel", parameters=parameters, body=blocks("b", 1, lambda b: allocate(body, *buffers))
+    )
 
 
 def test_dependences_within_a_thread_need_none():
@@ -93,7 +95,9 @@ def test_dependences_within_a_thread_need_none():
     v, w = Var("v"), Var("w")
     fill = threads("t", 32, lambda t: loop(v, 4, assign(s, (t // 4, t % 4 * 4 + v), x[t * 4 + v])))
     use = threads(
-        "u", 32, lambda u: loop(w, 4, assign(y, u * 4 + w, s[u // 4, u % 4 * 4 + w] + s[u // 4, u % 4 * 4 + 3]))
+        "u",
+        32,
+        lambda u: loop(w, 4, assign(y, u * 4 + w, s[u // 4, u % 4 * 4 + w] + s[u // 4, u % 4 * 4 + 3])),
     )
     assert_needed(one_block(seq(fill, use), s, parameters=(x, y)), 0)
 

@@ -47,9 +47,9 @@ def test_a_text_that_is_refused_is_our_defect_and_shows_the_log():
 def test_architectures():
     with pytest.raises(CudaTargetError, match="unknown GPU architecture 'sm_5'"):
         compile_cubin(EMPTY, "sm_5")
-    with nvrtc._Compilation(nvrtc._load(), EMPTY) as compilation:
-        with pytest.raises(CudaTargetError, match="does not compile for sm_19"):
-            compilation.run("sm_19")
+    refused = pytest.raises(CudaTargetError, match="does not compile for sm_19")
+    with nvrtc._Compilation(nvrtc._load(), EMPTY) as compilation, refused:
+        compilation.run("sm_19")
 
 
 @pytest.fixture
