@@ -14,11 +14,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .affine import LinearForm, linear_form
 from .bounds import Interval, Ranges, form_interval, interval, loop_range
+from .digits import determined_loops
 from .expr import Binary, Const, Expr, Var
 from .kernels import Access
 from .simplify import simplify_form
 from .stmt import For
-from .visit import substitute_expr
+from .visit import loads_in, substitute_expr
 
 Coordinates = Sequence[tuple[str | None, str | None]]
 """Pairs of loops, one around each of two accesses, that count the same thing; None: it is 0 there."""
@@ -31,6 +32,8 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
     accesses stand in them. Without coordinates: whether they provably never meet.
     """
     if p.buffer.name != q.buffer.name:
+        return True
+    if _same_digits(p, q, coordinates, common):
         return True
     names = {loop.name: Var(f"{loop.name}'") for loop in q.loops if loop.name not in common}
     ranges = {**_ranges(p.loops, {}), **_ranges(q.loops, names)}
@@ -50,6 +53,20 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
     if equations.impossible:
         return True
     return bool(pairs) and all(equations.agree(a, b) for a, b in pairs)
+
+
+def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
+    """Whether two equal accesses to single elements have indices from which all coordinates follow."""
+    if p.starts != q.starts or p.loops != q.loops or not coordinates:
+        return False
+    loops = {a for a, b in coordinates if a is not None and a == b}
+    single = all(e == Const(1) for e in (*p.extents, *q.extents))
+    if len(loops) < len(coordinates) or not single or any(loads_in(start) for start in p.starts):
+        return False
+    varying = {loop.name for loop in p.loops} - set(common)
+    ranges = _ranges(p.loops, {})
+    several = {name for name in loops if interval(Var(name), ranges) != Interval(0, 0)}
+    return several <= determined_loops(p.starts, ranges, varying)
 
 
 def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interval | Expr]:
