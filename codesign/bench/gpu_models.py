@@ -107,6 +107,11 @@ def network_cases() -> tuple[ModelCase, ...]:
     return tuple([ModelCase(name=n, group="networks", make=partial(_network, n)) for n in NETWORKS])
 
 
+def product_case(size: int) -> ModelCase:
+    """The product of two square float32 matrices, both inputs."""
+    return ModelCase(name=f"gemm{size}", group="products", make=partial(_product, size))
+
+
 def inputs_of(model: onnx.ModelProto, seed: int = 0) -> dict[str, np.ndarray]:
     """Seeded inputs by name: of a normal distribution."""
     rng = np.random.default_rng(seed)
@@ -241,6 +246,11 @@ def _dense_row(reduced: bool) -> onnx.ModelProto:
     depth, columns = (37, 11) if reduced else (512, 1000)
     node = helper.make_node("Gemm", ["X", "W"], ["Y"], "fc", transB=1)
     return _model([node], {"X": (1, depth)}, {"W": _weights(columns, depth, depth=depth)})
+
+
+def _product(size: int, reduced: bool) -> onnx.ModelProto:
+    node = helper.make_node("MatMul", ["X", "W"], ["Y"], "product")
+    return _model([node], {"X": (size, size), "W": (size, size)})
 
 
 def _batched_product(reduced: bool) -> onnx.ModelProto:

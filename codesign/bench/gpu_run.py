@@ -132,7 +132,7 @@ def product_inputs(precision: str, size: int) -> dict[str, np.ndarray]:
 def _on_device(network: CudaNetwork, inputs: Arrays) -> Ours:
     with ExitStack() as undo:
         undo.callback(network.close)
-        repetitions = _repetitions(median(network.time(inputs, repeat=5)))
+        repetitions = repetitions_for(median(network.time(inputs, repeat=5)))
         timer = network.timer(inputs, repetitions=repetitions)
         undo.callback(timer.close)
         closing = undo.pop_all()
@@ -145,7 +145,8 @@ def _on_device(network: CudaNetwork, inputs: Arrays) -> Ours:
     )
 
 
-def _repetitions(milliseconds: float) -> int:
+def repetitions_for(milliseconds: float) -> int:
+    """How often work is repeated that takes so long."""
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 
 

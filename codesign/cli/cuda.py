@@ -178,7 +178,7 @@ def _run_on_device(
 ) -> _Ran:
     from vdla.compiler.runtime.cuda_archive import load_cuda_network
     from vdla.compiler.runtime.cuda_device import open_device
-    from vdla.compiler.runtime.cuda_network import CudaNetwork
+    from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 
     from ..cuda_run import compile_for_device, device_target
 
@@ -190,6 +190,7 @@ def _run_on_device(
             code = load_cuda_network(path)
         else:
             target = device_target(options.target, device.properties)
+            check_device(device, target)
             progress.begin(f"compiling {path.name} for {target.arch}")
             compiled = compile_for_device(
                 path,
@@ -254,7 +255,7 @@ def _print(ran: _Ran, device: str, verdict: OutputCheck | None, profile: bool) -
         if profile:
             from ..report.cpu_table import profile_table
 
-            console.print(profile_table(f"{ran.model}, {EMULATED_REMARK}", ran.profile))  # type: ignore[arg-type]
+            console.print(profile_table(f"{ran.model}, emulated", ran.profile))  # type: ignore[arg-type]
         console.print(
             f"{ran.model} for {ran.target.arch}, {EMULATED_REMARK}: {times_text(ran.milliseconds)}",
             markup=False,

@@ -81,6 +81,11 @@ def is_thread_loop(node: object) -> bool:
     return isinstance(node, For) and node.kind in THREAD_AXES
 
 
+def is_work(node: object) -> bool:
+    """Whether a node at block level is a phase, or a statement that computes or copies (of a block's only thread)."""
+    return is_thread_loop(node) or isinstance(node, Assign | Reduce | Copy | Intrinsic)
+
+
 def kernels(program: Program) -> tuple[Kernel, ...]:
     """All kernels of a program in order."""
     return tuple(_kernels(program.body, ()))
@@ -236,7 +241,8 @@ def kernel_obstacle(program: Program) -> str | None:
 
     Everything that computes stands in kernels; loops over blocks, and those over threads, are nested without anything
     between them; barriers, commits and waits stand where all threads of a block come by, which is in no phase;
-    everything else in a kernel stands in a phase, asynchronous copies of a whole block aside.
+    everything else in a kernel stands in a phase, but for asynchronous copies of a whole block, and unless its blocks
+    have one thread each.
     """
     return _host_obstacle(program.body)
 
@@ -244,7 +250,8 @@ def kernel_obstacle(program: Program) -> str | None:
 def _host_obstacle(node: Stmt) -> str | None:
     match node:
         case For() if is_block_loop(node):
-            return _block_obstacle(kernel_at(node).body)
+            kernel = kernel_at(node)
+            return _block_obstacle(kernel.body, alone=all(n == 1 for n in threads_of(kernel).values()))
         case For(kind=kind) if kind not in ("serial", "unroll"):
             return f"`{summarize(node)}` is around the kernels, where loops are serial; bind it to an axis of blocks"
         case Assign() | Reduce() | Copy() | Intrinsic() | Barrier() | Commit() | Wait():
@@ -254,21 +261,24 @@ def _host_obstacle(node: Stmt) -> str | None:
     return next((found for child in children(node) if (found := _host_obstacle(child)) is not None), None)
 
 
-def _block_obstacle(node: Stmt) -> str | None:
+def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
     match node:
         case For() if is_thread_loop(node):
             return _phase_obstacle(phase_at(node).body)
         case For() if is_block_loop(node):
             return f"`{summarize(node)}` is an axis of blocks, but not nested directly in the others; reorder them"
         case For(kind=kind) if kind not in ("serial", "unroll"):
-            return f"`{summarize(node)}` is in a kernel around its loops over threads; loops there are serial or unrolled"
+            return f"`{summarize(node)}` is in a kernel around loops over threads; loops there are serial or unrolled"
         case Copy(asynchronous=True):
             return None
-        case Assign() | Reduce() | Copy() | Intrinsic():
+        case Assign() | Reduce() | Copy() | Intrinsic() if not alone:
             return f"`{summarize(node)}` stands in no loop over threads; bind one around it to thread.x"
         case Alloc(buffer=buffer) if not owners(buffer.scope):
             return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope of its blocks' own"
-    return next((found for child in children(node) if (found := _block_obstacle(child)) is not None), None)
+    return next(
+        (found for child in children(node) if (found := _block_obstacle(child, alone=alone)) is not None),
+        None,
+    )
 
 
 def _phase_obstacle(node: Stmt) -> str | None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .affine import LinearForm, linear_form
-from .bounds import Interval, Ranges, interval, loop_range
+from .bounds import Interval, Ranges, form_interval, interval, loop_range
+from .digits import determined_loops
 from .expr import Binary, Const, Expr, Var
 from .kernels import Access
 from .simplify import simplify_form
 from .stmt import For
-from .visit import substitute_expr
+from .visit import loads_in, substitute_expr
 
 Coordinates = Sequence[tuple[str | None, str | None]]
 """Pairs of loops, one around each of two accesses, that count the same thing; None: it is 0 there."""
@@ -32,6 +33,8 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
     """
     if p.buffer.name != q.buffer.name:
         return True
+    if _same_digits(p, q, coordinates, common):
+        return True
     names = {loop.name: Var(f"{loop.name}'") for loop in q.loops if loop.name not in common}
     ranges = {**_ranges(p.loops, {}), **_ranges(q.loops, names)}
     pairs = [
@@ -42,14 +45,28 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
         if _apart_by_remainder(left[0], right[0], left[1], right[1]):
             return True
         equations.add(left[0], right[0], left[1], right[1])
-    for first, second, divisor in _quotients(p, q):
-        one = _joined(p, first, second, divisor, {}, ranges)
-        other = _joined(q, first, second, divisor, names, ranges)
+    for first, second, weight in _quotients(p, q):
+        one = _joined(p, first, second, weight, {}, ranges)
+        other = _joined(q, first, second, weight, names, ranges)
         equations.add(one, other, 1, 1)
     equations.solve()
     if equations.impossible:
         return True
     return bool(pairs) and all(equations.agree(a, b) for a, b in pairs)
+
+
+def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
+    """Whether two equal accesses to single elements have indices from which all coordinates follow."""
+    if p.starts != q.starts or p.loops != q.loops or not coordinates:
+        return False
+    loops = {a for a, b in coordinates if a is not None and a == b}
+    single = all(e == Const(1) for e in (*p.extents, *q.extents))
+    if len(loops) < len(coordinates) or not single or any(loads_in(start) for start in p.starts):
+        return False
+    varying = {loop.name for loop in p.loops} - set(common)
+    ranges = _ranges(p.loops, {})
+    several = {name for name in loops if interval(Var(name), ranges) != Interval(0, 0)}
+    return several <= determined_loops(p.starts, ranges, varying)
 
 
 def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interval | Expr]:
@@ -88,28 +105,30 @@ def _apart_by_remainder(a: LinearForm, b: LinearForm, width: int | None, other: 
 
 
 def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
-    """Dimensions (first, second) and divisors c that hold a // c and a % c, for some a, in both accesses."""
+    """Dimensions (first, second) with n * (a // c) and m * (a % c), for some a, in both accesses, and c * m / n."""
     for first in range(len(p.starts)):
         for second in range(len(p.starts)):
-            found = _divisors(p, first, second) & _divisors(q, first, second)
-            for divisor in sorted(found):
-                yield first, second, divisor
+            found = _weights(p, first, second) & _weights(q, first, second)
+            for weight in sorted(found):
+                yield first, second, weight
 
 
-def _divisors(access: Access, first: int, second: int) -> set[int]:
+def _weights(access: Access, first: int, second: int) -> set[int]:
     parts = linear_form(access.starts[second]).terms
     found: set[int] = set()
-    for atom in linear_form(access.starts[first]).terms:
+    for atom, coefficient in linear_form(access.starts[first]).terms.items():
         match atom:
             case Binary(op="//", a=a, b=Const(value=value) as b) if Binary("%", a, b) in parts:
-                found.add(int(value))
+                weight = int(value) * parts[Binary("%", a, b)]
+                if weight % coefficient == 0:
+                    found.add(weight // coefficient)
     return found
 
 
 def _joined(
-    access: Access, first: int, second: int, divisor: int, names: Mapping[str, Expr], ranges: Ranges
+    access: Access, first: int, second: int, weight: int, names: Mapping[str, Expr], ranges: Ranges
 ) -> LinearForm:
-    whole = Binary("+", Binary("*", access.starts[first], Const(divisor)), access.starts[second])
+    whole = Binary("+", Binary("*", access.starts[first], Const(weight)), access.starts[second])
     return simplify_form(substitute_expr(whole, names), ranges)
 
 
@@ -134,8 +153,7 @@ class _Equations:
             form = form.plus(LinearForm({a: 1}, 0))
         if b is not None:
             form = form.plus(LinearForm({b: 1}, 0), -1)
-        form = self._known(form)
-        return not form.terms and form.constant == 0
+        return form_interval(self._known(form), self.ranges) == Interval(0, 0)
 
     def solve(self) -> None:
         """Splits all equations as far as they go."""
@@ -161,11 +179,15 @@ class _Equations:
             held = interval(atom, self.ranges)
             if held.low is None or held.high is None:
                 return False
+            if held.low == held.high:
+                # The variable of a loop with one iteration at most, as guards are.
+                low, high = low - coefficient * held.low, high - coefficient * held.low
+                continue
             ends = coefficient * held.low, coefficient * held.high
             spans[atom] = (min(ends), max(ends))
         progress = False
-        levels = sorted({abs(c) for c in form.terms.values()}, reverse=True)
-        left = dict(form.terms)
+        levels = sorted({abs(form.terms[a]) for a in spans}, reverse=True)
+        left = {a: form.terms[a] for a in spans}
         for level in levels:
             top = {a: c for a, c in left.items() if abs(c) == level}
             rest = {a: c for a, c in left.items() if abs(c) != level}

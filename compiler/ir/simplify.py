@@ -168,6 +168,9 @@ def _floor_divide(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
     block = _block(rest, divisor, ranges)
     if block is not None:
         return quotient.offset(block)
+    if (parts := _digits(rest, divisor, ranges)) is not None:
+        high, _, factor = parts
+        return quotient.plus(_floor_divide(high, divisor // factor, ranges))
     rest, divisor, _ = _reduce(rest, divisor)
     match _single(rest):
         case Binary(op="//", a=a, b=Const(value=int(inner))) if inner > 0:
@@ -185,6 +188,9 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
     block = _block(rest, divisor, ranges)
     if block is not None:
         return rest.offset(-block * divisor)
+    if (parts := _digits(rest, divisor, ranges)) is not None:
+        high, low, factor = parts
+        return low.plus(_modulo(high, divisor // factor, ranges), factor)
     common = rest
     rest, divisor, factor = _reduce(rest, divisor)
     remainder = LinearForm({}, common.constant % factor)
@@ -192,6 +198,20 @@ def _modulo(form: LinearForm, divisor: int, ranges: Ranges) -> LinearForm:
         case Binary(op="%", a=a, b=Const(value=int(inner))) if inner > 0 and inner % divisor == 0:
             return remainder.plus(_modulo(linear_form(a), divisor, ranges), factor)
     return remainder.plus(atom_form(Binary("%", form_to_expr(rest), Const(divisor))), factor)
+
+
+def _digits(form: LinearForm, divisor: int, ranges: Ranges) -> tuple[LinearForm, LinearForm, int] | None:
+    """(high, low, g) with form = g * high + low, low within 0 .. g - 1 and g a divisor of `divisor`; None without such.
+
+    Of (4*h + l) // 12 for l < 4 remains h // 3, of (4*h + l) % 12 there is 4*(h % 3) + l.
+    """
+    for factor in sorted({gcd(divisor, c) for c in form.terms.values()} - {1}, reverse=True):
+        terms = {atom: c for atom, c in form.terms.items() if c % factor}
+        low = LinearForm(terms, form.constant % factor)
+        if terms and _block(low, factor, ranges) == 0:
+            high = {atom: c // factor for atom, c in form.terms.items() if atom not in terms}
+            return LinearForm(high, form.constant // factor), low, factor
+    return None
 
 
 def _reduce(rest: LinearForm, divisor: int) -> tuple[LinearForm, int, int]:

@@ -53,8 +53,8 @@ def insert_barriers(program: Program) -> Program:
 def _with_body(kernel: Kernel, node: Stmt) -> Stmt:
     if isinstance(node, For) and is_block_loop(node):
         return map_children(node, lambda body: _with_body(kernel, body))
-    body, _ = _Block(kernel).statement(node, _State(), kernel.around)
-    return body
+    block = _Block(kernel)
+    return block.statement(node, _State(), kernel.around)[0] if block.axes else node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,8 +210,6 @@ class _Block:
 
     def conflicts(self, p: _Use, q: _Use, around: tuple[For, ...]) -> bool:
         """Whether different threads may touch the same element, one of them writing."""
-        if not self.axes:
-            return False
         if p.access.buffer.name != q.access.buffer.name:
             return (p.access.buffer.name, q.access.buffer.name) in self.successive
         if not (p.access.write or q.access.write):

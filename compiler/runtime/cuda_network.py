@@ -89,6 +89,17 @@ class DeviceTime:
     gigabytes_per_second: float
 
 
+def check_device(device: Device, target: CudaTarget) -> None:
+    """DeviceError where code for `target` does not run on a device."""
+    properties = device.properties
+    if not target.architecture.runs_on(properties.capability):
+        major, minor = properties.capability
+        raise DeviceError(
+            f"{device.label}: is a {properties.name} of compute capability {major}.{minor}, and code for {target.arch} "
+            f"does not run on it; compile with -arch={architecture_for(properties.capability).name}"
+        )
+
+
 class CudaNetwork:
     """A compiled network on `device`, which stays the caller's. Its memory and graph go with `close`, or with it.
 
@@ -97,13 +108,7 @@ class CudaNetwork:
     """
 
     def __init__(self, code: CudaNetworkCode, device: Device) -> None:
-        properties = device.properties
-        if not code.target.architecture.runs_on(properties.capability):
-            major, minor = properties.capability
-            raise DeviceError(
-                f"{device.label}: is a {properties.name} of compute capability {major}.{minor}, and this was compiled "
-                f"for {code.target.arch}; compile it with -arch={architecture_for(properties.capability).name}"
-            )
+        check_device(device, code.target)
         self.code = code
         self.device = device
         self._lock = threading.Lock()

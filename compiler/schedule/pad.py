@@ -10,7 +10,7 @@ from ..ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Var
 from ..ir.stmt import Copy, For, Program, Reduce, Region, Stmt
 from ..ir.visit import children, free_vars, loads_in, map_stmt, replace_buffers, substitute_expr
 from .errors import LegalityError
-from .legality import asynchronous, check_bounds, touches
+from .legality import check_bounds, touches
 from .tree import locate_alloc, locate_loop, loops_around
 
 _ONE = Const(1)
@@ -42,8 +42,6 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     new = -(-old // multiple) * multiple
     if new == old:
         return program
-    if (held := asynchronous(program.body)) is not None:
-        raise LegalityError(f"{where}{held}", program, loop)
     reduce = _sum(at)
     if reduce is None:
         raise LegalityError(f"{where}it is no nest around one sum", program, loop)
@@ -137,8 +135,8 @@ def _filling(
     uses = touches(children(allocation[-1])[0], buffer.name)[buffer.name]
     writers = [use.by for use in uses if use.write]
     copy = writers[0] if len(writers) == 1 else None
-    if not isinstance(copy, Copy):
-        raise LegalityError(f"{where}{buffer.name} is not filled by one copy", program, buffer.name)
+    if not isinstance(copy, Copy) or copy.asynchronous:
+        raise LegalityError(f"{where}{buffer.name} is not filled by one plain copy", program, buffer.name)
     around = loops_around(program.body, copy)
     to, of = copy.destination, copy.source
     growing: list[str] = []

@@ -8,7 +8,7 @@ from itertools import pairwise
 from ..ir.bounds import loop_ranges, provably_at_least
 from ..ir.expr import Buffer, Const, Expr, Load, Var, all_of, equal
 from ..ir.simplify import simplify
-from ..ir.stmt import Alloc, Assign, For, Node, Program, Reduce, Stmt, seq
+from ..ir.stmt import Alloc, Assign, For, Node, Program, Reduce, Seq, Stmt, seq
 from ..ir.types import DType
 from ..ir.visit import free_vars, map_expressions, substitute_expr, walk_expr
 from .errors import LegalityError
@@ -143,8 +143,14 @@ def rfactor(program: Program, name: str, loop: str) -> Program:
         value=Load(partial, (factored.var, *reduce.indices)),
         first=equal(factored.var, 0),
     )
-    body = Alloc(buffer=partial, body=seq(first_nest, _nest(shared, adding)))
-    return rebuild(path[: path.index(chain[0]) + 1], body)
+    top = path.index(chain[0])
+    both = (first_nest, _nest(shared, adding))
+    if top == 0 or not isinstance(parent := path[top - 1], Seq):
+        return rebuild(path[: top + 1], Alloc(buffer=partial, body=seq(*both)))
+    # Around all that follows, so that what is made and used there stands in one sequence.
+    position = next(i for i, s in enumerate(parent.statements) if s is path[top])
+    before, after = parent.statements[:position], parent.statements[position + 1 :]
+    return rebuild(path[:top], seq(*before, Alloc(buffer=partial, body=seq(*both, *after))))
 
 
 def identity(op: str, dtype: DType) -> Const:

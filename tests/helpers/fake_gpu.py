@@ -6,10 +6,11 @@ what is captured only when it is launched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from cuda_on_host import HostLaunch, Place, run_source
 from vdla.compiler.runtime.cuda_device import (
     Argument,
     Device,
@@ -29,6 +30,18 @@ Kernel = Callable[["FakeDevice", tuple[int, int, int], tuple[Argument, ...]], No
 """What a kernel does with the device's memory, given its grid and arguments."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """One launch in a graph."""
+
+    module: Handle
+    function: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    arguments: tuple[Argument, ...]
+
+
 @dataclass(eq=False)
 class Handle:
     """Something handed out, open until it is closed, once."""
@@ -37,7 +50,8 @@ class Handle:
     address: int = 0
     array: np.ndarray = field(default_factory=lambda: np.zeros(0, np.uint8))
     functions: Mapping[str, int] = field(default_factory=dict)
-    work: list[tuple[str, tuple[int, int, int], tuple[Argument, ...]]] = field(default_factory=list)
+    cubin: bytes = b""
+    work: list[Launched] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.device.open.append(self)
@@ -110,7 +124,7 @@ class FakeDevice:
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
         self._call()
         assert cubin
-        return Handle(self, functions=functions)
+        return Handle(self, functions=functions, cubin=cubin)
 
     def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
         self._call()
@@ -136,7 +150,16 @@ class FakeDevice:
         assert isinstance(module, Handle) and module in self.open
         assert shared_bytes <= module.functions[function]
         assert self._capture is not None, "networks launch graphs"
-        self._capture.work.append((function, grid, arguments))
+        self._capture.work.append(
+            Launched(
+                module=module,
+                function=function,
+                grid=grid,
+                block=block,
+                shared_bytes=shared_bytes,
+                arguments=arguments,
+            )
+        )
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
         self._call()
@@ -154,9 +177,13 @@ class FakeDevice:
     def run(self, graph: DeviceGraph) -> None:
         self._call()
         assert isinstance(graph, Handle) and graph in self.open
-        for function, grid, arguments in graph.work:
-            self.launched.append(function)
-            self.kernels[function](self, grid, arguments)
+        self.launched += [launched.function for launched in graph.work]
+        self.execute(graph.work)
+
+    def execute(self, work: Sequence[Launched]) -> None:
+        """What the kernels do, in order."""
+        for launched in work:
+            self.kernels[launched.function](self, launched.grid, launched.arguments)
 
     def milliseconds(self, graph: DeviceGraph) -> float:
         assert isinstance(graph, Handle)
@@ -173,6 +200,33 @@ class FakeDevice:
         self.calls += 1
         if self.fails_at is not None and self.calls > self.fails_at:
             raise DeviceError(f"{self.label}: call {self.calls} failed")
+
+
+class HostDevice(FakeDevice):
+    """A GPU whose cubins are the CUDA C++ that they were made of, run by `cuda_on_host`."""
+
+    def __init__(self, *, memory_bytes: int = 1 << 22) -> None:
+        super().__init__({}, memory_bytes=memory_bytes)
+
+    def execute(self, work: Sequence[Launched]) -> None:
+        """All launches as one program on the memory that was handed out."""
+        modules = {launched.module.cubin: f"module_{number}" for number, launched in enumerate(work)}
+        source = "\n".join(f"namespace {name} {{\n{text.decode()}\n}}" for text, name in modules.items())
+        launches = [
+            HostLaunch(
+                function=f"{modules[launched.module.cubin]}::{launched.function}",
+                grid=launched.grid,
+                block=launched.block,
+                shared_bytes=launched.shared_bytes,
+                arguments=tuple(
+                    int(a) if isinstance(a, np.integer) else Place(array="memory", offset=int(a) - BASE)
+                    for a in launched.arguments
+                ),
+            )
+            for launched in work
+        ]
+        results = run_source(source, launches, {"memory": self._memory[: self._used]}, orders=2)
+        self._memory[: self._used] = results["memory"]
 
 
 def as_device(fake: FakeDevice) -> Device:

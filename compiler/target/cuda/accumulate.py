@@ -57,27 +57,24 @@ def _rewrite(loop: For, path: tuple[For, ...], reduce: Reduce, ranges: Ranges, n
 
 def _start(path: tuple[For, ...], reduce: Reduce, ranges: Ranges) -> tuple[Expr, Expr | None]:
     """What the sum starts from, and the predicate that is left."""
-    neutral = _neutral(reduce)
+    start = neutral(reduce.op, reduce.buffer.dtype)
     if reduce.first is not None:
         turning = {x.name for x in path if x.extent != Const(1)}
-        if neutral is not None and _zeros(reduce.first) == turning:
+        if _zeros(reduce.first) == turning:
             # True in the first iteration only.
-            return neutral, None
+            return start, None
         begin = substitute_expr(reduce.first, {x.name: Const(0) for x in path})
         decided = simplify(begin, ranges)
-        if isinstance(decided, Const) and decided.value and neutral is not None:
-            return neutral, reduce.first
+        if isinstance(decided, Const) and decided.value:
+            return start, reduce.first
     return Load(reduce.buffer, reduce.indices), reduce.first
 
 
-def _neutral(reduce: Reduce) -> Const | None:
-    """The value that changes no sum, or no greatest value."""
-    dtype = reduce.buffer.dtype
-    if reduce.op == "add":
+def neutral(op: str, dtype: DType) -> Const:
+    """The value that changes no sum ("add"), or no greatest value ("max")."""
+    if op == "add":
         return Const(0.0 if dtype.is_float else 0, dtype)
-    if dtype.is_float:
-        return Const(float("-inf"), dtype)
-    return Const(dtype.limits[0], dtype) if dtype is not DType.BOOL else None
+    return Const(float("-inf") if dtype.is_float else dtype.limits[0], dtype)
 
 
 def _zeros(condition: Expr) -> set[str] | None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from ...ir.affine import LinearForm, form_to_expr, linear_form
 from ...ir.expr import Expr, Var
-from ...ir.kernels import Access, Kernel, accesses, is_thread_loop, phase_at
-from ...ir.stmt import Alloc, Barrier, Commit, Copy, For, Seq, Stmt, Wait
+from ...ir.kernels import Access, Kernel, accesses, is_thread_loop, is_work, phase_at
+from ...ir.stmt import Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
 from ...ir.visit import children, free_vars
 from .addresses import evaluate
 from .errors import LoweringError
@@ -85,7 +85,7 @@ def tasks_of(kernel: Kernel, buffers: Collection[str]) -> dict[int, Task]:
     found: dict[int, Task] = {}
 
     def visit(node: Stmt, around: tuple[For, ...]) -> None:
-        if is_thread_loop(node) or isinstance(node, Copy):
+        if is_work(node):
             held = tuple([a for a in accesses(node, around) if a.buffer.name in buffers])
             outer = frozenset(loop.name for loop in around)
             parts: dict[Expr, None] = {}
@@ -151,7 +151,7 @@ class _Walk:
                     values[node.name] = i
                     self.statement(node.body, values)
                 values.pop(node.name, None)
-            case For() | Copy():
+            case For() | Copy() | Assign() | Reduce() | Intrinsic():
                 self.task(self.tasks[id(node)], values)
 
     def task(self, task: Task, values: Mapping[str, int]) -> None:

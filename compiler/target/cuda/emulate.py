@@ -1,12 +1,12 @@
 """emulate: kernels as an ordinary program for processors, so that wrong ones give wrong numbers there too.
 
-Loops over blocks become parallel ones. What threads do between two barriers is run thread by thread, the last thread
-first: if a barrier is missing, threads find what others have not written yet, or no longer. Memory of blocks and
-threads is filled with NaN (integers: a pattern) where it is allocated. What an asynchronous copy fills is NaN from its
-issue on; its data lies in a shadow, with the number of its group and thread, until a wait moves it over.
+Loops over blocks become parallel ones. What threads do between two barriers is run thread by thread, out of order: if a
+barrier is missing, threads find what others have not written yet, or no longer. Memory of blocks and threads is filled
+with NaN (integers: a pattern) where it is allocated. What an asynchronous copy fills is NaN from its issue on; its data
+lies in a shadow, with the number of its group and thread, until a wait moves it over.
 
     rewrite:  for k in n: A(k); barrier; B(k)    (all threads together)
-              ->  for k in n + 1: for t in threads, the last first: if k > 0: B(t, k - 1); if k < n: A(t, k)
+              ->  for k in n + 1: for t in threads, out of order: if k > 0: B(t, k - 1); if k < n: A(t, k)
 
 so that what comes around from one iteration to the next is between the same barriers as on a GPU. Only a loop with such
 loops inside it, and two of them in a row, are taken as if a barrier were there too.
@@ -16,7 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
+from math import gcd, prod
+
+import numpy as np
 
 from ...ir.expr import Buffer, Const, Expr, Var, binary, cast, equal, maximum, minimum, select
 from ...ir.grid import distribution
@@ -249,7 +251,7 @@ class _Block:
         return For(var=step, extent=binary("+", count, _ONE), body=seq(*inside))
 
     def turn(self, branches: Sequence[tuple[tuple[Var, Expr] | None, list[Stmt]]]) -> Stmt:
-        """All threads in turn, the last first, through the items of each branch (under a loop of one iteration)."""
+        """All threads in turn, out of order, through the items of each branch (under a loop of one iteration)."""
         kept: list[tuple[tuple[Var, Expr] | None, list[Stmt]]] = []
         behind: list[Stmt] = []
         for position, (guard, items) in enumerate(branches):
@@ -270,7 +272,7 @@ class _Block:
         for axis in self.axes:
             var = self.names.var(axis)
             loops.append((var, self.threads[axis]))
-            places[axis] = Const(self.threads[axis] - 1) - var
+            places[axis] = _in_turn(var, self.threads[axis])
         body = seq(*(_guarded(guard, seq(*(self.thread(s, places) for s in items))) for guard, items in kept))
         return seq(nest(loops, body), *behind)
 
@@ -430,6 +432,29 @@ class _Block:
                 )
             )
         return seq(*steps)
+
+
+def _in_turn(var: Var, count: int) -> Expr:
+    """Which of an axis's threads comes as the number `var`: all of them, in an order in which dependences show.
+
+    Where threads t need what threads t + h had (steps of a tree), some such t comes before its t + h; where t + h needs
+    what t had (scans), some t + h comes before; and thread 0, from which the others often have a result, comes about in
+    the middle. Of the sequences (step * var + start) % count it is the first that has all that, if there is one.
+    """
+    if count <= 2:
+        return Const(count - 1) - var
+    step = next(s for s in range(max(1, round(count * 0.618)), 2 * count) if gcd(s, count) == 1)
+    for shift in range(count):
+        middle = (count // 2 + shift) % count
+        start = -step * middle % count
+        place = np.empty(count, np.int64)
+        place[(step * np.arange(count) + start) % count] = np.arange(count)
+        distances = [h for h in (1 << e for e in range(count.bit_length())) if h < count]
+        before = all((place[: count - h] < place[h:])[:h].any() for h in distances)
+        behind = all((place[: count - h] > place[h:]).any() for h in distances)
+        if before and behind and middle != 0:
+            break
+    return (var * step + start) % count
 
 
 class _Cut:

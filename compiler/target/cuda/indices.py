@@ -34,7 +34,7 @@ from .text import (
 if TYPE_CHECKING:
     from .expressions import ExpressionEmitter
 
-_LIMIT = 2**31
+_LIMIT, _LIMIT_64 = 2**31, 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,25 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
     # A variable of a loop that runs once at most stands for 0, whatever it helps to prove.
     form = LinearForm({a: c for a, c in form.terms.items() if not _is_zero(values, a)}, form.constant)
     sizes = {atom: _most(values, atom) for atom in form.terms}
-    total = _bounded(abs(form.constant), *(_product(abs(c), sizes[a]) for a, c in form.terms.items()))
-    wide = total is None
+    parts = [None if s is None else abs(form.terms[a]) * s for a, s in sizes.items()]
+    total = None if None in parts else abs(form.constant) + sum(p or 0 for p in parts)
+    wide = total is None or total >= _LIMIT
+    alone = not form.constant and list(form.terms.values()) == [1]
+    if form.terms and not alone and (total is None or total >= _LIMIT_64):
+        return Index(_wrapping(values, form), True)
     result: Text | None = None
     # Terms that are added come first, of these the ones that change least.
     order = sorted(form.terms.items(), key=lambda term: (term[1] < 0, _depth(values, term[0])))
+    constant = form.constant
+    if order and order[0][1] < 0 and constant > 0:
+        # Rather a constant in front than a factor of -1.
+        result, constant = integer(constant, wide=wide), 0
     for atom, coefficient in order:
         held = _atom(values, atom)
-        product = _product(abs(coefficient), sizes[atom])
+        size = sizes[atom]
         # The first term makes all further sums wide; a product that leaves 32 bits must be wide itself.
-        text = held.as_wide() if (wide and result is None) or product is None else held.text
+        narrow = size is not None and abs(coefficient) * size < _LIMIT
+        text = held.text if narrow and not (wide and result is None) else held.as_wide()
         if result is None:
             result = text if coefficient == 1 else operation("*", PRODUCT, text, integer(coefficient))
             continue
@@ -72,9 +81,28 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
         result = operation("+" if coefficient > 0 else "-", SUM, result, term)
     if result is None:
         return Index(integer(form.constant), not -_LIMIT < form.constant < _LIMIT)
-    if form.constant:
-        result = operation("+" if form.constant > 0 else "-", SUM, result, integer(abs(form.constant)))
+    if constant:
+        result = operation("+" if constant > 0 else "-", SUM, result, integer(abs(constant)))
     return Index(result, wide)
+
+
+def _wrapping(values: ExpressionEmitter, form: LinearForm) -> Text:
+    """A sum of numbers from memory, which wraps as unsigned ones do in C++."""
+    result: Text | None = None
+    for atom, coefficient in form.terms.items():
+        term = _unsigned(_atom(values, atom))
+        if coefficient != 1:
+            factor = conversion("unsigned long long", integer(coefficient))
+            term = operation("*", PRODUCT, term, factor)
+        result = term if result is None else operation("+", SUM, result, term)
+    assert result is not None
+    if form.constant:
+        result = operation("+", SUM, result, conversion("unsigned long long", integer(form.constant)))
+    return conversion("long long", result)
+
+
+def _unsigned(held: Index) -> Text:
+    return conversion("unsigned long long", held.as_wide())
 
 
 def comparison(values: ExpressionEmitter, op: str, precedence: int, a: LinearForm, b: LinearForm) -> Text:
@@ -102,6 +130,9 @@ def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
             case Binary(op="min", a=a, b=b) if coefficient > 0:
                 sides = [positive(values, rest.plus(linear_form(x), coefficient)) for x in (a, b)]
                 return [*sides[0], *sides[1]]
+            case Binary(op="max", a=a, b=b) if coefficient < 0:
+                sides = [positive(values, rest.plus(linear_form(x), coefficient)) for x in (a, b)]
+                return [*sides[0], *sides[1]]
             case Binary(op="//", a=a, b=Const(value=int(d))) if coefficient == 1 and d > 0:
                 # a // d > -rest is a >= d * (1 - rest).
                 return positive(values, linear_form(a).plus(rest, d).offset(1 - d))
@@ -116,7 +147,7 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
     """One term's variable or opaque part."""
     match atom:
         case Var(name=name):
-            return Index(Text(values.variables[name]), _most(values, atom) is None)
+            return Index(Text(values.variables[name]), _leaves_32_bits(values, atom))
         case Binary(op="//" | "%" as op, a=a, b=b):
             return _division(values, op, a, b)
         case Binary(op="min" | "max" as op, a=a, b=b):
@@ -126,7 +157,11 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
             return Index(call(op, x.text, y.text), x.wide)
         case Binary(op="*", a=a, b=b):
             x, y = index(values, linear_form(a)), index(values, linear_form(b))
-            wide = x.wide or y.wide or _most(values, atom) is None
+            size = _most(values, atom)
+            if size is None or size >= _LIMIT_64:
+                product = operation("*", PRODUCT, _unsigned(x), _unsigned(y))
+                return Index(conversion("long long", product), True)
+            wide = x.wide or y.wide or size >= _LIMIT
             return Index(operation("*", PRODUCT, x.as_wide() if wide else x.text, y.text), wide)
         case Select(condition=condition, then=then, otherwise=otherwise):
             x, y = index(values, linear_form(then)), index(values, linear_form(otherwise))
@@ -169,25 +204,14 @@ def _division(values: ExpressionEmitter, op: str, a: Expr, b: Expr) -> Index:
 
 
 def _most(values: ExpressionEmitter, atom: Expr) -> int | None:
-    """The greatest size of an atom; None where it may leave 32 bits."""
+    """The greatest size of an atom, if it has a bound."""
     held = interval(atom, values.ranges)
-    if held.low is None or held.high is None:
-        return None
-    return _bounded(max(abs(held.low), abs(held.high)))
+    return None if held.low is None or held.high is None else max(abs(held.low), abs(held.high))
 
 
-def _product(a: int, b: int | None) -> int | None:
-    return None if b is None else _bounded(a * b)
-
-
-def _bounded(*sizes: int | None) -> int | None:
-    """The sum of sizes, None where it may leave 32 bits."""
-    total = 0
-    for size in sizes:
-        if size is None:
-            return None
-        total += size
-    return total if total < _LIMIT else None
+def _leaves_32_bits(values: ExpressionEmitter, atom: Expr) -> bool:
+    size = _most(values, atom)
+    return size is None or size >= _LIMIT
 
 
 def _depth(values: ExpressionEmitter, atom: Expr) -> int:

@@ -1,7 +1,7 @@
-"""Operations of a warp's tensor cores, and those that move its fragments: what each computes, as `tensorize` matches it.
+"""Operations of a warp's tensor cores, and those that move its fragments: what each computes, for `tensorize`.
 
-All work on fragments (see `mma_fragments`), whole warps at a time: a use stands in loops over warps (thread.y, thread.z)
-and in none over lanes. Products of the factors are exact, the order in which sums are rounded is the hardware's.
+All work on fragments (see `mma_fragments`), whole warps at a time: a use stands in loops over warps (thread.y,
+thread.z) and in none over lanes. Products of the factors are exact, the order in which sums are rounded is the hardware's.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
         storage = kernel.values.storages[source.buffer.name]
         if storage.space != "shared" or storage.vector_elements(form, per_row) < per_row:
             raise LoweringError(
-                f"`{summarize(use)}`: rows of {format_region(source)} do not provably begin at multiples of {ROW_BYTES} "
-                "bytes of shared memory; widen it, or use plain loads"
+                f"`{summarize(use)}`: rows of {format_region(source)} do not provably begin at multiples of "
+                f"{ROW_BYTES} bytes of shared memory; widen it, or use plain loads"
             )
         address = kernel.values.pointer(source.buffer, form)
     name = "load_transposed" if transposed else "load_matrices"

@@ -1,7 +1,7 @@
 """Device functions of tensor cores, as text: each one hardware instruction by inline PTX, on a lane's registers.
 
-Registers of a fragment are an array, those of factors as bits. An `mma` depends on its operands alone; what touches shared
-memory is volatile, so that it stays between its barriers. Instructions are those of the PTX ISA, sections
+Registers of a fragment are an array, those of factors as bits. An `mma` depends on its operands alone; what touches
+shared memory is volatile, so that it stays between its barriers. Instructions are those of the PTX ISA, sections
 "Multiply-and-Accumulate Instruction: mma" and "Warp-level matrix load instruction: ldmatrix".
 """
 

@@ -101,7 +101,8 @@ class _Outline:
     """The walk over a program at host level."""
 
     def __init__(self, target: CudaTarget, name: str, program: Program) -> None:
-        self.target, self.name = target, name
+        # Made legal, and numbered if there are several.
+        self.target, self.name = target, Names(NAMES).make(name)
         self.parameters = {p.name for p in program.parameters}
         self.many = len(kernels(program)) > 1
         self.texts: list[str] = []

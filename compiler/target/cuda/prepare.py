@@ -15,6 +15,7 @@ from ...ir.printer import summarize
 from ...ir.stmt import Alloc, Copy, Program, Stmt
 from ...ir.visit import children, walk
 from ...passes.insert_barriers import insert_barriers
+from ...passes.narrow_allocations import narrow_allocations
 from ...passes.pipeline import Pass, run_pipeline
 from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB, THREADS_PER_BLOCK
 from .errors import LoweringError
@@ -24,7 +25,10 @@ from .races import check_races
 SHARED_ALIGNMENT = 128
 """Bytes that buffers in shared memory begin at multiples of."""
 
-PASSES = (Pass("insert_barriers", insert_barriers),)
+PASSES = (
+    Pass("narrow_allocations", narrow_allocations),
+    Pass("insert_barriers", insert_barriers),
+)
 
 
 def prepare(

@@ -66,7 +66,7 @@ def _check_kernel(kernel: Kernel) -> None:
     for name in sorted(written - shared):
         uses = [a for a in found if a.buffer.name == name]
         _check_blocks(kernel, uses)
-        if not _apart(kernel, uses, threads):
+        if prod(threads.values()) > 1 and not _apart(kernel, uses, threads):
             interesting.add(name)
     try:
         _check_spans(_widened(kernel), interesting, threads)
@@ -329,7 +329,7 @@ class _Checker:
             task = event.run.task
             held = touched(event.access, event.run.values, self.threads, task.collective)
             self.lists[key] = held
-        if event.run.task.collective:
+        if event.run.task.collective and self.count > 1:
             # Lanes of a warp are in order within one phase only.
             return Touched(elements=held.elements, owners=held.owners + self.count * (1 + event.step + 1))
         return held

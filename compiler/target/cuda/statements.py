@@ -7,11 +7,12 @@ over.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ...ir.affine import linear_form
 from ...ir.bounds import Interval, interval, loop_range
-from ...ir.expr import Binary, Buffer, Const, Expr, Load, Var
+from ...ir.expr import Binary, Buffer, Const, Expr, Var
 from ...ir.grid import FRAGMENT, distribution, owners
 from ...ir.kernels import Kernel, is_thread_loop, phase_at
 from ...ir.printer import format_buffer, format_region, summarize
@@ -33,7 +34,7 @@ from ...ir.stmt import (
 )
 from ...ir.types import DType
 from ...ir.visit import expressions, free_vars, loads_in, walk
-from .accumulate import accumulate
+from .accumulate import accumulate, neutral
 from .architectures import LOCAL_BYTES
 from .copies import emit_copy
 from .errors import LoweringError
@@ -45,12 +46,14 @@ from .mma_emit import fragment_storage
 from .mma_fragments import Fragment
 from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
-from .text import AND, CONDITIONAL, EQUALITY, PRODUCT, SUM, TYPES, Names, Source, Text, call
+from .text import AND, CONDITIONAL, EQUALITY, SUM, TYPES, UNARY, Names, Source, Text, call, operation
 from .vectorize import vectorized
 
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
 _THREAD = ("block", "thread")
+LONG_NAME = 20
+"""Characters beyond which a loop over blocks is not called after its loop."""
 MOST_UNROLLED, MOST_REGISTERS = 1024, 64
 """Iterations up to which a loop that is to be unrolled is, and one that is not but has its variable in the index of an
 array of registers, which would not be registers otherwise."""
@@ -105,8 +108,11 @@ class KernelEmitter:
             extent = simplify(loop.extent, values.ranges)
             values.variables[loop.name] = "0"
             if grid[axis] > 1:
-                name = values.variables[loop.name] = self.names.make(loop.name)
-                lines.append(f"const int {name} = blockIdx.{axis};")
+                # Loops that were fused have names too long to read.
+                long = len(loop.name) > LONG_NAME
+                name = values.variables[loop.name] = self.names.make(f"b{axis}" if long else loop.name)
+                comment = f"  // {_printable(loop.name)}" if long else ""
+                lines.append(f"const int {name} = blockIdx.{axis};{comment}")
             conditions += self.below(loop.name, extent, grid[axis])
         self.where(conditions, self.kernel.body, self.block_level)
         return lines
@@ -191,8 +197,7 @@ class KernelEmitter:
                 if isinstance(rewritten, For):
                     self.loop(rewritten, self.thread_level)
                 else:
-                    with self.source.block():
-                        self.thread_level(rewritten)
+                    self.thread_level(rewritten)
             case Alloc(buffer=buffer):
                 self.allocate(statement)
                 self.thread_level(statement.body)
@@ -213,13 +218,21 @@ class KernelEmitter:
         match statement:
             case Assign(buffer=buffer, indices=indices, value=value):
                 target = self.values.element(buffer, indices).text
-                self.source.line(f"{target} = {self.values.value(value).text};")
+                self.assign(buffer, target, self.values.value(value))
             case Reduce():
                 self.reduce(statement)
             case Copy():
                 emit_copy(self, statement)
             case Intrinsic():
                 emission_of(statement.declaration)(self, statement)
+
+    def assign(self, buffer: Buffer, target: str, value: Text) -> None:
+        """An element's new value; a scalar declared on the line before begins with it."""
+        lines = self.source.lines
+        if lines and lines[-1].strip() == f"{TYPES[buffer.dtype]} {target};":
+            lines[-1] = f"{lines[-1].removesuffix(';')} = {value.text};"
+        else:
+            self.source.line(f"{target} = {value.text};")
 
     def reduce(self, reduce: Reduce) -> None:
         """One more value for a sum or greatest value, or its start."""
@@ -228,24 +241,30 @@ class KernelEmitter:
         value = simplify(reduce.value, ranges)
         first = None if reduce.first is None else simplify(reduce.first, ranges)
         if isinstance(first, Const) and first.value:
-            self.source.line(f"{target} = {values.emit(value).text};")
+            self.assign(reduce.buffer, target, values.emit(value))
             return
-        adds = reduce.op == "add"
-        if adds and reduce.buffer.dtype is DType.FLOAT32:
+        held = Text(target)
+        if first is not None and not isinstance(first, Const):
+            # Where a sum begins there is nothing to read yet.
+            start = values.emit(neutral(reduce.op, reduce.buffer.dtype))
+            begins = values.emit(first).within(CONDITIONAL + 1)
+            held = Text(f"{begins} ? {start.text} : {target}", CONDITIONAL)
+        self.source.line(f"{target} = {self.combined(reduce, held, value).text};")
+
+    def combined(self, reduce: Reduce, held: Text, value: Expr) -> Text:
+        """What is held so far with one more value added, or the greater of both."""
+        values, dtype = self.values, reduce.buffer.dtype
+        if reduce.op == "add" and dtype is DType.FLOAT32:
             match value:
                 case Binary(op="*", a=a, b=b):
-                    total = call("fmaf", values.emit(a), values.emit(b), Text(target))
-                case _:
-                    total = Text(f"{target} + {values.emit(value).within(PRODUCT)}", SUM)
-        else:
-            held = Load(reduce.buffer, reduce.indices)
-            total = values.value(Binary("+" if adds else "max", held, value))
-        if first is None or isinstance(first, Const):
-            self.source.line(f"{target} = {total.text};")
-            return
-        begins = values.emit(first).within(CONDITIONAL + 1)
-        start = values.emit(value).within(CONDITIONAL)
-        self.source.line(f"{target} = {begins} ? {start} : {total.within(CONDITIONAL)};")
+                    return call("fmaf", values.emit(a), values.emit(b), held)
+            return operation("+", SUM, held, values.emit(value))
+        # The sum's formal stands for what is held.
+        total = Var("total'", dtype)
+        values.variables[total.name] = held.within(UNARY)
+        result = values.emit(Binary("+" if reduce.op == "add" else "max", total, value))
+        del values.variables[total.name]
+        return result
 
     # Both levels
 
@@ -389,4 +408,9 @@ def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
 def _title(body: Stmt) -> str:
     """The names of the statements in a phase, in program order."""
     named = [s.name for s in walk(body) if isinstance(s, Assign | Reduce | Copy | Intrinsic)]
-    return ", ".join(dict.fromkeys(named)) or "nothing"
+    return _printable(", ".join(dict.fromkeys(named))) or "nothing"
+
+
+def _printable(names: str) -> str:
+    """Names as they may stand in a comment, which a backslash would continue on the next line."""
+    return re.sub(r"[^\w.,' -]", "_", names)

@@ -60,6 +60,9 @@ def literal(value: int | float | bool, dtype: DType) -> Text:
     if dtype is DType.BOOL:
         return Text("true" if value else "false")
     if not dtype.is_float:
+        # The least value of a type has no literal of its own.
+        if dtype is DType.INT32 and value == -(2**31):
+            return Text("(-2147483647 - 1)")
         return integer(int(value), wide=dtype is DType.INT64)
     number = float(np.float32(value))
     if not math.isfinite(number):
@@ -73,7 +76,6 @@ def literal(value: int | float | bool, dtype: DType) -> Text:
 
 def integer(value: int, *, wide: bool = False) -> Text:
     """An integer literal; beyond 32 bits, or `wide`, a long long."""
-    # The least value of a type has no literal of its own.
     if value == -(2**63):
         return Text("(-9223372036854775807LL - 1)")
     suffix = "LL" if wide or not -(2**31) < value < 2**31 else ""

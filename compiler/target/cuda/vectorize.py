@@ -43,11 +43,10 @@ def vectorized(kernel: KernelEmitter, loop: For, count: int) -> bool:
     values.ranges, values.variables = saved
     if not found:
         return False
-    with kernel.source.block():
-        vectors.load()
-        body = map_stmt(loop.body, vectors.rewritten)
-        kernel.loop(For(var=loop.var, extent=loop.extent, body=body, kind="unroll"), kernel.thread_level)
-        vectors.store()
+    vectors.load()
+    body = map_stmt(loop.body, vectors.rewritten)
+    kernel.loop(For(var=loop.var, extent=loop.extent, body=body, kind="unroll"), kernel.thread_level)
+    vectors.store()
     return True
 
 

@@ -154,7 +154,7 @@ def gemm_conv_transpose(
     Parameters, with C and M a group's channels and filters: X [batch, groups, C, height, width], for every one of
     `phase_products` with taps W{tag} as its `pack` makes it of ONNX's weights with the channels and filters of a group
     exchanged, B [groups, M] with a bias, R like Y with an operand, Y [batch, groups, M, OH, OW] with OH, OW =
-    `transposed_outputs`. Stages as of `GatheredProduct.stages` with matrices (groups, phases of rows, phases of columns);
+    `transposed_outputs`. Stages as of `GatheredProduct.stages`, matrices are (groups, phases of rows, of columns);
     without taps loops b0{tag}, b1{tag}, b2{tag}, i{tag}, j{tag} around "post{tag}".
     ValueError if `groups` does not divide channels and filters, or nothing is left between the pads.
     """

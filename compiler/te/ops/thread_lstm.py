@@ -94,9 +94,10 @@ def _step(
             "s": slices,
             "n": some(batch, rows, group),
             "q": GATES,
+            "1": 1,
             "j": some(hidden, cells, block),
         }
-        names = {"s": "z", "n": "z", "q": "y", "j": "x"}
+        names = {"s": "z", "n": "z", "q": "y", "1": "y", "j": "x"}
         variables = [Var(f"{label}.{stage}.{names[a]}") for a in axes]
         return [(var, extents[a]) for var, a in zip(variables, axes, strict=True)], variables
 
@@ -167,7 +168,7 @@ def _step(
     )
     stages.append(nest(around, joined))
 
-    around, (n, j) = threads("cell", "nj")
+    around, (n, _, j) = threads("cell", "n1j")
     row, column = group * rows + n, block * cells + j
     here = cell[d, row, column]
     fresh = sigmoid(total[n, INPUT, j]) * tanh(total[n, CELL, j])

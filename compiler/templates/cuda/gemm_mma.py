@@ -2,25 +2,28 @@
 
 A block computes one tile of the result. Slices of its factors go through shared memory, several on the way at a time;
 warps in two dimensions (thread.z, thread.y) load fragments of them and sum up in registers; the sums go back through
-shared memory, so that what follows is computed and written by rows.
+shared memory, so that what follows is computed and written by rows. Where few tiles have deep sums, several blocks
+share the depth of one, and a second kernel adds up what they have.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.affine import is_multiple
-from ...ir.expr import Const, Load, Var
-from ...ir.stmt import Alloc, Copy, LoopKind, Program, Reduce
+from ...ir.expr import Buffer, Const, Load, Var
+from ...ir.stmt import Alloc, LoopKind, Program, Reduce
 from ...ir.types import DType
-from ...ir.visit import enclosing_loops, find_loop, find_statement, loads_in, walk
+from ...ir.visit import find_loop, find_statement, loads_in, walk
 from ...schedule import LegalityError, Schedule
 from ...target.cuda.machine import CudaTarget
-from ...target.cuda.mma import Order, load_a, load_b, mma, store, sum_type, zero
+from ...target.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_type, zero
 from ...target.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, WARP, depth_of
 from .gemm_mma_knobs import Factors, Knobs, choose_knobs, room
+from .tile import add_partial_sums, bind_blocks, extent_of, fetch, loops_around
 
-Z, Y, X = "thread.z", "thread.y", "thread.x"
+Z: LoopKind = "thread.z"
+Y: LoopKind = "thread.y"
+X: LoopKind = "thread.x"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +32,9 @@ class _Factor:
 
     name: str
     dtype: DType
+    rank: int
     data: int
     depth: int
-
-    @property
-    def rank(self) -> int:
-        """The number of dimensions, those of a batch included."""
-        return max(self.data, self.depth) + 1
 
     @property
     def along_depth(self) -> bool:
@@ -49,62 +48,74 @@ class _Factor:
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.tensor_gemm`, or a program of that form, scheduled with `knobs` (default: `choose_knobs`).
+    """What has the stages of `te.ops.gemm` scheduled with `knobs` (default: `choose_knobs`).
 
-    The form: stages a and b filled by one copy each, sum, post; "gemm" multiplies types that an `mma` multiplies,
-    float32 rounded to tf32 (`te.ops.tensor_gemm.round_factors`). LegalityError where the program is none such, or the
-    knobs do not fit together.
+    Statement "gemm" multiplies types that an `mma` multiplies, float32 rounded to tf32
+    (`te.ops.tensor_gemm.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one element.
+    LegalityError where the program is none such, or the knobs do not fit together.
     """
     a, b = factors(program)
     knobs = knobs or choose_knobs(target, described(program))
     if (reason := knobs.obstacle(a.dtype, matrix=(a.matrix, b.matrix))) is not None:
         raise LegalityError(f"cannot tile {program.name} for tensor cores: {reason}", program, "gemm")
     s = Schedule(program)
-    for loop, size in (("gemm.i", knobs.rows), ("gemm.j", knobs.columns), ("gemm.k", knobs.depth)):
-        s.pad(loop, size)
-    total, depth = sum_type(a.dtype), depth_of(a.dtype)
-    outer = [loop.name for loop in enclosing_loops(s.program, "gemm.i")]
-    i0, i = s.split("gemm.i", knobs.rows)
-    j0, j = s.split("gemm.j", knobs.columns)
-    k0, k = s.split("gemm.k", knobs.depth)
+    s.pad("gemm.k", knobs.depth * knobs.splits)
+    statement, i, j, k = "gemm", "gemm.i", "gemm.j", "gemm.k"
+    if partial := knobs.splits > 1:
+        _, k = s.split(k, extent_of(s, k) // knobs.splits)
+        add_partial_sums(s, "")
+        statement, i, j = "gemm.rf", "gemm.i.rf", "gemm.j.rf"
+    s.pad(i, knobs.rows)
+    s.pad(j, knobs.columns)
+    grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
+    i0, i = s.split(i, knobs.rows)
+    j0, j = s.split(j, knobs.columns)
+    k0, k = s.split(k, knobs.depth)
     wi, i = s.split(i, knobs.warp_rows)
     wj, j = s.split(j, knobs.warp_columns)
     mi, i = s.split(i, ROWS)
     nj, j = s.split(j, COLUMNS)
-    kt, k = s.split(k, depth)
-    s.reorder(i0, j0, k0, wi, wj, kt, mi, nj, i, j, k)
-    blocks, tile = _blocks(s, outer, i0, j0, knobs.group)
+    kt, k = s.split(k, depth_of(a.dtype))
+    s.reorder(*grid, i0, j0, k0, wi, wj, kt, mi, nj, i, j, k)
+    blocks, tile = _blocks(s, grid, i0, j0, knobs.group)
 
-    sums = s.cache_write("sum", tile, MATRIX_C)
-    s.decompose_reduction("gemm", k0)
+    sums = s.cache_write("sum.rf" if partial else "sum", tile, MATRIX_C)
+    s.decompose_reduction(statement, k0)
     held = [s.cache_read(f.name, kt, scope) for f, scope in ((a, MATRIX_A), (b, MATRIX_B))]
-    s.reverse_compute_at("post", tile)
+    if not partial:
+        behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
+        s.reverse_compute_at("post", tile)
+        _peel_single(s, behind)
+        s.set_scope("sum", "shared")
     for factor in (a, b):
         s.compute_at(factor.name, k0)
         s.set_scope(factor.name, "shared")
-    s.set_scope("sum", "shared")
     _load_fragments(s, a, held[0], MATRIX_A)
     _load_fragments(s, b, held[1], MATRIX_B)
-    _keep_sums(s, sums, knobs)
+    store_loop = _keep_sums(s, sums, knobs)
+    total = sum_type(a.dtype)
     s.tensorize(i, mma(a.dtype, b.dtype))
     s.tensorize(f"{i}.init", zero(total))
+    s.tensorize(store_loop, store(total, "dram" if partial else "shared"))
     for loop in (kt, mi, nj, f"{mi}.init", f"{nj}.init"):
         s.unroll(loop)
-    _store_sums(s, sums, total, knobs)
 
-    for loop, axis in blocks:
-        s.bind(loop, axis)
-    widths = [_share(s, factor, knobs) for factor in (a, b)]
-    for loop, axis in ((wi, Z), (wj, Y)):
-        s.bind(loop, axis)
-        s.bind(f"{loop}.init", axis)
-    _finish(s, knobs)
-    # Asynchronous copies are of 4, 8 or 16 bytes.
-    if knobs.stages > 1 and all(w * f.dtype.bits >= 32 for w, f in zip(widths, (a, b), strict=True)):
-        s.pipeline(k0, knobs.stages)
+    if blocks:
+        _bind(s, *blocks)
+    else:
+        bind_blocks(s, grid, i0, j0)
+    _bind(s, (wi, Z), (wj, Y), (f"{wi}.init", Z), (f"{wj}.init", Y))
+    if not partial:
+        _finish(s, knobs)
+    axes = ((Z, knobs.warps[0]), (Y, knobs.warps[1]), (X, WARP))
     for factor in (a, b):
-        _widen(s, factor.name, factor.matrix)
-    _widen(s, "sum", False)
+        fetch(s, factor.name, k0, axes, 128 // factor.dtype.bits, ())
+    if (stages := min(knobs.stages, extent_of(s, k0))) > 1:
+        s.pipeline(k0, stages)
+    for factor in (a, b):
+        _widen(s, factor.name, matrix=factor.matrix)
+    if not partial:
+        _widen(s, "sum", matrix=False)
     return s
 
 
@@ -114,44 +125,55 @@ def factors(program: Program) -> tuple[_Factor, _Factor]:
     loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []
     if [load.buffer.name for load in loads] != ["a", "b"]:
         raise LegalityError("gemm is not a sum of products of a and b", program, "gemm")
-    return _factor(loads[0], "gemm.i"), _factor(loads[1], "gemm.j")
+    a, b = _factor(program, loads[0], "gemm.i"), _factor(program, loads[1], "gemm.j")
+    if (a.dtype, b.dtype) not in FACTORS:
+        raise LegalityError(f"no mma multiplies {a.dtype} by {b.dtype}", program, "gemm")
+    return a, b
 
 
-def _factor(load: Load, data: str) -> _Factor:
+def _factor(program: Program, load: Load, data: str) -> _Factor:
+    variables = (Var(data), Var("gemm.k"))
+    if any(v not in load.indices for v in variables):
+        raise LegalityError(f"{load.buffer.name} is not indexed by {data} and gemm.k", program, "gemm")
     return _Factor(
         name=load.buffer.name,
         dtype=load.buffer.dtype,
-        data=load.indices.index(Var(data)),
-        depth=load.indices.index(Var("gemm.k")),
+        rank=len(load.indices),
+        data=load.indices.index(variables[0]),
+        depth=load.indices.index(variables[1]),
     )
 
 
 def described(program: Program) -> Factors:
     """The sizes of a product, from which knobs are chosen."""
     a, b = factors(program)
-    sizes = [find_loop(program, f"gemm.{d}").extent for d in "ijk"]
-    rows, columns, depth = (int(e.value) for e in sizes if isinstance(e, Const))
+    s = Schedule(program)
+    rows, columns, depth = (extent_of(s, f"gemm.{d}") for d in "ijk")
     batch = 1
-    for loop in enclosing_loops(program, "gemm.i"):
-        batch *= int(loop.extent.value) if isinstance(loop.extent, Const) else 1
+    for loop in loops_around(s, "gemm"):
+        if loop not in ("gemm.i", "gemm.j", "gemm.k"):
+            batch *= extent_of(s, loop)
     return Factors(
-        rows=rows, columns=columns, depth=depth, batch=batch, dtype=a.dtype, matrix=(a.matrix, b.matrix)
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        batch=batch,
+        dtype=a.dtype,
+        matrix=(a.matrix, b.matrix),
+        along_depth=(a.along_depth, b.along_depth),
     )
 
 
 def _blocks(
-    s: Schedule, outer: list[str], i: str, j: str, group: int
+    s: Schedule, grid: list[str], i: str, j: str, group: int
 ) -> tuple[list[tuple[str, LoopKind]], str]:
-    """The axes of blocks that the loops over tiles, and the innermost of a batch's, will be, and the innermost loop.
+    """Blocks in groups: axes for the loops over tiles, none if there are no groups; and the innermost of these loops.
 
     Blocks that run at the same time share what they fetch in the second level cache, the more the nearer to a square
     their tiles are. They start in the order of their numbers, x fastest: `group` tiles one below the other come first.
     """
-    rows = find_loop(s.program, i).extent
-    if outer:
-        return [(outer[-1], "block.z"), (i, "block.y"), (j, "block.x")], j
-    if group == 1 or not isinstance(rows, Const) or int(rows.value) % group:
-        return [(i, "block.y"), (j, "block.x")], j
+    if grid or group == 1 or extent_of(s, i) % group:
+        return [], j
     i, inner = s.split(i, group)
     s.reorder(i, j, inner)
     return [(i, "block.z"), (j, "block.y"), (inner, "block.x")], inner
@@ -179,50 +201,28 @@ def _load_fragments(s: Schedule, factor: _Factor, name: str, scope: str) -> None
         first = around[-1] if factor.matrix else depth
         s.tensorize(first, load_b(factor.dtype, order, matrix=factor.matrix))
     s.unroll(around[0])
+    _peel_single(s, [f"{name}.{d}" for d in others])
 
 
-def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> None:
-    """Gives every warp its part of the sums, in whole fragments: [..., warps, warps, tiles, tiles, 16, 8]."""
+def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
+    """Gives every warp its part of the sums as whole fragments, and the copy `sums` of them back its loops.
+
+    The buffer becomes [..., warps, warps, tiles, tiles, 16, 8]. Returns the loop around one fragment's copy.
+    """
     s.expand_copy(sums)
-    rank = len(_allocated(s.program, sums))
-    rows, columns = rank - 2, rank - 1
+    rank = len(_allocated(s.program, sums).shape)
     loops: list[str] = []
-    for d, warp, size in ((rows, knobs.warp_rows, ROWS), (columns, knobs.warp_columns, COLUMNS)):
+    for d, warp, size in ((rank - 2, knobs.warp_rows, ROWS), (rank - 1, knobs.warp_columns, COLUMNS)):
         own, inner = s.split(f"{sums}.{d}", warp)
         loops += [own, *s.split(inner, size)]
     s.reorder(*loops[0::3], *loops[1::3], *loops[2::3])
-    lead = tuple(range(rows))
-    s.pack(sums, ((rows, knobs.warp_rows), (columns, knobs.warp_columns)), tuple(range(rank + 2)))
+    _peel_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
+    s.pack(sums, ((rank - 2, knobs.warp_rows), (rank - 1, knobs.warp_columns)), tuple(range(rank + 2)))
     s.pack(sums, ((rank, ROWS), (rank + 1, COLUMNS)), tuple(range(rank + 4)))
-    s.set_scope(sums, MATRIX_C)
-    assert len(lead) == rank - 2
-
-
-def _store_sums(s: Schedule, sums: str, total: DType, knobs: Knobs) -> None:
-    """Sends the fragments of sums back to shared memory."""
-    rank = len(_allocated(s.program, "sum"))
-    for d, axis in ((rank - 2, Z), (rank - 1, Y)):
-        s.bind(f"{sums}.{d}.0", axis)
-        s.unroll(f"{sums}.{d}.1.0")
-    s.tensorize(f"{sums}.{rank - 2}.1.1", store(total))
-
-
-def _share(s: Schedule, factor: _Factor, knobs: Knobs) -> int:
-    """Shares the copy of a factor's slice out to the threads; how many elements each copies at a time."""
-    copy = find_statement(s.program, factor.name)
-    if not isinstance(copy, Copy):
-        raise LegalityError(f"{factor.name} is not filled by one copy", s.program, factor.name)
-    width = 128 // factor.dtype.bits
-    inner = copy.destination.extents[-1]
-    while width > 1 and not (
-        isinstance(inner, Const)
-        and int(inner.value) % width == 0
-        and copy.source.buffer.shape[-1] % width == 0
-        and is_multiple(copy.source.starts[-1], width)
-    ):
-        width //= 2
-    s.share_copy(factor.name, ((Z, knobs.warps[0]), (Y, knobs.warps[1]), (X, WARP)), width)
-    return width
+    _bind(s, (loops[0], Z), (loops[3], Y))
+    for loop in (loops[1], loops[4]):
+        s.unroll(loop)
+    return loops[2]
 
 
 def _finish(s: Schedule, knobs: Knobs) -> None:
@@ -232,24 +232,34 @@ def _finish(s: Schedule, knobs: Knobs) -> None:
     while vector > 1 and (columns % vector or knobs.columns // WARP < vector):
         vector //= 2
     j, lane = s.split("j", vector)
-    s.guard("i", knobs.rows)
-    s.guard(j, knobs.columns // vector)
-    warps = knobs.warps[0] * knobs.warps[1]
-    rows = max(1, knobs.rows // warps)
-    i, row = s.split("i", rows)
+    guards = [s.guard("i", knobs.rows), s.guard(j, knobs.columns // vector)]
+    guards = [loop for loop in guards if loop in loops_around(s, "post")]
+    i, row = s.split("i", knobs.rows // (knobs.warps[0] * knobs.warps[1]))
     wi, wj = s.split(i, knobs.warps[1])
     part, j = s.split(j, WARP)
-    s.reorder(wi, wj, j, row, part, "i.in", f"{j.removesuffix('.1')}.in", lane)
+    s.reorder(wi, wj, j, row, part, *guards, lane)
     s.vectorize(lane)
-    for loop, axis in ((wi, Z), (wj, Y), (j, X)):
+    _bind(s, (wi, Z), (wj, Y), (j, X))
+    _peel_single(s, [part, row])
+
+
+def _bind(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
+    for loop, axis in loops:
         s.bind(loop, axis)
 
 
-def _widen(s: Schedule, buffer: str, matrix: bool) -> None:
-    shape = _allocated(s.program, buffer)
-    dtype = next(n.buffer.dtype for n in walk(s.program) if isinstance(n, Alloc) and n.buffer.name == buffer)
-    s.widen(buffer, len(shape) - 1, room(shape[-1], dtype, matrix=matrix))
+def _peel_single(s: Schedule, loops: list[str]) -> None:
+    """Takes away those loops that have one iteration."""
+    for loop in loops:
+        if find_loop(s.program, loop).extent == Const(1):
+            s.peel(loop)
 
 
-def _allocated(program: Program, buffer: str) -> tuple[int, ...]:
-    return next(n.buffer.shape for n in walk(program) if isinstance(n, Alloc) and n.buffer.name == buffer)
+def _widen(s: Schedule, buffer: str, *, matrix: bool) -> None:
+    """Gives the rows of a tile the room in which accesses meet no bank twice."""
+    held = _allocated(s.program, buffer)
+    s.widen(buffer, len(held.shape) - 1, room(held.shape[-1], held.dtype, matrix=matrix))
+
+
+def _allocated(program: Program, buffer: str) -> Buffer:
+    return next(n.buffer for n in walk(program) if isinstance(n, Alloc) and n.buffer.name == buffer)

@@ -11,17 +11,28 @@ from ...target.cuda.machine import CudaTarget, Precision
 from ...target.cuda.mma_fragments import COLUMNS, ROWS, WARP, depth_of
 
 MOST_WARPS = 16
+MOST_REGISTERS = 255
+"""Of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 SHARED_BYTES_A_CYCLE = 128
 """Of a multiprocessor: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
-CACHE_BYTES_A_CYCLE = 64
-"""From the second level cache to one multiprocessor (L1's line fill width, "CUDA C++ Best Practices Guide")."""
+CACHE_BYTES_A_CYCLE = 32
+"""From the second level cache to one of all multiprocessors: half of the 64 that NVIDIA's Ampere tuning guide gives to
+an idle one, as an assumption."""
+HOPPER_SHARE = 0.62
+"""What `mma.sync` reaches of a Hopper card's peak, which takes wgmma (Luo et al., "Dissecting the NVIDIA Hopper
+Architecture through Microbenchmarking", 2024, measure 62.9% on average)."""
 LATENCY = 700
 """Cycles from the first copy of a block to its first product, and about as many after its last: an assumption."""
+LAUNCH = 4000
+"""Cycles that a second kernel costs beside its work: an assumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factors:
-    """A product to find knobs for: its sizes, the type of its factors, and whether `ldmatrix` loads A and B."""
+    """A product to find knobs for: its sizes and the type of its factors.
+
+    Of A and of B: whether `ldmatrix` loads them, and whether neighbours in memory are neighbours in depth.
+    """
 
     rows: int
     columns: int
@@ -29,14 +40,15 @@ class Factors:
     batch: int
     dtype: DType
     matrix: tuple[bool, bool] = (True, True)
+    along_depth: tuple[bool, bool] = (True, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A tile of `rows` x `columns` a block, cut into such of `warp_rows` x `warp_columns` for its warps; slices of `depth`.
+    """A block's tile of `rows` x `columns`, cut into such of `warp_rows` x `warp_columns`, in slices of `depth`.
 
     `stages` slices are in shared memory at a time (1: none is fetched ahead); `group` rows of tiles are computed
-    together where that divides their number.
+    together where that divides their number; `splits` blocks share the depth of a tile.
     """
 
     rows: int
@@ -46,6 +58,7 @@ class Knobs:
     warp_columns: int
     stages: int
     group: int = 1
+    splits: int = 1
 
     @property
     def warps(self) -> tuple[int, int]:
@@ -54,14 +67,14 @@ class Knobs:
 
     def shared_bytes(self, factors: Factors) -> int:
         """Shared memory of a block: all stages, or the tile of results, which takes their place."""
-        bits, total = factors.dtype, DType.INT32
-        # Slices lie by rows of A and, transposed, of B where ldmatrix needs it; the difference is in the room alone.
-        a = self.rows * room(self.depth, bits, matrix=factors.matrix[0])
-        b = self.columns * room(self.depth, bits, matrix=factors.matrix[1])
-        b = max(b, self.depth * room(self.columns, bits, matrix=factors.matrix[1]))
-        a = max(a, self.depth * room(self.rows, bits, matrix=factors.matrix[0]))
-        results = self.rows * room(self.columns, total, matrix=False) * 4
-        return max(self.stages * (a + b) * bits.bits // 8, results)
+        elements = 0
+        for size, matrix, along in zip(
+            (self.rows, self.columns), factors.matrix, factors.along_depth, strict=True
+        ):
+            lines, length = (size, self.depth) if along else (self.depth, size)
+            elements += lines * room(length, factors.dtype, matrix=matrix)
+        results = self.rows * room(self.columns, DType.INT32, matrix=False) * 4 if self.splits == 1 else 0
+        return max(self.stages * elements * factors.dtype.bits // 8, results)
 
     @property
     def registers(self) -> int:
@@ -83,16 +96,16 @@ class Knobs:
             return f"{warps} warps are more than a block may have (32)"
         if self.rows % warps:
             return f"{warps} warps cannot share {self.rows} rows of results"
-        if self.stages < 1 or self.group < 1:
-            return "there must be a stage and a row of tiles"
+        if min(self.stages, self.group, self.splits) < 1:
+            return "there must be a stage, a row of tiles and a split"
         return None
 
 
 def room(size: int, dtype: DType, *, matrix: bool) -> int:
     """Elements from row to row of a tile in shared memory whose rows have `size`, so that accesses meet no bank twice.
 
-    `ldmatrix` reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads and stores of
-    fragments touch 4 or 8 rows and 8 banks in each: rows must begin 8 banks apart.
+    `ldmatrix` reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads and stores
+    of fragments touch 4 or 8 rows and 8 banks in each: rows must begin 8 banks apart.
     """
     bits = dtype.bits
     if matrix:
@@ -105,8 +118,7 @@ def room(size: int, dtype: DType, *, matrix: bool) -> int:
 
 def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
     """Defaults: the tiles for which `cycles` is least."""
-    found = [k for k in _candidates(target, factors)]
-    return min(found, key=lambda k: cycles(target, factors, k))
+    return min(_candidates(target, factors), key=lambda k: cycles(target, factors, k))
 
 
 def cycles(target: CudaTarget, factors: Factors, knobs: Knobs) -> float:
@@ -116,29 +128,46 @@ def cycles(target: CudaTarget, factors: Factors, knobs: Knobs) -> float:
     way from the second level cache, if enough is in flight; blocks that are on a multiprocessor together share these.
     All multiprocessors take as many rounds of blocks as the last one.
     """
-    blocks = ceil(factors.rows / knobs.rows) * ceil(factors.columns / knobs.columns) * factors.batch
-    slices = ceil(factors.depth / knobs.depth)
+    blocks = ceil(factors.rows / knobs.rows) * ceil(factors.columns / knobs.columns)
+    blocks *= factors.batch * knobs.splits
+    slices = ceil(factors.depth / (knobs.depth * knobs.splits))
     peak = target.peak(precision(factors.dtype)) / (target.multiprocessors * target.clock)
+    if target.capability >= (9, 0):
+        peak *= HOPPER_SHARE
     size = factors.dtype.bits / 8
     area, edge = knobs.rows * knobs.columns, knobs.rows + knobs.columns
     down, beside = knobs.warps
     multiply = 2 * area * knobs.depth / peak
-    fragments = (knobs.rows * beside + knobs.columns * down) * knobs.depth * size / SHARED_BYTES_A_CYCLE
-    fetch = edge * knobs.depth * size / CACHE_BYTES_A_CYCLE
-    resident = min(
-        target.shared_bytes_per_multiprocessor // (knobs.shared_bytes(factors) + 1024),
-        target.registers_per_multiprocessor // (down * beside * WARP * knobs.registers),
-        target.threads_per_multiprocessor // (down * beside * WARP),
+    fragments = (
+        (knobs.rows * beside + knobs.columns * down + edge) * knobs.depth * size / SHARED_BYTES_A_CYCLE
     )
+    fetch = edge * knobs.depth * size / CACHE_BYTES_A_CYCLE
     waves = ceil(blocks / target.multiprocessors)
-    together = max(1, min(resident, waves))
+    together = max(1, min(resident(target, factors, knobs), waves))
     # A tensor core is kept busy by two warps of its quarter of a multiprocessor, about.
     busy = min(1.0, together * down * beside / 8)
-    slice_cycles = max(multiply / busy, fragments, fetch)
+    ways = (multiply / busy, fragments, fetch)
+    # What runs beside one another is never wholly hidden.
+    slice_cycles = 0.75 * max(ways) + 0.25 * sum(ways)
     ahead = (knobs.stages - 1) * slice_cycles * together
-    stall = max(0.0, LATENCY - ahead) / together if knobs.stages > 1 else LATENCY / together
+    stall = max(0.0, LATENCY - ahead) / together
     results = area * 8 / CACHE_BYTES_A_CYCLE
-    return waves * (slices * (slice_cycles + stall * 0.5) + results) + 2 * LATENCY
+    total = waves * (slices * (slice_cycles + stall / 2) + results) + 2 * LATENCY
+    if knobs.splits > 1:
+        elements = factors.rows * factors.columns * factors.batch * (knobs.splits + 1)
+        total += LAUNCH + elements * 4 / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
+    return total
+
+
+def resident(target: CudaTarget, factors: Factors, knobs: Knobs) -> int:
+    """How many blocks a multiprocessor holds at a time; 0 for those that are too large."""
+    threads = knobs.warps[0] * knobs.warps[1] * WARP
+    # A kilobyte of each block's shared memory is the system's (CUDA C++ Programming Guide, "Shared Memory", 8.x on).
+    return min(
+        target.shared_bytes_per_multiprocessor // (knobs.shared_bytes(factors) + 1024),
+        target.registers_per_multiprocessor // (threads * knobs.registers),
+        target.threads_per_multiprocessor // threads,
+    )
 
 
 def precision(dtype: DType) -> Precision:
@@ -152,31 +181,35 @@ def _candidates(target: CudaTarget, factors: Factors) -> list[Knobs]:
     found: list[Knobs] = []
     unit = depth_of(factors.dtype)
     for rows, columns in product((16, 32, 64, 128, 256), repeat=2):
-        for warp_rows, warp_columns in product((16, 32, 64), (16, 32, 64)):
-            for steps, stages in ((2, 4), (2, 3), (4, 3), (4, 4), (4, 2)):
-                knobs = Knobs(
-                    rows=rows,
-                    columns=columns,
-                    depth=steps * unit,
-                    warp_rows=warp_rows,
-                    warp_columns=warp_columns,
-                    stages=stages,
-                    group=_group(factors, rows),
-                )
-                if legal(target, factors, knobs) and knobs.warps[0] * knobs.warps[1] <= MOST_WARPS:
-                    found.append(knobs)
+        tiles = ceil(factors.rows / rows) * ceil(factors.columns / columns) * factors.batch
+        for warp_rows, warp_columns, (steps, stages), splits in product(
+            (16, 32, 64), (16, 32, 64), ((2, 3), (2, 4), (4, 2), (4, 3), (4, 4)), (1, 2, 4, 8, 16)
+        ):
+            depth = steps * unit
+            if splits > 1 and (tiles > target.multiprocessors or factors.depth < 4 * depth * splits):
+                continue
+            knobs = Knobs(
+                rows=rows,
+                columns=columns,
+                depth=depth,
+                warp_rows=warp_rows,
+                warp_columns=warp_columns,
+                stages=stages,
+                group=_group(factors, rows),
+                splits=splits,
+            )
+            if legal(target, factors, knobs) and knobs.warps[0] * knobs.warps[1] <= MOST_WARPS:
+                found.append(knobs)
     return found
 
 
 def legal(target: CudaTarget, factors: Factors, knobs: Knobs) -> bool:
     """Whether knobs fit together and a block of them fits a multiprocessor."""
-    if knobs.obstacle(factors.dtype, matrix=factors.matrix) is not None:
-        return False
-    threads = knobs.warps[0] * knobs.warps[1] * WARP
     return (
-        knobs.shared_bytes(factors) <= target.shared_bytes_per_block
-        and knobs.registers <= 255
-        and threads * knobs.registers <= target.registers_per_multiprocessor
+        knobs.obstacle(factors.dtype, matrix=factors.matrix) is None
+        and knobs.shared_bytes(factors) <= target.shared_bytes_per_block
+        and knobs.registers <= MOST_REGISTERS
+        and resident(target, factors, knobs) >= 1
     )
 
 

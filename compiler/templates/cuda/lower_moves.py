@@ -68,7 +68,7 @@ def lower_permutation(
     program = movement.permutation(shape, axes, knobs)
     if knobs.rows is None:
         return in_order(graph, node, program, "elementwise", elementwise.schedule)
-    return in_order(graph, node, program, "tiles", movement.schedule_tiles)
+    return in_order(graph, node, program, "tiles", movement.schedule_tiles, flat=False)
 
 
 def lower_concatenation(graph: FloatGraph, node: Node, axis: int) -> LoweredCudaNode:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
-from ...ir.stmt import For, Program
-from ...ir.visit import loops
+from ...ir.expr import Const
+from ...ir.stmt import For, LoopKind, Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
+from ...te.blocks import ceil_div
 from ...te.ops.movement import permute
-from ...te.ops.tiled_permute import moves_last, tiled_permute
+from ...te.ops.tiled_permute import SIDE, moves_last, tiled_permute
 from .flat import perfect_nest
 
 ROWS = 8
 """Rows of a tile that a block's threads move at once, so that each moves four elements."""
+MOST_OTHERS = 2
+"""Axes beside the two of a tile: with these, a grid's three axes hold them all."""
+MOST_BLOCKS = 65535
+"""Blocks along axes y and z of a grid (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 NARROW = 8
 """Elements of an axis below which most of a tile would be empty: such permutations are better element by element."""
 
@@ -27,13 +33,15 @@ class Knobs:
 
 
 def choose_knobs(target: CudaTarget, shape: Sequence[int], axes: Sequence[int]) -> Knobs:
-    """Defaults for a permutation: tiles where the last axis moves and both axes fill enough of them."""
+    """Defaults for a permutation: tiles where the last axis moves, both axes fill enough of them, and a grid has them."""
     plain = permute(shape, axes)
     axis = moves_last(plain)
     sizes = plain.parameters[-1].shape
-    if axis is None or min(sizes[axis], sizes[-1]) < NARROW:
+    if axis is None or min(sizes[axis], sizes[-1]) < NARROW or len(sizes) > 2 + MOST_OTHERS:
         return Knobs(rows=None)
-    return Knobs(rows=ROWS)
+    others = prod(size for d, size in enumerate(sizes) if d not in (axis, len(sizes) - 1))
+    *small, _ = sorted([others, ceil_div(sizes[axis], SIDE), ceil_div(sizes[-1], SIDE)])
+    return Knobs(rows=ROWS if max(small) <= MOST_BLOCKS else None)
 
 
 def permutation(shape: Sequence[int], axes: Sequence[int], knobs: Knobs) -> Program:
@@ -44,18 +52,26 @@ def permutation(shape: Sequence[int], axes: Sequence[int], knobs: Knobs) -> Prog
 
 
 def schedule_tiles(target: CudaTarget, program: Program) -> Schedule:
-    """`te.ops.tiled_permute`: a tile is a block, all of them in one row of the grid."""
+    """`te.ops.tiled_permute`: a tile is a block; of the loops over tiles and other axes the longest is axis x."""
     s = Schedule(program)
     assert isinstance(program.body, For)
-    around = [loop.name for loop in perfect_nest(program.body)]
-    for name in around:
-        s.parallel(name)
-    block = around[0]
-    for name in around[1:]:
-        block = s.fuse(block, name)
-    s.bind(block, "block.x")
-    for loop in loops(s.program):
-        for axis in ("x", "y"):
-            if loop.name in (f"load.{axis}", f"move.{axis}"):
-                s.bind(loop.name, "thread.x" if axis == "x" else "thread.y")
+    around = {
+        loop.name: int(loop.extent.value)
+        for loop in perfect_nest(program.body)
+        if isinstance(loop.extent, Const)
+    }
+    others = [name for name in around if name not in ("across", "along")]
+    if len(others) > 1:
+        first, second = others
+        for name in others:
+            s.parallel(name)
+        around = {s.fuse(first, second): around[first] * around[second]} | {
+            name: around[name] for name in ("across", "along")
+        }
+    axes: tuple[LoopKind, ...] = ("block.x", "block.y", "block.z")
+    for name, axis in zip(sorted(around, key=lambda name: -around[name]), axes, strict=False):
+        s.bind(name, axis)
+    for stage in ("load", "move"):
+        s.bind(f"{stage}.y", "thread.y")
+        s.bind(f"{stage}.x", "thread.x")
     return s

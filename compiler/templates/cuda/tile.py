@@ -91,81 +91,88 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
     one piece. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of a box,
     or a nest of loops around a copy of one element. ValueError for sizes that are no tile.
     """
+    s = Schedule(program)
+    tile_sum(s, tile, constants)
+    return s
+
+
+def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = "") -> None:
+    """`schedule_tile` of one of a program's sums, the names of whose stages all end with `tag`."""
     if (reason := tile.obstacle()) is not None:
         raise ValueError(f"{tile} is no tile: {reason}")
-    s = Schedule(program)
-    s.pad("gemm.k", tile.depth * tile.splits)
+    statement = f"gemm{tag}"
+    i, j, k = (f"gemm.{v}{tag}" for v in ("i", "j", "k"))
+    s.pad(k, tile.depth * tile.splits)
     partial = tile.splits > 1
-    statement, i, j, k = "gemm", "gemm.i", "gemm.j", "gemm.k"
     if partial:
-        _, k = s.split(k, _extent(s, k) // tile.splits)
-        _add_partial_sums(s)
-        statement, i, j = "gemm.rf", "gemm.i.rf", "gemm.j.rf"
+        _, k = s.split(k, extent_of(s, k) // tile.splits)
+        add_partial_sums(s, tag)
+        statement, i, j = f"{statement}.rf", f"{i}.rf", f"{j}.rf"
     s.pad(i, tile.rows)
     s.pad(j, tile.columns)
-    grid = [loop for loop in _loops_around(s, statement) if loop not in (i, j, k)]
-    i0, *rows = _cut(s, i, (_extent(s, i) // tile.rows, *tile.row_counts))
-    j0, *columns = _cut(s, j, (_extent(s, j) // tile.columns, *tile.column_counts))
+    grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
+    i0, *rows = _cut(s, i, (extent_of(s, i) // tile.rows, *tile.row_counts))
+    j0, *columns = _cut(s, j, (extent_of(s, j) // tile.columns, *tile.column_counts))
     k0, *steps = s.split(k, tile.depth)
-    vectors = _along_depth(s, statement, k0) and tile.depth % VECTOR == 0 and tile.row_groups == 1
+    vectors = _along_depth(s, statement, f"a{tag}", k0) and tile.depth % VECTOR == 0 and tile.row_groups == 1
     if vectors:
         steps = list(s.split(steps[0], VECTOR))
     vi, ti, ri = rows
     vj, tj, rj = columns
     s.reorder(*grid, i0, j0, k0, ti, tj, *steps, vi, vj, ri, rj)
 
-    last = _store_sums(s, i0, j0, tile) if not partial else _store_partial_sums(s, j0, tile)
+    last = _store_partial_sums(s, j0, tile, tag) if partial else _store_sums(s, i0, j0, tile, tag)
     s.decompose_reduction(statement, k0)
     for loop in (k0, *steps):
         # Over one iteration nothing is summed.
         if has_loop(s, f"{loop}.init"):
             s.peel(f"{loop}.init")
-    for stage in ("b", "a"):
+    for stage in (f"b{tag}", f"a{tag}"):
         s.compute_at(stage, k0)
         s.set_scope(stage, "shared")
     # nvcc sees that pieces of `b` are read again for each group of rows, and keeps them.
-    s.cache_read("a", steps[0] if vectors else vi, "register")
-    s.cache_read("b", vj, "register")
-    _bind_blocks(s, grid, i0, j0)
+    s.cache_read(f"a{tag}", steps[0] if vectors else vi, "register")
+    s.cache_read(f"b{tag}", vj, "register")
+    bind_blocks(s, grid, i0, j0)
     start = [f"{loop}.init" for loop in (ti, tj, vi, vj, ri, rj)]
     for threads, others in ((start[:2], start[2:]), ((ti, tj), (*steps, vi, vj, ri, rj)), last):
         for loop, axis in zip(threads, ("thread.y", "thread.x"), strict=True):
             s.bind(loop, axis)
         _unroll(s, others)
     axes: Axes = (("thread.y", tile.threads[0]), ("thread.x", tile.threads[1]))
-    for stage in ("b", "a"):
-        _fetch(s, stage, k0, axes, tile.width, constants)
-    if (ready := min(tile.stages, _extent(s, k0))) > 1:
+    for stage in (f"b{tag}", f"a{tag}"):
+        fetch(s, stage, k0, axes, tile.width, constants)
+    if (ready := min(tile.stages, extent_of(s, k0))) > 1:
         s.pipeline(k0, ready)
-    return s
 
 
 Phase = tuple[Sequence[str], Sequence[str]]
 """A nest of loops, as the two over threads and those in them."""
 
 
-def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile) -> Phase:
+def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
     """Moves "post" behind the tile that it takes, which goes to registers."""
-    outside = [loop for loop in _loops_around(s, "post") if loop not in ("i", "j")]
+    post, total, row, column = (f"{name}{tag}" for name in ("post", "sum", "i", "j"))
+    outside = [loop for loop in loops_around(s, post) if loop not in (row, column)]
     rj = tile.column_counts[2]
     own: list[str] = []
-    column, counts = "j", tile.column_counts
-    if rj > 1 and _extent(s, "j") % rj == 0:
+    counts = tile.column_counts
+    if rj > 1 and extent_of(s, column) % rj == 0:
         # Vectors that are whole or not there at all.
-        column, lanes = s.split("j", rj)
+        column, lanes = s.split(column, rj)
         own, counts = [lanes], counts[:2]
-    guards = [s.guard("i", tile.rows), s.guard(column, prod(counts))]
-    guards = [loop for loop in guards if loop in _loops_around(s, "post")]
-    block_i, vi, ti, ri = _cut(s, "i", (_extent(s, "i") // tile.rows, *tile.row_counts))
-    block_j, vj, tj, *scalar = _cut(s, column, (_extent(s, column) // prod(counts), *counts))
+    guards = [s.guard(row, tile.rows), s.guard(column, prod(counts))]
+    guards = [loop for loop in guards if loop in loops_around(s, post)]
+    block_i, vi, ti, ri = _cut(s, row, (extent_of(s, row) // tile.rows, *tile.row_counts))
+    block_j, vj, tj, *scalar = _cut(s, column, (extent_of(s, column) // prod(counts), *counts))
     s.reorder(*outside, block_i, block_j, ti, tj, vi, vj, ri, *scalar, *guards, *own)
     d = len(outside)
-    s.set_scope("sum", "register")
+    s.set_scope(total, "register")
     for at, counts in ((d + 1, tile.column_counts), (d, tile.row_counts)):
-        _pack_digits(s, "sum", at, (_shape(s, "sum")[at] // prod(counts), *counts))
+        _pack_digits(s, total, at, (_shape(s, total)[at] // prod(counts), *counts))
     # Blocks' rows and columns, threads, groups, a thread's own.
-    s.pack("sum", (), (*range(d), d, d + 4, d + 2, d + 6, d + 1, d + 5, d + 3, d + 7))
-    s.reverse_compute_at("post", j0)
+    s.pack(total, (), (*range(d), d, d + 4, d + 2, d + 6, d + 1, d + 5, d + 3, d + 7))
+    s.reverse_compute_at(post, j0)
     for loop in (*outside, block_i, block_j):
         s.peel(loop)
     for loop in own:
@@ -173,9 +180,9 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile) -> Phase:
     return (ti, tj), (vi, vj, ri, *scalar)
 
 
-def _store_partial_sums(s: Schedule, j0: str, tile: Tile) -> Phase:
+def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
     """Puts the tile of a split's sums into registers, and what they become into global memory."""
-    copy = s.cache_write("sum.rf", j0, "register")
+    copy = s.cache_write(f"sum{tag}.rf", j0, "register")
     s.expand_copy(copy)
     *outside, i, j = [f"{copy}.{d}" for d in range(len(_shape(s, copy)))]
     for loop in outside:
@@ -193,14 +200,15 @@ def _store_partial_sums(s: Schedule, j0: str, tile: Tile) -> Phase:
     return (ti, tj), (vi, vj, ri, rj)
 
 
-def _add_partial_sums(s: Schedule) -> None:
+def add_partial_sums(s: Schedule, tag: str) -> None:
     """Makes a second kernel of the sum's parts, in which a thread adds up an element's and does what follows."""
-    s.rfactor("gemm", "gemm.k.0")
-    *data, parts = _loops_around(s, "gemm")
-    behind = _loops_around(s, "post")
-    s.reverse_compute_at("post", data[-1])
-    s.set_scope("sum", "register")
-    s.decompose_reduction("gemm", parts)
+    gemm, post, total = (f"{name}{tag}" for name in ("gemm", "post", "sum"))
+    s.rfactor(gemm, f"gemm.k{tag}.0")
+    *data, parts = loops_around(s, gemm)
+    behind = loops_around(s, post)
+    s.reverse_compute_at(post, data[-1])
+    s.set_scope(total, "register")
+    s.decompose_reduction(gemm, parts)
     for loop in behind:
         if find_loop(s.program, loop).extent == Const(1):
             s.peel(loop)
@@ -213,7 +221,7 @@ def _add_partial_sums(s: Schedule) -> None:
     s.bind(thread, "thread.x")
 
 
-def _fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
+def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: Sequence[str]) -> None:
     """Shares the copies of a tile of an operand out to the block's threads."""
     path = path_to(s.program, stage)
     copy = path[-1]
@@ -231,14 +239,14 @@ def _fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: 
     element = own[0]
     for loop in own[1:]:
         element = s.fuse(element, loop)
-    (_, y), (_, x) = axes
-    guard = s.guard(element, y * x)
-    step, thread = s.split(element, y * x)
-    row, column = s.split(thread, x)
-    inside = [guard] if guard in _loops_around(s, stage) else []
-    s.reorder(row, column, step, *inside)
-    s.bind(row, "thread.y")
-    s.bind(column, "thread.x")
+    counts = [count for _, count in axes]
+    guard = s.guard(element, prod(counts))
+    step, thread = s.split(element, prod(counts))
+    threads = _cut(s, thread, counts)
+    inside = [guard] if guard in loops_around(s, stage) else []
+    s.reorder(*threads, step, *inside)
+    for loop, (axis, _) in zip(threads, axes, strict=True):
+        s.bind(loop, axis)  # type: ignore[arg-type]
     _unroll(s, (step,))
 
 
@@ -267,14 +275,14 @@ def _aligned(copy: Copy, width: int) -> int:
     return 1
 
 
-def _bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
+def bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
     """Blocks: tiles of columns and rows along x and y, the more of them along x, and all else along z."""
     extra = ""
     for loop in grid:
         extra = s.fuse(extra, loop) if extra else loop
-    first, second = sorted((j0, i0), key=lambda loop: -_extent(s, loop))
+    first, second = sorted((j0, i0), key=lambda loop: -extent_of(s, loop))
     limits = (GRID_LIMITS["y"], GRID_LIMITS["z"])
-    if _extent(s, second) > limits[0] or (extra and _extent(s, extra) > limits[1]):
+    if extent_of(s, second) > limits[0] or (extra and extent_of(s, extra) > limits[1]):
         for loop in (i0, j0):
             extra = s.fuse(extra, loop) if extra else loop
         s.bind(extra, "block.x")
@@ -285,17 +293,17 @@ def _bind_blocks(s: Schedule, grid: Sequence[str], i0: str, j0: str) -> None:
         s.bind(extra, "block.z")
 
 
-def _along_depth(s: Schedule, statement: str, k0: str) -> bool:
-    """Whether neighbours in memory of the operand `a` are neighbours in the sum's depth."""
+def _along_depth(s: Schedule, statement: str, operand: str, k0: str) -> bool:
+    """Whether neighbours in memory of an operand are neighbours in the sum's depth."""
     reduce = path_to(s.program, statement)[-1]
     assert isinstance(reduce, Reduce)
-    return any(k0 in free_vars(e.indices[-1]) for e in loads_in(reduce.value) if e.buffer.name == "a")
+    return any(k0 in free_vars(e.indices[-1]) for e in loads_in(reduce.value) if e.buffer.name == operand)
 
 
 def _unroll(s: Schedule, loops: Sequence[str]) -> None:
     """Unrolls loops; those of one iteration go."""
     for loop in loops:
-        if _extent(s, loop) == 1:
+        if extent_of(s, loop) == 1:
             s.peel(loop)
         else:
             s.unroll(loop)
@@ -323,11 +331,11 @@ def _shape(s: Schedule, buffer: str) -> tuple[int, ...]:
     return next(b.shape for b in found if b.name == buffer)
 
 
-def _loops_around(s: Schedule, statement: str) -> list[str]:
+def loops_around(s: Schedule, statement: str) -> list[str]:
     return [n.name for n in path_to(s.program, statement) if isinstance(n, For)]
 
 
-def _extent(s: Schedule, loop: str) -> int:
+def extent_of(s: Schedule, loop: str) -> int:
     extent = find_loop(s.program, loop).extent
     assert isinstance(extent, Const)
     return int(extent.value)

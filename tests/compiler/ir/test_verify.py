@@ -54,6 +54,8 @@ GOOD = [
     nest([(I, 8)], put()),
     nest([(I, 3)], For(var=J, extent=TAIL, body=put(at=I * 3 + J))),
     nest([(I, 3)], Copy(name="c", destination=region(A, (I * 3, TAIL)), source=region(B, (I * 3, TAIL)))),
+    nest([(I, 20)], For(var=J, extent=minimum(1, 16 - I), body=put(at=I // 2))),
+    nest([(I, 20)], For(var=J, extent=minimum(1, I - 4), body=put(at=7 - (I - 5) // 2))),
     nest([(I, 12)], put(at=I % 8, value=select((I >= 2) & (I < 10), B[I - 2], 0))),
     nest([(I, 12)], put(at=I % 8, value=select((I >= 2) & (I < 10) & (B[I % 8] < 3), B[I - 2], 0))),
     Copy(name="c", destination=whole(A), source=region(B, (-4, 8)), pad=Const(0, I32)),
@@ -69,6 +71,7 @@ def test_accepts(body: Stmt) -> None:
 BAD = [
     (nest([(I, 9)], put()), "p: at `put: A[i] = int32(1)`: index i may reach 0 .. 8, outside 0 .. 7 of A"),
     (nest([(I, 8)], put(at=I - 1)), "index i - 1 may reach -1 .. 6"),
+    (nest([(I, 20)], For(var=J, extent=minimum(1, 17 - I), body=put(at=I // 2))), "i // 2 may reach 0 .. 8"),
     (put(), "variable i is not bound by a loop around it"),
     (put(buffer=S, at=Const(0)), "buffer S: int32[8] @ acc is not in scope"),
     (

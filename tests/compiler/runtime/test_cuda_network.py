@@ -223,7 +223,7 @@ def test_code_runs_on_its_own_architectures(arch, capability, runs):
     else:
         major, minor = capability
         with pytest.raises(
-            DeviceError, match=f"{major}.{minor}, and this was compiled for {arch}; compile it with"
+            DeviceError, match=f"{major}.{minor}, and code for {arch} does not run on it; compile with"
         ):
             CudaNetwork(code(arch=arch), device)
     assert not device.open

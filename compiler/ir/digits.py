@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from math import gcd
 
-from ..ir.affine import LinearForm, form_to_expr, linear_form
-from ..ir.bounds import Interval, Ranges, form_interval, interval
-from ..ir.expr import Binary, Const, Expr, Var, binary
-from ..ir.simplify import simplify
-from ..ir.visit import free_vars, substitute_expr, walk_expr
+from .affine import LinearForm, form_to_expr, linear_form
+from .bounds import Interval, Ranges, form_interval, interval
+from .expr import Binary, Const, Expr, Var, binary
+from .simplify import simplify
+from .visit import free_vars, substitute_expr, walk_expr
 
 
 def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
@@ -101,5 +101,16 @@ def _number(high: Expr, low: Expr) -> list[Expr]:
 
 def _congruent(a: Expr, b: Expr, modulus: int) -> bool:
     """Whether two expressions provably are the same modulo a number."""
-    difference = linear_form(a).plus(linear_form(b), -1)
+    difference = _without_remainders(linear_form(a), modulus).plus(
+        _without_remainders(linear_form(b), modulus), -1
+    )
     return all(value % modulus == 0 for value in (*difference.terms.values(), difference.constant))
+
+
+def _without_remainders(form: LinearForm, modulus: int) -> LinearForm:
+    """The same modulo `modulus`, with x in place of x % m wherever that is no different: 4 * (x % 25) modulo 10."""
+    for atom, coefficient in form.terms.items():
+        match atom:
+            case Binary(op="%", a=a, b=Const(value=int(m))) if coefficient * m % modulus == 0:
+                return _without_remainders(form.without(atom).plus(linear_form(a), coefficient), modulus)
+    return form

@@ -1,0 +1,168 @@
+"""GPU kernels and networks: checked against float64, then timed against torch where that is installed.
+
+    python benchmarks/gpu.py [--device cuda:0|cuda:emulated] [--check-only] [--only NAME ...] [--rounds N] [--json]
+
+First every operator, the layers C1-C12 and D1-D9, products of all precisions and five networks are checked. If all are
+within the tolerances of `codesign/bench/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
+device's clock, in CUDA graphs: ours and torch's (cuDNN, cuBLAS; in a CUDA graph, eager, and for networks torch.compile
+at max-autotune) take turns, and medians of their ratios count: above 1 ours is faster. TF32 is off on both sides but in
+rows that say tf32. The whole is written to benchmarks/results/gpu-CARD.json at the end, or not at all. --only takes
+names of rows and of groups (convolutions, "depthwise convolutions", products, operators, networks).
+
+Without a GPU, --device cuda:emulated runs the checks on this processor, in reduced shapes. Exit codes: 1 where a check
+fails, 2 where it cannot run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from vdla.codesign.bench.gpu_run import Place
+from vdla.codesign.bench.gpu_suite import (
+    GpuRow,
+    check_entry,
+    checked_entries,
+    choose_entries,
+    geometric_means,
+    measure_entry,
+    timed_entries,
+)
+from vdla.codesign.bench.gpu_torch import find_torch
+from vdla.codesign.cuda_run import device_target
+from vdla.compiler.runtime.cuda_device import DeviceProperties, open_device, parse_device
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.isa.errors import UserError
+from vdla.isa.program import write_whole
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--arch", default="sm_90", help="what cuda:emulated emulates")
+    parser.add_argument("--check-only", action="store_true")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        sys.exit(run(arguments))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.device == "cuda:emulated":
+        return check(Place(target=cuda_target(arguments.arch), device=None), arguments)
+    with open_device(parse_device(arguments.device)) as device:
+        properties = device.properties
+        place = Place(target=device_target("cuda", properties), device=device)
+        if failed := check(place, arguments):
+            return failed
+        if not arguments.check_only:
+            time_all(place, properties, arguments)
+    return 0
+
+
+def check(place: Place, arguments: argparse.Namespace) -> int:
+    reduced = place.device is None
+    known = (*checked_entries(reduced=reduced), *([] if reduced else timed_entries()))
+    chosen = {entry.name for entry in choose_entries(known, arguments.only)}
+    failures = 0
+    results: list[dict[str, Any]] = []
+    for entry in checked_entries(reduced=reduced):
+        if entry.name not in chosen:
+            continue
+        try:
+            outcome = check_entry(place, entry, reduced=reduced)
+        except UserError:
+            raise
+        except Exception as error:  # a defect in one kernel says nothing of the others
+            print(
+                f"{entry.name:28} {entry.precision:9} {type(error).__name__}: {first_line(error)}", flush=True
+            )
+            failures, results = failures + 1, [*results, {"name": entry.name, "error": None, "allowed": None}]
+            continue
+        failures += not outcome.good
+        results.append({"name": entry.name, "error": outcome.error, "allowed": outcome.allowed})
+        if not arguments.json or not outcome.good:
+            verdict = "good" if outcome.good else "WRONG"
+            print(
+                f"{entry.name:28} {entry.precision:9} error {outcome.error:.1e} of {outcome.allowed:.1e}  {verdict}",
+                file=sys.stderr if arguments.json else sys.stdout,
+                flush=True,
+            )
+    if arguments.json and (reduced or arguments.check_only):
+        print(json.dumps({"checks": results}))
+    if failures:
+        print(f"error: {failures} of {len(results)} checks failed; nothing was timed", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["no reason given"])[0]
+
+
+def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Namespace) -> None:
+    torch = find_torch()
+    if torch is None:
+        print("torch is not installed: ours is timed alone", file=sys.stderr)
+    rows: list[GpuRow] = []
+    every = timed_entries()
+    chosen = [
+        entry
+        for entry in every
+        if entry in choose_entries((*every, *checked_entries(reduced=False)), arguments.only)
+    ]
+    for entry in chosen:
+        row = measure_entry(place, torch, entry, arguments.rounds)
+        rows.append(row)
+        if not arguments.json:
+            peers = "  ".join(
+                f"{name} {milliseconds:.4f} ms, ratio {row.ratios[name]:.2f}"
+                for name, milliseconds in row.peers_ms.items()
+            )
+            print(
+                f"{row.name:24} {row.ours_ms:9.4f} ms {row.gflops:10.1f} GFLOP/s {row.of_peak:6.1%}  {peers}",
+                flush=True,
+            )
+    means = geometric_means(rows)
+    document = {
+        "card": properties.name,
+        "compute_capability": ".".join(map(str, properties.capability)),
+        "multiprocessors": properties.multiprocessors,
+        "clock_hz": properties.clock_hz,
+        "memory_bytes": properties.memory_bytes,
+        "driver": properties.driver,
+        "torch": None if torch is None else torch.__version__,
+        "date": date.today().isoformat(),
+        "rounds": arguments.rounds,
+        "geometric_means": means,
+        "rows": [row.to_dict() for row in rows],
+    }
+    if arguments.json:
+        print(json.dumps(document))
+    else:
+        for group, peers in means.items():
+            for peer, mean in peers.items():
+                print(f"geometric mean, {group}, against {peer}: {mean:.3f}")
+    if len(chosen) == len(every):
+        name = re.sub("[^A-Za-z0-9]+", "-", properties.name).strip("-").lower()
+        RESULTS.mkdir(exist_ok=True)
+        path = RESULTS / f"gpu-{name}.json"
+        write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
+        print(f"wrote {path}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

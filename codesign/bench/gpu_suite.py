@@ -1,0 +1,218 @@
+"""The suite of GPUs: what is checked against float64, and what is timed against torch, row by row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from statistics import median
+from types import ModuleType
+from typing import Any
+
+from .gpu_models import ModelCase, inputs_of, layer_cases, network_cases, operator_cases, product_case
+from .gpu_run import (
+    LOW_PRECISION,
+    Checked,
+    Ours,
+    Place,
+    check_model,
+    check_product,
+    model_on,
+    product_inputs,
+    product_on,
+    repetitions_for,
+)
+from .gpu_torch import TorchTimer, model_forward, product_forward, set_precision
+from .suite import UnknownRowError
+
+SIZES = (512, 1024, 2048, 4096, 8192)
+CHECKED_SIZES = (512, 1000)
+REDUCED_SIZES = (96, 100)
+TOLERANCES = {"float32": 2e-5, "tf32": 4e-3, "float16": 2e-3, "bfloat16": 1.6e-2, "int8": 0.0}
+"""The largest difference allowed, relative to the largest value: sums in float32 in any order, Winograd's among them;
+tf32 and bfloat16 round factors or results to 11 and 8 bits, float16 to 11."""
+NETWORK_FACTOR = 4.0
+"""How much more is allowed where many layers follow one another."""
+GRAPHED, EAGER, COMPILED = "torch, CUDA graph", "torch, eager", "torch.compile, max-autotune"
+
+MilliSeconds = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuEntry:
+    """A row to be: a model, or (None) a product of square matrices of `size`, in a precision."""
+
+    name: str
+    group: str
+    precision: str
+    model: ModelCase | None = None
+    size: int = 0
+
+    @property
+    def tolerance(self) -> float:
+        """What `TOLERANCES` allow."""
+        return TOLERANCES[self.precision] * (NETWORK_FACTOR if self.group == "networks" else 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRow:
+    """A measured row. `ratios` are the peers' time over ours, medians over the rounds: above 1 ours is faster.
+
+    Times are medians in milliseconds, `gflops` ours, `of_peak` their part of the card's in this precision.
+    """
+
+    name: str
+    group: str
+    precision: str
+    ours_ms: float
+    gflops: float
+    of_peak: float
+    peers_ms: Mapping[str, float]
+    ratios: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row in JSON."""
+        return asdict(self)
+
+
+def checked_entries(*, reduced: bool) -> tuple[GpuEntry, ...]:
+    """All that is checked: every operator, layers, products in all precisions, and networks."""
+    cases = (*operator_cases(), *layer_cases(), *network_cases())
+    sizes = REDUCED_SIZES if reduced else CHECKED_SIZES
+    return (
+        *(_of_model(case, "float32") for case in cases),
+        *(_of_model(case, "tf32") for case in layer_cases() if case.group == "convolutions"),
+        *_products(sizes),
+    )
+
+
+def timed_entries() -> tuple[GpuEntry, ...]:
+    """All that is timed, in float32 and, in rows of their own, in tf32 and less."""
+    layers, networks = layer_cases(), network_cases()
+    return (
+        *(_of_model(case, "float32") for case in (*layers, *networks)),
+        *(_of_model(case, "tf32") for case in (*layers, *networks) if case.group != "depthwise convolutions"),
+        *_products(SIZES),
+    )
+
+
+def _of_model(case: ModelCase, precision: str) -> GpuEntry:
+    name = case.name if precision == "float32" else f"{case.name}_{precision}"
+    return GpuEntry(name=name, group=case.group, precision=precision, model=case)
+
+
+def _products(sizes: Sequence[int]) -> tuple[GpuEntry, ...]:
+    """Products in float32 and tf32 as networks have them, of less precise types alone."""
+    return tuple(
+        [
+            GpuEntry(
+                name=f"gemm{size}_{precision}",
+                group="products",
+                precision=precision,
+                model=None if precision in LOW_PRECISION else product_case(size),
+                size=size,
+            )
+            for precision in TOLERANCES
+            for size in sizes
+        ]
+    )
+
+
+def choose_entries(entries: Sequence[GpuEntry], names: Iterable[str]) -> tuple[GpuEntry, ...]:
+    """The entries of these names or groups, in order; all where none is named. UnknownRowError for others."""
+    wanted = set(names)
+    known = {entry.name for entry in entries} | {entry.group for entry in entries}
+    if unknown := sorted(wanted - known):
+        raise UnknownRowError(
+            f"there is no row or group {unknown[0]!r}; there are {', '.join(sorted(known))}"
+        )
+    return tuple([entry for entry in entries if not wanted or entry.name in wanted or entry.group in wanted])
+
+
+def check_entry(place: Place, entry: GpuEntry, *, reduced: bool) -> Checked:
+    """An entry's outputs against float64."""
+    place = _in_precision(place, entry)
+    if entry.model is None:
+        return check_product(place, entry.precision, entry.size, tolerance=entry.tolerance)
+    return check_model(place, entry.model, reduced=reduced, tolerance=entry.tolerance)
+
+
+def measure_entry(place: Place, torch: ModuleType | None, entry: GpuEntry, rounds: int) -> GpuRow:
+    """Ours and the peers' runs take turns; each round gives one ratio to each peer."""
+    place = _in_precision(place, entry)
+    with ExitStack() as undo:
+        ours = _ours(place, entry)
+        undo.callback(ours.close)
+        ours_once = median([ours.time() for _ in range(3)])
+        timers: dict[str, MilliSeconds] = {}
+        if torch is not None:
+            set_precision(torch, tensor_float=entry.precision == "tf32")
+            timers = _peers(torch, entry, ours.inputs, repetitions_for(ours_once))
+        times: list[float] = []
+        theirs: dict[str, list[float]] = {name: [] for name in timers}
+        for _ in range(rounds):
+            times.append(ours.time())
+            for name, timer in timers.items():
+                theirs[name].append(timer())
+    milliseconds = median(times)
+    gflops = ours.operations / milliseconds / 1e6
+    return GpuRow(
+        name=entry.name,
+        group=entry.group,
+        precision=entry.precision,
+        ours_ms=milliseconds,
+        gflops=gflops,
+        of_peak=gflops * 1e9 / place.target.peak(entry.precision),  # type: ignore[arg-type]
+        peers_ms={name: median(values) for name, values in theirs.items()},
+        ratios={
+            name: median([peer / own for peer, own in zip(values, times, strict=True)])
+            for name, values in theirs.items()
+        },
+    )
+
+
+def geometric_means(rows: Sequence[GpuRow]) -> dict[str, dict[str, float]]:
+    """Of the ratios to each peer, by group and precision."""
+    ratios: dict[str, dict[str, list[float]]] = {}
+    for row in rows:
+        held = ratios.setdefault(f"{row.group}, {row.precision}", {})
+        for peer, ratio in row.ratios.items():
+            held.setdefault(peer, []).append(ratio)
+    return {
+        group: {peer: math.exp(sum(map(math.log, v)) / len(v)) for peer, v in peers.items()}
+        for group, peers in ratios.items()
+    }
+
+
+def _in_precision(place: Place, entry: GpuEntry) -> Place:
+    return replace(place, target=replace(place.target, tensor_float=entry.precision == "tf32"))
+
+
+def _ours(place: Place, entry: GpuEntry) -> Ours:
+    if entry.model is None:
+        return product_on(place, entry.precision, entry.size)
+    model = entry.model.make(False)
+    return model_on(place, model, inputs_of(model))
+
+
+def _peers(
+    torch: ModuleType, entry: GpuEntry, inputs: Mapping[str, Any], repetitions: int
+) -> dict[str, MilliSeconds]:
+    if entry.group == "products":
+        given = inputs if entry.model is None else product_inputs(entry.precision, entry.size)
+        forward = product_forward(torch, entry.precision, given)
+    else:
+        assert entry.model is not None
+        model = entry.model.make(False)
+        forward = model_forward(torch, model, inputs)
+    timers = {
+        GRAPHED: TorchTimer(torch, forward, repetitions=repetitions, graphed=True).milliseconds,
+        EAGER: TorchTimer(torch, forward, repetitions=repetitions, graphed=False).milliseconds,
+    }
+    if entry.group == "networks":
+        assert entry.model is not None
+        best = model_forward(torch, entry.model.make(False), inputs, compiled=True)
+        # It captures graphs of its own.
+        timers[COMPILED] = TorchTimer(torch, best, repetitions=repetitions, graphed=False).milliseconds
+    return timers

@@ -1,0 +1,71 @@
+"""How far sums of products on a GPU may be from the exact ones: by the types multiplied, and how many are summed.
+
+Products are exact: of 11-bit or 8-bit mantissas in float32 always, of float32 by fused multiply-adds. The order of sums
+is free, so what holds for every order counts. Ordinary lanes round sums to nearest. What tensor cores do between
+products NVIDIA does not say; measured, they align and cut off (Fasi, Higham, Mikaitis, Pranesh: "Numerical behavior of
+NVIDIA tensor cores", PeerJ Computer Science 7, 2021), which is less than a unit in the last place for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+
+from ...ir.types import DType
+from .machine import Precision
+
+PRODUCTS_A_STEP = 8
+"""Products that a tensor core adds before it cuts off, at least: the depth of an `mma` of tf32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Unit roundoffs of a float32 that becomes an input, and of a sum, which is rounded toward zero with `cut`."""
+
+    inputs: float
+    sums: float
+    cut: bool
+
+
+ACCURACIES: Mapping[Precision, Accuracy] = {
+    "float32": Accuracy(inputs=0.0, sums=2.0**-24, cut=False),
+    "tf32": Accuracy(inputs=2.0**-11, sums=2.0**-23, cut=True),
+    "float16": Accuracy(inputs=2.0**-11, sums=2.0**-23, cut=True),
+    "bfloat16": Accuracy(inputs=2.0**-8, sums=2.0**-23, cut=True),
+    "int8": Accuracy(inputs=0.0, sums=0.0, cut=False),
+}
+"""int8 is summed in int32, without error."""
+OUTPUTS: Mapping[DType, float] = {
+    DType.FLOAT32: 2.0**-24,
+    DType.FLOAT16: 2.0**-11,
+    DType.BFLOAT16: 2.0**-8,
+    DType.INT32: 0.0,
+}
+"""Unit roundoff of a result that is stored; below its type's normal numbers the error is absolute instead."""
+
+
+def worst_case(precision: Precision, depth: int) -> float:
+    """f in |computed - exact| <= f * sum |x| |w|, for any sum of `depth` products of rounded inputs in any order.
+
+    n u / (1 - n u) (Higham, "Accuracy and Stability of Numerical Algorithms", 2nd edition, Lemma 3.1 and section 4.2).
+    """
+    error = depth * ACCURACIES[precision].sums
+    return error / (1 - error)
+
+
+def tolerance(
+    precision: Precision, depth: int, *, output: DType = DType.FLOAT32, rounded: bool = True
+) -> float:
+    """What max |computed - exact| / max |exact| may be for a product of matrices of independent random numbers.
+
+    `rounded`: the exact result is that of inputs rounded already. Roundings to nearest add up like a random walk,
+    sqrt(n) u (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41,
+    2019, Theorem 2.4, whose constant, 4, is that of less than one failure in a thousand sums); those toward zero are all of
+    one sign, n u / 2 for the n steps of a tensor core. Inputs' roundings enter each product twice.
+    """
+    accuracy = ACCURACIES[precision]
+    total = 4 * sqrt(depth) * accuracy.sums + OUTPUTS[output]
+    if accuracy.cut:
+        total += depth / PRODUCTS_A_STEP / 2 * accuracy.sums
+    return total if rounded else total + 2 * accuracy.inputs

@@ -1,0 +1,94 @@
+"""Depthwise convolutions on a GPU, which memory bounds: each thread computes some rows of one channel's outputs.
+
+Neighbouring threads compute neighbouring columns, so that a warp's loads and stores are each of one piece. What a window
+needs is in a thread's registers: rows serve all outputs below one another, columns come from the first-level cache once
+more for the threads beside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from ...ir.stmt import Copy, Program
+from ...ir.visit import walk
+from ...schedule import Schedule
+from ...target.cuda.architectures import WARP
+from ...target.cuda.machine import CudaTarget
+from ...te.blocks import Window
+from . import generic
+from .flat import bind_nest
+
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
+THREADS = 128
+"""Threads of a block, which share nothing: few, so that blocks are many."""
+MOST_TAPS = 128
+"""Taps of a window that is held in registers. Larger ones are read tap by tap, by `generic`'s kernels."""
+
+SCHEDULERS = 4
+"""Warps that a multiprocessor issues from in a cycle (CUDA C++ Programming Guide, "Multiprocessor Level")."""
+LOAD_INSTRUCTIONS = 3
+"""Of an element of the input: its condition, its address, the load. An estimate."""
+OTHER_INSTRUCTIONS = 40
+"""Of a thread: where its outputs lie, the taps, the stores. An estimate."""
+ALONE = 3
+"""Cycles between two instructions of a warp, which mostly wait for others of its own. An estimate."""
+RAGGED = 1.5
+"""How much longer rows take that may not be there. An estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A thread computes `rows` outputs below and `columns` beside one another; a block has `threads`."""
+
+    rows: int
+    columns: int = 1
+    threads: int = THREADS
+
+
+def choose_knobs(target: CudaTarget, program: Program, window: Window) -> Knobs:
+    """Defaults for any shape: rows so that what a multiprocessor's warps issue takes least."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    outputs = shapes["Y"]
+
+    def cycles(rows: int) -> float:
+        threads = prod(outputs) / outputs[2] * ceil(outputs[2] / rows)
+        warps = ceil(threads / WARP / target.multiprocessors)
+        taken = (rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] + 1
+        issued = taken * window.kernel[1] * LOAD_INSTRUCTIONS + rows * prod(window.kernel)
+        issued = (issued + OTHER_INSTRUCTIONS) * (1 if outputs[2] % rows == 0 else RAGGED)
+        return max(ceil(warps / SCHEDULERS), ALONE) * issued
+
+    rows = [r for r in ROWS if r <= outputs[2] and r * prod(window.kernel) <= MOST_TAPS]
+    return Knobs(rows=min(rows, key=cycles, default=1))
+
+
+def schedule(target: CudaTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:
+    """`te.ops.float_depthwise` in blocks of one channel, with the `window` it was built with.
+
+    W is packed, see `schedule.pack`, where the window is small enough for registers.
+    """
+    if prod(window.kernel) > MOST_TAPS:
+        return generic.schedule(target, program)
+    knobs = knobs or choose_knobs(target, program, window)
+    batch, channels, rows, columns, _ = program.parameters[-1].shape
+    s = Schedule(program)
+    y, own_y = s.split("y", knobs.rows)
+    x, own_x = s.split("x", knobs.columns)
+    s.reorder("n", "c", y, x, own_y, own_x)
+    s.compute_at("conv", x)
+    s.set_scope("sum", "register")
+    if any(isinstance(node, Copy) and node.name == "pad" for node in walk(program)):
+        s.compute_at("pad", x)
+        s.set_scope("padded", "register")
+    else:
+        s.cache_read("X", x, "register")
+    s.reorder("conv.kh", "conv.kw", "conv.n", "conv.c", "conv.y", "conv.x", "conv.j")
+    s.decompose_reduction("conv", "conv.kh")
+    for loop in ("conv.kh", "conv.kw", "conv.y", "conv.x", "conv.y.init", "conv.x.init", own_y, own_x):
+        s.unroll(loop)
+    # The taps of a channel lie together.
+    s.pack("W", (), (2, 0, 1))
+    tiles = [("n", batch), ("c", channels), (y, ceil(rows / knobs.rows)), (x, ceil(columns / knobs.columns))]
+    bind_nest(s, tiles, knobs.threads)
+    return s

@@ -1,0 +1,63 @@
+"""Matrix products on a GPU: tiles in shared memory, or, for few rows, the matrix read once from where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TypeAlias
+
+from ...ir.expr import Const
+from ...ir.stmt import For, Program, Reduce
+from ...ir.visit import free_vars, loads_in, path_to
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+from . import gemv
+from .gemm_account import Problem, choose_tile
+from .tile import Tile, schedule_tile
+
+Knobs: TypeAlias = Tile | gemv.Knobs
+"""Of the one kind of kernel or the other."""
+
+
+def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
+    """Defaults for any shape of what has the stages of `te.ops.gemm`."""
+    problem = problem_of(program)
+    if problem.rows <= gemv.MOST_ROWS:
+        return gemv.choose_knobs(target, problem.rows, problem.columns, problem.depth)
+    return choose_tile(target, problem)
+
+
+def schedule(
+    target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
+) -> Schedule:
+    """`te.ops.gemm` scheduled with `knobs` (default: `choose_knobs`).
+
+    `constants` are parameters, X or W, that are packed ahead as `schedule.pack.pack_arrays` does it. X is packed for tiles
+    only.
+    """
+    knobs = knobs or choose_knobs(target, program)
+    if isinstance(knobs, Tile):
+        return schedule_tile(program, knobs, constants)
+    return gemv.schedule_rows(program, knobs, [name for name in constants if name == "W"])
+
+
+def problem_of(program: Program, copy_instructions: float = 0.0) -> Problem:
+    """What a program with the stages of `te.ops.gemm` has to compute; loops of constant extents."""
+    path = path_to(program, "gemm")
+    reduce = path[-1]
+    assert isinstance(reduce, Reduce)
+    sizes: dict[str, int] = {}
+    for loop in path:
+        if isinstance(loop, For):
+            assert isinstance(loop.extent, Const)
+            sizes[loop.name] = int(loop.extent.value)
+    rows, columns, depth = (sizes.pop(f"gemm.{axis}") for axis in "ijk")
+    (first,) = {e.indices for e in loads_in(reduce.value) if e.buffer.name == "a"}
+    return Problem(
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        batch=prod(sizes.values()),
+        along_depth="gemm.k" in free_vars(first[-1]),
+        copy_instructions=copy_instructions,
+    )

@@ -1,0 +1,119 @@
+"""The space of tiled matrix products on a GPU: all settings of `tile.Tile` for one size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from ...ir.stmt import Program
+from ...target.cuda.machine import CudaTarget
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .gemm import problem_of
+from .gemm_account import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
+from .tile import Tile
+
+SLACK = 4.0
+"""How much worse than the best a tile may be in what nothing can change: elements beyond the borders."""
+AXES = (
+    Axis(name="thread_rows", values=(1, 2, 4, 8, 16)),
+    Axis(name="thread_columns", values=(1, 2, 4, 8, 16)),
+    Axis(name="threads_y", values=(1, 2, 4, 8, 16, 32, 64)),
+    Axis(name="threads_x", values=(4, 8, 16, 32, 64)),
+    Axis(name="depth", values=(4, *DEPTHS)),
+    Axis(name="stages", values=(1, 2, 3, 4, 5)),
+    Axis(name="splits", values=SPLITS),
+    Axis(name="strided", values=(0, 1)),
+)
+"""`strided`: whether a thread's rows and columns lie apart in groups of one vector each."""
+
+
+def space(target: CudaTarget, program: Program) -> Space:
+    """The space of what has the stages of `te.ops.gemm`; costs are seconds."""
+    return space_of(target, problem_of(program))
+
+
+def space_of(target: CudaTarget, problem: Problem) -> Space:
+    """The space of a sum of products."""
+    shape = [axis for axis in AXES if axis.name.startswith("thread")]
+    grid = np.meshgrid(*(np.array(axis.values, np.int64) for axis in shape), indexing="ij")
+    tiles = {axis.name: values.ravel() for axis, values in zip(shape, grid, strict=True)}
+    some = np.ones_like(grid[0].ravel())
+    tiles |= {"depth": 4 * some, "stages": some, "splits": some, "strided": some}
+    found = _account(target, problem, tiles)
+    legal = np.logical_and.reduce(list(found.limits.values()))
+    return Space(
+        template="gemm_cuda",
+        axes=AXES,
+        account=partial(_account, target, problem),
+        floor=float(found.bound[legal].min()),
+        slack=SLACK,
+    )
+
+
+def knobs_of(target: CudaTarget, program: Program, values: Values) -> Tile:
+    """The tile of a point's values."""
+    return tile_at(problem_of(program), values)
+
+
+def tile_at(problem: Problem, values: Values) -> Tile:
+    """The tile of a point of `space_of`."""
+    column = {name: np.array([value], np.int64) for name, value in values.items()}
+    return Tile(**{name: int(v[0]) for name, v in _fields(problem, _effective(problem, column)).items()})
+
+
+def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `gemm_account.choose_tile`."""
+    tile = choose_tile(target, problem_of(program))
+    y, x = tile.threads
+    return {
+        "thread_rows": tile.thread_rows,
+        "thread_columns": tile.thread_columns,
+        "threads_y": y,
+        "threads_x": x,
+        "depth": tile.depth,
+        "stages": tile.stages,
+        "splits": tile.splits,
+        "strided": 1,
+    }
+
+
+def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
+    """The values of points with what changes nothing set to one of those that are the same."""
+    e = dict(points)
+    alike = (
+        np.where(problem.along_depth, 1, groups_of(e["thread_rows"])) * groups_of(e["thread_columns"]) == 1
+    )
+    e["strided"] = np.where(alike, 0, e["strided"])
+    steps = -(-(-(-problem.depth // e["splits"])) // e["depth"])
+    e["stages"] = np.minimum(e["stages"], steps)
+    return e
+
+
+def _fields(problem: Problem, e: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The columns of `Tile`'s fields."""
+    one = np.ones_like(e["depth"])
+    apart = e["strided"] == 1
+    return {
+        "rows": e["threads_y"] * e["thread_rows"],
+        "columns": e["threads_x"] * e["thread_columns"],
+        "depth": e["depth"],
+        "thread_rows": e["thread_rows"],
+        "thread_columns": e["thread_columns"],
+        "row_groups": one if problem.along_depth else np.where(apart, groups_of(e["thread_rows"]), one),
+        "column_groups": np.where(apart, groups_of(e["thread_columns"]), one),
+        "stages": e["stages"],
+        "splits": e["splits"],
+    }
+
+
+def _account(target: CudaTarget, problem: Problem, points: Columns) -> Account:
+    e = _effective(problem, points)
+    found = account(target, problem, _fields(problem, e))
+    return Account(
+        limits=found.limits,
+        bound=found.bound,
+        quantities={ESTIMATE: found.seconds, **found.quantities},
+        effective=e,
+    )

@@ -1,0 +1,162 @@
+"""Few rows times a matrix on a GPU: every element of the matrix is read once, by neighbouring threads from neighbours.
+
+Bound by memory, so there is nothing to keep in shared memory but the threads' sums. A block has `groups` x `members`
+threads along the sum's depth for each vector of columns; these add up in two steps, members first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.expr import Const
+from ...ir.stmt import Program
+from ...ir.visit import find_loop
+from ...schedule import Schedule
+from ...target.cuda.architectures import GRID_LIMITS
+from ...target.cuda.machine import CudaTarget
+from .tile import VECTOR, extent_of, loops_around
+
+MOST_ROWS = 8
+"""Rows up to which a matrix is read once rather than tiled: as many products of each element as hide no load."""
+THREADS = 256
+"""Threads of a block where the matrix is large enough."""
+SHARED_BYTES = 48 * 1024
+"""Of all sums of a block: what no kernel has to ask for (CUDA C++ Programming Guide, "Shared Memory")."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A block has `groups` x `members` x `vectors` threads; each adds up all rows of one vector of columns, `unroll`
+    steps in depth at once."""
+
+    groups: int
+    members: int
+    vectors: int
+    unroll: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of a block."""
+        return self.vectors * VECTOR
+
+    @property
+    def depth(self) -> int:
+        """Steps in depth that a block takes at once."""
+        return self.groups * self.members * self.unroll
+
+
+def choose_knobs(target: CudaTarget, rows: int, columns: int, depth: int) -> Knobs:
+    """Defaults for any shape: at least a block for each multiprocessor, if rows of 32 bytes (a sector) allow it.
+
+    The loads of a thread are independent; with 16 bytes each, 8 of them in flight for 2048 threads of a multiprocessor are
+    what latency times bandwidth takes (Little's law: 800 cycles of 25 bytes each, several times over).
+    """
+    vectors = 32
+    while vectors > 2 and columns < target.multiprocessors * vectors * VECTOR:
+        vectors //= 2
+    unroll = 8 if depth >= 8 * THREADS else 4
+    members = groups = 2
+    while 2 * members * groups * vectors <= THREADS and members * groups * unroll < depth:
+        if 4 * 2 * members * groups * rows * vectors * VECTOR > SHARED_BYTES // 2:
+            break
+        if members <= groups:
+            members *= 2
+        else:
+            groups *= 2
+    return Knobs(groups=groups, members=members, vectors=vectors, unroll=unroll)
+
+
+def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ()) -> Schedule:
+    """`te.ops.gemm` (X and W as they come), or what has its stages, with all rows in each thread; in kernel form.
+
+    `constants` as of `tile.schedule_tile`. Rows stay in order, so that there should be `MOST_ROWS` at most.
+    """
+    s = Schedule(program)
+    s.pad("gemm.j", knobs.columns)
+    s.pad("gemm.k", knobs.depth)
+    s.guard("j", knobs.columns)
+    k0, k1 = s.split("gemm.k", knobs.depth)
+    steps = [k0]
+    if extent_of(s, k0) == 1:
+        s.peel(k0)
+        steps = []
+    group, rest = s.split(k1, knobs.members * knobs.unroll)
+    member, step = s.split(rest, knobs.unroll)
+    # Sums of groups are made of those of members.
+    s.rfactor("gemm", group)
+    s.rfactor("gemm.rf", member)
+
+    outside = [loop for loop in loops_around(s, "gemm") if loop not in ("gemm.i", "gemm.j", group)]
+    behind = loops_around(s, "post")
+    j0, j1 = s.split("gemm.j", knobs.columns)
+    jx, jv = s.split(j1, VECTOR)
+    s.reorder(*outside, j0, jv, jx, "gemm.i", group)
+    s.reverse_compute_at("post", "gemm.i")
+    s.set_scope("sum", "register")
+    s.decompose_reduction("gemm", group)
+    for loop in behind:
+        if find_loop(s.program, loop).extent == Const(1):
+            s.peel(loop)
+    for name in ("gemm.rf", "gemm.rf.rf"):
+        s.compute_at(name, j0)
+    for name in ("sum.rf", "sum.rf.rf"):
+        s.set_scope(name, "shared")
+
+    jx2, jv2 = s.split("gemm.j.rf", VECTOR)
+    inner = [f"{loop}.rf" for loop in outside]
+    s.reorder(f"{group}.rf", jv2, jx2, *inner, "gemm.i.rf", member)
+    _drop(s, inner)
+    s.cache_write("sum.rf", "gemm.i.rf", "register")
+    s.decompose_reduction("gemm.rf", member)
+
+    jx3, jv3 = s.split("gemm.j.rf.rf", VECTOR)
+    inner = [f"{loop}.rf.rf" for loop in outside]
+    own = (f"{group}.rf.rf", f"{member}.rf", jx3)
+    s.reorder(*own, *inner, *steps, step, "gemm.i.rf.rf", jv3)
+    _drop(s, inner)
+    s.cache_write("sum.rf.rf", jx3, "register")
+    s.decompose_reduction("gemm.rf.rf", [*steps, step][0])
+    for stage in ("b", "a"):
+        s.compute_at(stage, [jx3, *steps][-1])
+        s.set_scope(stage, "register")
+
+    extra = ""
+    for loop in outside:
+        extra = s.fuse(extra, loop) if extra else loop
+    if extra and extent_of(s, extra) > GRID_LIMITS["y"]:
+        s.bind(s.fuse(extra, j0), "block.x")
+    else:
+        s.bind(j0, "block.x")
+        if extra:
+            s.bind(extra, "block.y")
+    for loops in ((None, jv, jx), (f"{group}.rf", jv2, jx2), own):
+        for loop, axis in zip(loops, ("thread.z", "thread.y", "thread.x"), strict=True):
+            if loop is not None:
+                s.bind(loop, axis)
+    for loop in (group, member, step, "gemm.i.rf.rf", jv3, "gemm.i.rf.rf.init", f"{jv3}.init"):
+        s.unroll(loop)
+    for name in constants:
+        _pack(s, name, knobs)
+    return s
+
+
+def _pack(s: Schedule, name: str, knobs: Knobs) -> None:
+    """Lays W out by blocks of columns, each as its threads take it: vectors side by side, one step in depth after another."""
+    rank = len(next(p.shape for p in s.program.parameters if p.name == name))
+    depth, columns = rank - 2, rank - 1
+    s.pack(name, ((depth, knobs.unroll), (columns, VECTOR)), tuple(range(rank + 2)))
+    step, lane, thread, vector = range(rank, rank + 4)
+    order = (*range(rank - 2), columns, depth, step, thread, vector, lane)
+    s.pack(name, ((depth, knobs.groups * knobs.members), (columns, knobs.vectors)), order)
+
+
+def _drop(s: Schedule, loops: Sequence[str]) -> None:
+    """Takes out the loops of one iteration among those that are there."""
+    for loop in loops:
+        try:
+            found = find_loop(s.program, loop)
+        except LookupError:
+            continue
+        if found.extent == Const(1):
+            s.peel(loop)

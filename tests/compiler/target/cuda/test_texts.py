@@ -1,0 +1,54 @@
+"""Generated CUDA C++: golden texts, and the same texts run on the CPU against the interpreter."""
+
+from __future__ import annotations
+
+import cuda_texts
+import numpy as np
+import pytest
+from cuda_on_host.modules import run_modules
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.verify import verify
+from vdla.compiler.te.functions import FUNCTIONS
+
+
+def arrays_of(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+    """Random values of every parameter."""
+    rng = np.random.default_rng(seed)
+    arrays: dict[str, np.ndarray] = {}
+    for p in program.parameters:
+        if p.dtype.is_float:
+            arrays[p.name] = rng.standard_normal(p.shape).astype(np.float32).astype(p.dtype.numpy)
+        else:
+            low, high = p.dtype.limits
+            arrays[p.name] = rng.integers(max(low, -100), min(high, 100), p.shape).astype(p.dtype.numpy)
+    return arrays
+
+
+@pytest.mark.parametrize("name", cuda_texts.CASES)
+def test_golden(name: str):
+    """Rewrite the goldens with `python tests/helpers/cuda_texts.py` when a change is meant."""
+    path = cuda_texts.GOLDEN / f"{name}.cu"
+    assert cuda_texts.text(name) == path.read_text(encoding="utf-8")
+
+
+def test_every_golden_is_still_made():
+    assert {path.stem for path in cuda_texts.GOLDEN.glob("*.cu")} == set(cuda_texts.CASES)
+
+
+def test_texts_compute_what_their_programs_do():
+    programs = {name: make() for name, make in cuda_texts.CASES.items()}
+    for program in programs.values():
+        verify(program)
+    arrays = {name: arrays_of(program) for name, program in programs.items()}
+    results = run_modules([(cuda_texts.module(name), arrays[name]) for name in programs])
+    for (name, program), result in zip(programs.items(), results, strict=True):
+        expected = interpret(program, arrays[name], functions=FUNCTIONS)
+        for output, values in result.items():
+            np.testing.assert_allclose(
+                values.astype(np.float32),
+                expected[output].astype(np.float32),
+                rtol=1e-5,
+                atol=1e-5,
+                err_msg=name,
+            )

@@ -1,0 +1,162 @@
+"""Rows that threads share: any shape and any knobs against numpy in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cuda_networks import interpreted
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.compiler.ir.printer import format_node
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
+from vdla.compiler.templates.cuda import named
+from vdla.compiler.templates.cuda.flat import flattened
+from vdla.compiler.templates.cuda.rows import choose_knobs, choose_reduction_knobs
+
+TARGET = cuda_target()
+GROUPS, LANES = st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 2, 8, 16, 64])
+
+
+def run(program: Program, **arrays: np.ndarray) -> np.ndarray:
+    s = named.schedule(TARGET, program)
+    assert replay(program, trace_from_lists(trace_to_lists(s.trace))).program == s.program
+    shapes = {p.name: p.shape for p in program.parameters}
+    given = {name: array.astype(np.float32).reshape(shapes[name]) for name, array in arrays.items()}
+    return interpreted(s.program, given)["Y"].astype(np.float64)
+
+
+def data(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32).astype(np.float64)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 5), st.integers(1, 70), st.sampled_from([1, 1, 2, 9])),
+    group=GROUPS,
+    lanes=LANES,
+    kept=st.booleans(),
+    logarithm=st.booleans(),
+)
+def test_softmax(shape, group, lanes, kept, logarithm) -> None:
+    x = data(*shape)
+    program = thread_softmax(
+        shape,
+        1,
+        group=group,
+        lanes=lanes,
+        columns=shape[2] > 1,
+        kept=kept,
+        logarithm=logarithm,
+    )
+    expected = np.exp(x - x.max(axis=1, keepdims=True))
+    expected /= expected.sum(axis=1, keepdims=True)
+    found = run(program, X=x).reshape(shape)
+    np.testing.assert_allclose(found, np.log(expected) if logarithm else expected, rtol=1e-5, atol=1e-6)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 4), st.sampled_from([1, 1, 2, 5]), st.integers(1, 70)),
+    group=GROUPS,
+    lanes=LANES,
+    kept=st.booleans(),
+    bias=st.booleans(),
+)
+def test_normalizations(shape, group, lanes, kept, bias) -> None:
+    outer, channels, size = shape
+    by = "channel" if channels > 1 else "row"
+    x, scale, shift = data(*shape), *(data(channels if channels > 1 else size) + n for n in (0, 1))
+    program = thread_normalize(
+        outer=outer,
+        channels=channels,
+        size=size,
+        epsilon=1e-3,
+        by=by,
+        bias=bias,
+        group=group,
+        lanes=lanes,
+        kept=kept,
+    )
+    distance = x - x.mean(axis=2, keepdims=True)
+    along = (channels, 1) if channels > 1 else (size,)
+    expected = distance / np.sqrt((distance**2).mean(axis=2, keepdims=True) + 1e-3) * scale.reshape(along)
+    arrays = {"X": x, "S": scale}
+    if bias:
+        expected, arrays["B"] = expected + shift.reshape(along), shift
+    np.testing.assert_allclose(run(program, **arrays).reshape(shape), expected, rtol=1e-4, atol=1e-5)
+
+
+REDUCTIONS = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "l1": lambda x, axis: np.abs(x).sum(axis),
+    "l2": lambda x, axis: np.sqrt((x**2).sum(axis)),
+    "sum_square": lambda x, axis: (x**2).sum(axis),
+}
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    shape=st.lists(st.integers(1, 7), min_size=1, max_size=4),
+    axes=st.sets(st.integers(0, 3)),
+    kind=st.sampled_from(sorted(REDUCTIONS)),
+    group=GROUPS,
+    lanes=LANES,
+    columns=st.booleans(),
+    chunks=st.sampled_from([1, 1, 2, 5]),
+)
+def test_reductions(shape, axes, kind, group, lanes, columns, chunks) -> None:
+    axes = tuple(sorted(a for a in axes if a < len(shape)))
+    x = data(*shape)
+    program = thread_reduction(shape, axes, kind, group=group, lanes=lanes, columns=columns, chunks=chunks)
+    expected = REDUCTIONS[kind](x, axis=axes)
+    np.testing.assert_allclose(
+        run(flattened(program), X=x).reshape(expected.shape), expected, rtol=1e-5, atol=1e-5
+    )
+
+
+def test_nan_and_infinities_pass_through() -> None:
+    x = np.array([[1, np.nan, 3], [4, np.inf, 6], [-np.inf, -np.inf, 0]])
+    knobs = {"group": 2, "lanes": 2, "columns": False}
+    with np.errstate(invalid="ignore"):
+        expected = np.exp(x - x.max(axis=1, keepdims=True))
+        expected /= expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(run(thread_softmax((3, 3), 1, kept=True, **knobs), X=x), expected)
+    greatest = thread_reduction((3, 3), (1,), "max", **knobs)
+    np.testing.assert_array_equal(run(flattened(greatest), X=x), [np.nan, np.inf, 0])
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100, 4096, 1 << 17, 1 << 24])
+@pytest.mark.parametrize("size", [1, 2, 49, 197, 1000, 4096, 1 << 20])
+@pytest.mark.parametrize("beside", [1, 3, 1000])
+def test_defaults_keep_to_the_limits_of_blocks(rows, size, beside) -> None:
+    for knobs in (
+        choose_knobs(TARGET, rows, size, beside=beside),
+        choose_reduction_knobs(TARGET, rows, size, beside=beside),
+    ):
+        assert knobs.lanes & (knobs.lanes - 1) == 0
+        assert 1 <= knobs.lanes * knobs.group <= 1024
+        # No more than a thread's registers and a block's 48 KiB of shared memory hold.
+        assert not knobs.kept or -(-size // knobs.lanes) <= 16
+        assert knobs.lanes <= 2 * size
+        if knobs.chunks > 1:
+            assert knobs.chunks * rows <= 8 * 4 * TARGET.multiprocessors
+
+
+def test_a_block_of_several_short_rows_reads_them_once_and_in_order() -> None:
+    knobs = choose_knobs(TARGET, 100_000, 5)
+    text = format_node(
+        named.schedule(
+            TARGET,
+            thread_softmax(
+                (100_000, 5), 1, group=knobs.group, lanes=knobs.lanes, columns=False, kept=knobs.kept
+            ),
+        ).program
+    )
+    assert text.count("= X[") == 1
+    assert "for max.x in thread.x(8)" in text and "for max.y in thread.y(32)" in text

@@ -1,0 +1,183 @@
+"""Networks for GPUs without one: emulated, through their CUDA C++ on a device of the host's, and as archives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from archives import members, rewrite
+from fake_gpu import HostDevice
+from float_networks import FloatNetwork, runtime
+from onnx import TensorProto, helper, numpy_helper
+from vdla.codesign.bench.case import relative_error
+from vdla.codesign.bench.float64 import float64_outputs
+from vdla.codesign.models import build, sample_inputs
+from vdla.compiler import cuda_driver
+from vdla.compiler.cuda_driver import compile_cuda, compile_cuda_emulated, compile_cuda_emulated_ahead
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.runtime import cuda_archive
+from vdla.compiler.runtime.archive import ArchiveError, is_for_gpu
+from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
+from vdla.compiler.runtime.cuda_network import CudaNetwork
+from vdla.compiler.runtime.network_archive import load_network, save_network
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cuda.machine import cuda_target
+
+SHAPE = (1, 5, 9, 9)
+TARGET = cuda_target()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def model() -> bytes:
+    """Two convolutions of one kernel with weights of their own, and one with a residual."""
+    net = FloatNetwork(*SHAPE)
+    net.convolution(5, (3, 3), pads=[1] * 4)
+    first = net.add("Relu")
+    net.convolution(5, (3, 3), pads=[1] * 4)
+    net.add("Relu")
+    net.convolution(5, (3, 3), pads=[1] * 4)
+    net.add("Add", first)
+    net.shape = SHAPE
+    return net.model()
+
+
+def sample(shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cubins are the texts they would be made of."""
+    monkeypatch.setattr(cuda_driver, "cached_cubin", lambda source, arch: source.encode())
+
+
+def test_the_generated_text_computes_the_network(texts, tmp_path: Path):
+    code = compile_cuda(model(), TARGET, dump_passes=tmp_path / "dumps")
+    assert len(code.modules) < len(code.launches)
+    device = HostDevice()
+    with CudaNetwork(code, device) as network:
+        (got,) = network.run({"x": sample()}).values()
+    assert not device.open
+    (expected,) = float64_outputs(onnx.load_from_string(model()), {"x": sample()}).values()
+    assert relative_error(got, expected) < 1e-6
+    with compile_cuda_emulated(model(), TARGET) as emulated:
+        (same,) = emulated.run({"x": sample()}).values()
+    assert relative_error(got, same) < 1e-6
+    stages = {path.name for path in (tmp_path / "dumps").iterdir() if path.is_file()}
+    assert {"00-import.txt"} < stages and any("memory-plan" in name for name in stages)
+    folders = sorted(path for path in (tmp_path / "dumps").iterdir() if path.is_dir())
+    assert len(folders) == len(code.launches)
+    first = [path.name.partition("-")[2] for path in sorted(folders[0].iterdir())]
+    assert first == ["tensor-expression.txt", "schedule.txt", "insert_barriers.txt", "cuda.txt"]
+    assert "__global__" in next(folders[0].glob("*-cuda.txt")).read_text()
+
+
+@pytest.mark.parametrize(("name", "form"), [("dqn", "float"), ("small_cnn", "u8")])
+def test_shipped_models_emulated(name: str, form: str):
+    exported = build(name, form)
+    feeds = {"input": sample_inputs(name, 1)}
+    with compile_cuda_emulated(exported.SerializeToString(), TARGET) as network:
+        got = network.run(feeds)
+        rows = network.profile(feeds, repeat=1)
+    assert [row.name for row in rows] == [launch.name for launch in network.launches]
+    if form == "float":
+        expected = float64_outputs(exported, feeds)
+        assert relative_error(got["output"], expected["output"]) < 1e-5
+    else:
+        # Rounded as the peer does without its integer kernels, but for sums that fall between two steps.
+        (expected,) = runtime(exported.SerializeToString(), feeds).values()
+        assert relative_error(got["output"], expected) < 0.05
+
+
+def test_operators_on_integers_are_refused_with_a_way_out():
+    constants = {
+        "s": np.float32(0.5),
+        "z": np.uint8(0),
+        "w": np.ones((4, 3), np.uint8),
+    }
+    names = ["q", "s", "z", "w", "s", "z", "s", "z"]
+    graph = helper.make_graph(
+        [
+            helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], "round"),
+            helper.make_node("QLinearMatMul", names, ["y"], "product"),
+        ],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, [2, 3])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(ModelError, match=r"QLinearMatMul.*QDQ"):
+        compile_cuda_emulated(data.SerializeToString(), TARGET)
+
+
+def test_networks_without_kernels(texts):
+    net = FloatNetwork(2, 3)
+    same = net.add("Identity")
+    held = net.add("Identity", inputs=[net.constant(np.array([1.5, -2], np.float32))])
+    data = net.model(**{same: (2, 3), held: (2,)})
+    with CudaNetwork(compile_cuda(data, TARGET), HostDevice()) as network:
+        got = network.run({"x": sample((2, 3))})
+        assert network.time({"x": sample((2, 3))}, repeat=2) == [0.0, 0.0]
+        assert network.profile({"x": sample((2, 3))}) == ()
+    for name, array in runtime(data, {"x": sample((2, 3))}).items():
+        np.testing.assert_array_equal(got[name], array)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """An archive with real cubins."""
+    path = tmp_path_factory.mktemp("saved") / "net.tar"
+    save_cuda_network(path, compile_cuda(model(), TARGET))
+    return path.read_bytes()
+
+
+@pytest.fixture
+def path(saved: bytes, tmp_path: Path) -> Path:
+    (tmp_path / "net.tar").write_bytes(saved)
+    return tmp_path / "net.tar"
+
+
+def test_archives_hold_the_whole_network(path: Path, tmp_path: Path):
+    code, loaded = compile_cuda(model(), TARGET), load_cuda_network(path)
+    assert is_for_gpu(path) and loaded.target == TARGET
+    assert [m.cubin for m in loaded.modules] == [m.cubin for m in code.modules]
+    assert all(m.cubin.startswith(b"\x7fELF") for m in loaded.modules)
+    for mine, theirs in zip(code.modules, loaded.modules, strict=True):
+        assert theirs.module.launches == mine.module.launches
+        assert theirs.module.parameters == mine.module.parameters
+        assert theirs.module.outputs == mine.module.outputs
+        assert theirs.module.workspace_bytes == mine.module.workspace_bytes
+    for mine, theirs in zip(code.launches, loaded.launches, strict=True):
+        assert (mine.name, mine.module, mine.tensors) == (theirs.name, theirs.module, theirs.tensors)
+        for name, array in mine.constants.items():
+            np.testing.assert_array_equal(theirs.constants[name], array)
+    assert loaded.plan == code.plan
+    text = members(path)["kernels.cu"].decode()
+    assert all(m.module.source.rstrip() in text for m in code.modules)
+    save_cuda_network(tmp_path / "again.tar", code)
+    assert (tmp_path / "again.tar").read_bytes() == path.read_bytes()
+
+
+def test_damaged_and_foreign_archives_are_refused(path: Path, tmp_path: Path):
+    with pytest.raises(ArchiveError, match="does not belong there"):
+        load_network(path)
+    save_network(tmp_path / "cpu.tar", compile_cuda_emulated_ahead(model(), TARGET, host_target()))
+    assert not is_for_gpu(tmp_path / "cpu.tar")
+    with pytest.raises(ArchiveError, match=r"code\.o"):
+        load_cuda_network(tmp_path / "cpu.tar")
+    with load_network(tmp_path / "cpu.tar") as network:
+        (got,) = network.run({"x": sample()}).values()
+    assert relative_error(got, next(iter(runtime(model(), {"x": sample()}).values()))) < 1e-5
+    description = json.loads(members(path)["description.json"])
+    assert description["format"] == cuda_archive.FORMAT
+    rewrite(path, {**members(path), "cubins.bin": b"other"})
+    with pytest.raises(ArchiveError, match="changed after it was written"):
+        load_cuda_network(path)
