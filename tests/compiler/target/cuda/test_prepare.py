@@ -57,7 +57,9 @@ def shared(*sizes: int, nested: bool = True) -> Program:
         s = buffer(f"S{n}", size, scope="shared")
         uses.append((s, threads(f"t{n}", 32, lambda t, s=s: assign(s, t, X[t]))))
     if nested:
-        body = allocate(seq(*(use for _, use in uses)), *(s for s, _ in uses))
+        # Used once more at the end, or their allocations are narrowed to what uses them.
+        last = threads("last", 32, lambda t: seq(*(assign(X, t, s[t] * 2.0) for s, _ in uses)))
+        body = allocate(seq(*(use for _, use in uses), last), *(s for s, _ in uses))
     else:
         body = seq(*(Alloc(buffer=s, body=use) for s, use in uses))
     return Program(name="shared", parameters=(X,), body=blocks("b", 1, lambda _: body))
