@@ -173,6 +173,28 @@ def test_divisions_are_plain_where_nothing_is_negative():
     compile_cubin(source, "sm_80")
 
 
+def test_divisions_that_recur_get_a_name():
+    at = B * 32 + T
+    image = vector("image", 5, 7)
+    body = put(Y, at, image[at // 7 % 5, at % 7] + image[at // 7 % 5, 6 - at % 7])
+    source = lowered(blocks(threads(body)), image, Y).source
+    assert "const int rest = (b * 32 + tx) % 7;" in source
+    assert "const int rest_2 = (b * 32 + tx) / 7 % 5;" in source
+    assert "Y[b * 32 + tx] = image[rest_2 * 7 + rest] + image[rest_2 * 7 - rest + 6];" in source
+    box = Copy(
+        name="move",
+        destination=region(Y, (T * 4, 4)),
+        source=region(image, (at // 7 % 5, 1), (at % 7 - 2, 4)),
+        pad=Const(0.0, F32),
+    )
+    source = lowered(blocks(threads(box)), image, Y).source
+    assert "const int rest = (b * 32 + tx) % 7;" in source
+    assert (
+        "1 < rest + move_0 && rest + move_0 < 9 ? image[(b * 32 + tx) / 7 % 5 * 7 + rest + move_0 - 2]"
+        in source
+    )
+
+
 # Names, parameters, launches
 
 
