@@ -24,8 +24,8 @@ from ...graph.floating.operators import (
 )
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
-from ...te.ops.matmul import matmul
-from ..lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
+from ..lower_sums_cpu import lower_convolution, lower_depthwise
+from .dense import lower_dense
 from .lower_moves import (
     lower_concatenation,
     lower_elementwise,
@@ -37,7 +37,8 @@ from .lower_moves import (
     lower_resize,
 )
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
-from .lowered import LoweredCudaNode, in_order, on_generic
+from .lowered import LoweredCudaNode, on_generic
+from .matmul import lower_matrix_product
 
 
 def lower_cuda_node(
@@ -50,9 +51,9 @@ def lower_cuda_node(
                 return on_generic(lower_depthwise(graph, node, node.operator, None))
             return on_generic(lower_convolution(graph, node, node.operator, None))
         case Dense():
-            return on_generic(lower_dense(graph, node, node.operator, None))
+            return lower_dense(target, graph, node, node.operator)
         case MatrixProduct():
-            return _matrix_product(graph, node)
+            return lower_matrix_product(target, graph, node)
         case LstmSteps():
             return lower_lstm(target, graph, node, node.operator)
         case Softmax():
@@ -83,10 +84,3 @@ def lower_cuda_node(
         case Relayout():
             return lower_relayout(graph, node)
     return None
-
-
-def _matrix_product(graph: FloatGraph, node: Node) -> LoweredCudaNode:
-    a, b = (graph.tensors[name].shape for name in node.own_inputs)
-    beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
-    program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1], beside=beside)
-    return in_order(graph, node, program)
