@@ -242,7 +242,7 @@ def test_nodes_of_equal_programs_have_one_kernel() -> None:
         ("MaxPool", pool.Knobs(threads=32, columns=4), "float32[1, 1, 4, 1] @ register"),
         ("Softmax", rows.Knobs(group=2, lanes=4), "thread.x(4)"),
         ("Transpose", movement.Knobs(rows=4), "thread.y(4)"),
-        ("Transpose", movement.Knobs(rows=None), "thread.x(128)"),
+        ("Transpose", movement.Knobs(rows=None), "block.x(8)"),
     ],
 )
 def test_knobs_reach_their_template(name, knobs, shows) -> None:
