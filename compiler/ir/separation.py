@@ -41,14 +41,16 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
         (None if a is None else Var(a), None if b is None else names.get(b, Var(b))) for a, b in coordinates
     ]
     equations = _Equations(ranges)
-    for left, right in zip(_boxes(p, {}, ranges), _boxes(q, names, ranges), strict=True):
+    boxes = list(zip(_boxes(p, {}, ranges), _boxes(q, names, ranges), strict=True))
+    for left, right in boxes:
         if _apart_by_remainder(left[0], right[0], left[1], right[1]):
             return True
         equations.add(left[0], right[0], left[1], right[1])
     for first, second, weight in _quotients(p, q):
         one = _joined(p, first, second, weight, {}, ranges)
         other = _joined(q, first, second, weight, names, ranges)
-        equations.add(one, other, 1, 1)
+        widths = [_width(boxes[first][side][1], boxes[second][side][1], weight) for side in (0, 1)]
+        equations.add(one, other, *widths)
     equations.solve()
     if equations.impossible:
         return True
@@ -113,6 +115,11 @@ def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
                 yield first, second, weight
 
 
+def _width(first: int | None, second: int | None, weight: int) -> int | None:
+    """Elements from the first to the last of weight * (a box in one dimension) + (a box in another)."""
+    return None if first is None or second is None else weight * (first - 1) + second
+
+
 def _weights(access: Access, first: int, second: int) -> set[int]:
     parts = linear_form(access.starts[second]).terms
     found: set[int] = set()
@@ -120,7 +127,7 @@ def _weights(access: Access, first: int, second: int) -> set[int]:
         match atom:
             case Binary(op="//", a=a, b=Const(value=value) as b) if Binary("%", a, b) in parts:
                 weight = int(value) * parts[Binary("%", a, b)]
-                if weight % coefficient == 0:
+                if weight % coefficient == 0 and weight // coefficient > 0:
                     found.add(weight // coefficient)
     return found
 

@@ -1,0 +1,58 @@
+"""Convolutions on a GPU as products of matrices, tiles of which are gathered from the input into shared memory."""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from ...ir.expr import Const
+from ...ir.stmt import Copy, For, Program
+from ...ir.visit import path_to
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+from .gemm_account import Problem, choose_tile
+from .tile import Tile, schedule_tile
+
+MOST_BLOCK = 32
+"""Channels that follow one another in the order of a sum: as many as the deepest tile has steps (`gemm_account.DEPTHS`)."""
+GATHER_INSTRUCTIONS = 10.0
+"""Of a thread for each element that it gathers: its address, whether its row and its column exist. An estimate."""
+
+Knobs = Tile
+
+
+def channel_block(channels: int) -> int:
+    """Channels of a block in the order of a sum (`te.ops.gathered_product.Depth`) over so many.
+
+    Tiles whose depth divides it have one tap each. It divides the channels, so that no product is in vain.
+    """
+    return gcd(channels, MOST_BLOCK)
+
+
+def choose_knobs(target: CudaTarget, program: Program) -> Tile:
+    """Defaults for any shape."""
+    return choose_tile(target, problem_of(program))
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Tile | None = None) -> Schedule:
+    """`te.ops.gemm_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`."""
+    return schedule_tile(program, knobs or choose_knobs(target, program), constants=("W",))
+
+
+def problem_of(program: Program, tag: str = "") -> Problem:
+    """The sizes of the gathered product whose names end with `tag`."""
+    sizes = {
+        loop.name: int(loop.extent.value)
+        for loop in path_to(program, f"gemm{tag}")
+        if isinstance(loop, For) and isinstance(loop.extent, Const)
+    }
+    rows, columns, depth = (sizes.pop(f"gemm.{axis}{tag}") for axis in "ijk")
+    copy = path_to(program, f"b{tag}")[-1]
+    assert isinstance(copy, Copy)
+    gathered = prod(e.value for e in copy.destination.extents if isinstance(e, Const)) == 1
+    return Problem(
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        batch=prod(sizes.values()),
+        copy_instructions=GATHER_INSTRUCTIONS if gathered else 0.0,
+    )

@@ -1,0 +1,149 @@
+"""Convolutions of the float graph: what they are on a GPU, with their weights, epilogues, and what is fused with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from ...graph.floating.assign_layouts import is_depthwise
+from ...graph.floating.graph import FloatGraph, Node
+from ...graph.floating.operators import Convolution
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+from ...te.ops.float_conv2d import float_depthwise
+from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
+from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
+from ..fused_cpu import fused
+from . import conv2d, conv_transpose, depthwise
+from .lowered import LoweredCudaNode, lowered
+
+Template = Callable[[CudaTarget, Program], Schedule]
+T = TypeVar("T")
+
+
+def lower_convolution(
+    target: CudaTarget, graph: FloatGraph, node: Node, operator: Convolution, knobs: object | None = None
+) -> LoweredCudaNode:
+    """The kernels of any convolution; `knobs` are those of the template that `operator` gets, or None for its defaults.
+
+    TypeError where they are another template's.
+    """
+    if is_depthwise(operator, graph.tensors[node.inputs[1]]):
+        return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
+    if operator.transposed:
+        return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
+    return lower_conv2d(graph, node, operator, _of(knobs, conv2d.Knobs))
+
+
+def lower_conv2d(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv2d.Knobs | None = None
+) -> LoweredCudaNode:
+    """A convolution as a product of matrices."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    weights = _weights(graph, node, operator)
+    block = conv2d.channel_block(channels // operator.groups)
+    program = gemm_conv2d(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+        groups=operator.groups,
+        block=block,
+        epilogue=operator.epilogue,
+    )
+    arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
+    return _lowered(
+        graph, node, operator, program, "conv2d", arrays, lambda t, p: conv2d.schedule(t, p, knobs)
+    )
+
+
+def lower_conv_transpose(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
+) -> LoweredCudaNode:
+    """A transposed convolution as products of matrices."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    weights = _weights(graph, node, operator)
+    block = conv2d.channel_block(channels // operator.groups)
+    program = gemm_conv_transpose(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+        groups=operator.groups,
+        output_padding=operator.output_padding,
+        block=block,
+        epilogue=operator.epilogue,
+    )
+    products = phase_products(
+        channels=channels // operator.groups,
+        height=height,
+        width=width,
+        window=operator.window,
+        output_padding=operator.output_padding,
+        block=block,
+    )
+    arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
+    template: Template = lambda t, p: conv_transpose.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template)
+
+
+def lower_depthwise(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
+) -> LoweredCudaNode:
+    """A convolution of each channel by itself."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    window = operator.window
+    program = float_depthwise(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        window=window,
+        block=1,
+        epilogue=operator.epilogue,
+    )
+    arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
+    template: Template = lambda t, p: depthwise.schedule(t, p, window, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, f"depthwise {window}", arrays, template)
+
+
+def _of(knobs: object | None, kind: type[T]) -> T | None:
+    if knobs is None or isinstance(knobs, kind):
+        return knobs
+    raise TypeError(
+        f"{knobs!r} are no knobs of this convolution, which takes {kind.__module__}.{kind.__name__}"
+    )
+
+
+def _weights(graph: FloatGraph, node: Node, operator: Convolution) -> np.ndarray:
+    """[groups, filters of a group, channels of a group, KH, KW]."""
+    weights = graph.constants[node.inputs[1]]
+    return weights.reshape(operator.groups, -1, *weights.shape[1:])
+
+
+def _lowered(
+    graph: FloatGraph,
+    node: Node,
+    operator: Convolution,
+    program: Program,
+    name: str,
+    arrays: dict[str, np.ndarray],
+    template: Template,
+) -> LoweredCudaNode:
+    """The node of a program with parameters X, `arrays`, B and R as the epilogue says, and Y."""
+    ends = fused(graph, node, program)
+    bound = {"X": node.inputs[0], "Y": node.output}
+    rest = list(node.inputs[2:])
+    if operator.epilogue.bias:
+        bound["B"] = rest.pop(0)
+    if operator.epilogue.operand:
+        bound["R"] = rest.pop(0)
+    final = ends.program
+    return lowered(graph, node, name, ends, lambda target: template(target, final), bound, arrays)

@@ -1,0 +1,254 @@
+"""Convolutions on a GPU, emulated: every kind of kernel, and whole nodes with what is fused, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_networks import gpu_graph, run_nodes
+from float_networks import FloatNetwork, convolution_step, inferred_shape, relative, runtime
+from gpu_kernels import emulated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from vdla.compiler.graph.floating.operators import Convolution
+from vdla.compiler.ir.printer import format_node
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.module import lower
+from vdla.compiler.target.cuda.nvrtc import compile_cubin
+from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.float_conv2d import float_depthwise
+from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
+from vdla.compiler.templates.cuda import conv2d, conv_transpose, depthwise
+from vdla.compiler.templates.cuda.lower_convolutions import lower_convolution
+from vdla.compiler.templates.cuda.tile import Tile
+
+TARGET = cuda_target()
+
+TILES = st.sampled_from(
+    [
+        Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4),
+        Tile(rows=8, columns=32, depth=8, thread_rows=2, thread_columns=4, stages=3, splits=2),
+        Tile(rows=32, columns=32, depth=4, thread_rows=8, thread_columns=8, row_groups=2, column_groups=2),
+        Tile(rows=4, columns=32, depth=8, thread_rows=1, thread_columns=1, stages=1, splits=3),
+    ]
+)
+
+
+def execute(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """On the emulated GPU, after all checks."""
+    prepared = prepare(program, TARGET)
+    written = {p.name: np.zeros(p.shape, np.float32) for p in program.parameters if p.name not in arrays}
+    return emulated(prepared, {**arrays, **written})
+
+
+class Integers(FloatNetwork):
+    """Weights that are small integers, so that sums are exact in any order."""
+
+    def weights(self, *shape: int, deviation: float = 1.0) -> str:
+        return self.constant(self.rng.integers(-4, 5, shape).astype(np.float32))
+
+
+def check_alone(net: FloatNetwork, knobs: object) -> None:
+    """The one node of a network, with these knobs, gives exactly what ONNX Runtime does."""
+    model = net.model()
+    x = np.random.default_rng(1).integers(-4, 5, net.input_shape).astype(np.float32)
+    graph = gpu_graph(model)
+    (node,) = graph.nodes
+    assert isinstance(node.operator, Convolution)
+    lowered = lower_convolution(TARGET, graph, node, node.operator, knobs)
+    schedule = lowered.schedule(TARGET)
+    assert (
+        replay(lowered.program, trace_from_lists(trace_to_lists(schedule.trace))).program == schedule.program
+    )
+    (data,) = [p for p, name in lowered.tensors.items() if name != node.output]
+    shapes = {p.name: p.shape for p in lowered.program.parameters}
+    arrays = {data: x.reshape(shapes[data]), **pack_arrays(schedule.trace, lowered.constants)}
+    found = execute(schedule.program, arrays)["Y"]
+    (expected,) = runtime(model, {"x": x}).values()
+    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    data=st.data(),
+    batch=st.integers(1, 2),
+    channels=st.sampled_from([1, 3, 8, 12]),
+    size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    tile=TILES,
+)
+def test_tiled_products(data, batch, channels, size, tile) -> None:
+    net = Integers(batch, channels, *size)
+    step: dict[str, Any] = data.draw(convolution_step(channels, *size))
+    if step["group"] == channels == step["filters"] and channels > 1:
+        step["group"] = 1
+    net.convolution(step.pop("filters"), step.pop("kernel"), **step)
+    check_alone(net, tile)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    data=st.data(),
+    size=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    knobs=st.builds(
+        depthwise.Knobs,
+        rows=st.integers(1, 4),
+        columns=st.integers(1, 3),
+        threads=st.sampled_from([32, 128]),
+    ),
+)
+def test_depthwise(data, size, knobs) -> None:
+    net = Integers(2, 3, *size)
+    net.convolution(**{**data.draw(convolution_step(3, *size)), "filters": 3, "group": 3})
+    check_alone(net, knobs)
+
+
+def transposed(
+    net: FloatNetwork, filters: int, kernel: tuple[int, int], group: int = 1, **attributes
+) -> None:
+    weight = net.weights(net.shape[1], filters // group, *kernel, deviation=0.2)
+    net.add("ConvTranspose", weight, net.weights(filters), kernel_shape=kernel, group=group, **attributes)
+    net.shape = inferred_shape(net)
+
+
+@pytest.mark.parametrize("tile", range(2))
+@pytest.mark.parametrize(
+    ("channels", "attributes"),
+    [
+        # All phases alike: one product.
+        (8, {"kernel": (4, 4), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+        # Phases with different taps.
+        (
+            6,
+            {"kernel": (5, 3), "strides": (2, 2), "pads": (2, 1, 2, 0), "group": 2, "output_padding": (1, 1)},
+        ),
+        # Phases without taps.
+        (2, {"kernel": (2, 3), "strides": (3, 2), "pads": (0, 1, 0, 0), "dilations": (2, 1)}),
+        (1, {"kernel": (1, 2), "strides": (3, 3)}),
+    ],
+)
+def test_transposed(channels, attributes, tile) -> None:
+    net = Integers(1 + tile, channels, 3, 4)
+    transposed(net, 4, **attributes)
+    tiles = [
+        Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4),
+        Tile(rows=8, columns=32, depth=8, thread_rows=2, thread_columns=4, stages=3, splits=2),
+    ]
+    graph = gpu_graph(net.model())
+    (node,) = graph.nodes
+    assert isinstance(node.operator, Convolution)
+    program = lower_convolution(TARGET, graph, node, node.operator).program
+    chosen = conv_transpose.choose_knobs(TARGET, program)
+    check_alone(net, conv_transpose.Knobs(tiles=dict.fromkeys(chosen.tiles, tiles[tile])))
+
+
+def test_what_follows_is_fused() -> None:
+    net = FloatNetwork(2, 6, 7, 9)
+    net.convolution(6, (3, 3), pads=[1, 1, 1, 1], bias=False)
+    first = net.add("Relu")
+    net.convolution(6, (3, 3), pads=[1, 1, 1, 1], group=6)
+    net.batch_normalization(6)
+    net.add("Clip", net.constant(np.float32(0)), net.constant(np.float32(6)))
+    net.convolution(6, (1, 1))
+    net.add("Add", first)
+    net.add("HardSwish")
+    transposed(net, 3, (4, 4), strides=(2, 2), pads=(1, 1, 1, 1))
+    net.add("Sigmoid")
+    model = net.model()
+    graph = gpu_graph(model)
+    assert sum(isinstance(node.operator, Convolution) for node in graph.nodes) == 4 == len(graph.nodes)
+    feeds = {"x": np.random.default_rng(0).standard_normal(net.input_shape).astype(np.float32)}
+    expected = runtime(model, feeds)
+    for name, found in run_nodes(graph, feeds, execute).items():
+        assert relative(found, expected[name]) < 1e-5
+
+
+def test_knobs_of_another_kind_are_refused() -> None:
+    net = FloatNetwork(1, 4, 5, 5)
+    net.convolution(4, (3, 3))
+    graph = gpu_graph(net.model())
+    (node,) = graph.nodes
+    assert isinstance(node.operator, Convolution)
+    with pytest.raises(TypeError, match="no knobs of this convolution"):
+        lower_convolution(TARGET, graph, node, node.operator, depthwise.Knobs(rows=2))
+
+
+PAPER = {
+    "C1": (224, 3, 64, 7, 2),
+    "C6": (28, 128, 128, 3, 1),
+    "C10": (14, 256, 512, 3, 2),
+    "C11": (14, 256, 512, 1, 2),
+    "C12": (7, 512, 512, 3, 1),
+}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_defaults_fill_a_gpu(name) -> None:
+    size, channels, filters, kernel, stride = PAPER[name]
+    window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(kernel // 2,) * 4)
+    program = gemm_conv2d(
+        batch=1,
+        channels=channels,
+        height=size,
+        width=size,
+        filters=filters,
+        window=window,
+        block=conv2d.channel_block(channels),
+    )
+    tile = conv2d.choose_knobs(TARGET, program)
+    problem = conv2d.problem_of(program)
+    blocks = -(-problem.rows // tile.rows) * -(-problem.columns // tile.columns) * tile.splits
+    assert blocks >= 0.9 * TARGET.multiprocessors
+    prepare(conv2d.schedule(TARGET, program, tile).program, TARGET)
+
+
+def test_gathering_divides_by_nothing_that_threads_differ_in() -> None:
+    window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
+    program = gemm_conv2d(
+        batch=1, channels=64, height=16, width=16, filters=64, window=window, block=conv2d.channel_block(64)
+    )
+    tile = Tile(rows=64, columns=64, depth=8, thread_rows=4, thread_columns=4)
+    text = format_node(conv2d.schedule(TARGET, program, tile).program)
+    (gather,) = [line for line in text.splitlines() if line.strip().startswith("b: copy")]
+    # Channel, row and column of the tap follow from the step alone.
+    for digit in ("// 36 * 32", "// 12 % 3", "// 4 % 3"):
+        assert f"(gemm.k.0 + gemm.k.0.next + 1) {digit}" in gather
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"filters": 32, "kernel": (3, 3), "pads": [1, 1, 1, 1]},
+        {"filters": 16, "kernel": (3, 3), "pads": [1, 1, 1, 1], "group": 16},
+    ],
+)
+def test_compiles_for_every_architecture(attributes) -> None:
+    net = FloatNetwork(1, 16, 14, 14)
+    net.convolution(**attributes)
+    graph = gpu_graph(net.model())
+    (node,) = graph.nodes
+    assert isinstance(node.operator, Convolution)
+    for arch in ("sm_80", "sm_90"):
+        target = cuda_target(arch)
+        lowered = lower_convolution(target, graph, node, node.operator)
+        module = lower(prepare(lowered.schedule(target).program, target), target, name="convolution")
+        assert compile_cubin(module.source, arch)
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "stride"), [(112, 32, 1), (112, 64, 2), (14, 512, 1), (7, 1024, 1)]
+)
+def test_depthwise_defaults(size, channels, stride) -> None:
+    window = Window(kernel=(3, 3), strides=(stride, stride), pads=(1, 1, 1, 1))
+    program = float_depthwise(batch=1, channels=channels, height=size, width=size, window=window, block=1)
+    knobs = depthwise.choose_knobs(TARGET, program, window)
+    rows = size // stride
+    assert rows % knobs.rows == 0
+    # Eight warps or more on a multiprocessor, of which each has its loads on the way at once.
+    assert channels * rows * rows // knobs.rows >= TARGET.multiprocessors * 8 * 32
+    prepare(depthwise.schedule(TARGET, program, window, knobs).program, TARGET)
