@@ -14,9 +14,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from .affine import LinearForm, linear_form
 from .bounds import Interval, Ranges, form_interval, interval, loop_range
+from .digits import determined_loops
 from .expr import Binary, Const, Expr, Var
 from .kernels import Access
-from .simplify import simplify_form
+from .simplify import simplify, simplify_form
 from .stmt import For
 from .visit import substitute_expr
 
@@ -49,7 +50,24 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
     equations.solve()
     if equations.impossible:
         return True
-    return bool(pairs) and all(equations.agree(a, b) for a, b in pairs)
+    return bool(pairs) and (
+        all(equations.agree(a, b) for a, b in pairs) or _same_digits(p, q, coordinates, common)
+    )
+
+
+def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
+    """Whether two accesses of one form are to one element only where the coordinates' loops are at one iteration."""
+    alike = p.starts == q.starts and p.loops == q.loops
+    if (
+        not alike
+        or any(a != b for a, b in coordinates)
+        or any(e != Const(1) for e in (*p.extents, *q.extents))
+    ):
+        return False
+    varying = {loop.name for loop in p.loops if loop.name not in common}
+    ranges = _ranges(p.loops, {})
+    determined = determined_loops([simplify(start, ranges) for start in p.starts], ranges, varying)
+    return determined >= {a for a, _ in coordinates if a is not None}
 
 
 def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interval | Expr]:

@@ -9,13 +9,13 @@ from math import gcd
 
 from ..ir.affine import LinearForm, linear_form
 from ..ir.bounds import Ranges, form_interval, interval, loop_ranges
+from ..ir.digits import determined_loops
 from ..ir.expr import TRUE, Binary, Const, Expr, Var
 from ..ir.grid import AXES, grid_obstacle
 from ..ir.regions import operand_access
 from ..ir.stmt import Alloc, Assign, Commit, Copy, For, Intrinsic, NamedStmt, Node, Program, Reduce, Wait
 from ..ir.verify import VerifyError, verify
 from ..ir.visit import expressions, free_vars, loads_in, loops, operands, walk
-from .digits import determined_loops
 from .errors import LegalityError
 
 CONCURRENT = ("vectorize", "parallel", *AXES)

@@ -157,7 +157,7 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
     rj = tile.column_counts[2]
     own: list[str] = []
     counts = tile.column_counts
-    if rj > 1 and extent_of(s, column) % rj == 0:
+    if rj > 1 and extent_of(s, column) % rj == 0 and extent_of(s, column) > rj:
         # Vectors that are whole or not there at all.
         column, lanes = s.split(column, rj)
         own, counts = [lanes], counts[:2]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.ir.bounds import loop_range
+from vdla.compiler.ir.digits import determined_loops
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, binary
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.simplify import simplify
@@ -14,7 +15,6 @@ from vdla.compiler.ir.stmt import Alloc, Assign, Program, nest, seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.schedule import LegalityError, Schedule
-from vdla.compiler.schedule.digits import determined_loops
 
 ROW, J, K = Var("i"), Var("j"), Var("k")
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from math import gcd
 
-from ..ir.affine import LinearForm, form_to_expr, linear_form
-from ..ir.bounds import Interval, Ranges, form_interval, interval
-from ..ir.expr import Binary, Const, Expr, Var, binary
-from ..ir.simplify import simplify
-from ..ir.visit import free_vars, substitute_expr, walk_expr
+from .affine import LinearForm, form_to_expr, linear_form
+from .bounds import Interval, Ranges, form_interval, interval
+from .expr import Binary, Const, Expr, Var, binary
+from .simplify import simplify
+from .visit import free_vars, substitute_expr, walk_expr
 
 
 def determined_loops(indices: Sequence[Expr], ranges: Ranges, varying: AbstractSet[str]) -> set[str]:
