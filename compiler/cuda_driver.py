@@ -32,7 +32,7 @@ from .target.cuda.emulate import emulate
 from .target.cuda.machine import CudaTarget
 from .target.cuda.module import lower
 from .target.cuda.prepare import prepare
-from .templates.cuda.lower import lower_cuda_node
+from .templates.cuda.lower import ChooseKnobs, lower_cuda_node
 from .templates.lowered_node import LoweredStep
 
 
@@ -43,7 +43,7 @@ def compile_cuda(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
-    knobs: object | None = None,
+    knobs: ChooseKnobs | None = None,
 ) -> CudaNetworkCode:
     """Compile an ONNX model (a path, or the bytes of one) for a GPU, which this machine need not have.
 
@@ -86,7 +86,7 @@ def compile_cuda_emulated(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
-    knobs: object | None = None,
+    knobs: ChooseKnobs | None = None,
 ) -> CpuNetwork:
     """The kernels of `compile_cuda` as this processor's code: the same loops, blocks and threads one after the other.
 
@@ -210,7 +210,7 @@ def _lowered(
     batch: int,
     fusion: bool,
     dump_passes: Path | None,
-    knobs: object | None,
+    knobs: ChooseKnobs | None,
 ) -> _Lowered:
     dump = None if dump_passes is None else dump_to(dump_passes)
     try:
@@ -229,7 +229,7 @@ def _lowered(
     return _Lowered(graph=graph, plan=plan, steps=tuple(_steps(graph, target, knobs)))
 
 
-def _steps(graph: FloatGraph, target: CudaTarget, knobs: object | None) -> Iterator[LoweredStep[CudaTarget]]:
+def _steps(graph: FloatGraph, target: CudaTarget, knobs: ChooseKnobs | None) -> Iterator[LoweredStep[CudaTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
         lowered = lower_cuda_node(target, graph, node, knobs)

@@ -17,9 +17,9 @@ from .bounds import Interval, Ranges, form_interval, interval, loop_range
 from .digits import determined_loops
 from .expr import Binary, Const, Expr, Var
 from .kernels import Access
-from .simplify import simplify, simplify_form
+from .simplify import simplify_form
 from .stmt import For
-from .visit import substitute_expr
+from .visit import loads_in, substitute_expr
 
 Coordinates = Sequence[tuple[str | None, str | None]]
 """Pairs of loops, one around each of two accesses, that count the same thing; None: it is 0 there."""
@@ -33,41 +33,42 @@ def meets_only_at(p: Access, q: Access, coordinates: Coordinates, common: Collec
     """
     if p.buffer.name != q.buffer.name:
         return True
+    if _same_digits(p, q, coordinates, common):
+        return True
     names = {loop.name: Var(f"{loop.name}'") for loop in q.loops if loop.name not in common}
     ranges = {**_ranges(p.loops, {}), **_ranges(q.loops, names)}
     pairs = [
         (None if a is None else Var(a), None if b is None else names.get(b, Var(b))) for a, b in coordinates
     ]
     equations = _Equations(ranges)
-    for left, right in zip(_boxes(p, {}, ranges), _boxes(q, names, ranges), strict=True):
+    boxes = list(zip(_boxes(p, {}, ranges), _boxes(q, names, ranges), strict=True))
+    for left, right in boxes:
         if _apart_by_remainder(left[0], right[0], left[1], right[1]):
             return True
         equations.add(left[0], right[0], left[1], right[1])
     for first, second, weight in _quotients(p, q):
         one = _joined(p, first, second, weight, {}, ranges)
         other = _joined(q, first, second, weight, names, ranges)
-        equations.add(one, other, 1, 1)
+        widths = [_width(boxes[first][side][1], boxes[second][side][1], weight) for side in (0, 1)]
+        equations.add(one, other, *widths)
     equations.solve()
     if equations.impossible:
         return True
-    return bool(pairs) and (
-        all(equations.agree(a, b) for a, b in pairs) or _same_digits(p, q, coordinates, common)
-    )
+    return bool(pairs) and all(equations.agree(a, b) for a, b in pairs)
 
 
 def _same_digits(p: Access, q: Access, coordinates: Coordinates, common: Collection[str]) -> bool:
-    """Whether two accesses of one form are to one element only where the coordinates' loops are at one iteration."""
-    alike = p.starts == q.starts and p.loops == q.loops
-    if (
-        not alike
-        or any(a != b for a, b in coordinates)
-        or any(e != Const(1) for e in (*p.extents, *q.extents))
-    ):
+    """Whether two equal accesses to single elements have indices from which all coordinates follow."""
+    if p.starts != q.starts or p.loops != q.loops or not coordinates:
         return False
-    varying = {loop.name for loop in p.loops if loop.name not in common}
+    loops = {a for a, b in coordinates if a is not None and a == b}
+    single = all(e == Const(1) for e in (*p.extents, *q.extents))
+    if len(loops) < len(coordinates) or not single or any(loads_in(start) for start in p.starts):
+        return False
+    varying = {loop.name for loop in p.loops} - set(common)
     ranges = _ranges(p.loops, {})
-    determined = determined_loops([simplify(start, ranges) for start in p.starts], ranges, varying)
-    return determined >= {a for a, _ in coordinates if a is not None}
+    several = {name for name in loops if interval(Var(name), ranges) != Interval(0, 0)}
+    return several <= determined_loops(p.starts, ranges, varying)
 
 
 def _ranges(loops: Sequence[For], names: Mapping[str, Expr]) -> dict[str, Interval | Expr]:
@@ -114,6 +115,11 @@ def _quotients(p: Access, q: Access) -> Iterator[tuple[int, int, int]]:
                 yield first, second, weight
 
 
+def _width(first: int | None, second: int | None, weight: int) -> int | None:
+    """Elements from the first to the last of weight * (a box in one dimension) + (a box in another)."""
+    return None if first is None or second is None else weight * (first - 1) + second
+
+
 def _weights(access: Access, first: int, second: int) -> set[int]:
     parts = linear_form(access.starts[second]).terms
     found: set[int] = set()
@@ -121,7 +127,7 @@ def _weights(access: Access, first: int, second: int) -> set[int]:
         match atom:
             case Binary(op="//", a=a, b=Const(value=value) as b) if Binary("%", a, b) in parts:
                 weight = int(value) * parts[Binary("%", a, b)]
-                if weight % coefficient == 0:
+                if weight % coefficient == 0 and weight // coefficient > 0:
                     found.add(weight // coefficient)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..ir.grid import owners
 from ..ir.regions import read_regions, write_regions
 from ..ir.stmt import Alloc, Copy, Program, Seq, Stmt, seq
 from ..ir.visit import map_children, walk
@@ -16,8 +17,9 @@ def narrow_allocations(program: Program) -> Program:
         f(A)                             g(T)
         g(T)                   ->        alloc S
         h(S, T)                              h(S, T)
-    Buffers that are not needed at the same time may then lie in the same memory. Allocations filled by asynchronous
-    copies stay: a wait behind the last use may be theirs.
+    Buffers that are not needed at the same time may then lie in the same memory. Where lifetimes overlap in part, those
+    of threads' registers grow, which the compiler behind us shortens again. Allocations filled by asynchronous copies
+    stay: a wait behind the last use may be theirs.
     """
     return map_children(program, _narrowed)
 
@@ -38,6 +40,14 @@ def _placed(alloc: Alloc, body: Stmt) -> Stmt:
             used = [i for i, s in enumerate(statements) if _uses(s, alloc.buffer.name)]
             if used:
                 first, last = used[0], used[-1]
+                head = statements[first]
+                if (
+                    last > first
+                    and isinstance(head, Alloc)
+                    and owners(head.buffer.scope) == owners("register")
+                ):
+                    outside = seq(*statements[:first], head.body, *statements[first + 1 :])
+                    return Alloc(buffer=head.buffer, body=_placed(alloc, outside))
                 inner = seq(*statements[first : last + 1])
                 held = Alloc(buffer=alloc.buffer, body=inner) if last > first else _placed(alloc, inner)
                 return seq(*statements[:first], held, *statements[last + 1 :])

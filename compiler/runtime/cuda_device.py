@@ -261,11 +261,11 @@ class CudaDevice:
                     work()
                 finally:
                     self._queue = self._stream
-                    # A stream that still captures could not be closed.
-                    builder.end_building()
-                return _Graph(builder.complete())
+                return _Graph(builder.end_building().complete())
             finally:
-                builder.close()
+                # This also ends a capture in which something failed.
+                with _CLOSING:
+                    builder.close()
 
     def run(self, graph: DeviceGraph) -> None:
         """Asynchronous."""

@@ -31,7 +31,8 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
                                                                          A[i + e // 2, e % 2 * 4:e % 2 * 4 + 4]
     with e = (S.step * 2 + S.y) * 16 + S.x: neighbouring threads copy neighbouring elements. Where the threads do not
     divide the pieces, a loop S.in of at most one iteration leaves out what is beyond the end. `axes` are those of the
-    block's threads with their numbers, the fastest one last; loops of one iteration are left out.
+    block's threads with their numbers, the fastest one last; of loops of one iteration only the last one is made, and
+    only if there is no other.
     Legal for a plain copy between two buffers whose extents are constants, the innermost one that is not 1 a multiple
     of `width`. Pipeline the loop around it afterwards.
     """
@@ -57,7 +58,8 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
         reason = f"{where}pieces of {width} do not divide its innermost extent, {(sizes or [1])[-1]}"
         raise LegalityError(reason, program, name)
     pieces = prod(sizes) // width
-    steps = -(-pieces // prod(count for _, count in axes))
+    threads_in_all = prod(count for _, count in axes)
+    steps = -(-pieces // threads_in_all)
 
     loops: list[tuple[Var, int, LoopKind]] = []
     piece: Expr = Const(0)
@@ -65,12 +67,13 @@ def share_copy(program: Program, name: str, axes: Axes, width: int) -> Program:
         loops.append((Var(f"{name}.step"), steps, "unroll"))
         piece = loops[0][0]
     for axis, count in axes:
-        if count > 1:
+        # A block of one thread is that thread, not the block as a whole.
+        if count > 1 or (threads_in_all == 1 and axis == kinds[-1]):
             var = Var(f"{name}.{axis.partition('.')[2]}")
             loops.append((var, count, axis))  # type: ignore[arg-type]
             piece = piece * count + var
     inside = Var(f"{name}.in")
-    ragged = pieces % prod(count for _, count in axes) != 0
+    ragged = pieces % threads_in_all != 0
     limit = minimum(1, pieces - piece)
     if ragged:
         piece = piece + inside

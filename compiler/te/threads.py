@@ -1,6 +1,6 @@
-"""Rows shared out to the threads of a GPU's block, as explicit stages: partial results, a tree of them in shared memory.
+"""Rows shared out to the threads of a GPU's block, as explicit stages: partial results, a tree in shared memory.
 
-Every stage is a nest of two loops, named for the axes of the block's threads that they become: "stage.x" and "stage.y".
+Every stage is a nest of two loops, named for the axes of the block's threads that they become: "stage.x", "stage.y".
 """
 
 from __future__ import annotations

@@ -11,10 +11,14 @@ from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.floating.operators import Reshape
 from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.regions import write_regions
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cpu.kernel import aligned_copy, build
+from vdla.compiler.target.cuda.emulate import emulate
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.cuda.lower import lower_cuda_node
 
@@ -24,9 +28,23 @@ Execute = Callable[[Program, Arrays], Arrays]
 
 
 def interpreted(program: Program, arrays: Arrays) -> Arrays:
-    """By the interpreter: every iteration in order."""
+    """By the interpreter: every iteration in order, undefined memory poisoned."""
     verify(program)
-    return interpret(program, dict(arrays), functions=FUNCTIONS)
+    return interpret(program, dict(arrays), functions=FUNCTIONS, poison=True)
+
+
+def emulated(program: Program, arrays: Arrays) -> Arrays:
+    """As a GPU's blocks and threads, with all checks that generated code goes through first."""
+    prepared = prepare(program, cuda_target())
+    outputs = {buffer.name for buffer in write_regions(program.body)}
+    given = {
+        p.name: aligned_copy(
+            np.full(p.shape, 99, p.dtype.numpy) if p.name in outputs else arrays[p.name], p.shape
+        )
+        for p in program.parameters
+    }
+    build(emulate(prepared))(**given)
+    return given
 
 
 def gpu_graph(model: bytes, *, fusion: bool = True) -> FloatGraph:

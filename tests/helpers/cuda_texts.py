@@ -21,7 +21,6 @@ from vdla.compiler.ir.stmt import (
     whole,
 )
 from vdla.compiler.ir.types import DType
-from vdla.compiler.passes.insert_barriers import insert_barriers
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import (
@@ -32,6 +31,7 @@ from vdla.compiler.target.cuda.module import (
     WorkspaceArgument,
     lower,
 )
+from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.scalars import divide
 
 GOLDEN = Path(__file__).parent.parent / "compiler" / "target" / "cuda" / "golden"
@@ -43,7 +43,7 @@ def buffer(name: str, *shape: int, dtype: DType = F32, scope: str = "dram") -> B
     return Buffer(name=name, shape=shape, dtype=dtype, scope=scope)
 
 
-def tiled_gemm(rows: int, columns: int, depth: int, *, stages: int, tile: int = 32) -> Program:
+def tiled_gemm(rows: int, columns: int, depth: int, *, stages: int, tile: int = 16) -> Program:
     """Y = X W by blocks of tile x tile, 8 deep, 4 x 4 results a thread, operands staged in shared memory."""
 
     def up(size: int, step: int) -> int:
@@ -193,8 +193,8 @@ def halves() -> Program:
 
 
 CASES: dict[str, Callable[[], Program]] = {
-    "gemm": lambda: tiled_gemm(70, 50, 20, stages=1),
-    "pipelined-gemm": lambda: tiled_gemm(64, 64, 32, stages=3),
+    "gemm": lambda: tiled_gemm(35, 18, 20, stages=1),
+    "pipelined-gemm": lambda: tiled_gemm(32, 32, 32, stages=3),
     "element-wise": element_wise,
     "patches": patches,
     "row-sums": row_sums,
@@ -205,7 +205,8 @@ CASES: dict[str, Callable[[], Program]] = {
 
 def module(name: str, arch: str = "sm_90") -> CudaModule:
     """The module of a case."""
-    return lower(insert_barriers(CASES[name]()), cuda_target(arch), name=name.replace("-", "_"))
+    target = cuda_target(arch)
+    return lower(prepare(CASES[name](), target), target, name=name.replace("-", "_"))
 
 
 def text(name: str) -> str:

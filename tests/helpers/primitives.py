@@ -91,24 +91,24 @@ def activated() -> Program:
     return Program(name="activated", parameters=(A, C), body=body)
 
 
-def staged() -> Program:
-    """C is the product of A and W, each copied first."""
+def staged(pad: int = 0, plus: int = 0, columns: int = 9) -> Program:
+    """C is the product of A and W, copied first (of W `columns`; beyond its end, `pad`); `plus` goes to each of A."""
     a, w = Buffer(name="A", shape=(10, 6), dtype=I32), Buffer(name="W", shape=(6, 9), dtype=I32)
     s, t = Buffer(name="a", shape=a.shape, dtype=I32), Buffer(name="w", shape=w.shape, dtype=I32)
     total, c = (Buffer(name=n, shape=(10, 9), dtype=I32) for n in ("sum", "C"))
-    value = s[ROW, K] * t[K, J]
+    value = s[ROW, K] * t[K, J] if plus == 0 else (s[ROW, K] + plus) * t[K, J]
     adding = Reduce(name="gemm", op="add", buffer=total, indices=(ROW, J), value=value, first=equal(K, 0))
     load = Copy(name="load", destination=whole(s), source=whole(a))
     element = Copy(
         name="element",
         destination=region(t, (P, 1), (Q, 1)),
         source=region(w, (P, 1), (Q, 1)),
-        pad=Const(0, I32),
+        pad=Const(pad, I32),
     )
     i, j = Var("c.i"), Var("c.j")
     body = seq(
         load,
-        nest([(P, 6), (Q, 9)], element),
+        nest([(P, 6), (Q, columns)], element),
         nest([(ROW, 10), (J, 9), (K, 6)], adding),
         nest([(i, 10), (j, 9)], Assign(name="post", buffer=c, indices=(i, j), value=total[i, j] + 1)),
     )

@@ -6,6 +6,8 @@ after every operation.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ...ir.affine import LinearForm, linear_form
 from ...ir.bounds import Interval, interval
 from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
@@ -14,7 +16,7 @@ from ...ir.simplify import simplify, simplify_form
 from ...ir.types import DType
 from .errors import LoweringError
 from .functions import call_function
-from .indices import comparison, index
+from .indices import Index, comparison, index
 from .storage import Storage
 from .text import (
     AND,
@@ -49,7 +51,8 @@ class ExpressionEmitter:
 
     `ranges` are those of the loops around, outermost first; `variables` their C identifiers, "0" where a loop runs once
     at most; `storages` where buffers lie; `used` collects the device functions that a text calls, `defined` texts of
-    those that instructions bring along, by name.
+    those that instructions bring along, by name. `divisions` counts the quotients and remainders in what is emitted;
+    those in `named` have a variable.
     """
 
     def __init__(self) -> None:
@@ -58,6 +61,8 @@ class ExpressionEmitter:
         self.storages: dict[str, Storage] = {}
         self.used: set[str] = set()
         self.defined: dict[str, str] = {}
+        self.divisions: Counter[Binary] = Counter()
+        self.named: dict[Binary, Index] = {}
 
     # Values
 
@@ -163,16 +168,20 @@ class ExpressionEmitter:
     def cast(self, value: Expr, dtype: DType) -> Text:
         """A value converted to any type but int64."""
         source = dtype_of(value)
-        text = self.as_float(value)
         if source is dtype:
             return self.emit(value)
+        if source is DType.INT64:
+            held = index(self, linear_form(value))
+            if dtype is DType.INT32 and not held.wide:
+                return held.text
+            text = held.text
+        else:
+            text = self.as_float(value)
         if dtype is DType.BOOL:
             zero = literal(0, DType.FLOAT32 if source.is_float else DType.INT32)
             return operation("!=", EQUALITY, text, zero)
         if dtype.is_float:
             return self.narrowed(text if source.is_float else conversion("float", text), dtype)
-        if source is DType.INT64 and dtype is DType.INT32 and not index(self, linear_form(value)).wide:
-            return text
         if source.is_float and dtype is not DType.INT32:
             text = conversion("int", text)
         return conversion(TYPES[dtype], text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...ir.affine import LinearForm, linear_form
 from ...ir.bounds import form_interval, interval
-from ...ir.expr import Binary, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
+from ...ir.expr import Binary, Call, Cast, Const, Expr, Load, Operator, Select, Var, dtype_of
 from ...ir.printer import format_expr
 from ...ir.types import DType
 from ...ir.visit import free_vars
@@ -181,8 +181,12 @@ def _atom(values: ExpressionEmitter, atom: Expr) -> Index:
     raise LoweringError(f"no code for the index {format_expr(atom)}")
 
 
-def _division(values: ExpressionEmitter, op: str, a: Expr, b: Expr) -> Index:
+def _division(values: ExpressionEmitter, op: Operator, a: Expr, b: Expr) -> Index:
     """a // b or a % b."""
+    key = Binary(op, a, b)
+    if (held := values.named.get(key)) is not None:
+        return held
+    values.divisions[key] += 1
     x, y = index(values, linear_form(a)), index(values, linear_form(b))
     low = interval(a, values.ranges).low
     wide = x.wide or y.wide

@@ -66,7 +66,8 @@ def _check_kernel(kernel: Kernel) -> None:
     for name in sorted(written - shared):
         uses = [a for a in found if a.buffer.name == name]
         _check_blocks(kernel, uses)
-        if prod(threads.values()) > 1 and not _apart(kernel, uses, threads):
+        late = any(a.asynchronous for a in uses)
+        if late or (prod(threads.values()) > 1 and not _apart(kernel, uses, threads)):
             interesting.add(name)
     try:
         _check_spans(_widened(kernel), interesting, threads)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ...ir.affine import linear_form
 from ...ir.bounds import Interval, interval, loop_range
-from ...ir.expr import Binary, Buffer, Const, Expr, Var
+from ...ir.expr import Buffer, Const, Expr, Var
 from ...ir.grid import FRAGMENT, distribution, owners
 from ...ir.kernels import Kernel, is_thread_loop, phase_at
 from ...ir.printer import format_buffer, format_region, summarize
@@ -34,19 +34,19 @@ from ...ir.stmt import (
 )
 from ...ir.types import DType
 from ...ir.visit import expressions, free_vars, loads_in, walk
-from .accumulate import accumulate, neutral
+from .accumulate import accumulate
 from .architectures import LOCAL_BYTES
-from .copies import emit_copy
 from .errors import LoweringError
 from .expressions import ExpressionEmitter
 from .indices import index, positive
 from .intrinsics import emission_of, lanes_of
 from .launch_shape import AXES, Shape, missing_axes
+from .leaves import emit_leaf
 from .mma_emit import fragment_storage
 from .mma_fragments import Fragment
 from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
-from .text import AND, CONDITIONAL, EQUALITY, SUM, TYPES, UNARY, Names, Source, Text, call, operation
+from .text import AND, EQUALITY, SUM, TYPES, Names, Source, Text
 from .vectorize import vectorized
 
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
@@ -207,64 +207,11 @@ class KernelEmitter:
             case Assign() | Reduce() | Copy() | Intrinsic():
                 if self._alone:
                     with self.source.block(f"if ({_all([self.first_along(a) for a in self._alone])})"):
-                        self.leaf(statement)
+                        emit_leaf(self, statement)
                 else:
-                    self.leaf(statement)
+                    emit_leaf(self, statement)
             case Barrier() | Commit() | Wait():
                 raise LoweringError(f"`{summarize(statement)}` stands in a loop over threads")
-
-    def leaf(self, statement: Assign | Reduce | Copy | Intrinsic) -> None:
-        """An ordinary statement of one thread."""
-        match statement:
-            case Assign(buffer=buffer, indices=indices, value=value):
-                target = self.values.element(buffer, indices).text
-                self.assign(buffer, target, self.values.value(value))
-            case Reduce():
-                self.reduce(statement)
-            case Copy():
-                emit_copy(self, statement)
-            case Intrinsic():
-                emission_of(statement.declaration)(self, statement)
-
-    def assign(self, buffer: Buffer, target: str, value: Text) -> None:
-        """An element's new value; a scalar declared on the line before begins with it."""
-        lines = self.source.lines
-        if lines and lines[-1].strip() == f"{TYPES[buffer.dtype]} {target};":
-            lines[-1] = f"{lines[-1].removesuffix(';')} = {value.text};"
-        else:
-            self.source.line(f"{target} = {value.text};")
-
-    def reduce(self, reduce: Reduce) -> None:
-        """One more value for a sum or greatest value, or its start."""
-        values, ranges = self.values, self.values.ranges
-        target = values.element(reduce.buffer, reduce.indices).text
-        value = simplify(reduce.value, ranges)
-        first = None if reduce.first is None else simplify(reduce.first, ranges)
-        if isinstance(first, Const) and first.value:
-            self.assign(reduce.buffer, target, values.emit(value))
-            return
-        held = Text(target)
-        if first is not None and not isinstance(first, Const):
-            # Where a sum begins there is nothing to read yet.
-            start = values.emit(neutral(reduce.op, reduce.buffer.dtype))
-            begins = values.emit(first).within(CONDITIONAL + 1)
-            held = Text(f"{begins} ? {start.text} : {target}", CONDITIONAL)
-        self.source.line(f"{target} = {self.combined(reduce, held, value).text};")
-
-    def combined(self, reduce: Reduce, held: Text, value: Expr) -> Text:
-        """What is held so far with one more value added, or the greater of both."""
-        values, dtype = self.values, reduce.buffer.dtype
-        if reduce.op == "add" and dtype is DType.FLOAT32:
-            match value:
-                case Binary(op="*", a=a, b=b):
-                    return call("fmaf", values.emit(a), values.emit(b), held)
-            return operation("+", SUM, held, values.emit(value))
-        # The sum's formal stands for what is held.
-        total = Var("total'", dtype)
-        values.variables[total.name] = held.within(UNARY)
-        result = values.emit(Binary("+" if reduce.op == "add" else "max", total, value))
-        del values.variables[total.name]
-        return result
 
     # Both levels
 

@@ -114,6 +114,12 @@ class Names:
         self._taken.add(name)
         return name
 
+    def copy(self) -> Names:
+        """The same names given out."""
+        result = Names()
+        result._taken = set(self._taken)
+        return result
+
 
 class Source:
     """Lines under construction, indented by the blocks that are open."""

@@ -30,9 +30,9 @@ def gemm(
     Parameters X [*BX, rows, depth], with `transposed_x` [*BX, depth, rows], W [*BW, depth, columns], with
     `transposed_w` [*BW, columns, depth], B [columns] with a bias, R like Y with an operand, Y [*BY, rows, columns]. BY,
     (BX, BW, …) = `te.merge.merge_broadcast` of the batches' shapes and of those `beside` them, which broadcast against
-    the result's; without any batch there are no such dimensions. Stages: copies `a` of X, as it lies, and `b` of W, [*BW,
-    depth, columns] in any case (of a transposed one in loops b.b0, …, b.j, b.k), `sum` like Y (statement "gemm", loops
-    gemm.b0, …, gemm.i, gemm.j, gemm.k); loops b0, …, i, j around "post" follow. The sizes are the true ones:
+    the result's; without any batch there are no such dimensions. Stages: copies `a` of X, as it lies, and `b` of W,
+    [*BW, depth, columns] in any case (of a transposed one in loops b.b0, …, b.j, b.k), `sum` like Y (statement "gemm",
+    loops gemm.b0, …, gemm.i, gemm.j, gemm.k); loops b0, …, i, j around "post" follow. The sizes are the true ones:
     `schedule.pad` makes them multiples of tiles. ValueError where the batches do not broadcast.
     """
     epilogue = epilogue or Epilogue()

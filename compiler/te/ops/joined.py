@@ -34,8 +34,8 @@ def joined_remap(
 ) -> tuple[Program, dict[str, np.ndarray]]:
     """`te.ops.movement.remap` in loops d0, d1, … of the output around one statement "move", and tables that it reads.
 
-    Parameters X, tables, Y in the shapes of `remap`. An axis with one run, perhaps between fills, has its place computed;
-    of others the table T0, T1, … int64 names the element of the input, -1 for the fill value.
+    Parameters X, tables, Y in the shapes of `remap`. An axis with one run, perhaps between fills, has its place
+    computed; of others the table T0, T1, … int64 names the element of the input, -1 for the fill value.
     """
     sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=DType.FLOAT32)

@@ -28,12 +28,12 @@ def thread_lstm_steps(
 ) -> Program:
     """`te.ops.lstm.lstm_steps`, with its parameters.
 
-    A block computes the states of `cells` cells of `rows` rows of the batch, in both directions of a step beside each
-    other, with `slices` x 4 x `cells` threads: stage "product" multiplies, in each slice, every `slices`-th element of the
-    last states by R; stage "gates" adds the slices up; stage "cell" has all gates of a cell. As no block may overwrite
-    states that others still read, steps go from `h.0` to `h.1` (stages even.…), then back (odd.…), in loop t over pairs of
-    steps; last.… is the step without a partner. Nests "start" and "end" take states from and to the parameters. Blocks:
-    axis x cells, y directions, z rows.
+    A block computes the states of `cells` cells of `rows` rows of the batch, in one direction, with `slices` x 4 x
+    `cells` threads: stage "product" multiplies, in each slice, every `slices`-th element of the last states by R; stage
+    "gates" adds the slices up; stage "cell" has all gates of a cell. As no block may overwrite states that others still
+    read, steps go from `h.0` to `h.1` (stages even.…), then back (odd.…), in loop t over pairs of steps; last.… is the
+    step without a partner. Nests "start" and "end" take states from and to the parameters. Blocks: axis x cells, y
+    directions, z rows.
     """
     parameters = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions).parameters
     _, _, h0, c0, _, yh, yc = parameters

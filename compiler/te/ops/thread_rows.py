@@ -159,8 +159,8 @@ def thread_reduction(
 ) -> Program:
     """`te.ops.reduction` with its parameters; rows are the kept elements in their order, see `thread_softmax`.
 
-    With several `chunks` each row is first cut into that many, each reduced by a block of `lanes` * `group` threads into
-    `chunk.sums` (stage "chunk"). Stage "reduce", statement "post".
+    With several `chunks` each row is first cut into that many, each reduced by a block of `lanes` * `group` threads
+    into `chunk.sums` (stage "chunk"). Stage "reduce", statement "post".
     """
     merged = merge_axes(shape, axes, beside) or ((1, False),)
     sizes = tuple([size for size, _ in merged])

@@ -27,10 +27,10 @@ def moves_last(program: Program) -> int | None:
 def tiled_permute(shape: Sequence[int], axes: Sequence[int], *, rows: int, name: str = "permute") -> Program:
     """`te.ops.movement.permute`, with its parameters, for axes of which `moves_last` says that the last one moves.
 
-    Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the first into
-    `tile` in shared memory, a column wider than it needs, so that neither side has its elements in one bank of the 32
-    there are (CUDA C++ Programming Guide, "Shared Memory"); stage "move" writes along the other one. A block has `SIDE`
-    x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
+    Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the first
+    into `tile` in shared memory, a column wider than it needs, so that neither side has its elements in one bank of the
+    32 there are (CUDA C++ Programming Guide, "Shared Memory"); stage "move" writes along the other one. A block has
+    `SIDE` x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
     ValueError where the last axis stays.
     """
     plain = permute(shape, axes, name=name)

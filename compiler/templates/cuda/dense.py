@@ -36,4 +36,5 @@ def lower_dense(
         bound["B"], *rest = rest
     if epilogue.operand:
         bound["R"] = rest[0]
-    return lowered(graph, node, "dense", ends, lambda t: schedule(t, ends.program, knobs), bound)
+    template = "dense" if knobs is None else f"dense {knobs}"
+    return lowered(graph, node, template, ends, lambda t: schedule(t, ends.program, knobs), bound)

@@ -63,7 +63,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 
 
 def side_by_side(chain: list[For]) -> bool:
-    """Whether neighbouring iterations of the innermost loop have the same elements, or neighbouring ones, of all arrays."""
+    """Whether neighbouring iterations of the innermost loop have the same elements, or neighbours, of all arrays."""
     name = chain[-1].name
     for node in walk(chain[-1]):
         accessed = [load.indices for top in expressions(node) for load in loads_in(top)]

@@ -32,8 +32,8 @@ def schedule(
 ) -> Schedule:
     """`te.ops.gemm` scheduled with `knobs` (default: `choose_knobs`).
 
-    `constants` are parameters, X or W, that are packed ahead as `schedule.pack.pack_arrays` does it. X is packed for tiles
-    only.
+    `constants` are parameters, X or W, that are packed ahead as `schedule.pack.pack_arrays` does it. X is packed for
+    tiles only.
     """
     knobs = knobs or choose_knobs(target, program)
     if isinstance(knobs, Tile):

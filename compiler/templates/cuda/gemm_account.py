@@ -1,8 +1,8 @@
-"""What tiles of a sum of products cost on a GPU: an account of many tiles at once, and the choice of one without trials.
+"""What tiles of a sum of products cost on a GPU: an account of many at once, and the choice of one without trials.
 
-The account counts, for one step of a block, what each unit of a multiprocessor has to do, and takes the busiest one; what
-latencies are left open by too few stages or blocks; and how many rounds of blocks the busiest multiprocessor has. Its
-constants are marked as facts of NVIDIA's documents or as estimates: none has been fitted to measurements.
+The account counts, for one step of a block, what each unit of a multiprocessor has to do, and takes the busiest one;
+what latencies are left open by too few stages or blocks; and how many rounds of blocks the busiest multiprocessor has.
+Its constants are marked as facts of NVIDIA's documents or as estimates: none has been fitted to measurements.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SCHEDULERS = 4
 SHARED_BYTES_CYCLE = 128
 """Bytes of shared memory a cycle: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
 RESERVED_SHARED_BYTES = 1024
-"""Of every block, from compute capability 8.0 on (CUDA C++ Programming Guide, "Shared Memory" of these capabilities)."""
+"""Of every block, from compute capability 8.0 on (CUDA C++ Programming Guide, there "Shared Memory")."""
 OTHER_REGISTERS = 32
-"""Of a thread beside sums and operands: addresses, counters. With `HELD` it gives what NVRTC 13.0 takes for sm_90, to 15%:
-115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2, where X is transposed; else 127, 91, 73 and 40."""
+"""Of a thread beside sums and operands: addresses, counters. With `HELD` it gives what NVRTC 13.0 takes for sm_90, to
+15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2, where X is transposed; else 127, 91, 73 and 40."""
 HELD = 3
 """Elements of each row that a thread holds at once where it reads vectors along the depth: not quite whole vectors."""
 CACHE_BYTES_CYCLE = 24
@@ -42,7 +42,7 @@ LATENCY = 800
 BARRIER_CYCLES = 50
 """Of a step's barriers and waits. An estimate."""
 BLOCK_CYCLES = 2000
-"""Before a block's first step and after its last: its launch, a first tile that nothing hides, its stores. An estimate."""
+"""Before a block's first step and after its last: its launch, a tile that nothing hides, its stores. An estimate."""
 KERNEL_CYCLES = 3000
 """Of one more kernel in a graph of kernels, about 1.5 us. An estimate."""
 MOST_UNROLLED = 2048
@@ -231,7 +231,7 @@ def _candidates(problem: Problem) -> dict[str, np.ndarray]:
         dtype=np.int64,
     )
     names = ("rows", "columns", "depth", "thread_rows", "thread_columns", "stages", "splits")
-    c = dict(zip(names, table.T, strict=True))
+    c: dict[str, np.ndarray] = dict(zip(names, table.T, strict=True))
     c["row_groups"] = np.ones_like(c["rows"]) if problem.along_depth else groups_of(c["thread_rows"])
     c["column_groups"] = groups_of(c["thread_columns"])
     return c

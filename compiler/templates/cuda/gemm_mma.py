@@ -19,7 +19,8 @@ from ...target.cuda.machine import CudaTarget
 from ...target.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_type, zero
 from ...target.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, WARP, depth_of
 from .gemm_mma_knobs import Factors, Knobs, choose_knobs, room
-from .tile import add_partial_sums, bind_blocks, extent_of, fetch, loops_around
+from .digits import extent_of, loops_around
+from .tile import add_partial_sums, bind_blocks, fetch
 
 Z: LoopKind = "thread.z"
 Y: LoopKind = "thread.y"

@@ -86,8 +86,8 @@ def _effective(problem: Problem, points: Columns) -> dict[str, np.ndarray]:
         np.where(problem.along_depth, 1, groups_of(e["thread_rows"])) * groups_of(e["thread_columns"]) == 1
     )
     e["strided"] = np.where(alike, 0, e["strided"])
-    steps = -(-(-(-problem.depth // e["splits"])) // e["depth"])
-    e["stages"] = np.minimum(e["stages"], steps)
+    part = -(-problem.depth // e["splits"])
+    e["stages"] = np.minimum(e["stages"], -(-part // e["depth"]))
     return e
 
 

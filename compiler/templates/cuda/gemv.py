@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.expr import Const
 from ...ir.stmt import Program
-from ...ir.visit import find_loop
 from ...schedule import Schedule
 from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
-from .tile import VECTOR, extent_of, loops_around
+from .digits import drop_single, extent_of, loops_around
+from .tile import VECTOR
 
 MOST_ROWS = 8
 """Rows up to which a matrix is read once rather than tiled: as many products of each element as hide no load."""
@@ -49,8 +48,8 @@ class Knobs:
 def choose_knobs(target: CudaTarget, rows: int, columns: int, depth: int) -> Knobs:
     """Defaults for any shape: at least a block for each multiprocessor, if rows of 32 bytes (a sector) allow it.
 
-    The loads of a thread are independent; with 16 bytes each, 8 of them in flight for 2048 threads of a multiprocessor are
-    what latency times bandwidth takes (Little's law: 800 cycles of 25 bytes each, several times over).
+    A multiprocessor needs some 20 KB in flight (800 cycles of 25 bytes each, Little's law); the loads of a thread for
+    `unroll` steps, 16 bytes each, do not wait for each other.
     """
     vectors = 32
     while vectors > 2 and columns < target.multiprocessors * vectors * VECTOR:
@@ -95,9 +94,7 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
     s.reverse_compute_at("post", "gemm.i")
     s.set_scope("sum", "register")
     s.decompose_reduction("gemm", group)
-    for loop in behind:
-        if find_loop(s.program, loop).extent == Const(1):
-            s.peel(loop)
+    drop_single(s, behind)
     for name in ("gemm.rf", "gemm.rf.rf"):
         s.compute_at(name, j0)
     for name in ("sum.rf", "sum.rf.rf"):
@@ -106,7 +103,7 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
     jx2, jv2 = s.split("gemm.j.rf", VECTOR)
     inner = [f"{loop}.rf" for loop in outside]
     s.reorder(f"{group}.rf", jv2, jx2, *inner, "gemm.i.rf", member)
-    _drop(s, inner)
+    drop_single(s, inner)
     s.cache_write("sum.rf", "gemm.i.rf", "register")
     s.decompose_reduction("gemm.rf", member)
 
@@ -114,7 +111,7 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
     inner = [f"{loop}.rf.rf" for loop in outside]
     own = (f"{group}.rf.rf", f"{member}.rf", jx3)
     s.reorder(*own, *inner, *steps, step, "gemm.i.rf.rf", jv3)
-    _drop(s, inner)
+    drop_single(s, inner)
     s.cache_write("sum.rf.rf", jx3, "register")
     s.decompose_reduction("gemm.rf.rf", [*steps, step][0])
     for stage in ("b", "a"):
@@ -142,21 +139,10 @@ def schedule_rows(program: Program, knobs: Knobs, constants: Sequence[str] = ())
 
 
 def _pack(s: Schedule, name: str, knobs: Knobs) -> None:
-    """Lays W out by blocks of columns, each as its threads take it: vectors side by side, one step in depth after another."""
+    """Lays W out by blocks of columns; in a block step by step, the vectors of all its threads side by side."""
     rank = len(next(p.shape for p in s.program.parameters if p.name == name))
     depth, columns = rank - 2, rank - 1
     s.pack(name, ((depth, knobs.unroll), (columns, VECTOR)), tuple(range(rank + 2)))
     step, lane, thread, vector = range(rank, rank + 4)
     order = (*range(rank - 2), columns, depth, step, thread, vector, lane)
     s.pack(name, ((depth, knobs.groups * knobs.members), (columns, knobs.vectors)), order)
-
-
-def _drop(s: Schedule, loops: Sequence[str]) -> None:
-    """Takes out the loops of one iteration among those that are there."""
-    for loop in loops:
-        try:
-            found = find_loop(s.program, loop)
-        except LookupError:
-            continue
-        if found.extent == Const(1):
-            s.peel(loop)

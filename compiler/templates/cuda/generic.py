@@ -17,8 +17,8 @@ def schedule(target: CudaTarget, program: Program, knobs: None = None) -> Schedu
     """Puts a program, `flat.flattened` before, into kernel form.
 
     Of a nest of loops those whose iterations may run at once go outside and become the grid. A loop of which no
-    iterations may, and which holds nests of others, launches these once an iteration; any else is a kernel of one thread.
-    Intermediates between kernels lie in global memory, those inside one in each thread's own.
+    iterations may, and which holds nests of others, launches these once an iteration; any else is a kernel of one
+    thread. Intermediates between kernels lie in global memory, those inside one in each thread's own.
     """
     s = Schedule(program)
     for node in walk(program):
@@ -29,7 +29,7 @@ def schedule(target: CudaTarget, program: Program, knobs: None = None) -> Schedu
 
 
 def _host(s: Schedule, statement: Stmt) -> None:
-    """Makes kernels of what stands outside of any, by the names in `statement`, which other nests' kernels leave alone."""
+    """Makes kernels of what stands outside of any, by the names in `statement`, which other kernels leave alone."""
     match statement:
         case Seq(statements=statements):
             for inner in statements:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ...graph.floating.graph import FloatGraph, Node
 from ...graph.floating.operators import (
     AveragePool,
@@ -23,8 +26,7 @@ from ...graph.floating.operators import (
 )
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
-from ...te.ops.matmul import matmul
-from ..lower_sums_cpu import lower_dense
+from .dense import lower_dense
 from .lower_convolutions import lower_convolution
 from .lower_moves import (
     lower_concatenation,
@@ -37,54 +39,55 @@ from .lower_moves import (
     lower_resize,
 )
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
-from .lowered import LoweredCudaNode, in_order, on_generic
+from .lowered import LoweredCudaNode
+from .matmul import lower_matrix_product
+
+ChooseKnobs = Callable[[Node], Any]
+"""Knobs of a node's template, such as a tuner found; None: the template's defaults."""
 
 
 def lower_cuda_node(
-    target: CudaTarget, graph: FloatGraph, node: Node, knobs: object | None = None
+    target: CudaTarget, graph: FloatGraph, node: Node, knobs: ChooseKnobs | None = None
 ) -> LoweredCudaNode | None:
-    """The kernels of a node, for graphs whose tensors all lie row by row; None for operators that have no kernel."""
+    """The kernels of a node, for graphs whose tensors all lie row by row; None for operators that have no kernel.
+
+    `knobs` gives those of the template that the node's operator has (its `Knobs`), or None for the template's defaults.
+    """
+    chosen = None if knobs is None else knobs(node)
     match node.operator:
         case Convolution():
-            return lower_convolution(target, graph, node, node.operator, knobs)
+            return lower_convolution(target, graph, node, node.operator, chosen)
         case Dense():
-            return on_generic(lower_dense(graph, node, node.operator, None))
+            return lower_dense(target, graph, node, node.operator, chosen)
         case MatrixProduct():
-            return _matrix_product(graph, node)
+            return lower_matrix_product(target, graph, node, chosen)
         case LstmSteps():
-            return lower_lstm(target, graph, node, node.operator)
+            return lower_lstm(target, graph, node, node.operator, chosen)
         case Softmax():
-            return lower_softmax(target, graph, node, node.operator)
+            return lower_softmax(target, graph, node, node.operator, chosen)
         case Normalization():
-            return lower_normalization(target, graph, node, node.operator)
+            return lower_normalization(target, graph, node, node.operator, chosen)
         case Reduction(kind=kind, axes=axes):
-            return lower_reduction(target, graph, node, kind, axes)
+            return lower_reduction(target, graph, node, kind, axes, chosen)
         case MaxPool() | AveragePool():
             height, width = graph.data_shape(node)[2:]
             if node.operator.window == Window(kernel=(height, width)):
                 # One output a plane: rows of the input.
                 kind = "max" if isinstance(node.operator, MaxPool) else "mean"
-                return lower_reduction(target, graph, node, kind, (2, 3))
-            return lower_pool(graph, node, node.operator)
+                return lower_reduction(target, graph, node, kind, (2, 3), chosen)
+            return lower_pool(graph, node, node.operator, chosen)
         case Permute(axes=axes):
-            return lower_permutation(target, graph, node, axes)
+            return lower_permutation(target, graph, node, axes, chosen)
         case Concatenate(axis=axis):
-            return lower_concatenation(graph, node, axis)
+            return lower_concatenation(graph, node, axis, chosen)
         case Remap():
-            return lower_remap(graph, node, node.operator)
+            return lower_remap(graph, node, node.operator, chosen)
         case Gather():
-            return lower_gather(graph, node, node.operator)
+            return lower_gather(graph, node, node.operator, chosen)
         case Resize():
-            return lower_resize(graph, node, node.operator)
+            return lower_resize(graph, node, node.operator, chosen)
         case Elementwise(body=body):
-            return lower_elementwise(graph, node, body)
+            return lower_elementwise(graph, node, body, chosen)
         case Relayout():
-            return lower_relayout(graph, node)
+            return lower_relayout(graph, node, chosen)
     return None
-
-
-def _matrix_product(graph: FloatGraph, node: Node) -> LoweredCudaNode:
-    a, b = (graph.tensors[name].shape for name in node.own_inputs)
-    beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
-    program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1], beside=beside)
-    return in_order(graph, node, program)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -26,7 +27,9 @@ MOST_JOINED = 8
 """Tensors that one kernel concatenates: a thread compares its place with so many; of more, each has its own kernel."""
 
 
-def lower_elementwise(graph: FloatGraph, node: Node, body: Expr) -> LoweredCudaNode:
+def lower_elementwise(
+    graph: FloatGraph, node: Node, body: Expr, knobs: elementwise.Knobs | None = None
+) -> LoweredCudaNode:
     """An expression of the inputs' elements."""
     out = graph.tensors[node.output]
     rank = len(out.storage)
@@ -39,12 +42,17 @@ def lower_elementwise(graph: FloatGraph, node: Node, body: Expr) -> LoweredCudaN
         node,
         "elementwise",
         Fused(program=program),
-        lambda target: elementwise.schedule(target, program),
+        lambda target: elementwise.schedule(target, program, knobs),
         dict(zip(names, (*node.inputs, node.output), strict=True)),
     )
 
 
-def lower_pool(graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -> LoweredCudaNode:
+def lower_pool(
+    graph: FloatGraph,
+    node: Node,
+    operator: MaxPool | AveragePool,
+    knobs: pool.Knobs | None = None,
+) -> LoweredCudaNode:
     """A pool over windows."""
     batch, channels, height, width = graph.data_shape(node)
     program = float_pool(
@@ -56,42 +64,58 @@ def lower_pool(graph: FloatGraph, node: Node, operator: MaxPool | AveragePool) -
         kind="max" if isinstance(operator, MaxPool) else "average",
         counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
     )
-    return in_order(graph, node, program, "pool", pool.schedule, intermediates=False)
+    return in_order(graph, node, program, "pool", partial(pool.schedule, knobs=knobs), intermediates=False)
 
 
 def lower_permutation(
-    target: CudaTarget, graph: FloatGraph, node: Node, axes: Sequence[int]
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    axes: Sequence[int],
+    knobs: movement.Knobs | None = None,
 ) -> LoweredCudaNode:
     """Axes in another order."""
     shape = graph.data_shape(node)
-    knobs = movement.choose_knobs(target, shape, axes)
+    knobs = knobs or movement.choose_knobs(target, shape, axes)
     program = movement.permutation(shape, axes, knobs)
     if knobs.rows is None:
         return in_order(graph, node, program, "elementwise", elementwise.schedule)
     return in_order(graph, node, program, "tiles", movement.schedule_tiles, flat=False)
 
 
-def lower_concatenation(graph: FloatGraph, node: Node, axis: int) -> LoweredCudaNode:
+def lower_concatenation(
+    graph: FloatGraph, node: Node, axis: int, knobs: elementwise.Knobs | None = None
+) -> LoweredCudaNode:
     """Tensors one behind the other."""
     shapes = [graph.tensors[name].shape for name in node.own_inputs]
     program = joined_concat(shapes, axis) if len(shapes) <= MOST_JOINED else concat(shapes, axis)
-    return in_order(graph, node, program, "elementwise", elementwise.schedule)
+    return in_order(graph, node, program, "elementwise", partial(elementwise.schedule, knobs=knobs))
 
 
-def lower_remap(graph: FloatGraph, node: Node, operator: Remap) -> LoweredCudaNode:
+def lower_remap(
+    graph: FloatGraph, node: Node, operator: Remap, knobs: elementwise.Knobs | None = None
+) -> LoweredCudaNode:
     """Slices, pads, tiles."""
     program, tables = joined_remap(graph.data_shape(node), operator.runs, fill=operator.fill)
-    return in_order(graph, node, program, "elementwise", elementwise.schedule, arrays=tables)
+    return in_order(
+        graph, node, program, "elementwise", partial(elementwise.schedule, knobs=knobs), arrays=tables
+    )
 
 
-def lower_gather(graph: FloatGraph, node: Node, operator: Gather) -> LoweredCudaNode:
+def lower_gather(
+    graph: FloatGraph, node: Node, operator: Gather, knobs: elementwise.Knobs | None = None
+) -> LoweredCudaNode:
     """Elements of an axis by their constant numbers."""
     program = gather(graph.data_shape(node), operator.axis, len(operator.indices))
     indices = {"I": np.array(operator.indices, np.int64)}
-    return in_order(graph, node, program, "elementwise", elementwise.schedule, arrays=indices)
+    return in_order(
+        graph, node, program, "elementwise", partial(elementwise.schedule, knobs=knobs), arrays=indices
+    )
 
 
-def lower_resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredCudaNode:
+def lower_resize(
+    graph: FloatGraph, node: Node, operator: Resize, knobs: elementwise.Knobs | None = None
+) -> LoweredCudaNode:
     """Images at other sizes."""
     *outer, height, width = graph.data_shape(node)
     outputs = graph.tensors[node.output].shape[2:]
@@ -116,14 +140,16 @@ def lower_resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredCuda
         tables[f"{axis}I"] = table.first
         if operator.mode == "linear":
             tables[f"{axis}W"] = table.weight
-    return in_order(graph, node, program, "elementwise", elementwise.schedule, arrays=tables)
+    return in_order(
+        graph, node, program, "elementwise", partial(elementwise.schedule, knobs=knobs), arrays=tables
+    )
 
 
-def lower_relayout(graph: FloatGraph, node: Node) -> LoweredCudaNode:
+def lower_relayout(graph: FloatGraph, node: Node, knobs: elementwise.Knobs | None = None) -> LoweredCudaNode:
     """Channels in other blocks, which graphs for GPUs have no use for."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, *plane = data.shape
     program = relayout(
         batch=batch, channels=channels, plane=prod(plane), block_in=data.block, block_out=out.block
     )
-    return in_order(graph, node, program, "elementwise", elementwise.schedule)
+    return in_order(graph, node, program, "elementwise", partial(elementwise.schedule, knobs=knobs))

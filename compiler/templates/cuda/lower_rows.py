@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 
 from ...graph.floating.graph import FloatGraph, Node
@@ -22,14 +23,17 @@ from . import lstm, named, rows
 from .lowered import LoweredCudaNode, in_order
 
 MOST_BLOCKS = 65535
-"""Blocks along axes y and z of a grid (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Blocks along axes y and z of a grid (CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability")."""
 
 
-def lower_softmax(target: CudaTarget, graph: FloatGraph, node: Node, operator: Softmax) -> LoweredCudaNode:
+def lower_softmax(
+    target: CudaTarget, graph: FloatGraph, node: Node, operator: Softmax, knobs: rows.Knobs | None = None
+) -> LoweredCudaNode:
     """Softmax along an axis."""
     shape = graph.data_shape(node)
     outer, size, inner = rows.row_shape(shape, operator.axis)
-    knobs = rows.choose_knobs(target, outer * inner, size, beside=inner)
+    knobs = knobs or rows.choose_knobs(target, outer * inner, size, beside=inner)
     program = thread_softmax(
         shape,
         operator.axis,
@@ -46,7 +50,11 @@ def lower_softmax(target: CudaTarget, graph: FloatGraph, node: Node, operator: S
 
 
 def lower_normalization(
-    target: CudaTarget, graph: FloatGraph, node: Node, operator: Normalization
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    operator: Normalization,
+    knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
     """Rows by their own mean and variance."""
     shape = graph.data_shape(node)
@@ -55,7 +63,7 @@ def lower_normalization(
     channels = lead[1] if operator.by_channel else 1
     by = "channel" if operator.by_channel else "row"
     bias = len(node.own_inputs) == 3
-    knobs = rows.choose_knobs(target, outer * channels, size)
+    knobs = knobs or rows.choose_knobs(target, outer * channels, size)
     program = thread_normalize(
         outer=outer,
         channels=channels,
@@ -74,7 +82,12 @@ def lower_normalization(
 
 
 def lower_reduction(
-    target: CudaTarget, graph: FloatGraph, node: Node, kind: Kind, axes: Sequence[int]
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    kind: Kind,
+    axes: Sequence[int],
+    knobs: rows.Knobs | None = None,
 ) -> LoweredCudaNode:
     """Sums, means, greatest values, …"""
     shape = graph.data_shape(node)
@@ -82,7 +95,9 @@ def lower_reduction(
     merged = merge_axes(shape, axes, apart) or ((1, False),)
     kept = prod(size for size, reduced in merged if not reduced)
     size, reduced = merged[-1]
-    knobs = rows.choose_reduction_knobs(target, kept, prod(shape) // kept, beside=1 if reduced else size)
+    knobs = knobs or rows.choose_reduction_knobs(
+        target, kept, prod(shape) // kept, beside=1 if reduced else size
+    )
     program = thread_reduction(
         shape,
         axes,
@@ -96,15 +111,23 @@ def lower_reduction(
     return in_order(graph, node, program, "rows", named.schedule)
 
 
-def lower_lstm(target: CudaTarget, graph: FloatGraph, node: Node, operator: LstmSteps) -> LoweredCudaNode:
+def lower_lstm(
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    operator: LstmSteps,
+    knobs: lstm.Knobs | None = None,
+) -> LoweredCudaNode:
     """An LSTM's steps."""
     _, _, batch, hidden = graph.tensors[node.output].shape
-    knobs = lstm.choose_knobs(target, batch=batch, hidden=hidden, directions=len(operator.directions))
+    knobs = knobs or lstm.choose_knobs(
+        target, batch=batch, hidden=hidden, directions=len(operator.directions)
+    )
     sizes = {"steps": operator.steps, "batch": batch, "hidden": hidden, "directions": operator.directions}
     program = lstm.steps(knobs, **sizes)
     if not _fits(program):
         return in_order(graph, node, lstm_steps(**sizes))
-    template = lambda target, program: lstm.schedule(target, program, knobs)  # noqa: E731
+    template = partial(lstm.schedule, knobs=knobs)
     return in_order(graph, node, program, f"lstm {knobs.cells}", template, flat=False)
 
 

@@ -12,7 +12,7 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ..fused_cpu import Fused, fused
-from ..lowered_node import LoweredNode, kernel_key
+from ..lowered_node import kernel_key
 from . import generic
 from .flat import flattened
 
@@ -95,18 +95,4 @@ def in_order(
     final = ends.program
     return lowered(
         graph, node, name, ends, lambda target: template(target, final), bound, arrays, workload=workload
-    )
-
-
-def on_generic(node: LoweredNode) -> LoweredCudaNode:
-    """What a processor's template has a tensor expression for, as kernels without a template of their own."""
-    program = flattened(node.program)
-    shapes = {p.name: p.shape for p in program.parameters}
-    return LoweredCudaNode(
-        node=node.node,
-        key=kernel_key("generic", program),
-        program=program,
-        schedule=lambda target: generic.schedule(target, program),
-        tensors=node.tensors,
-        constants={p: array.reshape(shapes[p]) for p, array in node.constants.items()},
     )

@@ -23,7 +23,7 @@ MOST_ROWS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block has `cells` cells (a power of two) of `rows` rows of the batch, and `slices` threads for each gate of a cell."""
+    """A block has `cells` cells (a power of two) of `rows` rows of the batch, `slices` threads for a gate of a cell."""
 
     rows: int
     cells: int

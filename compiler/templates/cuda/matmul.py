@@ -19,7 +19,8 @@ schedule = gemm.schedule
 def lower_matrix_product(
     target: CudaTarget, graph: FloatGraph, node: Node, knobs: Knobs | None = None
 ) -> LoweredCudaNode:
-    """The kernel of a product, with what is fused with it; rows of all matrices that meet the same one are one matrix's."""
+    """The kernel of a product, with what is fused with it; rows of all matrices that meet the same one are one
+    matrix's."""
     x, w = node.own_inputs
     *batch_x, rows, depth = graph.tensors[x].shape
     *batch_w, _, columns = graph.tensors[w].shape
@@ -40,7 +41,7 @@ def lower_matrix_product(
     return lowered(
         graph,
         node,
-        "matmul" + "".join(constants),
+        " ".join(["matmul", *constants, *([] if knobs is None else [str(knobs)])]),
         ends,
         lambda t: gemm.schedule(t, ends.program, knobs, constants=constants),
         {"X": x, "W": w, "Y": node.output},

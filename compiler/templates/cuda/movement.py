@@ -11,6 +11,7 @@ from ...ir.stmt import For, LoopKind, Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import ceil_div
+from ...te.merge import Shape
 from ...te.ops.movement import permute
 from ...te.ops.tiled_permute import SIDE, moves_last, tiled_permute
 from .flat import perfect_nest
@@ -20,7 +21,8 @@ ROWS = 8
 MOST_OTHERS = 2
 """Axes beside the two of a tile: with these, a grid's three axes hold them all."""
 MOST_BLOCKS = 65535
-"""Blocks along axes y and z of a grid (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Blocks along axes y and z of a grid (CUDA C++ Programming Guide, "Technical Specifications per Compute
+Capability")."""
 NARROW = 8
 """Elements of an axis below which most of a tile would be empty: such permutations are better element by element."""
 
@@ -32,8 +34,8 @@ class Knobs:
     rows: int | None
 
 
-def choose_knobs(target: CudaTarget, shape: Sequence[int], axes: Sequence[int]) -> Knobs:
-    """Defaults for a permutation: tiles where the last axis moves, both axes fill enough of them, and a grid has them."""
+def choose_knobs(target: CudaTarget, shape: Shape, axes: Sequence[int]) -> Knobs:
+    """Defaults for a permutation: tiles where the last axis moves, both axes fill enough of them, and a grid fits."""
     plain = permute(shape, axes)
     axis = moves_last(plain)
     sizes = plain.parameters[-1].shape
@@ -44,7 +46,7 @@ def choose_knobs(target: CudaTarget, shape: Sequence[int], axes: Sequence[int]) 
     return Knobs(rows=ROWS if max(small) <= MOST_BLOCKS else None)
 
 
-def permutation(shape: Sequence[int], axes: Sequence[int], knobs: Knobs) -> Program:
+def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs) -> Program:
     """The tensor expression that the knobs ask for."""
     if knobs.rows is None:
         return permute(shape, axes)

@@ -1,4 +1,4 @@
-"""Pools over windows on a GPU: a thread has some neighbouring outputs of a row, which it reads straight from the input."""
+"""Pools over windows on a GPU: a thread has some neighbouring outputs of a row, straight from the input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Knobs:
 
 
 def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
-    """Defaults for any shape: several columns where windows overlap and there is enough to do for all threads even so."""
+    """Defaults for any shape: several columns where windows overlap and there is enough to do even so."""
     outputs = prod(program.parameters[-1].shape)
     rows, columns = (_size(program, f"pool.{axis}") for axis in ("kh", "kw"))
     width = _size(program, "x")
@@ -60,7 +60,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
     s.unroll(column)
     for loop in ("pool.x", "pool.x.init"):
         s.unroll(loop)
-    if knobs.unroll:
+    if knobs.unroll or _size(program, "pool.kh") * _size(program, "pool.kw") == 1:
         s.unroll("pool.kh")
         s.unroll("pool.kw")
     bind_nest(s, loops, knobs.threads)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from math import prod
 
 from ...ir.affine import linear_form
-from ...ir.expr import Buffer, Const
-from ...ir.stmt import Alloc, Copy, For, Program, Reduce
-from ...ir.visit import find_loop, free_vars, loads_in, path_to, walk
+from ...ir.expr import Const
+from ...ir.stmt import Copy, For, Program, Reduce
+from ...ir.visit import free_vars, loads_in, path_to
 from ...schedule import Schedule
 from ...schedule.share_copy import Axes
 from ...target.cuda.architectures import GRID_LIMITS
-from ..borders import has_loop
+from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 
 VECTOR = 4
 """float32 values of the widest access, of 16 bytes (CUDA C++ Programming Guide, "Device Memory Accesses")."""
@@ -31,11 +31,11 @@ REDUCING_THREADS = 256
 class Tile:
     """How a sum of products is cut up; all sizes are elements.
 
-    A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them: in
-    `row_groups` x `column_groups` pieces, which are apart by what all threads' pieces take together, so that neighbouring
-    threads read neighbouring vectors. `stages` steps are in shared memory at once: one waits for its copies, of more the
-    copies run ahead. `splits` blocks share the sum's depth; their sums are added up by a second kernel. Copies move `width`
-    elements at once where rows of the source are aligned so.
+    A block computes `rows` x `columns` sums in steps of `depth`, each thread `thread_rows` x `thread_columns` of them:
+    in `row_groups` x `column_groups` pieces, which are apart by what all threads' pieces take together, so that
+    neighbouring threads read neighbouring vectors. `stages` steps are in shared memory at once: one waits for its
+    copies, of more the copies run ahead. `splits` blocks share the sum's depth; their sums are added up by a second
+    kernel. Copies move `width` elements at once where rows of the source are aligned so.
     """
 
     rows: int
@@ -87,9 +87,9 @@ class Tile:
 def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -> Schedule:
     """A program with `te.ops.gemm`'s stages cut up as `tile` says, in kernel form.
 
-    `constants` are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that a tile of them lies in
-    one piece. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of a box,
-    or a nest of loops around a copy of one element. ValueError for sizes that are no tile.
+    `constants` are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), so that a tile of them lies
+    in one piece. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`). A stage is one copy of
+    a box, or a nest of loops around a copy of one element. ValueError for sizes that are no tile.
     """
     s = Schedule(program)
     tile_sum(s, tile, constants)
@@ -111,8 +111,8 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
     s.pad(i, tile.rows)
     s.pad(j, tile.columns)
     grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
-    i0, *rows = _cut(s, i, (extent_of(s, i) // tile.rows, *tile.row_counts))
-    j0, *columns = _cut(s, j, (extent_of(s, j) // tile.columns, *tile.column_counts))
+    i0, *rows = cut(s, i, (extent_of(s, i) // tile.rows, *tile.row_counts))
+    j0, *columns = cut(s, j, (extent_of(s, j) // tile.columns, *tile.column_counts))
     k0, *steps = s.split(k, tile.depth)
     vectors = _along_depth(s, statement, f"a{tag}", k0) and tile.depth % VECTOR == 0 and tile.row_groups == 1
     if vectors:
@@ -123,10 +123,8 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
 
     last = _store_partial_sums(s, j0, tile, tag) if partial else _store_sums(s, i0, j0, tile, tag)
     s.decompose_reduction(statement, k0)
-    for loop in (k0, *steps):
-        # Over one iteration nothing is summed.
-        if has_loop(s, f"{loop}.init"):
-            s.peel(f"{loop}.init")
+    # Over one iteration nothing is summed.
+    drop_single(s, [f"{loop}.init" for loop in (k0, *steps)])
     for stage in (f"b{tag}", f"a{tag}"):
         s.compute_at(stage, k0)
         s.set_scope(stage, "shared")
@@ -138,7 +136,7 @@ def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = 
     for threads, others in ((start[:2], start[2:]), ((ti, tj), (*steps, vi, vj, ri, rj)), last):
         for loop, axis in zip(threads, ("thread.y", "thread.x"), strict=True):
             s.bind(loop, axis)
-        _unroll(s, others)
+        unroll(s, others)
     axes: Axes = (("thread.y", tile.threads[0]), ("thread.x", tile.threads[1]))
     for stage in (f"b{tag}", f"a{tag}"):
         fetch(s, stage, k0, axes, tile.width, constants)
@@ -157,19 +155,19 @@ def _store_sums(s: Schedule, i0: str, j0: str, tile: Tile, tag: str) -> Phase:
     rj = tile.column_counts[2]
     own: list[str] = []
     counts = tile.column_counts
-    if rj > 1 and extent_of(s, column) % rj == 0 and extent_of(s, column) > rj:
+    if 1 < rj < (positions := extent_of(s, column)) and positions % rj == 0:
         # Vectors that are whole or not there at all.
         column, lanes = s.split(column, rj)
         own, counts = [lanes], counts[:2]
     guards = [s.guard(row, tile.rows), s.guard(column, prod(counts))]
     guards = [loop for loop in guards if loop in loops_around(s, post)]
-    block_i, vi, ti, ri = _cut(s, row, (extent_of(s, row) // tile.rows, *tile.row_counts))
-    block_j, vj, tj, *scalar = _cut(s, column, (extent_of(s, column) // prod(counts), *counts))
+    block_i, vi, ti, ri = cut(s, row, (extent_of(s, row) // tile.rows, *tile.row_counts))
+    block_j, vj, tj, *scalar = cut(s, column, (extent_of(s, column) // prod(counts), *counts))
     s.reorder(*outside, block_i, block_j, ti, tj, vi, vj, ri, *scalar, *guards, *own)
     d = len(outside)
     s.set_scope(total, "register")
     for at, counts in ((d + 1, tile.column_counts), (d, tile.row_counts)):
-        _pack_digits(s, total, at, (_shape(s, total)[at] // prod(counts), *counts))
+        pack_digits(s, total, at, (shape_of(s, total)[at] // prod(counts), *counts))
     # Blocks' rows and columns, threads, groups, a thread's own.
     s.pack(total, (), (*range(d), d, d + 4, d + 2, d + 6, d + 1, d + 5, d + 3, d + 7))
     s.reverse_compute_at(post, j0)
@@ -184,15 +182,15 @@ def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
     """Puts the tile of a split's sums into registers, and what they become into global memory."""
     copy = s.cache_write(f"sum{tag}.rf", j0, "register")
     s.expand_copy(copy)
-    *outside, i, j = [f"{copy}.{d}" for d in range(len(_shape(s, copy)))]
+    *outside, i, j = [f"{copy}.{d}" for d in range(len(shape_of(s, copy)))]
     for loop in outside:
         s.peel(loop)
-    vi, ti, ri = _cut(s, i, tile.row_counts)
-    vj, tj, rj = _cut(s, j, tile.column_counts)
+    vi, ti, ri = cut(s, i, tile.row_counts)
+    vj, tj, rj = cut(s, j, tile.column_counts)
     s.reorder(ti, tj, vi, vj, ri, rj)
     d = len(outside)
-    _pack_digits(s, copy, d + 1, tile.column_counts)
-    _pack_digits(s, copy, d, tile.row_counts)
+    pack_digits(s, copy, d + 1, tile.column_counts)
+    pack_digits(s, copy, d, tile.row_counts)
     s.pack(copy, (), (*range(d), d + 1, d + 4, d, d + 3, d + 2, d + 5))
     if tile.column_counts[2] > 1:
         s.vectorize(rj)
@@ -209,9 +207,7 @@ def add_partial_sums(s: Schedule, tag: str) -> None:
     s.reverse_compute_at(post, data[-1])
     s.set_scope(total, "register")
     s.decompose_reduction(gemm, parts)
-    for loop in behind:
-        if find_loop(s.program, loop).extent == Const(1):
-            s.peel(loop)
+    drop_single(s, behind)
     s.unroll(parts)
     element = data[0]
     for loop in data[1:]:
@@ -242,12 +238,12 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
     counts = [count for _, count in axes]
     guard = s.guard(element, prod(counts))
     step, thread = s.split(element, prod(counts))
-    threads = _cut(s, thread, counts)
+    threads = cut(s, thread, counts)
     inside = [guard] if guard in loops_around(s, stage) else []
     s.reorder(*threads, step, *inside)
     for loop, (axis, _) in zip(threads, axes, strict=True):
         s.bind(loop, axis)  # type: ignore[arg-type]
-    _unroll(s, (step,))
+    unroll(s, (step,))
 
 
 def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
@@ -298,44 +294,3 @@ def _along_depth(s: Schedule, statement: str, operand: str, k0: str) -> bool:
     reduce = path_to(s.program, statement)[-1]
     assert isinstance(reduce, Reduce)
     return any(k0 in free_vars(e.indices[-1]) for e in loads_in(reduce.value) if e.buffer.name == operand)
-
-
-def _unroll(s: Schedule, loops: Sequence[str]) -> None:
-    """Unrolls loops; those of one iteration go."""
-    for loop in loops:
-        if extent_of(s, loop) == 1:
-            s.peel(loop)
-        else:
-            s.unroll(loop)
-
-
-def _cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
-    """A loop as one for each of `counts`, whose product its extent is; outermost first."""
-    names: list[str] = []
-    for d in range(1, len(counts)):
-        outer, loop = s.split(loop, prod(counts[d:]))
-        names.append(outer)
-    return [*names, loop]
-
-
-def _pack_digits(s: Schedule, buffer: str, d: int, counts: Sequence[int]) -> None:
-    """Makes a dimension for each of `counts` of dimension `d`."""
-    for at in range(1, len(counts)):
-        rank = len(_shape(s, buffer))
-        s.pack(buffer, ((d, prod(counts[at:])),), (*range(d + 1), rank, *range(d + 1, rank)))
-        d += 1
-
-
-def _shape(s: Schedule, buffer: str) -> tuple[int, ...]:
-    found: list[Buffer] = [n.buffer for n in walk(s.program) if isinstance(n, Alloc)]
-    return next(b.shape for b in found if b.name == buffer)
-
-
-def loops_around(s: Schedule, statement: str) -> list[str]:
-    return [n.name for n in path_to(s.program, statement) if isinstance(n, For)]
-
-
-def extent_of(s: Schedule, loop: str) -> int:
-    extent = find_loop(s.program, loop).extent
-    assert isinstance(extent, Const)
-    return int(extent.value)

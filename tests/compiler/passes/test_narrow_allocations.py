@@ -38,6 +38,19 @@ def test_buffers_that_follow_one_another_lie_side_by_side():
     assert narrow_allocations(narrow) == narrow
 
 
+def test_registers_live_longer_so_that_memory_may_live_shorter():
+    held, out = (
+        Buffer(name="R", shape=(4,), dtype=DType.INT32, scope="register"),
+        Buffer(name="O", shape=(4,), dtype=DType.INT32, scope="shared"),
+    )
+    sums = Alloc(buffer=held, body=seq(double("first", held, A), double("second", out, held)))
+    body = Alloc(buffer=out, body=seq(sums, double("third", B, out)))
+    narrow = narrow_allocations(Program(name="sums", parameters=(A, B), body=body)).body
+    assert isinstance(narrow, Alloc) and narrow.buffer == held
+    first, rest = narrow.body.statements
+    assert first.name == "first.i" and isinstance(rest, Alloc) and rest.buffer == out
+
+
 def test_loops_keep_what_they_carry_and_waits_what_they_end():
     carried = nest([(Var("n"), 3)], seq(double("more", U, S), double("again", S, U)))
     program = Program(

@@ -1,4 +1,4 @@
-"""What makes one loop of many for a GPU's grid: fused indices, concurrency that stays, elements told apart by remainders."""
+"""What makes one loop of many for a GPU's grid: fused indices, concurrency that stays, remainders that differ."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from vdla.compiler.ir.verify import verify
 from vdla.compiler.schedule import LegalityError, Schedule
 
 I32 = DType.INT32
-I, J, K, X, G = (Var(name) for name in "ijkxg")
+ROW, J, K, X, G = (Var(name) for name in "ijkxg")
 
 
 def flat_program() -> Program:
     """Y[i, j, k] = A[i, j, k] + B[j] in one dimension."""
     a, y = (Buffer(name=n, shape=(5 * 6 * 7,), dtype=I32) for n in "AY")
     b = Buffer(name="B", shape=(6,), dtype=I32)
-    at = I * 42 + J * 7 + K
+    at = ROW * 42 + J * 7 + K
     body = Assign(name="add", buffer=y, indices=(at,), value=a[at] + b[J])
-    return Program(name="flat", parameters=(a, b, y), body=nest([(I, 5), (J, 6), (K, 7)], body))
+    return Program(name="flat", parameters=(a, b, y), body=nest([(ROW, 5), (J, 6), (K, 7)], body))
 
 
 def test_fused_indices_become_one_variable() -> None:
@@ -46,11 +46,11 @@ def test_fused_indices_become_one_variable() -> None:
 @pytest.mark.parametrize(
     ("expr", "becomes"),
     [
-        (I // 7 * 7 + I % 7, "i"),
-        (I // 42 * 42 + I // 7 % 6 * 7 + I % 7, "i"),
-        (I // 42 * 84 + I // 7 % 6 * 14 + I % 7 * 2 + J, "i * 2 + j"),
-        (I // 42 * 42 + I // 7 % 6 * 8 + I % 7, "i % 7 + i // 42 * 42 + i // 7 % 6 * 8"),
-        ((I * 16 + J) // 24 * 24 + (I * 16 + J) % 24, "i * 16 + j"),
+        (ROW // 7 * 7 + ROW % 7, "i"),
+        (ROW // 42 * 42 + ROW // 7 % 6 * 7 + ROW % 7, "i"),
+        (ROW // 42 * 84 + ROW // 7 % 6 * 14 + ROW % 7 * 2 + J, "i * 2 + j"),
+        (ROW // 42 * 42 + ROW // 7 % 6 * 8 + ROW % 7, "i % 7 + i // 42 * 42 + i // 7 % 6 * 8"),
+        ((ROW * 16 + J) // 24 * 24 + (ROW * 16 + J) % 24, "i * 16 + j"),
     ],
 )
 def test_digits_recombine(expr, becomes) -> None:
@@ -59,8 +59,8 @@ def test_digits_recombine(expr, becomes) -> None:
 
 def test_loops_that_are_parallel_may_be_bound_whatever_their_indices_have_become() -> None:
     one, y = Buffer(name="one", shape=(1,), dtype=I32), Buffer(name="Y", shape=(4, 3, 5), dtype=I32)
-    body = Assign(name="set", buffer=y, indices=(K, I, J), value=one[0])
-    program = Program(name="moved", parameters=(one, y), body=nest([(I, 3), (J, 5), (K, 4)], body))
+    body = Assign(name="set", buffer=y, indices=(K, ROW, J), value=one[0])
+    program = Program(name="moved", parameters=(one, y), body=nest([(ROW, 3), (J, 5), (K, 4)], body))
     s = Schedule(program)
     for loop in "ijk":
         s.parallel(loop)

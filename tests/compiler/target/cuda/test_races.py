@@ -149,6 +149,22 @@ def test_own_copies_need_no_barrier_but_a_wait():
     refused(program(Barrier()), "before the wait that covers the copy")
 
 
+def test_what_a_copy_reads_stays_until_its_wait():
+    def program(*between):
+        bring = threads(
+            "t",
+            64,
+            lambda t: Copy(
+                name="bring", destination=region(S, (t, 1)), source=region(X, (t, 1)), asynchronous=True
+            ),
+        )
+        change = threads("c", 64, lambda t: assign(X, t, 0.0, "change"))
+        return one_block(bring, Commit(), *between, change, Wait(pending=0))
+
+    check_races(program(Wait(pending=0)))
+    refused(program(), "bring reads it", "change writes it", "before the wait that covers the copy")
+
+
 def test_a_slot_too_few():
     """With two slots, three rows under way meet in one of them."""
     program = insert_barriers(moving_window(steps=9, stages=3))

@@ -25,13 +25,13 @@ from vdla.compiler.ir.stmt import (
 )
 from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
-from vdla.compiler.passes.insert_barriers import insert_barriers
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import lower
+from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
 
 TARGET = cuda_target("sm_80")
-BATCH = 18
+BATCH = 12
 """Programs that are compiled for the CPU together; alone each would take a second."""
 quickly = settings(max_examples=2, phases=[Phase.generate], deadline=None)
 
@@ -61,7 +61,7 @@ def agree(programs: list[Program], tolerance: float = 0.0) -> None:
     modules = []
     for number, program in enumerate(programs):
         verify(program)
-        modules.append((lower(insert_barriers(program), TARGET), arrays_of(program, number)))
+        modules.append((lower(prepare(program, TARGET), TARGET), arrays_of(program, number)))
     for program, (module, arrays), result in zip(
         programs, modules, run_modules(modules, orders=1), strict=True
     ):

@@ -1,4 +1,4 @@
-// pipelined_gemm(W, X, Y): grid (2, 2, 1), block (8, 8, 1), 0 bytes shared
+// pipelined_gemm(W, X, Y): grid (2, 2, 1), block (4, 4, 1), 0 bytes shared
 
 __device__ __forceinline__ void copy_async_16(void* to, const void* from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
@@ -17,10 +17,10 @@ __device__ __forceinline__ float maximum(float a, float b) {
     return c;
 }
 
-extern "C" __global__ void __launch_bounds__(64) pipelined_gemm(
+extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
     const float* __restrict__ W, const float* __restrict__ X, float* __restrict__ Y) {
-    __shared__ alignas(128) float b[768];
-    __shared__ alignas(128) float a[768];
+    __shared__ alignas(128) float b[384];
+    __shared__ alignas(128) float a[384];
     const int i_0 = blockIdx.y;
     const int j_0 = blockIdx.x;
     const int tx = threadIdx.x;
@@ -39,11 +39,17 @@ extern "C" __global__ void __launch_bounds__(64) pipelined_gemm(
     for (int k_0_ahead = 0; k_0_ahead < 2; ++k_0_ahead) {
         // b.ahead
         {
-            copy_async_16(&b[k_0_ahead * 256 + ty * 32 + tx * 4], &W[j_0 * 32 + k_0_ahead * 512 + ty * 64 + tx * 4], 16);
+            #pragma unroll
+            for (int b_step_ahead = 0; b_step_ahead < 2; ++b_step_ahead) {
+                copy_async_16(&b[k_0_ahead * 128 + ty * 16 + tx * 4 + b_step_ahead * 64], &W[j_0 * 16 + k_0_ahead * 256 + ty * 32 + tx * 4 + b_step_ahead * 128], 16);
+            }
         }
         // a.ahead
         {
-            copy_async_16(&a[k_0_ahead * 256 + ty * 32 + tx * 4], &X[i_0 * 1024 + k_0_ahead * 8 + ty * 128 + (tx >> 1) * 32 + (tx & 1) * 4], 16);
+            #pragma unroll
+            for (int a_step_ahead = 0; a_step_ahead < 2; ++a_step_ahead) {
+                copy_async_16(&a[k_0_ahead * 128 + ty * 16 + tx * 4 + a_step_ahead * 64], &X[i_0 * 512 + k_0_ahead * 8 + ty * 64 + (tx >> 1) * 32 + (tx & 1) * 4 + a_step_ahead * 256], 16);
+            }
         }
         commit_async();
     }
@@ -52,11 +58,17 @@ extern "C" __global__ void __launch_bounds__(64) pipelined_gemm(
         if (k_0 < 2) {
             // b
             {
-                copy_async_16(&b[(k_0 + 2) % 3 * 256 + ty * 32 + tx * 4], &W[j_0 * 32 + k_0 * 512 + ty * 64 + tx * 4 + 1024], 16);
+                #pragma unroll
+                for (int b_step = 0; b_step < 2; ++b_step) {
+                    copy_async_16(&b[(k_0 + 2) % 3 * 128 + ty * 16 + tx * 4 + b_step * 64], &W[j_0 * 16 + k_0 * 256 + ty * 32 + tx * 4 + b_step * 128 + 512], 16);
+                }
             }
             // a
             {
-                copy_async_16(&a[(k_0 + 2) % 3 * 256 + ty * 32 + tx * 4], &X[i_0 * 1024 + k_0 * 8 + ty * 128 + (tx >> 1) * 32 + (tx & 1) * 4 + 16], 16);
+                #pragma unroll
+                for (int a_step = 0; a_step < 2; ++a_step) {
+                    copy_async_16(&a[(k_0 + 2) % 3 * 128 + ty * 16 + tx * 4 + a_step * 64], &X[i_0 * 512 + k_0 * 8 + ty * 64 + (tx >> 1) * 32 + (tx & 1) * 4 + a_step * 256 + 16], 16);
+                }
             }
         }
         commit_async();
@@ -70,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(64) pipelined_gemm(
                 for (int i_1_1 = 0; i_1_1 < 4; ++i_1_1) {
                     #pragma unroll
                     for (int j_1_1 = 0; j_1_1 < 4; ++j_1_1) {
-                        sum[i_1_1 * 4 + j_1_1] = fmaf(a[k_0 % 3 * 256 + ty * 32 + k_1 + i_1_1 * 8], b[k_0 % 3 * 256 + tx * 4 + k_1 * 32 + j_1_1], sum[i_1_1 * 4 + j_1_1]);
+                        sum[i_1_1 * 4 + j_1_1] = fmaf(a[k_0 % 3 * 128 + ty * 32 + k_1 + i_1_1 * 8], b[k_0 % 3 * 128 + tx * 4 + k_1 * 16 + j_1_1], sum[i_1_1 * 4 + j_1_1]);
                     }
                 }
             }
@@ -83,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(64) pipelined_gemm(
         for (int row_1 = 0; row_1 < 4; ++row_1) {
             #pragma unroll
             for (int column_1 = 0; column_1 < 4; ++column_1) {
-                Y[i_0 * 2048 + j_0 * 32 + ty * 256 + tx * 4 + row_1 * 64 + column_1] = maximum(sum[row_1 * 4 + column_1], 0.0f);
+                Y[i_0 * 512 + j_0 * 16 + ty * 128 + tx * 4 + row_1 * 32 + column_1] = maximum(sum[row_1 * 4 + column_1], 0.0f);
             }
         }
     }

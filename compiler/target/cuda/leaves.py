@@ -1,0 +1,126 @@
+"""Statements that hold no others, as one thread executes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...ir.affine import linear_form
+from ...ir.expr import Binary, Buffer, Const, Expr, Var
+from ...ir.printer import format_expr
+from ...ir.simplify import simplify
+from ...ir.stmt import Assign, Copy, Intrinsic, Reduce
+from ...ir.types import DType
+from ...ir.visit import free_vars, loads_in, walk_expr
+from .accumulate import neutral
+from .copies import emit_copy
+from .indices import Index, index
+from .intrinsics import emission_of
+from .text import CONDITIONAL, SUM, TYPES, UNARY, Text, call, operation
+
+if TYPE_CHECKING:
+    from .expressions import ExpressionEmitter
+    from .statements import KernelEmitter
+
+Leaf = Assign | Reduce | Copy | Intrinsic
+
+SHORT = 12
+"""Characters up to which a quotient or remainder is written out wherever it is used."""
+
+
+def emit_leaf(kernel: KernelEmitter, statement: Leaf) -> None:
+    """One statement; quotients and remainders that it would write out more than once get variables in front of it."""
+    values, source = kernel.values, kernel.source
+    names, before, lines = kernel.names.copy(), source.lines[-1:], len(source.lines)
+    values.divisions.clear()
+    _emit(kernel, statement)
+    repeated = _repeated_divisions(values)
+    if not repeated:
+        return
+    # Once more, now that it is known what recurs.
+    source.lines[max(0, lines - 1) :] = before
+    kernel.names = names
+    for division in repeated:
+        held = index(values, linear_form(division))
+        name = kernel.names.make("quotient" if division.op == "//" else "rest")
+        source.line(f"const {'long long' if held.wide else 'int'} {name} = {held.text.text};")
+        values.named[division] = Index(Text(name), held.wide)
+    _emit(kernel, statement)
+    values.named.clear()
+
+
+def _repeated_divisions(values: ExpressionEmitter) -> list[Binary]:
+    """The quotients and remainders that were emitted several times and are longer than a name, inner ones first.
+
+    Only those that are known in front of the statement, and touch no memory.
+    """
+    counts = dict(values.divisions)
+    chosen: list[Binary] = []
+    for division in sorted(counts, key=lambda e: -len(format_expr(e))):
+        known = free_vars(division) <= values.variables.keys() and not loads_in(division)
+        if counts[division] < 2 or not known:
+            continue
+        if len(index(values, linear_form(division)).text.text) <= SHORT:
+            continue
+        chosen.append(division)
+        # What is inside of it is written once now.
+        for inner in walk_expr(division):
+            if isinstance(inner, Binary) and inner in counts and inner != division:
+                counts[inner] -= counts[division] - 1
+    return chosen[::-1]
+
+
+def _emit(kernel: KernelEmitter, statement: Leaf) -> None:
+    """A statement as it is."""
+    match statement:
+        case Assign(buffer=buffer, indices=indices, value=value):
+            target = kernel.values.element(buffer, indices).text
+            _assign(kernel, buffer, target, kernel.values.value(value))
+        case Reduce():
+            _reduce(kernel, statement)
+        case Copy():
+            emit_copy(kernel, statement)
+        case Intrinsic():
+            emission_of(statement.declaration)(kernel, statement)
+
+
+def _assign(kernel: KernelEmitter, buffer: Buffer, target: str, value: Text) -> None:
+    """An element's new value; a scalar declared on the line before begins with it."""
+    lines = kernel.source.lines
+    if lines and lines[-1].strip() == f"{TYPES[buffer.dtype]} {target};":
+        lines[-1] = f"{lines[-1].removesuffix(';')} = {value.text};"
+    else:
+        kernel.source.line(f"{target} = {value.text};")
+
+
+def _reduce(kernel: KernelEmitter, reduce: Reduce) -> None:
+    """One more value for a sum or greatest value, or its start."""
+    values, ranges = kernel.values, kernel.values.ranges
+    target = values.element(reduce.buffer, reduce.indices).text
+    value = simplify(reduce.value, ranges)
+    first = None if reduce.first is None else simplify(reduce.first, ranges)
+    if isinstance(first, Const) and first.value:
+        _assign(kernel, reduce.buffer, target, values.emit(value))
+        return
+    held = Text(target)
+    if first is not None and not isinstance(first, Const):
+        # Where a sum begins there is nothing to read yet.
+        start = values.emit(neutral(reduce.op, reduce.buffer.dtype))
+        begins = values.emit(first).within(CONDITIONAL + 1)
+        held = Text(f"{begins} ? {start.text} : {target}", CONDITIONAL)
+    kernel.source.line(f"{target} = {_combined(values, reduce, held, value).text};")
+
+
+def _combined(values: ExpressionEmitter, reduce: Reduce, held: Text, value: Expr) -> Text:
+    """What is held so far with one more value added, or the greater of both."""
+    dtype = reduce.buffer.dtype
+    if reduce.op == "add" and dtype is DType.FLOAT32:
+        match value:
+            case Binary(op="*", a=a, b=b):
+                return call("fmaf", values.emit(a), values.emit(b), held)
+        return operation("+", SUM, held, values.emit(value))
+    # A variable stands for what is held.
+    total = Var("total'", dtype)
+    values.variables[total.name] = held.within(UNARY)
+    result = values.emit(Binary("+" if reduce.op == "add" else "max", total, value))
+    del values.variables[total.name]
+    return result

@@ -1,0 +1,102 @@
+"""pad and guard: tiles that are whole, whatever the sizes; and every use that is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import primitives
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from primitives import product, staged, sums
+from schedules import assert_refused
+from vdla.compiler.ir.expr import Buffer
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.printer import format_node
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.verify import verify
+from vdla.compiler.schedule import Schedule
+from vdla.compiler.schedule.pack import pack_arrays
+
+
+def same(program: Program, s: Schedule) -> None:
+    verify(s.program)
+    arrays = primitives.arrays(program)
+    expected = interpret(program, arrays, poison=True)["C"]
+    got = interpret(s.program, pack_arrays(s.trace, arrays), poison=True)["C"]
+    np.testing.assert_array_equal(got, expected)
+
+
+@settings(max_examples=15, deadline=None)
+@given(sizes=st.tuples(*[st.integers(1, 12)] * 3), tile=st.tuples(*[st.integers(1, 5)] * 2))
+def test_padded_sums_in_tiles(sizes: tuple[int, int, int], tile: tuple[int, int]) -> None:
+    """Also where "post" goes along, guarded."""
+    s = Schedule(staged())
+    for loop, multiple in zip(("i", "j", "k"), sizes, strict=True):
+        s.pad(loop, multiple)
+    s.guard("c.j", tile[0])
+    s.split("c.j", tile[0])
+    s.guard("c.i", tile[1])
+    s.split("c.i", tile[1])
+    for loop, factor in zip(("c.j.0", "c.i.0"), tile, strict=True):
+        s.bind(loop, "block.x" if loop == "c.j.0" else "block.y") if factor > 1 else None
+    same(staged(), s)
+
+
+def test_nothing_is_done_to_multiples() -> None:
+    s = Schedule(staged())
+    s.pad("i", 5)
+    s.guard("c.j", 3)
+    assert s.program == staged() and len(s.trace) == 2
+
+
+def test_guards_move_inside() -> None:
+    s = Schedule(product())
+    inside = s.guard("i", 4)
+    s.split("i", 4)
+    s.reorder("i.0", "j", "i.1", inside)
+    assert "for i.in in range(min(10 - (i.0 * 4 + i.1), 1)):" in format_node(s.program)
+    same(product(), s)
+
+
+def test_copied_tiles_are_packed() -> None:
+    """What tiles of a parameter hold beyond its end are zeros, as what is padded has there."""
+    s = Schedule(staged())
+    s.pad("i", 4)
+    s.pad("k", 4)
+    tile, depth = s.split("i", 4)[0], s.split("k", 4)[0]
+    s.reorder(tile, depth, "i.1", "j", "k.1")
+    s.decompose_reduction("gemm", depth)
+    s.compute_at("load", depth)
+    s.pack("A", ((0, 4), (1, 4)), (0, 1, 2, 3))
+    assert Buffer(name="A", shape=(3, 2, 4, 4), dtype=primitives.I32) in s.program.parameters
+    same(staged(), s)
+
+
+REFUSED = [
+    (staged, lambda s: s.pad("i", 0), "cannot pad i: 0 is no multiple"),
+    (staged, lambda s: s.pad("a", 4), "cannot pad a: it is no nest around one sum"),
+    (product, lambda s: s.pad("i", 4), "cannot pad i: C is not an allocation of its size"),
+    (staged, lambda s: (s.split("k", 4), s.pad("k.0", 3)), "gemm uses it otherwise than as an index"),
+    (staged, lambda s: (s.split("k", 4), s.pad("k.1", 3)), "cannot pad k.1: its extent is not constant"),
+    (lambda: product("max"), lambda s: s.pad("k", 4), "cannot pad k: it is no nest around one sum"),
+    (
+        lambda: staged(plus=1),
+        lambda s: s.pad("k", 4),
+        "does not add a product of operands that k is an index of",
+    ),
+    (lambda: staged(columns=10), lambda s: s.pad("j", 4), "element does not fill w in order"),
+    (lambda: staged(pad=7), lambda s: s.pad("k", 4), "does not provably put zeros beyond the end of w"),
+    (
+        staged,
+        lambda s: (s.expand_copy("load"), s.pad("i", 4)),
+        "cannot pad i: a is not filled by one plain copy",
+    ),
+    (sums, lambda s: s.guard("i", 0), "cannot guard i: 0 is no multiple"),
+    (sums, lambda s: (s.parallel("i"), s.guard("i", 4)), "cannot guard i: it is parallel"),
+    (sums, lambda s: (s.guard("i", 4), s.guard("i", 5)), "cannot guard i: the name i.in is taken"),
+]
+
+
+@pytest.mark.parametrize(("make", "build", "message"), REFUSED)
+def test_refuses(make, build, message) -> None:
+    assert_refused(make, build, message)

@@ -1,0 +1,94 @@
+"""Nodes of graphs that are matrix products, with what is fused with them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from cuda_networks import gpu_graph, interpreted, run_nodes
+from float_networks import FloatNetwork, reference, relative
+from vdla.compiler.graph.floating.operators import Dense, MatrixProduct
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.templates.cuda import gemv
+from vdla.compiler.templates.cuda.dense import lower_dense
+from vdla.compiler.templates.cuda.lower import lower_cuda_node
+from vdla.compiler.templates.cuda.tile import Tile
+
+TARGET = cuda_target()
+
+
+def checked(program: Program, arrays):
+    return interpreted(prepare(program, TARGET), arrays)
+
+
+def compare(net: FloatNetwork, kinds: set[type]) -> None:
+    """The network by its kernels as by ONNX's reference, with nodes of `kinds` alone."""
+    model = net.model()
+    x = np.random.default_rng(1).standard_normal(net.input_shape).astype(np.float32)
+    graph = gpu_graph(model)
+    assert {type(node.operator) for node in graph.nodes} <= kinds
+    expected = reference(model, {"x": x})
+    for name, array in run_nodes(graph, {graph.inputs[0]: x}, checked, TARGET).items():
+        assert relative(array, expected[name]) < 1e-5
+
+
+def layers(rows: int, *widths: int) -> FloatNetwork:
+    """Dense layers with biases and activations, the last one with a residual."""
+    net = FloatNetwork(rows, widths[0])
+    for before, after in pairwise(widths):
+        net.add("Gemm", net.weights(before, after), net.weights(after))
+        net.shape = (rows, after)
+        net.add("Tanh" if after % 2 else "Relu")
+    if widths[0] == widths[-1]:
+        net.add("Add", "x")
+    return net
+
+
+@pytest.mark.parametrize(("rows", "widths"), [(1, (20, 33, 20)), (20, (10, 17, 10)), (9, (1, 4, 1))])
+def test_dense_layers(rows: int, widths: tuple[int, ...]) -> None:
+    compare(layers(rows, *widths), {Dense})
+
+
+@pytest.mark.parametrize(
+    ("shape", "other"),
+    [((2, 3, 9, 6), (3, 6, 5)), ((3, 1, 6), (3, 6, 4)), ((2, 1, 9, 5), (1, 2, 5, 3)), ((4, 5, 6), (1, 6, 7))],
+)
+def test_products_of_batches(shape: tuple[int, ...], other: tuple[int, ...]) -> None:
+    """By a matrix that is computed (all but nothing of it), and what follows, which broadcasts along a batch."""
+    net = FloatNetwork(*shape)
+    net.add("MatMul", net.weights(*other))
+    batch = np.broadcast_shapes(shape[:-2], other[:-2])
+    net.shape = (*batch, shape[-2], other[-1])
+    net.add("Add", net.weights(*(1 for _ in batch), shape[-2], 1))
+    net.add("Sigmoid")
+    compare(net, {MatrixProduct, Dense})
+
+
+def test_a_matrix_by_its_own_transpose() -> None:
+    net = FloatNetwork(2, 10, 7)
+    net.add("Transpose", inputs=["x"], perm=[0, 2, 1])
+    net.add("MatMul", inputs=["x", net.last])
+    net.shape = (2, 10, 10)
+    graph = gpu_graph(net.model())
+    x = np.random.default_rng(1).standard_normal(net.input_shape).astype(np.float32)
+    (found,) = run_nodes(graph, {graph.inputs[0]: x}, checked, TARGET).values()
+    np.testing.assert_allclose(found, x @ x.swapaxes(1, 2), rtol=1e-5, atol=1e-5)
+
+
+def test_knobs_and_keys() -> None:
+    """Knobs of a caller count; nodes of equal programs have equal keys, those that differ have not."""
+    graph = gpu_graph(layers(20, 8, 8, 8, 12).model())
+    tile = Tile(rows=16, columns=8, depth=4, thread_rows=2, thread_columns=2, stages=2, width=2)
+    nodes = [lowered for node in graph.nodes if (lowered := lower_cuda_node(TARGET, graph, node)) is not None]
+    assert len(nodes) == 3 and len({node.key for node in nodes}) == 2
+    node = graph.nodes[0]
+    assert isinstance(node.operator, Dense)
+    lowered = lower_dense(TARGET, graph, node, node.operator, tile)
+    assert lowered.key != nodes[0].key
+    assert any(step.arguments == ("gemm.i", 16) for step in lowered.schedule(TARGET).trace)
+    rows = gemv.Knobs(groups=2, members=2, vectors=1, unroll=2)
+    lowered = lower_dense(TARGET, graph, node, node.operator, rows)
+    assert ("gemm.rf", "gemm.k.1.1.0") in [step.arguments for step in lowered.schedule(TARGET).trace]

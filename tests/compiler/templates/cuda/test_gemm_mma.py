@@ -1,0 +1,278 @@
+"""Matrix products on tensor cores: generated text on the model of the hardware, emulated, and as cubins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from cuda_on_host.modules import run_modules
+from gpu_kernels import emulated
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.types import DType
+from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json
+from vdla.compiler.target.cuda.intrinsics import intrinsics
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.module import lower
+from vdla.compiler.target.cuda.nvrtc import compile_cubin, compile_ptx
+from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.target.cuda.tolerances import OUTPUTS, tolerance, worst_case
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.functions import FUNCTIONS
+from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
+from vdla.compiler.te.ops.tensor_gemm import round_factors, tensor_gemm
+from vdla.compiler.templates.cuda import gemm_mma
+from vdla.compiler.templates.cuda.gemm_mma_knobs import (
+    Factors,
+    Knobs,
+    choose_knobs,
+    legal,
+    precision,
+    resident,
+    room,
+)
+
+TARGET = cuda_target("sm_90")
+F16, BF16, F32, I8, U8, I32 = (
+    DType.FLOAT16,
+    DType.BFLOAT16,
+    DType.FLOAT32,
+    DType.INT8,
+    DType.UINT8,
+    DType.INT32,
+)
+
+
+PLAIN = Epilogue()
+FINISHED = Epilogue(bias=True, operand=True, activation="relu")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A product, a batch of 2 of them if `batch`, and the knobs that differ from `SMALL`."""
+
+    dtype: DType
+    sizes: tuple[int, int, int]
+    output: DType = F32
+    weight_dtype: DType | None = None
+    transposed: tuple[bool, bool] = (False, False)
+    batch: bool = False
+    epilogue: Epilogue = PLAIN
+    knobs: dict[str, int] | None = None
+
+    def program(self) -> Program:
+        rows, columns, depth = self.sizes
+        return tensor_gemm(
+            rows=rows,
+            columns=columns,
+            depth=depth,
+            dtype=self.dtype,
+            weight_dtype=self.weight_dtype,
+            output=self.output,
+            batch=2 if self.batch else None,
+            transposed_x=self.transposed[0],
+            transposed_w=self.transposed[1],
+            epilogue=self.epilogue,
+        )
+
+    def tile(self) -> Knobs:
+        small = Knobs(
+            rows=32, columns=32, depth=2 * 256 // self.dtype.bits, warp_rows=16, warp_columns=16, stages=3
+        )
+        return replace(small, **(self.knobs or {}))
+
+
+# Sizes with ragged ends, of which rows of 16 bytes are made (40, 24, 88) or not (37, 23, 75).
+CASES = [
+    Case(dtype=F16, sizes=(40, 24, 88), epilogue=FINISHED, output=F16, knobs={"group": 2}),
+    Case(dtype=F16, sizes=(37, 23, 75), transposed=(True, True), batch=True),
+    Case(
+        dtype=BF16,
+        sizes=(20, 40, 150),
+        output=BF16,
+        transposed=(False, True),
+        knobs={"splits": 2, "stages": 2},
+    ),
+    Case(dtype=F32, sizes=(40, 23, 44), transposed=(True, False), epilogue=FINISHED),
+    Case(dtype=U8, sizes=(40, 24, 80), weight_dtype=I8, output=I32, transposed=(False, True)),
+]
+
+
+def operands(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    found = {}
+    for p in program.parameters[:-1]:
+        if p.dtype.is_integer:
+            found[p.name] = rng.integers(*p.dtype.limits, p.shape, endpoint=True).astype(p.dtype.numpy)
+        else:
+            found[p.name] = rng.standard_normal(p.shape).astype(p.dtype.numpy)
+    return found
+
+
+def exact(case: Case, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The result in float64 of the factors as they are rounded, and how far a right one may be from it."""
+    x, w = arrays["X"].astype(np.float64), arrays["W"].astype(np.float64)
+    if case.dtype is F32:
+        x, w = (FUNCTIONS["round_tf32"](v.astype(np.float32)).astype(np.float64) for v in (x, w))
+    x = x.swapaxes(-1, -2) if case.transposed[0] else x
+    w = w.swapaxes(-1, -2) if case.transposed[1] else w
+    result = x @ w + arrays.get("B", 0.0) + arrays.get("R", 0.0)
+    # Bias and operand are one sum each.
+    room = worst_case(precision(case.dtype), case.sizes[2] + 2) * (abs(x) @ abs(w) + abs(result))
+    if case.epilogue.activation == "relu":
+        result = np.maximum(result, 0)
+    return result, room + abs(result) * OUTPUTS[case.output] * 1.001
+
+
+def test_generated_text_computes_the_products():
+    jobs = []
+    for case in CASES:
+        program = case.program()
+        s = gemm_mma.schedule(TARGET, program, case.tile())
+        again = replay(program, trace_from_json(trace_to_json(s.trace)), intrinsics())
+        assert again.program == s.program
+        jobs.append((lower(prepare(s.program, TARGET), TARGET), operands(program)))
+    for case, (_, arrays), got in zip(CASES, jobs, run_modules(jobs, orders=2), strict=True):
+        wanted, allowed = exact(case, arrays)
+        assert (abs(got["Y"].astype(np.float64) - wanted) <= allowed).all(), case
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(dtype=F16, sizes=(200, 136, 264), epilogue=FINISHED),
+        Case(dtype=F32, sizes=(16, 49, 1152)),
+        Case(dtype=I8, sizes=(100, 64, 128), output=I32, transposed=(False, True)),
+    ],
+)
+def test_defaults_emulated(case: Case):
+    program = case.program()
+    kernel = prepare(gemm_mma.schedule(TARGET, program).program, TARGET)
+    arrays = operands(program, 3)
+    y = program.parameters[-1]
+    got = emulated(kernel, arrays | {"Y": np.zeros(y.shape, y.dtype.numpy)})["Y"]
+    wanted, allowed = exact(case, arrays)
+    assert (abs(got.astype(np.float64) - wanted) <= allowed).all()
+    error = abs(got.astype(np.float64) - wanted).max() / abs(wanted).max()
+    assert error <= tolerance(precision(case.dtype), case.sizes[2])
+
+
+def test_convolutions_and_batches_of_products_on_tensor_cores():
+    """What has the stages of a product needs no template of its own, once its factors are rounded."""
+    window = Window(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    convolution = round_factors(
+        gemm_conv2d(
+            batch=1,
+            channels=8,
+            height=5,
+            width=5,
+            filters=20,
+            groups=2,
+            window=window,
+            block=4,
+            epilogue=Epilogue(bias=True),
+        )
+    )
+    batch = round_factors(
+        gemm(rows=20, depth=20, columns=24, batch_x=(2, 1), batch_w=(2,), transposed_w=True)
+    )
+    knobs = Knobs(rows=32, columns=32, depth=16, warp_rows=16, warp_columns=16, stages=2)
+    for program, splits in ((convolution, 2), (batch, 1)):
+        s = gemm_mma.schedule(TARGET, program, replace(knobs, splits=splits))
+        arrays = operands(program)
+        wanted = interpret(program, arrays, functions=FUNCTIONS)["Y"]
+        kernels = prepare(s.program, TARGET)
+        if program is convolution:
+            got = run_modules([(lower(kernels, TARGET), arrays)], orders=2)[0]
+        else:
+            got = interpret(kernels, arrays, functions=FUNCTIONS, poison=True)
+        assert abs(got["Y"] - wanted).max() / abs(wanted).max() <= tolerance("tf32", 72)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a"])
+def test_cubins(arch: str):
+    target = cuda_target(arch)
+    program = Case(dtype=F16, sizes=(256, 256, 256)).program()
+    s = gemm_mma.schedule(target, program)
+    assert compile_cubin(lower(prepare(s.program, target), target).source, arch)[:4] == b"\x7fELF"
+
+
+def test_instructions():
+    """A warp loads fragments by ldmatrix only, fetches by 16 bytes, and has as many products as its tile has."""
+    case = Case(dtype=F16, sizes=(256, 256, 256))
+    knobs = Knobs(rows=128, columns=128, depth=32, warp_rows=64, warp_columns=64, stages=3)
+    s = gemm_mma.schedule(TARGET, case.program(), knobs)
+    module = lower(prepare(s.program, TARGET), TARGET)
+    (launch,) = module.launches
+    assert (launch.grid, launch.block) == ((2, 2, 1), (32, 2, 2))
+    assert launch.shared_bytes == knobs.shared_bytes(gemm_mma.described(case.program()))
+    ptx = compile_ptx(module.source, "sm_90")
+    # Two steps of depth 16 in a slice, 4 x 8 products each; 4 fragments of A, 4 pairs of B.
+    assert ptx.count("mma.sync.aligned.m16n8k16") == 2 * 4 * 8
+    assert ptx.count("ldmatrix.sync.aligned.m8n8.x4.shared.b16") == 2 * 4
+    assert ptx.count("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16") == 2 * 4
+    assert "cp.async.cg.shared.global" in ptx and "cp.async.ca" not in ptx
+    assert "ld.local" not in ptx and "st.local" not in ptx
+
+
+def test_rows_of_tiles_meet_no_bank_twice():
+    for dtype in (F16, F32, I8):
+        for size in (16, 32, 64, 128, 256):
+            words = room(size, dtype, matrix=True) * dtype.bits // 32
+            if words * 32 // dtype.bits >= size and size * dtype.bits >= 128:
+                # Eight rows of four words.
+                assert len({(row * words + i) % 32 for row in range(8) for i in range(4)}) == 32
+    for columns in (16, 32, 64, 128, 256):
+        words = room(columns, I32, matrix=False)
+        # Pairs of words of four rows, eight words each: half a warp's store of 8 bytes a lane.
+        assert len({(row * words + i) % 32 for row in range(4) for i in range(8)}) == 32
+
+
+def test_defaults_fit_any_size():
+    for arch in ("sm_80", "sm_90"):
+        target = cuda_target(arch)
+        for dtype in (F16, F32, I8):
+            for rows, columns, depth in (
+                (1, 1, 1),
+                (16, 1000, 512),
+                (512, 49, 4608),
+                (1000, 3, 7),
+                (4096,) * 3,
+            ):
+                factors = Factors(rows=rows, columns=columns, depth=depth, batch=1, dtype=dtype)
+                knobs = choose_knobs(target, factors)
+                assert legal(target, factors, knobs)
+    # Few tiles with deep sums fill the card only if several blocks share one.
+    deep = choose_knobs(TARGET, Factors(rows=512, columns=49, depth=4608, batch=1, dtype=F16))
+    assert deep.splits > 1
+    large = Factors(rows=4096, columns=4096, depth=4096, batch=1, dtype=F16)
+    knobs = choose_knobs(TARGET, large)
+    assert knobs.warp_rows * knobs.warp_columns == 64 * 64 and knobs.splits == 1 and knobs.stages > 1
+    assert resident(TARGET, large, knobs) >= 1
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"warp_columns": 8}, "a warp's tile of 16x8 is not made of 16x16"),
+        ({"warp_rows": 24}, "a warp's tile of 24x16 is not made of 16x16"),
+        ({"columns": 40}, "tiles of warps do not divide a block's, 32x40"),
+        ({"depth": 24}, "slices of 24 are not made of 16, the depth of an mma of float16"),
+        ({"rows": 512, "columns": 64}, "128 warps are more than a block may have"),
+        ({"splits": 0}, "there must be a stage, a row of tiles and a split"),
+    ],
+)
+def test_knobs_that_do_not_fit(knobs: dict[str, int], message: str):
+    case = Case(dtype=F16, sizes=(64, 64, 64), knobs=knobs)
+    with pytest.raises(LegalityError, match=message):
+        gemm_mma.schedule(TARGET, case.program(), case.tile())
+
+
+def test_programs_that_are_no_products():
+    with pytest.raises(ValueError, match="there is no product of float16 and int8"):
+        tensor_gemm(rows=1, columns=1, depth=1, dtype=F16, weight_dtype=I8)
+    with pytest.raises(ValueError, match="an output of int32 is none of float16"):
+        tensor_gemm(rows=1, columns=1, depth=1, dtype=F16, output=I32)

@@ -1,0 +1,233 @@
+"""Every operator of the float graph as a GPU's kernels, emulated, against ONNX's reference implementation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from cuda_networks import emulated, gpu_graph, run_nodes
+from float_networks import FloatNetwork, inferred_shape, reference, relative
+from vdla.compiler.graph.floating.graph import FloatGraph, Node, Tensor
+from vdla.compiler.graph.floating.operators import Permute, Softmax
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.module import lower
+from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.templates.cuda.lower import lower_cuda_node
+
+TARGET = cuda_target()
+SHAPE = (2, 6, 8, 9)
+"""Of images, for most of the networks."""
+Build = Callable[[FloatNetwork], object]
+
+
+def pads(net: FloatNetwork, mode: str) -> None:
+    net.add("Pad", net.constant(np.array([0, 1, 2, 0, 0, 0, 1, 3], np.int64)), mode=mode)
+
+
+def sliced(net: FloatNetwork) -> None:
+    starts, ends, axes, steps = ([1, -1], [99, -99], [1, 3], [2, -3])
+    net.add("Slice", *(net.constant(np.array(v, np.int64)) for v in (starts, ends, axes, steps)))
+
+
+def concatenated(net: FloatNetwork, count: int) -> None:
+    parts = [
+        net.last,
+        *(net.add("Mul", net.constant(np.float32(n)), inputs=None) for n in range(2, count + 1)),
+    ]
+    net.add("Concat", inputs=parts, axis=1)
+
+
+def resized(net: FloatNetwork, mode: str) -> None:
+    scales = net.constant(np.array([1, 1, 1.5, 2], np.float32))
+    net.add("Resize", "", scales, mode=mode, coordinate_transformation_mode="asymmetric")
+
+
+def reduced(net: FloatNetwork, operator: str, axes: list[int], keepdims: int = 1) -> None:
+    net.add(operator, axes=axes, keepdims=keepdims)
+
+
+def lstm(net: FloatNetwork) -> None:
+    sizes = [(2, 20, 9), (2, 20, 5), (2, 40)]
+    net.add(
+        "LSTM",
+        *(net.weights(*size, deviation=0.5) for size in sizes),
+        hidden_size=5,
+        direction="bidirectional",
+    )
+
+
+def channel(net: FloatNetwork) -> str:
+    return net.weights(6, 1, 1)
+
+
+def fused_reduction(net: FloatNetwork) -> None:
+    """Functions in front of a reduction and behind it, each with a factor a channel."""
+    net.add("Sub", channel(net))
+    net.add("Exp")
+    reduced(net, "ReduceMean", [0, 2])
+    net.add("Mul", channel(net))
+    net.add("Relu")
+
+
+def fused_softmax(net: FloatNetwork) -> None:
+    net.add("Mul", net.constant(np.float32(0.3)))
+    net.add("Softmax", axis=3)
+    net.add("Add", net.weights(9))
+
+
+def fused_move(net: FloatNetwork, move: Build) -> None:
+    net.add("Mul", net.constant(np.float32(0.3)))
+    move(net)
+    net.add("Tanh")
+
+
+NETWORKS: dict[str, Build] = {
+    "Abs": lambda net: net.add("Abs"),
+    "Add, a row": lambda net: net.add("Add", net.weights(9)),
+    "Add, a channel": lambda net: net.add("Add", channel(net)),
+    "Add, both broadcast": lambda net: [net.add("GlobalMaxPool"), net.add("Add", net.weights(1, 6, 4, 1))],
+    "MaxPool": lambda net: net.add("MaxPool", kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 0, 1]),
+    "AveragePool": lambda net: net.add(
+        "AveragePool", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1
+    ),
+    "GlobalAveragePool": lambda net: net.add("GlobalAveragePool"),
+    "MaxPool behind a function": lambda net: [
+        net.add("Mul", channel(net)),
+        net.add("MaxPool", kernel_shape=[2, 3], strides=[2, 3]),
+        net.add("Add", channel(net)),
+    ],
+    "ReduceSum": lambda net: net.add("ReduceSum", net.constant(np.array([0, 2], np.int64))),
+    "ReduceMax": lambda net: reduced(net, "ReduceMax", [1], 0),
+    "ReduceL2": lambda net: reduced(net, "ReduceL2", [0, 1, 2, 3]),
+    "fused reduction": fused_reduction,
+    "Softmax": lambda net: net.add("Softmax", axis=3),
+    "Softmax, columns": lambda net: net.add("Softmax", axis=1),
+    "LogSoftmax": lambda net: net.add("LogSoftmax", axis=2),
+    "fused Softmax": fused_softmax,
+    "LayerNormalization": lambda net: net.add(
+        "LayerNormalization", net.weights(8, 9), net.weights(8, 9), axis=2
+    ),
+    "InstanceNormalization": lambda net: net.add("InstanceNormalization", net.weights(6), net.weights(6)),
+    "Transpose": lambda net: net.add("Transpose", perm=[0, 3, 2, 1]),
+    "Transpose, last axis stays": lambda net: net.add("Transpose", perm=[1, 0, 2, 3]),
+    "fused Transpose": lambda net: fused_move(net, lambda n: n.add("Transpose", perm=[0, 2, 3, 1])),
+    "Concat": lambda net: concatenated(net, 3),
+    "Concat of many": lambda net: concatenated(net, 9),
+    "fused Concat": lambda net: [concatenated(net, 2), net.add("Sigmoid")],
+    "Pad": lambda net: pads(net, "constant"),
+    "Pad, reflect": lambda net: pads(net, "reflect"),
+    "fused Pad": lambda net: fused_move(net, lambda n: pads(n, "edge")),
+    "Slice": sliced,
+    "fused Slice": lambda net: fused_move(net, sliced),
+    "Gather": lambda net: net.add("Gather", net.constant(np.array([[5, -1], [0, 3]], np.int64)), axis=1),
+    "fused Gather": lambda net: fused_move(
+        net, lambda n: n.add("Gather", n.constant(np.array([2, 2, 0], np.int64)), axis=3)
+    ),
+    "Resize, nearest": lambda net: resized(net, "nearest"),
+    "Resize, linear": lambda net: [resized(net, "linear"), net.add("Relu")],
+    "Gemm": lambda net: [
+        net.add("Flatten"),
+        net.add("Gemm", net.weights(432, 7), net.weights(7)),
+        net.add("Relu"),
+    ],
+    "MatMul": lambda net: [
+        net.add("Transpose", perm=[0, 1, 3, 2]),
+        net.add("MatMul", inputs=["x", net.last]),
+        net.add("Add", net.weights(8)),
+    ],
+    "Conv": lambda net: net.convolution(7, (3, 2), strides=[2, 1], pads=[1, 1, 0, 1]),
+    "Conv, groups": lambda net: [net.convolution(4, (3, 3), group=2, bias=False), net.add("Relu")],
+    "Conv, depthwise": lambda net: net.convolution(6, (3, 3), group=6, pads=[1, 1, 1, 1]),
+    "ConvTranspose": lambda net: net.add(
+        "ConvTranspose", net.weights(6, 4, 3, 3, deviation=0.2), strides=[2, 2], pads=[1, 1, 1, 1]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_operators(name) -> None:
+    agree(FloatNetwork(*SHAPE), NETWORKS[name])
+
+
+def test_lstm() -> None:
+    agree(FloatNetwork(3, 2, 9), lstm)
+
+
+def agree(net: FloatNetwork, build: Build) -> None:
+    build(net)
+    net.shape = inferred_shape(net)
+    x = np.random.default_rng(0).standard_normal(net.input_shape, dtype=np.float32)
+    found = run_nodes(gpu_graph(net.model()), {"x": x}, emulated)[net.last]
+    assert relative(found, reference(net.model(), {"x": x})[net.last]) <= 1e-5
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 1, 7), (3, 1, 5, 1), (1, 2, 1, 1)])
+@pytest.mark.parametrize(
+    "name", ["Softmax", "Softmax, columns", "GlobalAveragePool", "ReduceL2", "Transpose", "Abs", "Concat"]
+)
+def test_tensors_of_few_elements(name, shape) -> None:
+    agree(FloatNetwork(*shape), NETWORKS[name])
+
+
+def test_fused_functions_leave_no_kernel_of_their_own() -> None:
+    for name in (
+        "fused reduction",
+        "fused Softmax",
+        "fused Transpose",
+        "fused Slice",
+        "fused Gather",
+        "fused Concat",
+    ):
+        net = FloatNetwork(*SHAPE)
+        NETWORKS[name](net)
+        net.shape = inferred_shape(net)
+        *before, node = gpu_graph(net.model()).nodes
+        assert name == "fused Concat" or not before
+        assert node.result is not None and (name == "fused Concat" or node.data is not None)
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (NETWORKS["Add, a row"], (70_001, 1, 1, 9)),
+        (NETWORKS["Softmax"], (70_001, 1, 3, 5)),
+        (NETWORKS["Softmax, columns"], (70_001, 4, 1, 9)),
+        (NETWORKS["InstanceNormalization"], (70_001, 6, 2, 2)),
+        (NETWORKS["GlobalAveragePool"], (70_001, 2, 3, 5)),
+        (NETWORKS["ReduceL2"], (7, 3, 521, 1031)),
+        (NETWORKS["Transpose"], (70_001, 33, 1, 40)),
+        (NETWORKS["Transpose"], (8, 130, 250, 70)),
+        (NETWORKS["MaxPool"], (70_001, 1, 8, 9)),
+        (NETWORKS["Gather"], (70_001, 6, 1, 2)),
+        (NETWORKS["fused reduction"], (1, 6, 512, 512)),
+    ],
+)
+def test_large_tensors_fit_into_grids(build, shape) -> None:
+    """Nothing runs: limits, races and code of shapes whose blocks exceed what axes y and z of a grid have."""
+    net = FloatNetwork(*shape)
+    build(net)
+    net.shape = inferred_shape(net)
+    graph = gpu_graph(net.model())
+    for node in graph.nodes:
+        lowered = lower_cuda_node(TARGET, graph, node)
+        assert lowered is not None
+        assert lower(prepare(lowered.schedule(TARGET).program, TARGET), TARGET).launches
+
+
+def test_nodes_of_equal_programs_have_one_kernel() -> None:
+    def node(operator, *shape: int) -> tuple[FloatGraph, Node]:
+        made = Node(name="n", members=("n",), operator=operator, inputs=("x",), output="y")
+        tensors = {"x": Tensor(name="x", shape=shape), "y": Tensor(name="y", shape=shape)}
+        graph = FloatGraph(name="g", inputs=("x",), outputs=(), nodes=(made,), tensors=tensors)
+        return graph, made
+
+    def key(operator, *shape: int) -> str:
+        graph, made = node(operator, *shape)
+        lowered = lower_cuda_node(TARGET, graph, made)
+        assert lowered is not None
+        return lowered.key
+
+    assert key(Softmax(axis=1), 6, 35) == key(Softmax(axis=2), 2, 3, 35)
+    assert key(Softmax(axis=1), 6, 35) != key(Softmax(axis=1), 6, 36)
+    assert key(Permute(axes=(1, 0)), 40, 50) == key(Permute(axes=(2, 0, 1)), 10, 4, 50)

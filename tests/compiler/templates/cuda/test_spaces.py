@@ -1,0 +1,72 @@
+"""Spaces of templates without reuse: every point is a kernel of the same results, equal rows are one program."""
+
+from __future__ import annotations
+
+import every_operator
+import numpy as np
+import pytest
+from scheduled_gpu import run_scheduled
+from vdla.compiler.ir.hash import structural_hash
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.functions import FUNCTIONS
+from vdla.compiler.te.ops.float_elementwise import float_elementwise
+from vdla.compiler.te.ops.float_pool import float_pool
+from vdla.compiler.te.scalars import argument
+from vdla.compiler.templates.cuda import elementwise, elementwise_space, pool, pool_space
+from vdla.compiler.templates.cuda.flat import flattened
+from vdla.compiler.templates.space import ESTIMATE
+
+TARGET = cuda_target()
+ADD = argument(0) + argument(1)
+PROGRAMS = {
+    "sum": (elementwise, elementwise_space, flattened(float_elementwise([(6, 64), (6, 64)], ADD))),
+    "sum by row": (elementwise, elementwise_space, flattened(float_elementwise([(6, 10), (6, 1)], ADD))),
+    "odd sum": (elementwise, elementwise_space, flattened(float_elementwise([(7, 9), (9,)], ADD))),
+    "pool": (
+        pool,
+        pool_space,
+        flattened(
+            float_pool(
+                outer=2,
+                height=7,
+                width=9,
+                lanes=1,
+                window=Window(kernel=(3, 2), strides=(2, 1), pads=(1, 0, 0, 1)),
+                kind="max",
+            ),
+            intermediates=False,
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_points_are_kernels_of_the_same_results(name) -> None:
+    template, its_space, program = PROGRAMS[name]
+    space = its_space.space(TARGET, program)
+    default = its_space.default_values(TARGET, program)
+    assert its_space.knobs_of(TARGET, program, default) == template.choose_knobs(TARGET, program)
+    points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 6)])
+    found = space.account(space.columns(points))
+    assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
+    arrays = every_operator.arrays_of(program)
+    expected = interpret(program, arrays, functions=FUNCTIONS)["Y"]
+    programs: dict[tuple[int, ...], str] = {}
+    for i, point in enumerate(points):
+        s = template.schedule(TARGET, program, its_space.knobs_of(TARGET, program, space.values(point)))
+        np.testing.assert_array_equal(run_scheduled(program, s, arrays), expected)
+        row = tuple([int(column[i]) for column in found.effective.values()])
+        digest = structural_hash(s.program, alpha=True)
+        assert programs.setdefault(row, digest) == digest
+    assert len(set(programs.values())) == len(programs)
+
+
+def test_the_estimate_prefers_wide_accesses_of_large_tensors() -> None:
+    program = flattened(float_elementwise([(1 << 24,)], argument(0)))
+    space = elementwise_space.space(TARGET, program)
+    values = [{"threads": 256, "width": width, "items": 1} for width in (1, 4)]
+    points = np.stack([space.point(v) for v in values])
+    narrow, wide = space.account(space.columns(points)).quantities[ESTIMATE]
+    assert wide < narrow
