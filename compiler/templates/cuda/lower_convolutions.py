@@ -1,4 +1,4 @@
-"""Convolutions of the float graph: what they are on a GPU, with their weights, epilogues, and what is fused with them."""
+"""Convolutions of the float graph: what they are on a GPU, with weights, epilogues and what is fused with them."""
 
 from __future__ import annotations
 
@@ -57,9 +57,8 @@ def lower_conv2d(
         epilogue=operator.epilogue,
     )
     arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
-    return _lowered(
-        graph, node, operator, program, "conv2d", arrays, lambda t, p: conv2d.schedule(t, p, knobs)
-    )
+    template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs)
 
 
 def lower_conv_transpose(
@@ -91,7 +90,7 @@ def lower_conv_transpose(
     )
     arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
     template: Template = lambda t, p: conv_transpose.schedule(t, p, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template)
+    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template, knobs)
 
 
 def lower_depthwise(
@@ -111,7 +110,7 @@ def lower_depthwise(
     )
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     template: Template = lambda t, p: depthwise.schedule(t, p, window, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, f"depthwise {window}", arrays, template)
+    return _lowered(graph, node, operator, program, f"depthwise {window}", arrays, template, knobs)
 
 
 def _of(knobs: object | None, kind: type[T]) -> T | None:
@@ -136,6 +135,7 @@ def _lowered(
     name: str,
     arrays: dict[str, np.ndarray],
     template: Template,
+    knobs: object | None,
 ) -> LoweredCudaNode:
     """The node of a program with parameters X, `arrays`, B and R as the epilogue says, and Y."""
     ends = fused(graph, node, program)
@@ -146,4 +146,5 @@ def _lowered(
     if operator.epilogue.operand:
         bound["R"] = rest.pop(0)
     final = ends.program
+    name = name if knobs is None else f"{name} {knobs}"
     return lowered(graph, node, name, ends, lambda target: template(target, final), bound, arrays)
