@@ -36,13 +36,12 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
                                                      wait 0
     The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` is a loop
     of one iteration where there is one to come. Every iteration closes one group of copies, so that the group of
-    iteration k is the oldest of `stages` - 1 when it is waited for. New copies come after the wait: they fill the slot
-    that the iteration before has used, so that threads which meet behind the wait need not meet again before them.
+    iteration k is the oldest of `stages` - 1 when it is waited for. Copies are issued behind that wait, so that of
+    threads that share them one barrier serves both: what has come may be read, and what was read may be overwritten.
     Copies may stand in loops of their own, as those that threads share do, whose names in front of the loop end with
-    ".ahead" too.
-    Legal for a loop whose iterations run in order and whose body begins with plain copies into buffers that it
-    allocates, nothing else in it writes these, and nothing in it writes what the copies read. LegalityError for less
-    than two stages, and if a new name is taken.
+    ".ahead" too. Legal for a loop whose iterations run in order and whose body begins with plain copies into buffers
+    that it allocates, nothing else in it writes these, and nothing in it writes what the copies read. LegalityError for
+    less than two stages, and if a new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot pipeline {loop}: "
