@@ -9,8 +9,9 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
-from . import gemm
+from . import gemm, gemm_mma
 from .gemm_account import Problem, choose_tile
+from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
 
 MOST_BLOCK = 32
@@ -35,7 +36,12 @@ def choose_knobs(target: CudaTarget, program: Program) -> Tile:
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Tile | None = None) -> Schedule:
-    """`te.ops.gemm_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`."""
+    """`te.ops.gemm_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores, as `gemm_mma` has them by default.
+    """
+    if knobs is None and is_rounded(program):
+        return gemm_mma.schedule(target, program, constants=("W",))
     return schedule_tile(program, knobs or choose_knobs(target, program), constants=("W",))
 
 

@@ -19,6 +19,7 @@ from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
 from ..fused_cpu import fused
 from . import conv2d, conv_transpose, depthwise
 from .lowered import LoweredCudaNode, lowered
+from .tensor_float import for_target
 
 Template = Callable[[CudaTarget, Program], Schedule]
 T = TypeVar("T")
@@ -35,13 +36,17 @@ def lower_convolution(
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
     if operator.transposed:
         return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
-    return lower_conv2d(graph, node, operator, _of(knobs, conv2d.Knobs))
+    return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
 
 
 def lower_conv2d(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv2d.Knobs | None = None
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    operator: Convolution,
+    knobs: conv2d.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """A convolution as a product of matrices."""
+    """A convolution as a product of matrices, on tensor cores where `target` allows it (`tensor_float`)."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].shape
     weights = _weights(graph, node, operator)
     block = conv2d.channel_block(channels // operator.groups)
@@ -56,6 +61,7 @@ def lower_conv2d(
         block=block,
         epilogue=operator.epilogue,
     )
+    program = for_target(target, program)
     arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
     template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
     return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs)
