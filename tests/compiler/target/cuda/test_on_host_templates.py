@@ -52,17 +52,17 @@ def products() -> Iterator[Case]:
     ):
         rows, depth, columns = sizes
         tile = Tile(**{**small, **changes})
-        for batch, transposed in (((), False), ((2,), True)):
-            program = gemm(
-                rows=rows,
-                depth=depth,
-                columns=columns,
-                batch_x=batch,
-                transposed_x=transposed,
-                transposed_w=transposed,
-                epilogue=both,
-            )
-            yield Case(name=f"{sizes} {tile}", program=program, schedule=schedule_tile(program, tile))
+        turned = depth == 50
+        program = gemm(
+            rows=rows,
+            depth=depth,
+            columns=columns,
+            batch_x=(2,) if turned else (),
+            transposed_x=turned,
+            transposed_w=turned,
+            epilogue=both,
+        )
+        yield Case(name=f"{sizes} {tile}", program=program, schedule=schedule_tile(program, tile))
     program = gemm(rows=3, depth=70, columns=20, epilogue=both)
     knobs = gemv.Knobs(groups=4, members=8, vectors=4, unroll=2)
     yield Case(name="few rows", program=program, schedule=gemv.schedule_rows(program, knobs, ("W",)))
@@ -101,7 +101,7 @@ def others() -> Iterator[Case]:
 
 
 def test_chosen_knobs() -> None:
-    agree([*products(), *rows(), *others()], TARGET)
+    agree([*products(), *rows(), *others()], TARGET, orders=2)
 
 
 # Networks
@@ -168,5 +168,5 @@ def test_networks() -> None:
     for net in (vision(), sequence()):
         model = net.model()
         x = np.random.default_rng(2).standard_normal(net.input_shape, np.float32)
-        (result,) = run_network(gpu_graph(model), {"x": x}, TARGET).values()
+        (result,) = run_network(gpu_graph(model), {"x": x}, TARGET, orders=1).values()
         assert relative(result, runtime(model, {"x": x})[net.last]) < 1e-5
