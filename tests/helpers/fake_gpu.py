@@ -225,7 +225,7 @@ class HostDevice(FakeDevice):
             )
             for launched in work
         ]
-        results = run_source(source, launches, {"memory": self._memory[: self._used]}, orders=2)
+        results = run_source(source, launches, {"memory": self._memory[: self._used]}, orders=2, seconds=400)
         self._memory[: self._used] = results["memory"]
 
 
