@@ -33,7 +33,7 @@ def tiled_permute(shape: Sequence[int], axes: Sequence[int], *, rows: int, name:
     `SIDE` x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
     ValueError where the last axis stays.
     """
-    plain = permute(shape, axes, name=name)
+    plain = permute(tuple(shape), axes, name=name)
     chain, move = _parts(plain)
     axis = moves_last(plain)
     if axis is None:
