@@ -316,15 +316,15 @@ def _lower_bound(form: LinearForm, ranges: Ranges, facts: Facts) -> int | None:
                 low = -(-low // scale)
                 best = low if best is None else max(best, low)
     if facts and (best is None or best < 0):
-        # What facts say of a dividend, they say of its quotient.
+        # What facts say of a dividend, they say of its quotient: c * (a // c) lies within a - (c - 1) .. a.
         for atom, coefficient in form.terms.items():
             match atom:
                 case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0:
-                    sign = 1 if coefficient > 0 else -1
-                    end = _lower_bound(linear_form(a).times(sign), ranges, facts)
-                    rest = _lower_bound(form.without(atom), ranges, facts)
-                    if end is not None and rest is not None:
-                        low = rest + coefficient * (sign * end // divisor)
+                    dividend = linear_form(a).offset(1 - divisor if coefficient > 0 else 0)
+                    scaled = form.without(atom).times(divisor).plus(dividend, coefficient)
+                    low = _lower_bound(scaled, ranges, facts)
+                    if low is not None:
+                        low = -(-low // divisor)
                         best = low if best is None else max(best, low)
     return best
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from ...ir.bounds import Ranges, loop_range
 from ...ir.expr import Buffer, Const, Expr, Var, binary, maximum, minimum
 from ...ir.grid import distribution
 from ...ir.kernels import (
@@ -32,7 +33,7 @@ from ...ir.kernels import (
 )
 from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
-from ...ir.visit import map_children, substitute, substitute_expr, walk
+from ...ir.visit import map_children, map_expressions, substitute, substitute_expr, walk
 from ...passes.inline_intrinsics import inline_intrinsics
 from .shadows import Names, Shadows, fill, poison
 from .turns import Cut, Nested, Piece, Rotated, Turn, in_turn
@@ -55,7 +56,20 @@ def emulate(program: Program) -> Program:
                 return Alloc(buffer=buffer, body=seq(fill(buffer, names), visit(node.body, host)))
         return map_children(node, lambda child: visit(child, host))
 
-    return replace(program, body=visit(program.body, ()))
+    # Of boxes that are ragged, what bounds them is provable where starts and extents have the same form.
+    return _simplify_boxes(replace(program, body=visit(program.body, ())))
+
+
+def _simplify_boxes(program: Program) -> Program:
+    def visit(node: Stmt, ranges: Ranges) -> Stmt:
+        match node:
+            case Copy():
+                return map_expressions(node, lambda e: simplify(e, ranges))
+            case For(var=var, extent=extent):
+                ranges = {**ranges, var.name: loop_range(extent)}
+        return map_children(node, lambda child: visit(child, ranges))
+
+    return map_children(program, lambda child: visit(child, {}))
 
 
 class _Block:

@@ -1,6 +1,6 @@
 """prepare: what scheduled programs go through before code is generated for them or they are emulated.
 
-PASSES     insert barriers
+PASSES     narrow allocations, insert barriers
 CHECKS     kernel form, limits of blocks and grids, asynchronous copies, races
 """
 
@@ -21,9 +21,7 @@ from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB, THREADS_PER_BLOCK
 from .errors import LoweringError
 from .machine import CudaTarget
 from .races import check_races
-
-SHARED_ALIGNMENT = 128
-"""Bytes that buffers in shared memory begin at multiples of."""
+from .storage import SHARED_ALIGNMENT
 
 PASSES = (
     Pass("narrow_allocations", narrow_allocations),

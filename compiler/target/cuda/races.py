@@ -155,13 +155,22 @@ def _apart(kernel: Kernel, uses: Sequence[Access], threads: Mapping[str, int]) -
         pairs: list[tuple[str | None, str | None]] = []
         for axis in axes:
             a, b = (next((x.name for x in u.loops if x.kind == axis), None) for u in (p, q))
+            if a is None and p is q and _once(p, common):
+                # One thread's, or a whole warp's in one go.
+                continue
             if a is None or b is None:
-                # Perhaps of a whole warp.
                 return False
             pairs.append((a, b))
-        if not meets_only_at(p, q, pairs, common):
+        # Without pairs there is one warp.
+        if pairs and not meets_only_at(p, q, pairs, common):
             return False
     return True
+
+
+def _once(access: Access, outer: Sequence[str]) -> bool:
+    """Whether the phase of an access, in loops `outer` around its kernel's body, runs once in a block."""
+    inside = [loop for loop in access.loops if loop.name not in outer]
+    return bool(inside) and is_thread_loop(inside[0])
 
 
 def _widened(kernel: Kernel) -> Kernel:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from math import gcd, prod
+from math import gcd
 
 from ...ir.expr import Const
-from ...ir.stmt import Copy, For, Program
+from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
+from . import gemm, gemm_mma
 from .gemm_account import Problem, choose_tile
+from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
 
 MOST_BLOCK = 32
-"""Channels that follow one another in the order of a sum: as many as the deepest tile has steps (`gemm_account.DEPTHS`)."""
+"""The most channels that follow one another in a sum: what the deepest tile takes (`gemm_account.DEPTHS`)."""
 GATHER_INSTRUCTIONS = 10.0
 """Of a thread for each element that it gathers: its address, whether its row and its column exist. An estimate."""
 
@@ -34,25 +36,18 @@ def choose_knobs(target: CudaTarget, program: Program) -> Tile:
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Tile | None = None) -> Schedule:
-    """`te.ops.gemm_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`."""
+    """`te.ops.gemm_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores, as `gemm_mma` has them by default.
+    """
+    if knobs is None and is_rounded(program):
+        return gemm_mma.schedule(target, program, constants=("W",))
     return schedule_tile(program, knobs or choose_knobs(target, program), constants=("W",))
 
 
 def problem_of(program: Program, tag: str = "") -> Problem:
-    """The sizes of the gathered product whose names end with `tag`."""
-    sizes = {
-        loop.name: int(loop.extent.value)
-        for loop in path_to(program, f"gemm{tag}")
-        if isinstance(loop, For) and isinstance(loop.extent, Const)
-    }
-    rows, columns, depth = (sizes.pop(f"gemm.{axis}{tag}") for axis in "ijk")
+    """The product whose stages' names end with `tag`."""
     copy = path_to(program, f"b{tag}")[-1]
     assert isinstance(copy, Copy)
-    gathered = prod(e.value for e in copy.destination.extents if isinstance(e, Const)) == 1
-    return Problem(
-        rows=rows,
-        columns=columns,
-        depth=depth,
-        batch=prod(sizes.values()),
-        copy_instructions=GATHER_INSTRUCTIONS if gathered else 0.0,
-    )
+    gathered = all(extent == Const(1) for extent in copy.destination.extents)
+    return gemm.problem_of(program, GATHER_INSTRUCTIONS if gathered else 0.0, tag)

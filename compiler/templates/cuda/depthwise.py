@@ -1,6 +1,6 @@
-"""Depthwise convolutions on a GPU, which memory bounds: each thread computes some rows of one channel's outputs.
+"""Depthwise convolutions on a GPU, bound by memory: each thread computes some rows of one channel's outputs.
 
-Neighbouring threads compute neighbouring columns, so that a warp's loads and stores are each of one piece. What a window
+Neighbouring threads compute neighbouring columns, so that a warp loads and stores one piece at a time. What a window
 needs is in a thread's registers: rows serve all outputs below one another, columns come from the first-level cache once
 more for the threads beside.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, prod
+
+import numpy as np
 
 from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
@@ -48,19 +50,27 @@ class Knobs:
 
 def choose_knobs(target: CudaTarget, program: Program, window: Window) -> Knobs:
     """Defaults for any shape: rows so that what a multiprocessor's warps issue takes least."""
-    shapes = {b.name: b.shape for b in program.parameters}
-    outputs = shapes["Y"]
+    rows = np.array([r for r in ROWS if r == 1 or r * prod(window.kernel) <= MOST_TAPS], np.int64)
+    cycles = issue_cycles(target, program, window, rows, np.ones_like(rows))
+    return Knobs(rows=int(rows[np.argmin(cycles)]))
 
-    def cycles(rows: int) -> float:
-        threads = prod(outputs) / outputs[2] * ceil(outputs[2] / rows)
-        warps = ceil(threads / WARP / target.multiprocessors)
-        taken = (rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] + 1
-        issued = taken * window.kernel[1] * LOAD_INSTRUCTIONS + rows * prod(window.kernel)
-        issued = (issued + OTHER_INSTRUCTIONS) * (1 if outputs[2] % rows == 0 else RAGGED)
-        return max(ceil(warps / SCHEDULERS), ALONE) * issued
 
-    rows = [r for r in ROWS if r <= outputs[2] and r * prod(window.kernel) <= MOST_TAPS]
-    return Knobs(rows=min(rows, key=cycles, default=1))
+def issue_cycles(
+    target: CudaTarget, program: Program, window: Window, rows: np.ndarray, columns: np.ndarray
+) -> np.ndarray:
+    """Cycles in which the busiest multiprocessor issues its instructions, for threads of `rows` x `columns` outputs.
+
+    All arrays are of one length, rows and columns int64.
+    """
+    batch, channels, *outputs, _ = program.parameters[-1].shape
+    threads, taken, ragged = batch * channels, 1, False
+    for d, own in enumerate((rows, columns)):
+        threads = threads * -(-outputs[d] // own)
+        taken = taken * ((own - 1) * window.strides[d] + (window.kernel[d] - 1) * window.dilations[d] + 1)
+        ragged = ragged | (outputs[d] % own != 0)
+    warps = np.ceil(threads / (WARP * target.multiprocessors))
+    issued = taken * LOAD_INSTRUCTIONS + rows * columns * prod(window.kernel) + OTHER_INSTRUCTIONS
+    return np.maximum(np.ceil(warps / SCHEDULERS), ALONE) * issued * np.where(ragged, RAGGED, 1.0)
 
 
 def schedule(target: CudaTarget, program: Program, window: Window, knobs: Knobs | None = None) -> Schedule:

@@ -46,9 +46,12 @@ def schedule(
     return gemv.schedule_rows(program, knobs, [name for name in constants if name == "W"])
 
 
-def problem_of(program: Program, copy_instructions: float = 0.0) -> Problem:
-    """What a program with the stages of `te.ops.gemm` has to compute; loops of constant extents."""
-    path = path_to(program, "gemm")
+def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:
+    """What a program with the stages of `te.ops.gemm` has to compute; loops of constant extents.
+
+    `tag` is what the stages' names end with.
+    """
+    path = path_to(program, f"gemm{tag}")
     reduce = path[-1]
     assert isinstance(reduce, Reduce)
     sizes: dict[str, int] = {}
@@ -56,13 +59,13 @@ def problem_of(program: Program, copy_instructions: float = 0.0) -> Problem:
         if isinstance(loop, For):
             assert isinstance(loop.extent, Const)
             sizes[loop.name] = int(loop.extent.value)
-    rows, columns, depth = (sizes.pop(f"gemm.{axis}") for axis in "ijk")
-    (first,) = {e.indices for e in loads_in(reduce.value) if e.buffer.name == "a"}
+    rows, columns, depth = (sizes.pop(f"gemm.{axis}{tag}") for axis in "ijk")
+    (first,) = {e.indices for e in loads_in(reduce.value) if e.buffer.name == f"a{tag}"}
     return Problem(
         rows=rows,
         columns=columns,
         depth=depth,
         batch=prod(sizes.values()),
-        along_depth="gemm.k" in free_vars(first[-1]),
+        along_depth=f"gemm.k{tag}" in free_vars(first[-1]),
         copy_instructions=copy_instructions,
     )

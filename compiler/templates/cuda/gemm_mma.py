@@ -19,8 +19,8 @@ from ...schedule import LegalityError, Schedule
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_type, zero
 from ...target.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, WARP, depth_of
-from .gemm_mma_knobs import Factors, Knobs, choose_knobs, room
 from .digits import extent_of, loops_around
+from .gemm_mma_knobs import Factors, Knobs, choose_knobs, room
 from .tile import add_partial_sums, bind_blocks, fetch
 
 Z: LoopKind = "thread.z"
@@ -237,7 +237,9 @@ def _finish(s: Schedule, knobs: Knobs) -> None:
     while vector > 1 and (columns % vector or knobs.columns // WARP < vector):
         vector //= 2
     j, lane = s.split("j", vector)
-    guards = [s.guard("i", knobs.rows), s.guard(j, knobs.columns // vector)]
+    width = knobs.columns // vector
+    width = -(-width // WARP) * WARP if width > WARP else width
+    guards = [s.guard("i", knobs.rows), s.guard(j, width)]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]
     i, row = s.split("i", knobs.rows // (knobs.warps[0] * knobs.warps[1]))
     wi, wj = s.split(i, knobs.warps[1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
-from math import ceil
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TypeAlias, TypeVar
+
+import numpy as np
 
 from ...ir.types import DType
 from ...target.cuda.machine import CudaTarget, Precision
@@ -67,20 +69,7 @@ class Knobs:
 
     def shared_bytes(self, factors: Factors) -> int:
         """Shared memory of a block: all stages, or the tile of results, which takes their place."""
-        elements = 0
-        for size, matrix, along in zip(
-            (self.rows, self.columns), factors.matrix, factors.along_depth, strict=True
-        ):
-            lines, length = (size, self.depth) if along else (self.depth, size)
-            elements += lines * room(length, factors.dtype, matrix=matrix)
-        results = self.rows * room(self.columns, DType.INT32, matrix=False) * 4 if self.splits == 1 else 0
-        return max(self.stages * elements * factors.dtype.bits // 8, results)
-
-    @property
-    def registers(self) -> int:
-        """Registers of a thread that sums and fragments take, and about as many more as addresses do."""
-        sums = self.warp_rows * self.warp_columns // WARP
-        return sums + self.warp_rows // ROWS * 4 + self.warp_columns // COLUMNS * 2 + 40
+        return int(_shared_bytes(self, factors))
 
     def obstacle(self, dtype: DType, *, matrix: tuple[bool, bool]) -> str | None:
         """Why these knobs do not fit together; None if they do."""
@@ -101,7 +90,29 @@ class Knobs:
         return None
 
 
-def room(size: int, dtype: DType, *, matrix: bool) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """Many settings of the knobs at once: an int64 array of one length for each field of `Knobs`."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    depth: np.ndarray
+    warp_rows: np.ndarray
+    warp_columns: np.ndarray
+    stages: np.ndarray
+    group: np.ndarray
+    splits: np.ndarray
+
+    def at(self, index: int) -> Knobs:
+        """One of them."""
+        return Knobs(**{field.name: int(getattr(self, field.name)[index]) for field in fields(self)})
+
+
+Settings: TypeAlias = Knobs | Points
+Size = TypeVar("Size", int, np.ndarray)
+
+
+def room(size: Size, dtype: DType, *, matrix: bool) -> Size:
     """Elements from row to row of a tile in shared memory whose rows have `size`, so that accesses meet no bank twice.
 
     `ldmatrix` reads 8 rows of 16 bytes at a time: rows must begin at odd multiples of 16 bytes. Plain loads and stores
@@ -112,62 +123,109 @@ def room(size: int, dtype: DType, *, matrix: bool) -> int:
         pieces = -(-size * bits // 128)
         return (pieces | 1) * 128 // bits
     words = -(-size * bits // 32)
-    words += (8 - words) % 32 if words > 8 else (8 - words) % 8
+    words = words + (8 - words) % (8 + 24 * (words > 8))
     return words * 32 // bits
 
 
-def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
-    """Defaults: the tiles for which `cycles` is least."""
-    return min(_candidates(target, factors), key=lambda k: cycles(target, factors, k))
+def _shared_bytes(knobs: Settings, factors: Factors) -> np.ndarray:
+    elements = np.int64(0)
+    for size, matrix, along in zip(
+        (knobs.rows, knobs.columns), factors.matrix, factors.along_depth, strict=True
+    ):
+        lines, length = (size, knobs.depth) if along else (knobs.depth, size)
+        elements = elements + lines * room(np.asarray(length), factors.dtype, matrix=matrix)
+    results = knobs.rows * room(np.asarray(knobs.columns), DType.INT32, matrix=False) * 4
+    return np.maximum(
+        knobs.stages * elements * factors.dtype.bits // 8, results * (np.asarray(knobs.splits) == 1)
+    )
 
 
-def cycles(target: CudaTarget, factors: Factors, knobs: Knobs) -> float:
-    """About how long a product takes, in cycles of the card's clock.
+def _registers(knobs: Settings) -> np.ndarray:
+    """Registers of a thread that sums and fragments take, and about as many more as addresses do."""
+    sums = np.asarray(knobs.warp_rows * knobs.warp_columns // WARP)
+    return sums + knobs.warp_rows // ROWS * 4 + knobs.warp_columns // COLUMNS * 2 + 40
+
+
+def _warps(knobs: Settings) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(knobs.rows // knobs.warp_rows), np.asarray(knobs.columns // knobs.warp_columns)
+
+
+def resident(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+    """How many blocks a multiprocessor holds at a time; 0 for those that are too large."""
+    down, beside = _warps(knobs)
+    threads = down * beside * WARP
+    # A kilobyte of each block's shared memory is the system's (CUDA C++ Programming Guide, "Shared Memory", 8.x on).
+    by_memory = target.shared_bytes_per_multiprocessor // (_shared_bytes(knobs, factors) + 1024)
+    by_registers = target.registers_per_multiprocessor // (threads * _registers(knobs))
+    by_threads = target.threads_per_multiprocessor // threads
+    return np.minimum(np.minimum(by_memory, by_registers), by_threads)
+
+
+def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
+    """What settings that fit together must keep to, by name: bool for each."""
+    down, beside = _warps(knobs)
+    warps = down * beside
+    step = COLUMNS * 2 if factors.matrix[1] else COLUMNS
+    return {
+        "whole products": np.asarray((knobs.warp_columns % step == 0) & (knobs.warp_rows % ROWS == 0)),
+        "rows of results for every warp": (knobs.rows % warps == 0) & (warps <= MOST_WARPS),
+        "the registers of a thread": _registers(knobs) <= MOST_REGISTERS,
+        "the shared memory of a block": _shared_bytes(knobs, factors) <= target.shared_bytes_per_block,
+        "a block on a multiprocessor": resident(target, factors, knobs) >= 1,
+        "a slice for every split": np.asarray(
+            (np.asarray(knobs.splits) == 1) | (knobs.depth * knobs.splits <= factors.depth)
+        ),
+    }
+
+
+def legal(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+    """Whether settings keep to all limits."""
+    return np.logical_and.reduce(list(limits(target, factors, knobs).values()))
+
+
+def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+    """About how long a product takes, in cycles of the card's clock; float64.
 
     A slice takes the longest of its products on the tensor cores, of its fragments' way from shared memory, and of its
     way from the second level cache, if enough is in flight; blocks that are on a multiprocessor together share these.
     All multiprocessors take as many rounds of blocks as the last one.
     """
-    blocks = ceil(factors.rows / knobs.rows) * ceil(factors.columns / knobs.columns)
-    blocks *= factors.batch * knobs.splits
-    slices = ceil(factors.depth / (knobs.depth * knobs.splits))
+    blocks = tiles(factors, knobs) * knobs.splits
+    slices = -(-factors.depth // (knobs.depth * knobs.splits))
     peak = target.peak(precision(factors.dtype)) / (target.multiprocessors * target.clock)
     if target.capability >= (9, 0):
         peak *= HOPPER_SHARE
     size = factors.dtype.bits / 8
     area, edge = knobs.rows * knobs.columns, knobs.rows + knobs.columns
-    down, beside = knobs.warps
+    down, beside = _warps(knobs)
     multiply = 2 * area * knobs.depth / peak
     fragments = (
         (knobs.rows * beside + knobs.columns * down + edge) * knobs.depth * size / SHARED_BYTES_A_CYCLE
     )
     fetch = edge * knobs.depth * size / CACHE_BYTES_A_CYCLE
-    waves = ceil(blocks / target.multiprocessors)
-    together = max(1, min(resident(target, factors, knobs), waves))
+    waves = -(-blocks // target.multiprocessors)
+    together = np.maximum(1, np.minimum(resident(target, factors, knobs), waves))
     # A tensor core is kept busy by two warps of its quarter of a multiprocessor, about.
-    busy = min(1.0, together * down * beside / 8)
-    ways = (multiply / busy, fragments, fetch)
+    multiply = multiply / np.minimum(1.0, together * down * beside / 8)
     # What runs beside one another is never wholly hidden.
-    slice_cycles = 0.75 * max(ways) + 0.25 * sum(ways)
+    longest = np.maximum(np.maximum(multiply, fragments), fetch)
+    slice_cycles = 0.75 * longest + 0.25 * (multiply + fragments + fetch)
     ahead = (knobs.stages - 1) * slice_cycles * together
-    stall = max(0.0, LATENCY - ahead) / together
+    stall = np.maximum(0.0, LATENCY - ahead) / together
     results = area * 8 / CACHE_BYTES_A_CYCLE
     total = waves * (slices * (slice_cycles + stall / 2) + results) + 2 * LATENCY
-    if knobs.splits > 1:
-        elements = factors.rows * factors.columns * factors.batch * (knobs.splits + 1)
-        total += LAUNCH + elements * 4 / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
-    return total
+    elements = factors.rows * factors.columns * factors.batch * (knobs.splits + 1)
+    adding = LAUNCH + elements * 4 / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
+    return total + adding * (np.asarray(knobs.splits) > 1)
 
 
-def resident(target: CudaTarget, factors: Factors, knobs: Knobs) -> int:
-    """How many blocks a multiprocessor holds at a time; 0 for those that are too large."""
-    threads = knobs.warps[0] * knobs.warps[1] * WARP
-    # A kilobyte of each block's shared memory is the system's (CUDA C++ Programming Guide, "Shared Memory", 8.x on).
-    return min(
-        target.shared_bytes_per_multiprocessor // (knobs.shared_bytes(factors) + 1024),
-        target.registers_per_multiprocessor // (threads * knobs.registers),
-        target.threads_per_multiprocessor // threads,
+def tiles(factors: Factors, knobs: Settings) -> np.ndarray:
+    """Tiles of all results."""
+    down, beside = (
+        -(-factors.rows // np.asarray(knobs.rows)),
+        -(-factors.columns // np.asarray(knobs.columns)),
     )
+    return down * beside * factors.batch
 
 
 def precision(dtype: DType) -> Precision:
@@ -177,43 +235,35 @@ def precision(dtype: DType) -> Precision:
     return "tf32" if dtype is DType.FLOAT32 else "float16"
 
 
-def _candidates(target: CudaTarget, factors: Factors) -> list[Knobs]:
-    found: list[Knobs] = []
+def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
+    """Defaults: those for which `cycles` is least."""
     unit = depth_of(factors.dtype)
-    for rows, columns in product((16, 32, 64, 128, 256), repeat=2):
-        tiles = ceil(factors.rows / rows) * ceil(factors.columns / columns) * factors.batch
-        for warp_rows, warp_columns, (steps, stages), splits in product(
-            (16, 32, 64), (16, 32, 64), ((2, 3), (2, 4), (4, 2), (4, 3), (4, 4)), (1, 2, 4, 8, 16)
-        ):
-            depth = steps * unit
-            if splits > 1 and (tiles > target.multiprocessors or factors.depth < 4 * depth * splits):
-                continue
-            knobs = Knobs(
-                rows=rows,
-                columns=columns,
-                depth=depth,
-                warp_rows=warp_rows,
-                warp_columns=warp_columns,
-                stages=stages,
-                group=_group(factors, rows),
-                splits=splits,
-            )
-            if legal(target, factors, knobs) and knobs.warps[0] * knobs.warps[1] <= MOST_WARPS:
-                found.append(knobs)
-    return found
-
-
-def legal(target: CudaTarget, factors: Factors, knobs: Knobs) -> bool:
-    """Whether knobs fit together and a block of them fits a multiprocessor."""
-    return (
-        knobs.obstacle(factors.dtype, matrix=factors.matrix) is None
-        and knobs.shared_bytes(factors) <= target.shared_bytes_per_block
-        and knobs.registers <= MOST_REGISTERS
-        and resident(target, factors, knobs) >= 1
+    edges, warps = (16, 32, 64, 128, 256), (16, 32, 64)
+    grid = np.meshgrid(edges, edges, warps, warps, (2, 4), (2, 3, 4), (1, 2, 4, 8, 16), indexing="ij")
+    rows, columns, warp_rows, warp_columns, steps, stages, splits = (
+        axis.ravel().astype(np.int64) for axis in grid
     )
+    whole = (rows % warp_rows == 0) & (columns % warp_columns == 0)
+    points = Points(
+        rows=rows[whole],
+        columns=columns[whole],
+        depth=unit * steps[whole],
+        warp_rows=warp_rows[whole],
+        warp_columns=warp_columns[whole],
+        stages=stages[whole],
+        group=group_of(factors, rows[whole], np.int64(8)),
+        splits=splits[whole],
+    )
+    kept = legal(target, factors, points)
+    # Splits pay where they fill the card, and each has slices enough to be under way.
+    few = (tiles(factors, points) <= target.multiprocessors) & (
+        factors.depth >= 4 * points.depth * points.splits
+    )
+    kept &= (points.splits == 1) | few
+    return points.at(int(np.argmin(np.where(kept, cycles(target, factors, points), np.inf))))
 
 
-def _group(factors: Factors, rows: int) -> int:
-    """Rows of tiles that go together: the greatest divisor of their number up to 8."""
-    count = ceil(factors.rows / rows)
-    return max(g for g in range(1, 9) if count % g == 0)
+def group_of(factors: Factors, rows: np.ndarray, most: np.ndarray | np.int64) -> np.ndarray:
+    """Rows of tiles that go together: the greatest power of two up to `most` that divides their number."""
+    count = -(-factors.rows // rows)
+    return np.gcd(count, most) if factors.batch == 1 else np.ones_like(count)

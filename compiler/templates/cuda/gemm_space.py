@@ -65,7 +65,11 @@ def tile_at(problem: Problem, values: Values) -> Tile:
 
 def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
     """The point of `gemm_account.choose_tile`."""
-    tile = choose_tile(target, problem_of(program))
+    return values_of(choose_tile(target, problem_of(program)))
+
+
+def values_of(tile: Tile) -> dict[str, int]:
+    """The point of a tile whose groups are of one vector each."""
     y, x = tile.threads
     return {
         "thread_rows": tile.thread_rows,

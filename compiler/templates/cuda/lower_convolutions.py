@@ -1,4 +1,4 @@
-"""Convolutions of the float graph: what they are on a GPU, with their weights, epilogues, and what is fused with them."""
+"""Convolutions of the float graph: what they are on a GPU, with weights, epilogues and what is fused with them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
 from ..fused_cpu import fused
 from . import conv2d, conv_transpose, depthwise
 from .lowered import LoweredCudaNode, lowered
+from .tensor_float import for_target
 
 Template = Callable[[CudaTarget, Program], Schedule]
 T = TypeVar("T")
@@ -35,13 +36,17 @@ def lower_convolution(
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
     if operator.transposed:
         return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
-    return lower_conv2d(graph, node, operator, _of(knobs, conv2d.Knobs))
+    return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
 
 
 def lower_conv2d(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv2d.Knobs | None = None
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    operator: Convolution,
+    knobs: conv2d.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """A convolution as a product of matrices."""
+    """A convolution as a product of matrices, on tensor cores where `target` allows it (`tensor_float`)."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].shape
     weights = _weights(graph, node, operator)
     block = conv2d.channel_block(channels // operator.groups)
@@ -56,10 +61,10 @@ def lower_conv2d(
         block=block,
         epilogue=operator.epilogue,
     )
+    program = for_target(target, program)
     arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
-    return _lowered(
-        graph, node, operator, program, "conv2d", arrays, lambda t, p: conv2d.schedule(t, p, knobs)
-    )
+    template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs)
 
 
 def lower_conv_transpose(
@@ -91,7 +96,7 @@ def lower_conv_transpose(
     )
     arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
     template: Template = lambda t, p: conv_transpose.schedule(t, p, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template)
+    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template, knobs)
 
 
 def lower_depthwise(
@@ -111,7 +116,7 @@ def lower_depthwise(
     )
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     template: Template = lambda t, p: depthwise.schedule(t, p, window, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, f"depthwise {window}", arrays, template)
+    return _lowered(graph, node, operator, program, f"depthwise {window}", arrays, template, knobs)
 
 
 def _of(knobs: object | None, kind: type[T]) -> T | None:
@@ -136,6 +141,7 @@ def _lowered(
     name: str,
     arrays: dict[str, np.ndarray],
     template: Template,
+    knobs: object | None,
 ) -> LoweredCudaNode:
     """The node of a program with parameters X, `arrays`, B and R as the epilogue says, and Y."""
     ends = fused(graph, node, program)
@@ -146,4 +152,5 @@ def _lowered(
     if operator.epilogue.operand:
         bound["R"] = rest.pop(0)
     final = ends.program
+    name = name if knobs is None else f"{name} {knobs}"
     return lowered(graph, node, name, ends, lambda target: template(target, final), bound, arrays)

@@ -1,4 +1,4 @@
-"""Whether products of float32 are computed on tensor cores, which round their factors to tf32: if the target says so."""
+"""Whether products of float32 are computed on tensor cores, which round factors to tf32: if the target says so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEAST = 8
 
 
 def for_target(target: CudaTarget, program: Program) -> Program:
-    """What has the stages of `te.ops.gemm` in float32, with its factors rounded to tf32 if tensor cores are to multiply.
+    """What has the stages of `te.ops.gemm` in float32, its factors rounded to tf32 if tensor cores are to multiply.
 
     That is where `target.tensor_float` allows it and fragments are not mostly padding; else the same object.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.target.cuda.module import CudaModule, lower
 from vdla.compiler.target.cuda.prepare import prepare
@@ -38,6 +39,17 @@ class Case:
         verify(program)
         return lower(prepare(program, target), target)
 
+    def expected(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """What the program computes: by the interpreter, or as machine code where it is a tensor expression."""
+        if self.schedule is None:
+            return interpret(self.program, arrays, functions=FUNCTIONS)
+        outputs = outputs_of(self.program)
+        found = {
+            p.name: np.empty(p.shape, p.dtype.numpy) for p in self.program.parameters if p.name in outputs
+        }
+        build(self.program)(**arrays, **found)
+        return found
+
 
 def random_values(parameter: Buffer, rng: np.random.Generator) -> np.ndarray:
     """Integers of all of a narrow type, or such whose products no wider one is left by; normal floats."""
@@ -61,7 +73,7 @@ def agree(cases: Sequence[Case], target: CudaTarget, *, orders: int = 3) -> None
         shapes = {p.name: p.shape for p in module.parameters}
         modules.append((module, {name: array.reshape(shapes[name]) for name, array in packed.items()}))
     for case, arrays, result in zip(cases, given, run_modules(modules, orders=orders), strict=True):
-        expected = interpret(case.program, arrays, functions=FUNCTIONS)
+        expected = case.expected(arrays)
         for parameter in case.program.parameters:
             if parameter.name in result:
                 found = result[parameter.name].reshape(parameter.shape)

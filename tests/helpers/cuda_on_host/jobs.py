@@ -63,7 +63,7 @@ class Job:
         pattern = r"__launch_bounds__\s*\(\s*(\d+)[^)]*\)\s*(?:void\s+)?(\w+)\s*\("
         bounds = {name: int(most) for most, name in re.findall(pattern, self.source)}
         for launch in self.launches:
-            if np.prod(launch.block) > bounds.get(launch.function, 1024):
+            if np.prod(launch.block) > bounds.get(launch.function.rpartition(":")[2], 1024):
                 return (
                     f"{launch.function} is launched as {launch.block}, more than its __launch_bounds__ allow"
                 )

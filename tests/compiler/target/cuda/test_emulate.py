@@ -41,10 +41,10 @@ from vdla.compiler.ir.stmt import (
 )
 from vdla.compiler.ir.types import DType
 from vdla.compiler.passes.insert_barriers import insert_barriers
-from vdla.compiler.target.cuda.shadows import poison
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.races import RaceError, check_races
+from vdla.compiler.target.cuda.shadows import poison
 from vdla.compiler.te.ops.gemm import gemm
 from vdla.compiler.templates.cuda.tile import Tile, schedule_tile
 

@@ -89,12 +89,9 @@ def test_a_pipelined_gemm_runs() -> None:
         ("__syncthreads();  // visible", "", "not equal|depends on the order"),
         ("__syncthreads();  // read", "", "not equal|depends on the order"),
         ("wait<1>", "wait<2>", "not equal|depends on the order"),
-        ("thread < 32", "thread < 40", "the source of|not equal|outside of all arrays|not a multiple|index"),
         ("if (row + ty < n && ", "if (", "outside of all arrays"),
-        ("row + i < n;", "true;", "outside of all arrays"),
         ("float b[]", "float4 b_[]; float* b = (float*)b_ + 1", "not a multiple of 16"),
         ("float a[2][16][8]", "float a[2][15][8]", "index 15 out of bounds"),
-        ("a[2][16][8]", "a[2][16][9]", "not a multiple of 16"),
         (
             "float sum[4]",
             "if (row + ty >= n) return; float sum[4]",

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from cuda_networks import Arrays, gpu_graph, interpreted, run_nodes
+from cuda_networks import gpu_graph
 from cuda_on_host.agreement import Case, agree
-from cuda_on_host.modules import run_modules
+from cuda_on_host.networks import run_network
 from every_operator import programs
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
+from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
-from vdla.compiler.schedule import LegalityError
-from vdla.compiler.target.cuda.errors import LoweringError
-from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.options import parse_target
-from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.gemm import gemm
@@ -33,14 +30,10 @@ def test_every_operator() -> None:
     """By the template for any tensor expression; without those that only the accelerator computes."""
     cases = []
     for name, program in programs().items():
-        flat = flattened(program)
-        try:
-            case = Case(name=name, program=flat, schedule=generic.schedule(TARGET, flat))
-            case.module(TARGET)
-        except (LegalityError, LoweringError) as error:
-            assert "inp" in str(error) or "has no code on this target" in str(error)
-        else:
-            cases.append(case)
+        text = format_node(program)
+        if not any(part in text for part in ("requantize", "rescale", "combine", "@ inp")):
+            flat = flattened(program)
+            cases.append(Case(name=name, program=flat, schedule=generic.schedule(TARGET, flat)))
     assert len(cases) >= 25
     agree(cases, TARGET, orders=2)
 
@@ -59,17 +52,17 @@ def products() -> Iterator[Case]:
     ):
         rows, depth, columns = sizes
         tile = Tile(**{**small, **changes})
-        for batch, transposed in (((), False), ((2,), True)):
-            program = gemm(
-                rows=rows,
-                depth=depth,
-                columns=columns,
-                batch_x=batch,
-                transposed_x=transposed,
-                transposed_w=transposed,
-                epilogue=both,
-            )
-            yield Case(name=f"{sizes} {tile}", program=program, schedule=schedule_tile(program, tile))
+        turned = depth == 50
+        program = gemm(
+            rows=rows,
+            depth=depth,
+            columns=columns,
+            batch_x=(2,) if turned else (),
+            transposed_x=turned,
+            transposed_w=turned,
+            epilogue=both,
+        )
+        yield Case(name=f"{sizes} {tile}", program=program, schedule=schedule_tile(program, tile))
     program = gemm(rows=3, depth=70, columns=20, epilogue=both)
     knobs = gemv.Knobs(groups=4, members=8, vectors=4, unroll=2)
     yield Case(name="few rows", program=program, schedule=gemv.schedule_rows(program, knobs, ("W",)))
@@ -108,7 +101,7 @@ def others() -> Iterator[Case]:
 
 
 def test_chosen_knobs() -> None:
-    agree([*products(), *rows(), *others()], TARGET)
+    agree([*products(), *rows(), *others()], TARGET, orders=2)
 
 
 # Networks
@@ -171,20 +164,9 @@ def sequence() -> FloatNetwork:
 
 
 def test_networks() -> None:
-    """Every kernel that their nodes become computes what the interpreter makes of it."""
-    ran: list[tuple[Program, Arrays, Arrays]] = []
-
-    def execute(program: Program, arrays: Arrays) -> Arrays:
-        found = interpreted(program, arrays)
-        ran.append((program, arrays, found))
-        return found
-
+    """Their kernels one after the other, against ONNX Runtime."""
     for net in (vision(), sequence()):
         model = net.model()
         x = np.random.default_rng(2).standard_normal(net.input_shape, np.float32)
-        (result,) = run_nodes(gpu_graph(model), {"x": x}, execute, TARGET).values()
+        (result,) = run_network(gpu_graph(model), {"x": x}, TARGET, orders=1).values()
         assert relative(result, runtime(model, {"x": x})[net.last]) < 1e-5
-    modules = [(lower(prepare(program, TARGET), TARGET), arrays) for program, arrays, _ in ran]
-    for (program, _, expected), found in zip(ran, run_modules(modules), strict=True):
-        for name, array in found.items():
-            assert relative(array, expected[name]) < 1e-5, (program.name, name)

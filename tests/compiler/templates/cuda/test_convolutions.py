@@ -17,16 +17,18 @@ from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
-from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.nvrtc import compile_cubin
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.float_conv2d import float_depthwise
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
-from vdla.compiler.templates.cuda import conv2d, conv_transpose, depthwise
+from vdla.compiler.templates.cuda import conv2d, conv2d_space, conv_transpose, depthwise, depthwise_space
 from vdla.compiler.templates.cuda.lower_convolutions import lower_convolution
+from vdla.compiler.templates.cuda.lowered import LoweredCudaNode
 from vdla.compiler.templates.cuda.tile import Tile
+from vdla.compiler.templates.space import ESTIMATE
 
 TARGET = cuda_target()
 
@@ -54,19 +56,24 @@ class Integers(FloatNetwork):
         return self.constant(self.rng.integers(-4, 5, shape).astype(np.float32))
 
 
+def lowered_alone(net: FloatNetwork, knobs: object = None, target: CudaTarget = TARGET) -> LoweredCudaNode:
+    """The one node of a network."""
+    graph = gpu_graph(net.model())
+    (node,) = graph.nodes
+    assert isinstance(node.operator, Convolution)
+    return lower_convolution(target, graph, node, node.operator, knobs)
+
+
 def check_alone(net: FloatNetwork, knobs: object) -> None:
     """The one node of a network, with these knobs, gives exactly what ONNX Runtime does."""
     model = net.model()
     x = np.random.default_rng(1).integers(-4, 5, net.input_shape).astype(np.float32)
-    graph = gpu_graph(model)
-    (node,) = graph.nodes
-    assert isinstance(node.operator, Convolution)
-    lowered = lower_convolution(TARGET, graph, node, node.operator, knobs)
+    lowered = lowered_alone(net, knobs)
     schedule = lowered.schedule(TARGET)
     assert (
         replay(lowered.program, trace_from_lists(trace_to_lists(schedule.trace))).program == schedule.program
     )
-    (data,) = [p for p, name in lowered.tensors.items() if name != node.output]
+    (data,) = [p for p, name in lowered.tensors.items() if p != "Y"]
     shapes = {p.name: p.shape for p in lowered.program.parameters}
     arrays = {data: x.reshape(shapes[data]), **pack_arrays(schedule.trace, lowered.constants)}
     found = execute(schedule.program, arrays)["Y"]
@@ -74,7 +81,7 @@ def check_alone(net: FloatNetwork, knobs: object) -> None:
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=7, deadline=None)
 @given(
     data=st.data(),
     batch=st.integers(1, 2),
@@ -116,33 +123,30 @@ def transposed(
     net.shape = inferred_shape(net)
 
 
-@pytest.mark.parametrize("tile", range(2))
 @pytest.mark.parametrize(
-    ("channels", "attributes"),
+    ("tile", "channels", "attributes"),
     [
         # All phases alike: one product.
-        (8, {"kernel": (4, 4), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
+        (1, 8, {"kernel": (4, 4), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
         # Phases with different taps.
         (
+            0,
             6,
             {"kernel": (5, 3), "strides": (2, 2), "pads": (2, 1, 2, 0), "group": 2, "output_padding": (1, 1)},
         ),
         # Phases without taps.
-        (2, {"kernel": (2, 3), "strides": (3, 2), "pads": (0, 1, 0, 0), "dilations": (2, 1)}),
-        (1, {"kernel": (1, 2), "strides": (3, 3)}),
+        (1, 2, {"kernel": (2, 3), "strides": (3, 2), "pads": (0, 1, 0, 0), "dilations": (2, 1)}),
+        (0, 1, {"kernel": (1, 2), "strides": (3, 3)}),
     ],
 )
-def test_transposed(channels, attributes, tile) -> None:
+def test_transposed(tile, channels, attributes) -> None:
     net = Integers(1 + tile, channels, 3, 4)
     transposed(net, 4, **attributes)
     tiles = [
         Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4),
         Tile(rows=8, columns=32, depth=8, thread_rows=2, thread_columns=4, stages=3, splits=2),
     ]
-    graph = gpu_graph(net.model())
-    (node,) = graph.nodes
-    assert isinstance(node.operator, Convolution)
-    program = lower_convolution(TARGET, graph, node, node.operator).program
+    program = lowered_alone(net).program
     chosen = conv_transpose.choose_knobs(TARGET, program)
     check_alone(net, conv_transpose.Knobs(tiles=dict.fromkeys(chosen.tiles, tiles[tile])))
 
@@ -171,11 +175,8 @@ def test_what_follows_is_fused() -> None:
 def test_knobs_of_another_kind_are_refused() -> None:
     net = FloatNetwork(1, 4, 5, 5)
     net.convolution(4, (3, 3))
-    graph = gpu_graph(net.model())
-    (node,) = graph.nodes
-    assert isinstance(node.operator, Convolution)
     with pytest.raises(TypeError, match="no knobs of this convolution"):
-        lower_convolution(TARGET, graph, node, node.operator, depthwise.Knobs(rows=2))
+        lowered_alone(net, depthwise.Knobs(rows=2))
 
 
 PAPER = {
@@ -230,12 +231,9 @@ def test_gathering_divides_by_nothing_that_threads_differ_in() -> None:
 def test_compiles_for_every_architecture(attributes) -> None:
     net = FloatNetwork(1, 16, 14, 14)
     net.convolution(**attributes)
-    graph = gpu_graph(net.model())
-    (node,) = graph.nodes
-    assert isinstance(node.operator, Convolution)
     for arch in ("sm_80", "sm_90"):
         target = cuda_target(arch)
-        lowered = lower_convolution(target, graph, node, node.operator)
+        lowered = lowered_alone(net, target=target)
         module = lower(prepare(lowered.schedule(target).program, target), target, name="convolution")
         assert compile_cubin(module.source, arch)
 
@@ -252,3 +250,32 @@ def test_depthwise_defaults(size, channels, stride) -> None:
     # Eight warps or more on a multiprocessor, of which each has its loads on the way at once.
     assert channels * rows * rows // knobs.rows >= TARGET.multiprocessors * 8 * 32
     prepare(depthwise.schedule(TARGET, program, window, knobs).program, TARGET)
+
+
+def test_points_of_the_space_of_tiled_products() -> None:
+    net = Integers(1, 8, 9, 8)
+    net.convolution(20, (3, 3), pads=[1, 1, 1, 1], strides=[2, 1])
+    program = lowered_alone(net).program
+    space = conv2d_space.space(TARGET, program)
+    default = conv2d_space.default_values(TARGET, program)
+    assert conv2d_space.knobs_of(TARGET, program, default) == conv2d.choose_knobs(TARGET, program)
+    assert space.legal(space.point(default)[None]).all()
+    for point in space.sample(np.random.default_rng(0), 3):
+        check_alone(net, conv2d_space.knobs_of(TARGET, program, space.values(point)))
+
+
+def test_points_of_the_space_of_depthwise_convolutions() -> None:
+    net = Integers(1, 3, 9, 8)
+    window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
+    net.convolution(3, (3, 3), pads=[1, 1, 1, 1], group=3)
+    program = lowered_alone(net).program
+    space = depthwise_space.space(TARGET, program, window)
+    default = depthwise_space.default_values(TARGET, program, window)
+    assert depthwise_space.knobs_of(TARGET, program, default) == depthwise.choose_knobs(
+        TARGET, program, window
+    )
+    points = np.concatenate([space.point(default)[None], space.sample(np.random.default_rng(0), 3)])
+    found = space.account(space.columns(points))
+    assert space.allowed(found).all() and (found.quantities[ESTIMATE] >= found.bound).all()
+    for point in points:
+        check_alone(net, depthwise_space.knobs_of(TARGET, program, space.values(point)))

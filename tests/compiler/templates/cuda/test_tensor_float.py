@@ -24,16 +24,26 @@ def tensor_cores(program: Program) -> bool:
 
 
 def test_networks_use_tensor_cores_only_where_the_target_allows_it() -> None:
+    net = FloatNetwork(2, 3, 6, 5)
+    net.add("Conv", net.weights(12, 3, 3, 3), net.weights(12), kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    net.shape = (2, 12, 6, 5)
+    net.add("Relu")
+    check(net, 1)
     net = FloatNetwork(20, 24)
     for width in (17, 24):
         net.add("Gemm", net.weights(net.shape[1], width), net.weights(width))
         net.shape = (20, width)
         net.add("Relu")
+    check(net, 2)
+
+
+def check(net: FloatNetwork, nodes: int) -> None:
+    """That a network of so many products uses tensor cores if it may, and computes what it should on them."""
     model = net.model()
     graph = gpu_graph(model)
     for target in (cuda_target("sm_90"), ALLOWED):
         lowered = [node for n in graph.nodes if (node := lower_cuda_node(target, graph, n)) is not None]
-        assert [tensor_cores(n.schedule(target).program) for n in lowered] == [target.tensor_float] * 2
+        assert [tensor_cores(n.schedule(target).program) for n in lowered] == [target.tensor_float] * nodes
 
     def run(program: Program, arrays):
         outputs = {p.name: np.zeros(p.shape, p.dtype.numpy) for p in program.parameters} | dict(arrays)
@@ -42,7 +52,7 @@ def test_networks_use_tensor_cores_only_where_the_target_allows_it() -> None:
     x = np.random.default_rng(1).standard_normal(net.input_shape).astype(np.float32)
     expected = reference(model, {"x": x})
     for name, array in run_nodes(graph, {graph.inputs[0]: x}, run, ALLOWED).items():
-        assert 1e-6 < relative(array, expected[name]) < 2 * tolerance("tf32", 24, rounded=False)
+        assert 1e-6 < relative(array, expected[name]) < nodes * tolerance("tf32", 27, rounded=False)
 
 
 def test_products_of_few_rows_stay_exact() -> None:

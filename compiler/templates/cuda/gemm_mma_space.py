@@ -1,0 +1,118 @@
+"""The space of matrix products on tensor cores: all settings of `gemm_mma_knobs.Knobs` for one size."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ...ir.stmt import Program
+from ...target.cuda.machine import CudaTarget
+from ...target.cuda.mma_fragments import depth_of
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .gemm_mma import described
+from .gemm_mma_knobs import (
+    Factors,
+    Knobs,
+    Points,
+    choose_knobs,
+    cycles,
+    group_of,
+    limits,
+    precision,
+    resident,
+    tiles,
+)
+
+SLACK = 4.0
+"""How much worse than the best a tile may be in what nothing can change: products beyond the borders."""
+AXES = (
+    Axis(name="warp_rows", values=(16, 32, 48, 64, 96, 128)),
+    Axis(name="warp_columns", values=(16, 32, 48, 64, 96, 128)),
+    Axis(name="warps_y", values=(1, 2, 4, 8)),
+    Axis(name="warps_x", values=(1, 2, 4, 8)),
+    Axis(name="steps", values=(1, 2, 3, 4, 6, 8)),
+    Axis(name="stages", values=(1, 2, 3, 4, 5, 6)),
+    Axis(name="splits", values=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32)),
+    Axis(name="group", values=(1, 2, 4, 8)),
+)
+"""A warp's tile, warps of a block, steps of an `mma`'s depth in a slice, and the other knobs as they are."""
+
+
+def space(target: CudaTarget, program: Program) -> Space:
+    """The space of what has the stages of `te.ops.gemm` and types that an `mma` multiplies; costs are seconds."""
+    factors = described(program)
+    axes = [np.array(axis.values, np.int64) for axis in AXES[:4]]
+    shapes = [grid.ravel() for grid in np.meshgrid(*axes, indexing="ij")]
+    one = np.ones_like(shapes[0])
+    columns = dict(zip((axis.name for axis in AXES), [*shapes, one, one, one, one], strict=True))
+    found = _account(target, factors, columns)
+    kept = np.logical_and.reduce(list(found.limits.values()))
+    return Space(
+        template="gemm_mma_cuda",
+        axes=AXES,
+        account=partial(_account, target, factors),
+        floor=float(found.bound[kept].min()),
+        slack=SLACK,
+    )
+
+
+def knobs_of(program: Program, values: Values) -> Knobs:
+    """The knobs of a point's values."""
+    factors = described(program)
+    columns = {name: np.array([value], np.int64) for name, value in values.items()}
+    return _points(factors, columns).at(0)
+
+
+def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `choose_knobs`."""
+    factors = described(program)
+    knobs = choose_knobs(target, factors)
+    return {
+        "warp_rows": knobs.warp_rows,
+        "warp_columns": knobs.warp_columns,
+        "warps_y": knobs.warps[0],
+        "warps_x": knobs.warps[1],
+        "steps": knobs.depth // depth_of(factors.dtype),
+        "stages": knobs.stages,
+        "splits": knobs.splits,
+        "group": knobs.group,
+    }
+
+
+def _points(factors: Factors, columns: Columns) -> Points:
+    rows = columns["warp_rows"] * columns["warps_y"]
+    return Points(
+        rows=rows,
+        columns=columns["warp_columns"] * columns["warps_x"],
+        depth=columns["steps"] * depth_of(factors.dtype),
+        warp_rows=columns["warp_rows"],
+        warp_columns=columns["warp_columns"],
+        stages=columns["stages"],
+        group=group_of(factors, rows, columns["group"]),
+        splits=columns["splits"],
+    )
+
+
+def _account(target: CudaTarget, factors: Factors, columns: Columns) -> Account:
+    points = _points(factors, columns)
+    blocks = tiles(factors, points) * points.splits
+    slices = -(-factors.depth // (points.depth * points.splits))
+    held = np.maximum(1, resident(target, factors, points))
+    operations = 2.0 * points.rows * points.columns * points.depth * slices * blocks
+    seconds = cycles(target, factors, points) / target.clock
+    return Account(
+        limits=limits(target, factors, points),
+        bound=operations / target.peak(precision(factors.dtype)),
+        quantities={
+            ESTIMATE: seconds,
+            "blocks": blocks.astype(np.float64),
+            "slices": slices.astype(np.float64),
+            "resident blocks": held.astype(np.float64),
+            "operations": operations,
+            "tile": (points.rows * points.columns).astype(np.float64),
+            "stages": points.stages.astype(np.float64),
+        },
+        # Stages beyond the slices, and groups that do not divide the tiles, change nothing.
+        effective={**columns, "stages": np.minimum(points.stages, slices), "group": points.group},
+    )
