@@ -61,8 +61,8 @@ def tolerance(
 
     `rounded`: the exact result is that of inputs rounded already. Roundings to nearest add up like a random walk,
     sqrt(n) u (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41,
-    2019, Theorem 2.4, whose constant, 4, is that of less than one failure in a thousand sums); those toward zero are all of
-    one sign, n u / 2 for the n steps of a tensor core. Inputs' roundings enter each product twice.
+    2019, Theorem 2.4, whose constant, 4, is that of less than one failure in a thousand sums); those toward zero are
+    all of one sign, n u / 2 for the n steps of a tensor core. Inputs' roundings enter each product twice.
     """
     accuracy = ACCURACIES[precision]
     total = 4 * sqrt(depth) * accuracy.sums + OUTPUTS[output]
