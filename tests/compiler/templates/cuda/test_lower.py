@@ -173,7 +173,11 @@ def made(net: FloatNetwork, build: Build) -> tuple[bytes, np.ndarray]:
     return net.model(), np.random.default_rng(0).standard_normal(net.input_shape, dtype=np.float32)
 
 
-def test_the_code_of_all_operators_runs_on_the_host() -> None:
+PRODUCTS = ("Conv", "Gemm", "MatMul")
+"""What their networks' names begin with; their templates have tests of their own."""
+
+
+def test_the_code_of_all_other_operators_runs_on_the_host() -> None:
     """CUDA C++ as it is written, by threads in random order, against the interpreter."""
     programs: list[tuple[Program, Arrays]] = []
     expected: list[Arrays] = []
@@ -184,17 +188,18 @@ def test_the_code_of_all_operators_runs_on_the_host() -> None:
         expected.append({b.name: found[b.name] for b in write_regions(program.body)})
         return found
 
-    for build in NETWORKS.values():
+    others = [build for name, build in NETWORKS.items() if not name.startswith(PRODUCTS)]
+    for build in others:
         model, x = made(FloatNetwork(*SHAPE), build)
         run_nodes(gpu_graph(model), {"x": x}, record)
-    model, x = made(FloatNetwork(3, 2, 9), lstm)
+    model, x = made(FloatNetwork(3, 1, 9), lstm)
     run_nodes(gpu_graph(model), {"x": x}, record)
     compared = 0
     for found, wanted in zip(run_programs(programs, TARGET), expected, strict=True):
         for name in found.keys() & wanted.keys():
             assert relative(found[name].reshape(wanted[name].shape), wanted[name]) <= 1e-5
             compared += 1
-    assert compared >= len(programs) >= len(NETWORKS)
+    assert compared >= len(programs) >= len(others)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 1, 7), (3, 1, 5, 1), (1, 2, 1, 1)])
