@@ -173,6 +173,28 @@ def test_divisions_are_plain_where_nothing_is_negative():
     compile_cubin(source, "sm_80")
 
 
+def test_divisions_that_recur_get_a_name():
+    at = B * 32 + T
+    image = vector("image", 5, 7)
+    body = put(Y, at, image[at // 7 % 5, at % 7] + image[at // 7 % 5, 6 - at % 7])
+    source = lowered(blocks(threads(body)), image, Y).source
+    assert "const int rest = (b * 32 + tx) % 7;" in source
+    assert "const int rest_2 = (b * 32 + tx) / 7 % 5;" in source
+    assert "Y[b * 32 + tx] = image[rest_2 * 7 + rest] + image[rest_2 * 7 - rest + 6];" in source
+    box = Copy(
+        name="move",
+        destination=region(Y, (T * 4, 4)),
+        source=region(image, (at // 7 % 5, 1), (at % 7 - 2, 4)),
+        pad=Const(0.0, F32),
+    )
+    source = lowered(blocks(threads(box)), image, Y).source
+    assert "const int rest = (b * 32 + tx) % 7;" in source
+    assert (
+        "1 < rest + move_0 && rest + move_0 < 9 ? image[(b * 32 + tx) / 7 % 5 * 7 + rest + move_0 - 2]"
+        in source
+    )
+
+
 # Names, parameters, launches
 
 
@@ -282,6 +304,55 @@ def test_asynchronous_copies_pad_with_zeros_only():
     )
     with pytest.raises(LoweringError, match="such copies pad with 0 only; make it synchronous"):
         lowered(blocks(Alloc(buffer=held, body=threads(copy)), 1), X)
+
+
+@pytest.mark.parametrize(
+    ("shape", "starts", "ahead", "says"),
+    [
+        # All of it inside, at multiples of 16 bytes.
+        ((128,), (T * 4,), True, "copy_async_16(&held[tx * 4], &X[tx * 4], 16);"),
+        # The row ends within the last vector: fewer bytes are read.
+        ((70,), (T * 4,), True, "&X[tx * 4], max(0, min(16, (70 - tx * 4) * 4)));"),
+        # It ends between vectors: all or nothing.
+        ((72,), (T * 4,), True, "&X[tx * 4], tx * 4 < 72 ? 16 : 0);"),
+        # Rows of 70 begin at multiples of 8 bytes only.
+        (
+            (40, 70),
+            (T, B * 4),
+            True,
+            "copy_async_8(&held[tx * 4 + ahead_0 * 2], &X[b * 4 + tx * 70 + ahead_0 * 2], 8);",
+        ),
+        # What begins before the row cannot be cut.
+        (
+            (128,),
+            (T * 4 - 2,),
+            True,
+            "copy_async_8(&held[tx * 4 + ahead_0 * 2], &X[tx * 4 + ahead_0 * 2 - 2], ",
+        ),
+        ((128,), (T * 3,), True, "copy_async_4(&held[tx * 4 + ahead_0], &X[tx * 3 + ahead_0], 4);"),
+        ((72,), (T * 4,), False, "tx * 4 < 72 ? *(const Vector<float, 4>*)&X[tx * 4] : Vector<float, 4>{};"),
+        (
+            (70,),
+            (T * 4,),
+            False,
+            "tx * 4 + ahead_0 * 2 < 70 ? *(const Vector<float, 2>*)&X[tx * 4 + ahead_0 * 2] : ",
+        ),
+    ],
+)
+def test_how_wide_copies_are(shape: tuple[int, ...], starts: tuple[Expr, ...], ahead: bool, says: str):
+    x = vector("X", *shape)
+    held = vector("held", 32, 4, scope="shared")
+    boxes = [(start, 1) for start in starts[:-1]] + [(starts[-1], 4)]
+    copy = Copy(
+        name="ahead",
+        destination=region(held, (T, 1), (0, 4)),
+        source=region(x, *boxes),
+        pad=Const(0.0, F32),
+        asynchronous=ahead,
+    )
+    source = lowered(blocks(Alloc(buffer=held, body=threads(copy)), 2), x).source
+    assert says in source
+    compile_cubin(source, "sm_80")
 
 
 def test_more_than_a_threads_memory():

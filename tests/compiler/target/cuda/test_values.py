@@ -183,4 +183,12 @@ def test_sums():
                 )
                 body = kernel(nest([(k, 4), (h, 3)], total), (ROW, 7), (J, 5))
                 programs.append(Program(name="sums", parameters=(x, y), body=body))
+    # What may have no iteration at all leaves memory as it is.
+    x, y = (
+        Buffer(name="X", shape=(7, 7), dtype=DType.FLOAT32),
+        Buffer(name="Y", shape=(7,), dtype=DType.FLOAT32),
+    )
+    total = Reduce(name="sum", op="add", buffer=y, indices=(ROW,), value=x[ROW, k], first=equal(k, 0))
+    inner = For(var=k, extent=ROW, body=total)
+    programs.append(Program(name="some", parameters=(x, y), body=kernel(inner, (J, 1), (ROW, 7))))
     agree(programs, 1e-5)
