@@ -1,13 +1,15 @@
 """GPU kernels and networks: checked against float64, then timed against torch where that is installed.
 
-    python benchmarks/gpu.py [--device cuda:0|cuda:emulated] [--check-only] [--only NAME ...] [--rounds N] [--json]
+    python benchmarks/gpu.py [--device cuda:0|cuda:emulated] [--check-only] [--only NAME ...] [--update]
+                             [--rounds N] [--json]
 
 First every operator, the layers C1-C12 and D1-D9, products of all precisions and five networks are checked. If all are
 within the tolerances of `codesign/bench/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
 device's clock, in CUDA graphs: ours and torch's (cuDNN, cuBLAS; in a CUDA graph, eager, and for networks torch.compile
 at max-autotune) take turns, and medians of their ratios count: above 1 ours is faster. TF32 is off on both sides but in
 rows that say tf32. The whole is written to benchmarks/results/gpu-CARD.json at the end, or not at all. --only takes
-names of rows and of groups (convolutions, "depthwise convolutions", products, operators, networks).
+names of rows and of groups (convolutions, "depthwise convolutions", products, operators, networks); what it measures is
+written with --update alone, which puts these rows into the card's file and leaves the others there.
 
 Without a GPU, --device cuda:emulated runs the checks on this processor, in reduced shapes. Exit codes: 1 where a check
 fails, 2 where it cannot run.
@@ -51,6 +53,7 @@ def main() -> None:
     parser.add_argument("--arch", default="sm_90", help="what cuda:emulated emulates")
     parser.add_argument("--check-only", action="store_true")
     parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--update", action="store_true")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -136,19 +139,24 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
                 f"{row.name:24} {row.ours_ms:9.4f} ms {row.gflops:10.1f} GFLOP/s {row.of_peak:6.1%}  {peers}",
                 flush=True,
             )
-    means = geometric_means(rows)
+    path = RESULTS / f"gpu-{re.sub('[^A-Za-z0-9]+', '-', properties.name).strip('-').lower()}.json"
+    written = rows_to_dicts(rows, date.today().isoformat())
+    if arguments.update:
+        written = merged(path, written, [entry.name for entry in every])
+    means = geometric_means(written)
     document = {
         "card": properties.name,
         "compute_capability": ".".join(map(str, properties.capability)),
         "multiprocessors": properties.multiprocessors,
         "clock_hz": properties.clock_hz,
         "memory_bytes": properties.memory_bytes,
+        "memory_bytes_per_second": properties.memory_bandwidth,
         "driver": properties.driver,
         "torch": None if torch is None else torch.__version__,
         "date": date.today().isoformat(),
         "rounds": arguments.rounds,
         "geometric_means": means,
-        "rows": [row.to_dict() for row in rows],
+        "rows": written,
     }
     if arguments.json:
         print(json.dumps(document))
@@ -156,12 +164,26 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
         for group, peers in means.items():
             for peer, mean in peers.items():
                 print(f"geometric mean, {group}, against {peer}: {mean:.3f}")
-    if len(chosen) == len(every):
-        name = re.sub("[^A-Za-z0-9]+", "-", properties.name).strip("-").lower()
+    if arguments.update or len(chosen) == len(every):
         RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"gpu-{name}.json"
         write_whole(path, (json.dumps(document, indent=1) + "\n").encode())
         print(f"wrote {path}", file=sys.stderr)
+
+
+def rows_to_dicts(rows: list[GpuRow], measured: str) -> list[dict[str, Any]]:
+    return [{**row.to_dict(), "date": measured} for row in rows]
+
+
+def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:
+    """The rows, and those of the file that have other names, in the suite's order."""
+    try:
+        held = json.loads(path.read_text())["rows"]
+    except FileNotFoundError:
+        held = []
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"{path}: cannot be updated: {error}; move it away") from None
+    by_name = {row["name"]: row for row in (*held, *rows)}
+    return [by_name[name] for name in order if name in by_name]
 
 
 if __name__ == "__main__":

@@ -229,7 +229,9 @@ def _lowered(
     return _Lowered(graph=graph, plan=plan, steps=tuple(_steps(graph, target, knobs)))
 
 
-def _steps(graph: FloatGraph, target: CudaTarget, knobs: ChooseKnobs | None) -> Iterator[LoweredStep[CudaTarget]]:
+def _steps(
+    graph: FloatGraph, target: CudaTarget, knobs: ChooseKnobs | None
+) -> Iterator[LoweredStep[CudaTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
         lowered = lower_cuda_node(target, graph, node, knobs)

@@ -172,12 +172,12 @@ def measure_entry(place: Place, torch: ModuleType | None, entry: GpuEntry, round
     )
 
 
-def geometric_means(rows: Sequence[GpuRow]) -> dict[str, dict[str, float]]:
-    """Of the ratios to each peer, by group and precision."""
+def geometric_means(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Of the ratios to each peer, by group and precision; rows as `GpuRow.to_dict` gives them."""
     ratios: dict[str, dict[str, list[float]]] = {}
     for row in rows:
-        held = ratios.setdefault(f"{row.group}, {row.precision}", {})
-        for peer, ratio in row.ratios.items():
+        held = ratios.setdefault(f"{row['group']}, {row['precision']}", {})
+        for peer, ratio in row["ratios"].items():
             held.setdefault(peer, []).append(ratio)
     return {
         group: {peer: math.exp(sum(map(math.log, v)) / len(v)) for peer, v in peers.items()}

@@ -257,7 +257,7 @@ def _print(ran: _Ran, device: str, verdict: OutputCheck | None, profile: bool) -
 
             console.print(profile_table(f"{ran.model}, emulated", ran.profile))  # type: ignore[arg-type]
         console.print(
-            f"{ran.model} for {ran.target.arch}, {EMULATED_REMARK}: {times_text(ran.milliseconds)}",
+            f"{ran.model} for {ran.target.arch}, {EMULATED_REMARK} ({times_text(ran.milliseconds)})",
             markup=False,
         )
     else:

@@ -259,6 +259,11 @@ def _barrier_inside(phase: For) -> Stmt:
     return result
 
 
+def _meeting_late(loop: Stmt) -> Stmt:
+    """The barrier in front of an iteration's copies moves behind them."""
+    return _edit(_edit(loop, _is(Barrier), _nothing), _is(Commit), lambda commit: seq(commit, Barrier()))
+
+
 def _waits_for(pending: int) -> Callable[[Stmt], Stmt]:
     return lambda _: Wait(pending=pending)
 
@@ -283,17 +288,17 @@ FAULTS: Final = (
     _fault(
         "missing barrier behind a wait",
         2,
-        _in_loop(_is(Barrier), _nothing, 1),
+        _in_loop(_is(Barrier), _nothing),
         "a thread waits for its own copies, but uses those of others too",
     ),
     _fault(
         "missing barrier before copies",
         2,
-        _in_loop(_is(Barrier), _nothing, 0),
+        lambda program: _edit(program, _along_depth, _meeting_late),
         "copies into a slot are issued while others still use it",
     ),
     _fault(
-        "wrong wait count", 3, _in_loop(_is(Wait), _waits_for(3)), "the tile in use may still be under way"
+        "wrong wait count", 3, _in_loop(_is(Wait), _waits_for(2)), "the tile in use may still be under way"
     ),
     _fault("missing wait", 2, _in_loop(_is(Wait), _nothing), "nothing is waited for in the loop"),
     _fault(

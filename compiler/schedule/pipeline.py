@@ -27,21 +27,21 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
             load: copy S[0:4] = A[k, 0:4]                load.ahead: copy S[k.ahead, 0:4] = A[k.ahead, 0:4] async
             body(S)                                      commit
                                                      for k in range(n):
-                                             ->          for k.next in range(min(1, n - k - 1)):
+                                             ->          wait 0
+                                                         for k.next in range(min(1, n - k - 1)):
                                                              load: copy S[(k + k.next + 1) % 2, 0:4] =
                                                                  A[k + k.next + 1, 0:4] async
                                                          commit
-                                                         wait 1
                                                          body(S[k % 2])
                                                      wait 0
     The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` is a loop
     of one iteration where there is one to come. Every iteration closes one group of copies, so that the group of
-    iteration k is the oldest of `stages` when it is waited for.
+    iteration k is the oldest of `stages` - 1 when it is waited for. Copies are issued behind that wait, so that of
+    threads that share them one barrier serves both: what has come may be read, and what was read may be overwritten.
     Copies may stand in loops of their own, as those that threads share do, whose names in front of the loop end with
-    ".ahead" too.
-    Legal for a loop whose iterations run in order and whose body begins with plain copies into buffers that it
-    allocates, nothing else in it writes these, and nothing in it writes what the copies read. LegalityError for less
-    than two stages, and if a new name is taken.
+    ".ahead" too. Legal for a loop whose iterations run in order and whose body begins with plain copies into buffers
+    that it allocates, nothing else in it writes these, and nothing in it writes what the copies read. LegalityError for
+    less than two stages, and if a new name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot pipeline {loop}: "
@@ -97,7 +97,7 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
     using = seq(*rest)
     for buffer in wide:
         using = in_slot(using, buffer, at.var % stages)
-    inner: Stmt = seq(issuing, Commit(), Wait(pending=stages - 1), using)
+    inner: Stmt = seq(Wait(pending=stages - 2), issuing, Commit(), using)
     for buffer in reversed([b for b in allocated if b.name not in slotted]):
         inner = Alloc(buffer=buffer, body=inner)
     new = seq(prologue, For(var=at.var, extent=at.extent, body=inner, kind=at.kind), Wait(pending=0))

@@ -96,8 +96,8 @@ def _input(context: FloatContext, info: onnx.ValueInfoProto) -> str:
     dtype = type_name(info.type.tensor_type.elem_type)
     if dtype != "float":
         raise ModelError(
-            f"{context.source}: input '{info.name}' has type {dtype}; only float32 networks run on the CPU so far: "
-            "give the model a float32 input"
+            f"{context.source}: input '{info.name}' has type {dtype}; only networks of float32 inputs are compiled for "
+            "processors and GPUs: give the model a float32 input"
         )
     context.tensors[info.name] = Tensor(name=info.name, shape=shape)
     return info.name

@@ -15,12 +15,9 @@ loops inside it, and two of them in a row, are taken as if a barrier were there 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import gcd, prod
+from dataclasses import replace
 
-import numpy as np
-
-from ...ir.expr import Buffer, Const, Expr, Var, binary, cast, equal, maximum, minimum, select
+from ...ir.expr import Buffer, Const, Expr, Var, binary, maximum, minimum
 from ...ir.grid import distribution
 from ...ir.kernels import (
     THREAD_AXES,
@@ -34,26 +31,19 @@ from ...ir.kernels import (
     threads_of,
 )
 from ...ir.simplify import simplify
-from ...ir.stmt import Alloc, Assign, Barrier, Commit, Copy, For, Program, Region, Seq, Stmt, Wait, nest, seq
-from ...ir.types import DType
+from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
 from ...ir.visit import map_children, substitute, substitute_expr, walk
 from ...passes.inline_intrinsics import inline_intrinsics
+from .shadows import Names, Shadows, fill, poison
+from .turns import Cut, Nested, Piece, Rotated, Turn, in_turn
 
 _ZERO, _ONE = Const(0), Const(1)
-POISON = {
-    DType.INT8: 0x5A,
-    DType.UINT8: 0xA5,
-    DType.INT32: 0x5A5A5A5A,
-    DType.INT64: 0x5A5A5A5A5A5A5A5A,
-    DType.BOOL: True,
-}
-"""What lies in memory that nothing has been written to; NaN for floats."""
 
 
 def emulate(program: Program) -> Program:
     """A program in kernel form, its barriers in place (`prepare`), as one that `target.cpu.kernel.build` takes."""
     program = inline_intrinsics(program)
-    names = _Names()
+    names = Names()
 
     def visit(node: Stmt, host: tuple[For, ...]) -> Stmt:
         match node:
@@ -62,115 +52,36 @@ def emulate(program: Program) -> Program:
             case For():
                 return replace(node, kind="serial", body=visit(node.body, (*host, node)))
             case Alloc(buffer=buffer):
-                return Alloc(buffer=buffer, body=seq(_fill(buffer, names), visit(node.body, host)))
+                return Alloc(buffer=buffer, body=seq(fill(buffer, names), visit(node.body, host)))
         return map_children(node, lambda child: visit(child, host))
 
     return replace(program, body=visit(program.body, ()))
 
 
-class _Names:
-    """Names that no loop of a program has: those of the emulation end with ' and a number."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def var(self, name: str) -> Var:
-        self.count += 1
-        return Var(f"{name}'{self.count}")
-
-
-def poison(dtype: DType) -> Const:
-    """The constant that undefined memory of a type holds."""
-    return Const(float("nan") if dtype.is_float else POISON[dtype], dtype)
-
-
-def _fill(buffer: Buffer, names: _Names, value: Const | None = None) -> Stmt:
-    """Loops that make all of a buffer undefined (or `value`)."""
-    loops = [(names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
-    body = Assign(
-        name=f"{buffer.name}.undefined",
-        buffer=buffer,
-        indices=tuple([var for var, _ in loops]),
-        value=poison(buffer.dtype) if value is None else value,
-    )
-    return nest(loops, body)
-
-
-@dataclass(slots=True)
-class _Turn:
-    """What threads do between two barriers, each thread by itself; then waits for all of them together."""
-
-    items: list[Stmt] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Rotated:
-    """A loop with barriers in its body: what stands before, between and behind them, and before and behind the loop."""
-
-    loop: For
-    before: list[Stmt]
-    parts: list[list[Stmt]]
-    behind: list[Stmt] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Nested:
-    """A loop around pieces."""
-
-    loop: For
-    pieces: list[_Piece]
-
-
-_Piece = _Turn | _Rotated | _Nested
-
-
 class _Block:
     """One kernel on its way."""
 
-    def __init__(self, kernel: Kernel, names: _Names) -> None:
+    def __init__(self, kernel: Kernel, names: Names) -> None:
         self.kernel = kernel
         self.names = names
         self.threads = threads_of(kernel)
         self.axes = [axis for axis in reversed(THREAD_AXES) if self.threads[axis] > 1]
-        self.count = prod(self.threads.values())
         self.allocated: list[Buffer] = []
-        late = {
-            n.destination.buffer.name: n.destination.buffer
-            for n in walk(kernel.body)
-            if isinstance(n, Copy) and n.asynchronous
-        }
-        self.late = list(late.values())
-        self.shadows = {b.name: replace(b, name=f"{b.name}.shadow", scope="dram") for b in self.late}
-        self.stamps = {
-            b.name: replace(b, name=f"{b.name}.stamp", dtype=DType.INT32, scope="dram") for b in self.late
-        }
-        shape = tuple([self.threads[axis] for axis in self.axes]) or (1,)
-        name = f"{kernel.name}.committed"
-        self.committed = Buffer(name=name, shape=shape, dtype=DType.INT32)
+        self.shadows = Shadows(kernel, names, self.threads, self.axes)
 
     def run(self) -> Stmt:
         """The kernel's loops over blocks, parallel."""
         body = self.hoist(self.kernel.body, self.kernel.around)
-        cut = _Cut()
+        cut = Cut()
         cut.visit(body)
         steps = [self.piece(piece) for piece in cut.pieces]
-        before: list[Stmt] = []
-        hidden: list[Buffer] = []
-        for buffer in self.allocated:
-            if shared_between_threads(buffer):
-                before.append(_fill(buffer, self.names))
-        if self.late:
-            hidden = [*self.shadows.values(), *self.stamps.values(), self.committed]
-            before += [self.zero(b) for b in (*self.stamps.values(), self.committed)]
-        result = seq(*before, *steps)
-        for buffer in (*self.allocated, *hidden):
+        before = [fill(b, self.names) for b in self.allocated if shared_between_threads(b)]
+        result = seq(*before, *self.shadows.clear(), *steps)
+        for buffer in (*self.allocated, *self.shadows.buffers):
             result = Alloc(buffer=buffer, body=result)
         for loop in reversed(self.kernel.blocks):
             result = replace(loop, body=result, kind="parallel")
         return result
-
-    def zero(self, buffer: Buffer) -> Stmt:
-        return _fill(buffer, self.names, Const(0, buffer.dtype))
 
     # Allocations go to the block's beginning
 
@@ -217,13 +128,13 @@ class _Block:
 
     # What each piece becomes
 
-    def piece(self, piece: _Piece) -> Stmt:
+    def piece(self, piece: Piece) -> Stmt:
         match piece:
-            case _Turn(items=items):
+            case Turn(items=items):
                 return self.turn([(None, items)])
-            case _Nested(loop=loop, pieces=pieces):
+            case Nested(loop=loop, pieces=pieces):
                 return replace(loop, body=seq(*(self.piece(p) for p in pieces)), kind="serial")
-            case _Rotated(loop=loop, before=before, parts=parts, behind=behind):
+            case Rotated(loop=loop, before=before, parts=parts, behind=behind):
                 return self.rotated(loop, before, parts, behind)
 
     def rotated(self, loop: For, before: list[Stmt], parts: list[list[Stmt]], behind: list[Stmt]) -> Stmt:
@@ -259,7 +170,7 @@ class _Block:
             if items:
                 kept.append((guard, items))
             if waits:
-                sweep = seq(*(self.sweep(wait) for wait in waits))
+                sweep = seq(*(self.shadows.sweep(wait) for wait in waits))
                 if guard is not None:
                     sweep = For(var=self.names.var(guard[0].name), extent=guard[1], body=sweep)
                 behind.append(sweep)
@@ -272,7 +183,7 @@ class _Block:
         for axis in self.axes:
             var = self.names.var(axis)
             loops.append((var, self.threads[axis]))
-            places[axis] = _in_turn(var, self.threads[axis])
+            places[axis] = in_turn(var, self.threads[axis])
         body = seq(*(_guarded(guard, seq(*(self.thread(s, places) for s in items))) for guard, items in kept))
         return seq(nest(loops, body), *behind)
 
@@ -280,7 +191,7 @@ class _Block:
         """Items, and the waits among them that may as well come when all threads are through."""
         waits: list[Wait] = []
         kept: list[Stmt] = []
-        names = {b.name for b in self.late}
+        names = {b.name for b in self.shadows.late}
         for item in reversed(items):
             if isinstance(item, Wait) and last:
                 waits.insert(0, item)
@@ -344,25 +255,12 @@ class _Block:
                 around = [(self.names.var(axis), maximum(0, 1 - places[axis])) for axis in self.axes]
                 return nest(around, self.inside(node, {}))
             case Commit():
-                at = self.place(places)
-                value = binary("+", self.committed[at], Const(1, DType.INT32))
-                return Assign(name="commit", buffer=self.committed, indices=at, value=value)
+                return self.shadows.commit(places)
             case Wait():
-                return self.sweep(node, places)
+                return self.shadows.sweep(node, places)
             case For():
                 return replace(node, kind="serial", body=self.thread(node.body, places))
         return map_children(node, lambda child: self.thread(child, places))
-
-    def place(self, places: Mapping[str, Expr]) -> tuple[Expr, ...]:
-        """Indices of a thread's own element of `committed`."""
-        return tuple([places.get(axis, _ZERO) for axis in self.axes]) or (_ZERO,)
-
-    def number(self, places: Mapping[str, Expr]) -> Expr:
-        """The number of a thread within its block."""
-        number: Expr = _ZERO
-        for axis in self.axes:
-            number = binary("+", binary("*", number, self.threads[axis]), places.get(axis, _ZERO))
-        return number
 
     def inside(self, node: Stmt, places: Mapping[str, Expr]) -> Stmt:
         """A thread's statement: loops in order, its allocations undefined, asynchronous copies into their shadows."""
@@ -371,146 +269,13 @@ class _Block:
                 return replace(node, kind="serial", body=self.inside(node.body, places))
             case Alloc(buffer=buffer):
                 return Alloc(
-                    buffer=buffer, body=seq(_fill(buffer, self.names), self.inside(node.body, places))
+                    buffer=buffer, body=seq(fill(buffer, self.names), self.inside(node.body, places))
                 )
             case Copy(asynchronous=True):
-                return self.issue(node, places)
+                return self.shadows.issue(node, places)
             case Seq():
                 return map_children(node, lambda child: self.inside(child, places))
         return node
-
-    def issue(self, copy: Copy, places: Mapping[str, Expr]) -> Stmt:
-        """A copy into the shadow; what it will fill becomes undefined, and remembers its group and thread."""
-        box = copy.destination
-        shadow, stamp = self.shadows[box.buffer.name], self.stamps[box.buffer.name]
-        group = binary("+", self.committed[self.place(places)], Const(1, DType.INT32))
-        number = cast(binary("+", self.number(places), _ONE), DType.INT32)
-        mark = binary("+", binary("*", group, Const(self.count, DType.INT32)), number)
-        return seq(
-            replace(copy, destination=replace(box, buffer=shadow), asynchronous=False),
-            self.over(box, box.buffer, poison(box.buffer.dtype), copy.name),
-            self.over(box, stamp, mark, copy.name),
-        )
-
-    def over(self, box: Region, buffer: Buffer, value: Expr, name: str) -> Stmt:
-        """Assigns one value to a box of a buffer."""
-        loops: list[tuple[Var, Expr]] = []
-        indices: list[Expr] = []
-        for d, (start, extent) in enumerate(zip(box.starts, box.extents, strict=True)):
-            if extent == _ONE:
-                indices.append(start)
-                continue
-            var = self.names.var(f"{name}.{d}")
-            loops.append((var, extent))
-            indices.append(start + var)
-        return nest(loops, Assign(name=name, buffer=buffer, indices=tuple(indices), value=value))
-
-    def sweep(self, wait: Wait, places: Mapping[str, Expr] | None = None) -> Stmt:
-        """Moves what has come over from the shadows: of all threads, or of the one at `places` only."""
-        where = (_ZERO,) * len(self.committed.shape) if places is None else self.place(places)
-        done = binary("-", self.committed[where], Const(wait.pending, DType.INT32))
-        limit = binary("*", binary("+", done, Const(1, DType.INT32)), Const(self.count, DType.INT32))
-        steps: list[Stmt] = []
-        for buffer in self.late:
-            shadow, stamp = self.shadows[buffer.name], self.stamps[buffer.name]
-            loops = [(self.names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
-            at = tuple([var for var, _ in loops])
-            mark = stamp[at]
-            zero = Const(0, DType.INT32)
-            lands = binary("and", binary("<", zero, mark), binary("<=", mark, limit))
-            if places is not None:
-                owner = binary("%", binary("-", mark, Const(1, DType.INT32)), Const(self.count, DType.INT32))
-                lands = binary("and", lands, equal(owner, cast(self.number(places), DType.INT32)))
-            new = select(lands, shadow[at], buffer[at])
-            steps.append(
-                nest(
-                    loops,
-                    seq(
-                        Assign(name="land", buffer=buffer, indices=at, value=new),
-                        Assign(name="land", buffer=stamp, indices=at, value=select(lands, zero, mark)),
-                    ),
-                )
-            )
-        return seq(*steps)
-
-
-def _in_turn(var: Var, count: int) -> Expr:
-    """Which of an axis's threads comes as the number `var`: all of them, in an order in which dependences show.
-
-    Where threads t need what threads t + h had (steps of a tree), some such t comes before its t + h; where t + h needs
-    what t had (scans), some t + h comes before; and thread 0, from which the others often have a result, comes about in
-    the middle. Of the sequences (step * var + start) % count it is the first that has all that, if there is one.
-    """
-    if count <= 2:
-        return Const(count - 1) - var
-    step = next(s for s in range(max(1, round(count * 0.618)), 2 * count) if gcd(s, count) == 1)
-    for shift in range(count):
-        middle = (count // 2 + shift) % count
-        start = -step * middle % count
-        place = np.empty(count, np.int64)
-        place[(step * np.arange(count) + start) % count] = np.arange(count)
-        distances = [h for h in (1 << e for e in range(count.bit_length())) if h < count]
-        before = all((place[: count - h] < place[h:])[:h].any() for h in distances)
-        behind = all((place[: count - h] > place[h:]).any() for h in distances)
-        if before and behind and middle != 0:
-            break
-    return (var * step + start) % count
-
-
-class _Cut:
-    """A walk that cuts a block's body at its barriers."""
-
-    def __init__(self) -> None:
-        turn = _Turn()
-        self.pieces: list[_Piece] = [turn]
-        self.open = turn.items
-
-    def barrier(self) -> None:
-        turn = _Turn()
-        self.pieces.append(turn)
-        self.open = turn.items
-
-    def visit(self, node: Stmt) -> None:
-        match node:
-            case Seq(statements=statements):
-                for inner in statements:
-                    self.visit(inner)
-            case Barrier():
-                self.barrier()
-            case For() if not is_thread_loop(node) and _has_barrier(node):
-                parts = _parts(node.body)
-                if parts is None:
-                    inner = _Cut()
-                    inner.visit(node.body)
-                    self.pieces.append(_Nested(node, inner.pieces))
-                    self.barrier()
-                    return
-                before: list[Stmt] = []
-                if isinstance(last := self.pieces[-1], _Turn):
-                    before = last.items
-                    self.pieces.pop()
-                piece = _Rotated(node, before, parts)
-                self.pieces.append(piece)
-                self.open = piece.behind
-            case _:
-                self.open.append(node)
-
-
-def _has_barrier(node: Stmt) -> bool:
-    return any(isinstance(n, Barrier) for n in walk(node))
-
-
-def _parts(body: Stmt) -> list[list[Stmt]] | None:
-    """The statements of a loop's body between its barriers; None if there are barriers in loops in it."""
-    parts: list[list[Stmt]] = [[]]
-    for item in body.statements if isinstance(body, Seq) else (body,):
-        if isinstance(item, Barrier):
-            parts.append([])
-        elif _has_barrier(item):
-            return None
-        else:
-            parts[-1].append(item)
-    return parts
 
 
 def _guarded(guard: tuple[Var, Expr] | None, body: Stmt) -> Stmt:

@@ -9,7 +9,7 @@ that differ in this way; that different blocks do not meet is proven by affine f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from math import prod
 
@@ -26,15 +26,15 @@ from ...ir.kernels import (
     is_thread_loop,
     kernel_obstacle,
     kernels,
-    successive,
     threads_of,
 )
 from ...ir.separation import meets_only_at
 from ...ir.stmt import For, Program, Stmt
 from ...ir.visit import children, free_vars, map_children
-from .addresses import Touched, evaluate, touched
-from .asynchronous import Flight, RaceError, Run, Span, Task, parts_of, spans, tasks_of
+from .addresses import evaluate, touched
+from .asynchronous import RaceError, Task, parts_of, spans, tasks_of
 from .errors import LoweringError
+from .span_races import SpanChecker, element_text, point
 
 __all__ = ["RaceError", "check_races"]
 
@@ -102,11 +102,11 @@ def _check_blocks(kernel: Kernel, uses: Sequence[Access]) -> None:
             clash = (other >= 0) & (other != what.owners)
             if clash.any():
                 at = int(np.argmax(clash))
-                first, second = (_point(int(owner), axes) for owner in (other[at], what.owners[at]))
+                first, second = (point(int(owner), axes) for owner in (other[at], what.owners[at]))
                 writers = ", ".join(dict.fromkeys(u.statement for u in uses if u.write))
                 raise RaceError(
-                    f"{kernel.name}: blocks race on {_element(use, int(what.elements[at]))}: {writers} writes it in "
-                    f"block {first}, {use.statement} {'writes' if use.write else 'reads'} it in block {second}; "
+                    f"{kernel.name}: blocks race on {element_text(use, int(what.elements[at]))}: {writers} writes it "
+                    f"in block {first}, {use.statement} {'writes' if use.write else 'reads'} it in block {second}; "
                     "blocks run in any order, so each must write elements of its own (or split the kernel in two)"
                 )
 
@@ -142,19 +142,6 @@ def _iterations(loops: Sequence[For], name: str) -> list[dict[str, int]]:
                 "index what it writes by plain sums of the loops' variables"
             )
     return found
-
-
-def _point(number: int, axes: Mapping[str, int]) -> str:
-    parts: list[str] = []
-    for axis, count in axes.items():
-        parts.append(f"{axis}={number % count}")
-        number //= count
-    return "(" + ", ".join(parts) + ")"
-
-
-def _element(access: Access, flat: int) -> str:
-    index = np.unravel_index(flat, access.buffer.shape)
-    return f"{access.buffer.name}[{', '.join(str(int(i)) for i in index)}] ({access.buffer.scope})"
 
 
 # Between threads
@@ -223,7 +210,7 @@ def _check_spans(kernel: Kernel, interesting: set[str], threads: Mapping[str, in
     tasks = tasks_of(kernel, interesting)
     if not tasks:
         return
-    checker = _Checker(kernel, threads)
+    checker = SpanChecker(kernel, threads)
     for values in _representatives(kernel, list(tasks.values())):
         for span in spans(kernel, values, tasks):
             checker.span(span)
@@ -277,179 +264,3 @@ def _representatives(kernel: Kernel, tasks: Sequence[Task]) -> list[dict[str, in
             "races in all of them; index buffers that threads exchange data in by plain sums"
         )
     return [{name: int(points[d, at]) for d, name in enumerate(names)} for at in sorted(first)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Event:
-    """One access of one run of a span, at its place in the span, or in flight (then it may happen at any time)."""
-
-    step: int
-    run: Run
-    access: Access
-    flight: Flight | None = None
-
-
-class _Checker:
-    """Compares what the threads of a block touch between two barriers; equal spans once."""
-
-    def __init__(self, kernel: Kernel, threads: Mapping[str, int]) -> None:
-        self.kernel = kernel
-        self.threads = dict(threads)
-        self.count = prod(threads.values())
-        self.successive = successive(kernel)
-        self.checked: set[object] = set()
-        self.lists: dict[tuple[Run, int], Touched] = {}
-
-    def span(self, span: Span) -> None:
-        """RaceError if anything in a span races."""
-        key = span.key
-        if key in self.checked:
-            return
-        events: dict[str, list[_Event]] = {}
-        for step, run in enumerate(span.runs):
-            for access in run.task.accesses:
-                if not access.asynchronous:
-                    events.setdefault(access.buffer.name, []).append(_Event(step, run, access))
-        for flight in span.flights:
-            step = -1 if flight.start is None else flight.start
-            for access in flight.run.task.accesses:
-                if access.asynchronous:
-                    event = _Event(step, flight.run, access, flight)
-                    events.setdefault(access.buffer.name, []).append(event)
-        for found in events.values():
-            if any(e.access.write for e in found):
-                self.plain([e for e in found if e.flight is None])
-                self.flying(found)
-        self.bytes(events)
-        self.checked.add(key)
-
-    def list(self, event: _Event) -> Touched:
-        key = event.run, event.run.task.accesses.index(event.access)
-        held = self.lists.get(key)
-        if held is None:
-            task = event.run.task
-            held = touched(event.access, event.run.values, self.threads, task.collective)
-            self.lists[key] = held
-        if event.run.task.collective and self.count > 1:
-            # Lanes of a warp are in order within one phase only.
-            return Touched(elements=held.elements, owners=held.owners + self.count * (1 + event.step + 1))
-        return held
-
-    def plain(self, events: Sequence[_Event]) -> None:
-        """Accesses that happen in the order of the program in each thread."""
-        writes = [e for e in events if e.access.write]
-        if not writes:
-            return
-        writer = np.full(prod(writes[0].access.buffer.shape), -1, np.int64)
-        for event in writes:
-            what = self.list(event)
-            writer[what.elements] = what.owners
-        for event in events:
-            what = self.list(event)
-            other = writer[what.elements]
-            clash = (other >= 0) & (other != what.owners)
-            if clash.any():
-                at = int(np.argmax(clash))
-                self.fail(event, int(what.elements[at]), int(what.owners[at]), writes)
-
-    def fail(self, event: _Event, element: int, owner: int, writes: Sequence[_Event]) -> None:
-        for writer in writes:
-            what = self.list(writer)
-            clash = (what.elements == element) & (what.owners != owner)
-            if clash.any():
-                other = int(what.owners[int(np.argmax(clash))])
-                does = "writes" if event.access.write else "reads"
-                if writer.run is event.run:
-                    way = (
-                        "within one phase, where threads run in any order; give each thread elements of its own, or "
-                        "put what needs others' data into a loop over threads of its own"
-                    )
-                else:
-                    way = "with no barrier between them; insert_barriers puts it there"
-                raise RaceError(
-                    f"{self.kernel.name}: threads race on {_element(event.access, element)}: "
-                    f"{writer.access.statement} writes it in thread {self.thread(other)}, "
-                    f"{event.access.statement} {does} it in thread {self.thread(owner)}{_when(event.run)}, {way}"
-                )
-
-    def flying(self, events: Sequence[_Event]) -> None:
-        """Asynchronous copies against all else: they may read and write at any time until their wait."""
-        for position, event in enumerate(events):
-            flight = event.flight
-            if flight is None:
-                continue
-            what = self.list(event)
-            holder = np.full(prod(event.access.buffer.shape), -1, np.int64)
-            holder[what.elements] = what.owners
-            if event.access.write and (clash := holder[what.elements] != what.owners).any():
-                at = int(np.argmax(clash))
-                self.fail(event, int(what.elements[at]), int(what.owners[at]), [event])
-            for other in (*events[position + 1 :], *(e for e in events[:position] if e.flight is None)):
-                if not (event.access.write or other.access.write):
-                    continue
-                if other.flight is flight and other.access is event.access:
-                    continue
-                touches = self.list(other)
-                held = holder[touches.elements]
-                clash = held >= 0
-                during = _during(flight, other)
-                if not during:
-                    clash &= held != touches.owners
-                if clash.any():
-                    at = int(np.argmax(clash))
-                    self.late(
-                        event,
-                        other,
-                        int(touches.elements[at]),
-                        int(held[at]),
-                        int(touches.owners[at]),
-                        during,
-                    )
-
-    def late(self, event: _Event, other: _Event, element: int, a: int, b: int, during: bool) -> None:
-        does = "writes" if other.access.write else "reads"
-        own = "fills" if event.access.write else "reads"
-        if during:
-            way = "before the wait that covers the copy; wait for fewer pending groups, or commit and wait before it"
-        elif other.step <= event.step:
-            way = "with no barrier before the copy is issued; insert_barriers puts it there"
-        else:
-            way = "with no barrier after the wait that covers the copy; insert_barriers puts it there"
-        raise RaceError(
-            f"{self.kernel.name}: race on {_element(event.access, element)}: the asynchronous copy "
-            f"{event.access.statement} {own} it for thread {self.thread(a)}, {other.access.statement} {does} it in "
-            f"thread {self.thread(b)}{_when(other.run)}, {way}"
-        )
-
-    def bytes(self, events: Mapping[str, Sequence[_Event]]) -> None:
-        """Shared buffers that live one after the other may lie in the same bytes."""
-        if self.count == 1:
-            return
-        for a, b in combinations(events, 2):
-            if (a, b) in self.successive:
-                raise RaceError(
-                    f"{self.kernel.name}: {a} and {b} are allocated one after the other, so they may lie in the same "
-                    f"bytes, and no barrier stands between {events[a][0].access.statement} and "
-                    f"{events[b][0].access.statement}{_when(events[b][0].run)}; insert_barriers puts it there"
-                )
-
-    def thread(self, owner: int) -> str:
-        axes = {axis.removeprefix("thread."): size for axis, size in self.threads.items() if size > 1}
-        return _point(owner % self.count, axes)
-
-
-def _during(flight: Flight, other: _Event) -> bool:
-    """Whether an event may come between a copy's issue and its wait."""
-    if other.flight is not None:
-        # Both may last at the same time unless one is waited for before the other is issued.
-        first, second = sorted((flight, other.flight), key=lambda f: -1 if f.start is None else f.start)
-        return first.end is None or second.start is None or first.end > second.start
-    return (flight.start is None or other.step >= flight.start) and (
-        flight.end is None or other.step < flight.end
-    )
-
-
-def _when(run: Run) -> str:
-    """The iterations of the loops that all threads go through together."""
-    values = ", ".join(f"{name}={value}" for name, value in run.values.items())
-    return f" at {values}" if values else ""

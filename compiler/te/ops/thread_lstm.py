@@ -13,6 +13,8 @@ from ..threads import allocated
 from .lstm import CELL, FORGET, INPUT, OUTPUT, Direction, lstm_steps
 
 GATES = 4
+MOST_UNROLLED = 16
+"""Products of a thread up to which all are written out, so that their loads are under way at once."""
 
 
 def thread_lstm_steps(
@@ -121,6 +123,7 @@ def _step(
     summed = nest([(n, some(batch, rows, group))], add, kind="unroll")
     if hidden % slices:
         summed = nest([(g, left)], summed)
+    terms = ceil_div(hidden, slices)
     init, keep = each_row("product", "init"), each_row("product", "kept")
     product = Alloc(
         buffer=own,
@@ -130,7 +133,7 @@ def _step(
                 Assign(name=f"{label}.init", buffer=own, indices=(init[0],), value=Const(0.0, DType.FLOAT32)),
                 kind="unroll",
             ),
-            nest([(k, ceil_div(hidden, slices))], summed),
+            nest([(k, terms)], summed, kind="unroll" if terms <= MOST_UNROLLED else "serial"),
             nest(
                 [keep],
                 Assign(

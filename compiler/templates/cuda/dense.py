@@ -11,6 +11,7 @@ from ...te.ops.gemm import gemm as product
 from ..fused_cpu import fused
 from . import gemm
 from .lowered import LoweredCudaNode, lowered
+from .tensor_float import for_target
 
 Knobs = gemm.Knobs
 choose_knobs = gemm.choose_knobs
@@ -29,6 +30,7 @@ def lower_dense(
     columns = graph.tensors[node.output].shape[1]
     epilogue = operator.epilogue
     program = product(rows=rows, depth=depth, columns=columns, epilogue=epilogue, name="dense")
+    program = for_target(target, program)
     ends = fused(graph, node, program)
     x, w, *rest = node.inputs
     bound = {"X": x, "W": w, "Y": node.output}

@@ -198,17 +198,20 @@ THREAD_TILES = (
 """Rows and columns of a thread that are tried without tuning."""
 THREADS = tuple([(y, x) for y, x in product((1, 2, 4, 8, 16, 32), (4, 8, 16, 32)) if 32 <= y * x <= 256])
 """Threads along rows and columns that are tried without tuning."""
+EQUAL_CYCLES = 100
+"""Less than any estimate here can tell apart."""
 DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 
 
 def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
-    """The tile, of a fixed list, that the account expects to be fastest; of equal ones the first."""
+    """The tile, of a fixed list, that the account expects to be fastest; of equal ones that which computes least."""
     columns = _candidates(problem)
     found = account(target, problem, columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
-    best = int(np.argmin(np.where(legal, found.seconds, np.inf)))
+    cycles = np.where(legal, np.round(found.seconds * target.clock / EQUAL_CYCLES), np.inf)
+    best = int(np.lexsort((found.bound, cycles))[0])
     tile = Tile(**{name: int(values[best]) for name, values in columns.items()})
     # Stages that no step ever uses are none.
     return replace(tile, stages=min(tile.stages, int(found.quantities["steps"][best])))

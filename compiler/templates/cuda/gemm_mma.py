@@ -8,6 +8,7 @@ share the depth of one, and a second kernel adds up what they have.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.expr import Buffer, Const, Load, Var
@@ -48,12 +49,15 @@ class _Factor:
         return self.along_depth or self.dtype.bits == 16
 
 
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+def schedule(
+    target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
+) -> Schedule:
     """What has the stages of `te.ops.gemm` scheduled with `knobs` (default: `choose_knobs`).
 
     Statement "gemm" multiplies types that an `mma` multiplies, float32 rounded to tf32
     (`te.ops.tensor_gemm.round_factors`). A stage is one copy of a box, or a nest of loops around a copy of one element.
-    LegalityError where the program is none such, or the knobs do not fit together.
+    `constants` are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). LegalityError where the
+    program is none such, or the knobs do not fit together.
     """
     a, b = factors(program)
     knobs = knobs or choose_knobs(target, described(program))
@@ -110,7 +114,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
         _finish(s, knobs)
     axes = ((Z, knobs.warps[0]), (Y, knobs.warps[1]), (X, WARP))
     for factor in (a, b):
-        fetch(s, factor.name, k0, axes, 128 // factor.dtype.bits, ())
+        fetch(s, factor.name, k0, axes, 128 // factor.dtype.bits, constants)
     if (stages := min(knobs.stages, extent_of(s, k0))) > 1:
         s.pipeline(k0, stages)
     for factor in (a, b):

@@ -71,7 +71,7 @@ def lower_normalization(
         epsilon=operator.epsilon,
         by=by,
         bias=bias,
-        group=knobs.group,
+        group=min(knobs.group, channels if operator.by_channel else outer),
         lanes=knobs.lanes,
         kept=knobs.kept,
     )

@@ -10,6 +10,7 @@ from ...te.ops.gemm import gemm as product
 from ..fused_cpu import fused
 from . import gemm
 from .lowered import LoweredCudaNode, lowered
+from .tensor_float import for_target
 
 Knobs = gemm.Knobs
 choose_knobs = gemm.choose_knobs
@@ -36,6 +37,7 @@ def lower_matrix_product(
         beside=beside,
         name="matmul",
     )
+    program = for_target(target, program)
     ends = fused(graph, node, program)
     constants = [p for p, name in (("X", x), ("W", w)) if name in graph.constants]
     return lowered(

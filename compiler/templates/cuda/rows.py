@@ -43,8 +43,8 @@ def choose_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -
     wanted = RESIDENT * target.multiprocessors
     most = _power_of_two(size)
     if columns:
-        lanes, group = 1, WARP
-        while lanes < min(THREADS // WARP, most) and rows * lanes < wanted and size > STEPS * lanes:
+        lanes, group = 1, min(WARP, _power_of_two(beside))
+        while lanes < min(THREADS // group, most) and rows * lanes < wanted and size > STEPS * lanes:
             lanes *= 2
         return Knobs(group=group, lanes=lanes, columns=True, kept=ceil_div(size, lanes) <= KEPT_STEPS)
     lanes = min(WARP, most)
@@ -52,7 +52,7 @@ def choose_knobs(target: CudaTarget, rows: int, size: int, *, beside: int = 1) -
         if rows * lanes >= wanted and size <= WARP * lanes:
             break
         lanes *= 2
-    group = max(1, THREADS // lanes)
+    group = max(1, min(THREADS // lanes, rows))
     while group > 1 and ceil_div(rows, group) < target.multiprocessors:
         group //= 2
     return Knobs(group=group, lanes=lanes, kept=ceil_div(size, lanes) <= KEPT_STEPS)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -114,9 +116,38 @@ def test_geometric_means_are_by_group_precision_and_peer():
             peers_ms={"graph": ratio}, ratios={"graph": ratio},
         )  # fmt: skip
 
-    means = geometric_means([row("a", 1.0), row("b", 4.0), row("c", 3.0, "tf32")])
+    means = geometric_means([r.to_dict() for r in (row("a", 1.0), row("b", 4.0), row("c", 3.0, "tf32"))])
     assert means == {
         "convolutions, float32": {"graph": pytest.approx(2.0)},
         "convolutions, tf32": {"graph": pytest.approx(3.0)},
     }
     assert np.isfinite(means["convolutions, tf32"]["graph"])
+
+
+def test_results_are_written_whole_and_updated(tmp_path: Path, monkeypatch, capsys) -> None:
+    spec = importlib.util.spec_from_file_location("gpu_benchmark", BENCHMARK)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "RESULTS", tmp_path)
+    monkeypatch.setattr(module, "check", lambda place, arguments: 0)
+    monkeypatch.setattr(module, "find_torch", lambda: None)
+    monkeypatch.setattr(module, "open_device", lambda ordinal: closing(IdleDevice({}, memory_bytes=1 << 24)))
+
+    def run(*arguments: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["gpu.py", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            module.main()
+        assert stop.value.code == 0
+
+    run("--only", "gemm512_float32", "--rounds", "2")
+    assert not list(tmp_path.iterdir())
+    for name in ("gemm512_tf32", "gemm512_float32"):
+        run("--only", name, "--rounds", "2", "--update")
+    (path,) = tmp_path.iterdir()
+    assert path.name == "gpu-fake.json"
+    document = json.loads(path.read_text())
+    assert [row["name"] for row in document["rows"]] == ["gemm512_float32", "gemm512_tf32"]
+    assert (document["card"], document["driver"], document["torch"]) == ("Fake", "13.0", None)
+    assert all(row["ours_ms"] > 0 and row["date"] == document["date"] for row in document["rows"])
+    assert "torch is not installed: ours is timed alone" in capsys.readouterr().err

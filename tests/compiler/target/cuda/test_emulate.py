@@ -41,7 +41,7 @@ from vdla.compiler.ir.stmt import (
 )
 from vdla.compiler.ir.types import DType
 from vdla.compiler.passes.insert_barriers import insert_barriers
-from vdla.compiler.target.cuda.emulate import poison
+from vdla.compiler.target.cuda.shadows import poison
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.races import RaceError, check_races

@@ -51,13 +51,14 @@ def test_limits_of_blocks_and_grids():
 
 
 def shared(*sizes: int, nested: bool = True) -> Program:
-    """Buffers of so many float32 in shared memory."""
+    """Buffers of so many float32 in shared memory, all of them in use to the end where they are `nested`."""
     uses = []
     for n, size in enumerate(sizes):
         s = buffer(f"S{n}", size, scope="shared")
         uses.append((s, threads(f"t{n}", 32, lambda t, s=s: assign(s, t, X[t]))))
     if nested:
-        body = allocate(seq(*(use for _, use in uses)), *(s for s, _ in uses))
+        again = [threads(f"e{n}", 32, lambda t, s=s: assign(s, t, X[t])) for n, (s, _) in enumerate(uses)]
+        body = allocate(seq(*(use for _, use in uses), *again), *(s for s, _ in uses))
     else:
         body = seq(*(Alloc(buffer=s, body=use) for s, use in uses))
     return Program(name="shared", parameters=(X,), body=blocks("b", 1, lambda _: body))

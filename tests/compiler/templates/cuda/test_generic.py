@@ -10,6 +10,7 @@ from vdla.compiler.ir.stmt import For, Intrinsic
 from vdla.compiler.ir.visit import loops, walk
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.templates.cuda import generic
 from vdla.compiler.templates.cuda.flat import flattened, nests
 
@@ -31,7 +32,7 @@ def test_every_expression_becomes_kernels(name) -> None:
         assert [loop.kind for loop in loops(launched)][:2] == ["block.x", "thread.x"]
     shapes = {p.name: p.shape for p in flat.parameters}
     arrays = {p: array.reshape(shapes[p]) for p, array in every_operator.arrays_of(program).items()}
-    found = interpreted(s.program, arrays)
+    found = interpreted(prepare(s.program, cuda_target()), arrays)
     for output, array in every_operator.expected(name).items():
         np.testing.assert_array_equal(found[output].reshape(array.shape), array)
 

@@ -9,10 +9,13 @@ import pytest
 from cuda_networks import emulated, gpu_graph, run_nodes
 from float_networks import FloatNetwork, inferred_shape, reference, relative
 from vdla.compiler.graph.floating.graph import FloatGraph, Node, Tensor
-from vdla.compiler.graph.floating.operators import Permute, Softmax
+from vdla.compiler.graph.floating.operators import Permute, Reshape, Softmax
+from vdla.compiler.ir.printer import format_node
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import lower
+from vdla.compiler.target.cuda.nvrtc import compile_cubin
 from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.templates.cuda import elementwise, movement, pool, rows
 from vdla.compiler.templates.cuda.lower import lower_cuda_node
 
 TARGET = cuda_target()
@@ -231,3 +234,54 @@ def test_nodes_of_equal_programs_have_one_kernel() -> None:
     assert key(Softmax(axis=1), 6, 35) == key(Softmax(axis=2), 2, 3, 35)
     assert key(Softmax(axis=1), 6, 35) != key(Softmax(axis=1), 6, 36)
     assert key(Permute(axes=(1, 0)), 40, 50) == key(Permute(axes=(2, 0, 1)), 10, 4, 50)
+
+
+@pytest.mark.parametrize(
+    ("name", "knobs", "shows"),
+    [
+        ("Abs", elementwise.Knobs(threads=32, width=2), "vectorize(2)"),
+        ("MaxPool", pool.Knobs(threads=32, columns=4), "float32[1, 1, 4, 1] @ register"),
+        ("Softmax", rows.Knobs(group=2, lanes=4), "thread.x(4)"),
+        ("Transpose", movement.Knobs(rows=4), "thread.y(4)"),
+        ("Transpose", movement.Knobs(rows=None), "block.x(8)"),
+    ],
+)
+def test_knobs_reach_their_template(name, knobs, shows) -> None:
+    net = FloatNetwork(*SHAPE[:3], 10)
+    NETWORKS[name](net)
+    net.shape = inferred_shape(net)
+    graph = gpu_graph(net.model())
+    lowered = lower_cuda_node(TARGET, graph, graph.nodes[-1], lambda node: knobs)
+    assert lowered is not None and shows in format_node(lowered.schedule(TARGET).program)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    "name",
+    ["Add, a channel", "MaxPool", "LogSoftmax", "fused reduction", "Transpose", "Concat", "Pad, reflect"],
+)
+def test_cubins(name, arch) -> None:
+    net = FloatNetwork(*SHAPE)
+    NETWORKS[name](net)
+    cubins(net, arch)
+
+
+def test_cubins_of_an_lstm() -> None:
+    net = FloatNetwork(3, 2, 9)
+    lstm(net)
+    cubins(net, "sm_90")
+
+
+def cubins(net: FloatNetwork, arch: str) -> None:
+    """Code of all kernels, in the machine's instructions."""
+    net.shape = inferred_shape(net)
+    graph, target = gpu_graph(net.model()), cuda_target(arch)
+    for node in graph.nodes:
+        lowered = lower_cuda_node(target, graph, node)
+        if lowered is None:
+            assert isinstance(node.operator, Reshape)
+            continue
+        module = lower(prepare(lowered.schedule(target).program, target), target)
+        cubin = compile_cubin(module.source, arch)
+        assert cubin.startswith(b"\x7fELF")
+        assert all(launch.function.encode() in cubin for launch in module.launches)

@@ -36,7 +36,7 @@ def tiles(draw: st.DrawFn) -> Tile:
     )
 
 
-@settings(max_examples=24, deadline=None)
+@settings(max_examples=16, deadline=None)
 @given(
     tile=tiles(),
     batches=st.sampled_from(BATCHES),

@@ -54,6 +54,7 @@ extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
         commit_async();
     }
     for (int k_0 = 0; k_0 < 4; ++k_0) {
+        wait_async<1>();
         __syncthreads();
         if (k_0 < 2) {
             // b
@@ -72,8 +73,6 @@ extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
             }
         }
         commit_async();
-        wait_async<2>();
-        __syncthreads();
         // gemm
         {
             #pragma unroll

@@ -1,0 +1,162 @@
+"""Memory of emulated kernels: undefined where nothing was written, and asynchronous copies on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from ...ir.expr import Buffer, Const, Expr, Var, binary, cast, equal, select
+from ...ir.kernels import Kernel
+from ...ir.stmt import Assign, Copy, Region, Stmt, Wait, nest, seq
+from ...ir.types import DType
+from ...ir.visit import walk
+
+_ZERO, _ONE = Const(0), Const(1)
+POISON = {
+    DType.INT8: 0x5A,
+    DType.UINT8: 0xA5,
+    DType.INT32: 0x5A5A5A5A,
+    DType.INT64: 0x5A5A5A5A5A5A5A5A,
+    DType.BOOL: True,
+}
+"""What lies in memory that nothing has been written to; NaN for floats."""
+
+
+class Names:
+    """Names that no loop of a program has: those of the emulation end with ' and a number."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def var(self, name: str) -> Var:
+        """A variable of a loop that is called something like `name`."""
+        self.count += 1
+        return Var(f"{name}'{self.count}")
+
+
+def poison(dtype: DType) -> Const:
+    """The constant that undefined memory of a type holds."""
+    return Const(float("nan") if dtype.is_float else POISON[dtype], dtype)
+
+
+def fill(buffer: Buffer, names: Names, value: Const | None = None) -> Stmt:
+    """Loops that make all of a buffer undefined (or `value`)."""
+    loops = [(names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
+    body = Assign(
+        name=f"{buffer.name}.undefined",
+        buffer=buffer,
+        indices=tuple([var for var, _ in loops]),
+        value=poison(buffer.dtype) if value is None else value,
+    )
+    return nest(loops, body)
+
+
+class Shadows:
+    """The copies of a block that are under way, by the buffers that they fill.
+
+    A buffer's shadow holds what has been copied; its stamps say of which group, and for which thread: 0 is none, and
+    thread n of a group g of `count` threads has g * count + n + 1, groups counted from 1.
+    """
+
+    def __init__(self, kernel: Kernel, names: Names, threads: Mapping[str, int], axes: Sequence[str]) -> None:
+        self.names = names
+        self.threads = threads
+        self.axes = axes
+        self.count = prod(threads.values())
+        late = {
+            n.destination.buffer.name: n.destination.buffer
+            for n in walk(kernel.body)
+            if isinstance(n, Copy) and n.asynchronous
+        }
+        self.late = list(late.values())
+        self.shadows = {b.name: replace(b, name=f"{b.name}.shadow", scope="dram") for b in self.late}
+        self.stamps = {
+            b.name: replace(b, name=f"{b.name}.stamp", dtype=DType.INT32, scope="dram") for b in self.late
+        }
+        shape = tuple([self.threads[axis] for axis in self.axes]) or (1,)
+        name = f"{kernel.name}.committed"
+        self.committed = Buffer(name=name, shape=shape, dtype=DType.INT32)
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """What has to be allocated for a block, if it has such copies at all."""
+        return (*self.shadows.values(), *self.stamps.values(), self.committed) if self.late else ()
+
+    def clear(self) -> list[Stmt]:
+        """At a block's beginning nothing is under way, and no group is closed."""
+        if not self.late:
+            return []
+        zeros = (*self.stamps.values(), self.committed)
+        return [fill(b, self.names, Const(0, b.dtype)) for b in zeros]
+
+    def commit(self, places: Mapping[str, Expr]) -> Stmt:
+        """One more group of the thread at `places`."""
+        at = self.place(places)
+        value = binary("+", self.committed[at], Const(1, DType.INT32))
+        return Assign(name="commit", buffer=self.committed, indices=at, value=value)
+
+    def place(self, places: Mapping[str, Expr]) -> tuple[Expr, ...]:
+        """Indices of a thread's own element of `committed`."""
+        return tuple([places.get(axis, _ZERO) for axis in self.axes]) or (_ZERO,)
+
+    def number(self, places: Mapping[str, Expr]) -> Expr:
+        """The number of a thread within its block."""
+        number: Expr = _ZERO
+        for axis in self.axes:
+            number = binary("+", binary("*", number, self.threads[axis]), places.get(axis, _ZERO))
+        return number
+
+    def issue(self, copy: Copy, places: Mapping[str, Expr]) -> Stmt:
+        """A copy into the shadow; what it will fill becomes undefined, and remembers its group and thread."""
+        box = copy.destination
+        shadow, stamp = self.shadows[box.buffer.name], self.stamps[box.buffer.name]
+        group = binary("+", self.committed[self.place(places)], Const(1, DType.INT32))
+        number = cast(binary("+", self.number(places), _ONE), DType.INT32)
+        mark = binary("+", binary("*", group, Const(self.count, DType.INT32)), number)
+        return seq(
+            replace(copy, destination=replace(box, buffer=shadow), asynchronous=False),
+            self.over(box, box.buffer, poison(box.buffer.dtype), copy.name),
+            self.over(box, stamp, mark, copy.name),
+        )
+
+    def over(self, box: Region, buffer: Buffer, value: Expr, name: str) -> Stmt:
+        """Assigns one value to a box of a buffer."""
+        loops: list[tuple[Var, Expr]] = []
+        indices: list[Expr] = []
+        for d, (start, extent) in enumerate(zip(box.starts, box.extents, strict=True)):
+            if extent == _ONE:
+                indices.append(start)
+                continue
+            var = self.names.var(f"{name}.{d}")
+            loops.append((var, extent))
+            indices.append(start + var)
+        return nest(loops, Assign(name=name, buffer=buffer, indices=tuple(indices), value=value))
+
+    def sweep(self, wait: Wait, places: Mapping[str, Expr] | None = None) -> Stmt:
+        """Moves what has come over from the shadows: of all threads, or of the one at `places` only."""
+        where = (_ZERO,) * len(self.committed.shape) if places is None else self.place(places)
+        done = binary("-", self.committed[where], Const(wait.pending, DType.INT32))
+        limit = binary("*", binary("+", done, Const(1, DType.INT32)), Const(self.count, DType.INT32))
+        steps: list[Stmt] = []
+        for buffer in self.late:
+            shadow, stamp = self.shadows[buffer.name], self.stamps[buffer.name]
+            loops = [(self.names.var(f"{buffer.name}.{d}"), size) for d, size in enumerate(buffer.shape)]
+            at = tuple([var for var, _ in loops])
+            mark = stamp[at]
+            zero = Const(0, DType.INT32)
+            lands = binary("and", binary("<", zero, mark), binary("<=", mark, limit))
+            if places is not None:
+                owner = binary("%", binary("-", mark, Const(1, DType.INT32)), Const(self.count, DType.INT32))
+                lands = binary("and", lands, equal(owner, cast(self.number(places), DType.INT32)))
+            new = select(lands, shadow[at], buffer[at])
+            steps.append(
+                nest(
+                    loops,
+                    seq(
+                        Assign(name="land", buffer=buffer, indices=at, value=new),
+                        Assign(name="land", buffer=stamp, indices=at, value=select(lands, zero, mark)),
+                    ),
+                )
+            )
+        return seq(*steps)

@@ -1,0 +1,127 @@
+"""What threads of a block do between two barriers, as pieces that are emulated one after the other.
+
+A loop with barriers in it is one piece with what stands before and behind it: the end of one iteration and the
+beginning of the next one are between the same barriers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import gcd
+
+import numpy as np
+
+from ...ir.expr import Const, Expr, Var
+from ...ir.kernels import is_thread_loop
+from ...ir.stmt import Barrier, For, Seq, Stmt
+from ...ir.visit import walk
+
+
+@dataclass(slots=True)
+class Turn:
+    """What threads do between two barriers, each thread by itself; then waits for all of them together."""
+
+    items: list[Stmt] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Rotated:
+    """A loop with barriers in its body: what stands before, between and behind them, and before and behind the loop."""
+
+    loop: For
+    before: list[Stmt]
+    parts: list[list[Stmt]]
+    behind: list[Stmt] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Nested:
+    """A loop around pieces."""
+
+    loop: For
+    pieces: list[Piece]
+
+
+Piece = Turn | Rotated | Nested
+
+
+class Cut:
+    """A walk that cuts a block's body at its barriers."""
+
+    def __init__(self) -> None:
+        turn = Turn()
+        self.pieces: list[Piece] = [turn]
+        self.open = turn.items
+
+    def barrier(self) -> None:
+        """What follows is another turn."""
+        turn = Turn()
+        self.pieces.append(turn)
+        self.open = turn.items
+
+    def visit(self, node: Stmt) -> None:
+        """Appends a statement at block level to the pieces."""
+        match node:
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.visit(inner)
+            case Barrier():
+                self.barrier()
+            case For() if not is_thread_loop(node) and _has_barrier(node):
+                parts = _parts(node.body)
+                if parts is None:
+                    inner = Cut()
+                    inner.visit(node.body)
+                    self.pieces.append(Nested(node, inner.pieces))
+                    self.barrier()
+                    return
+                before: list[Stmt] = []
+                if isinstance(last := self.pieces[-1], Turn):
+                    before = last.items
+                    self.pieces.pop()
+                piece = Rotated(node, before, parts)
+                self.pieces.append(piece)
+                self.open = piece.behind
+            case _:
+                self.open.append(node)
+
+
+def _has_barrier(node: Stmt) -> bool:
+    return any(isinstance(n, Barrier) for n in walk(node))
+
+
+def _parts(body: Stmt) -> list[list[Stmt]] | None:
+    """The statements of a loop's body between its barriers; None if there are barriers in loops in it."""
+    parts: list[list[Stmt]] = [[]]
+    for item in body.statements if isinstance(body, Seq) else (body,):
+        if isinstance(item, Barrier):
+            parts.append([])
+        elif _has_barrier(item):
+            return None
+        else:
+            parts[-1].append(item)
+    return parts
+
+
+def in_turn(var: Var, count: int) -> Expr:
+    """Which of an axis's threads comes as the number `var`: all of them, in an order in which dependences show.
+
+    Where threads t need what threads t + h had (steps of a tree), some such t comes before its t + h; where t + h needs
+    what t had (scans), some t + h comes before; and thread 0, from which the others often have a result, comes about in
+    the middle. Of the sequences (step * var + start) % count it is the first that has all that, if there is one.
+    """
+    if count <= 2:
+        return Const(count - 1) - var
+    step = next(s for s in range(max(1, round(count * 0.618)), 2 * count) if gcd(s, count) == 1)
+    start = 0
+    for shift in range(count):
+        middle = (count // 2 + shift) % count
+        start = -step * middle % count
+        place = np.empty(count, np.int64)
+        place[(step * np.arange(count) + start) % count] = np.arange(count)
+        distances = [h for h in (1 << e for e in range(count.bit_length())) if h < count]
+        before = all((place[: count - h] < place[h:])[:h].any() for h in distances)
+        behind = all((place[: count - h] > place[h:]).any() for h in distances)
+        if before and behind and middle != 0:
+            break
+    return (var * step + start) % count

@@ -1,0 +1,33 @@
+"""Whether products of float32 are computed on tensor cores, which round their factors to tf32: if the target says so."""
+
+from __future__ import annotations
+
+from ...ir.expr import Call
+from ...ir.stmt import Program, Reduce
+from ...ir.visit import find_loop, find_statement, walk_expr
+from ...target.cuda.machine import CudaTarget
+from ...te.ops.tensor_gemm import round_factors
+
+LEAST = 8
+"""Rows and columns from which on a fragment is filled at least by half."""
+
+
+def for_target(target: CudaTarget, program: Program) -> Program:
+    """What has the stages of `te.ops.gemm` in float32, with its factors rounded to tf32 if tensor cores are to multiply.
+
+    That is where `target.tensor_float` allows it and fragments are not mostly padding; else the same object.
+    """
+    if not target.tensor_float:
+        return program
+    sizes = [find_loop(program, f"gemm.{d}").extent for d in "ij"]
+    if any(getattr(size, "value", 0) < LEAST for size in sizes):
+        return program
+    return round_factors(program)
+
+
+def is_rounded(program: Program) -> bool:
+    """Whether the factors of "gemm" are rounded to tf32, so that `gemm_mma` computes what the program says."""
+    reduce = find_statement(program, "gemm")
+    return isinstance(reduce, Reduce) and any(
+        isinstance(e, Call) and e.function == "round_tf32" for e in walk_expr(reduce.value)
+    )

@@ -1,0 +1,53 @@
+"""Networks of float32 on tensor cores, which the target must allow."""
+
+from __future__ import annotations
+
+import numpy as np
+from cuda_networks import gpu_graph, run_nodes
+from float_networks import FloatNetwork, reference, relative
+from gpu_kernels import emulated
+from vdla.compiler.ir.stmt import Intrinsic, Program
+from vdla.compiler.ir.visit import walk
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.target.cuda.tolerances import tolerance
+from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.templates.cuda import gemm as template
+from vdla.compiler.templates.cuda.lower import lower_cuda_node
+from vdla.compiler.templates.cuda.tensor_float import for_target, is_rounded
+
+ALLOWED = cuda_target("sm_90", tensor_float=True)
+
+
+def tensor_cores(program: Program) -> bool:
+    return any(isinstance(n, Intrinsic) and n.declaration.name == "mma_tf32" for n in walk(program))
+
+
+def test_networks_use_tensor_cores_only_where_the_target_allows_it() -> None:
+    net = FloatNetwork(20, 24)
+    for width in (17, 24):
+        net.add("Gemm", net.weights(net.shape[1], width), net.weights(width))
+        net.shape = (20, width)
+        net.add("Relu")
+    model = net.model()
+    graph = gpu_graph(model)
+    for target in (cuda_target("sm_90"), ALLOWED):
+        lowered = [node for n in graph.nodes if (node := lower_cuda_node(target, graph, n)) is not None]
+        assert [tensor_cores(n.schedule(target).program) for n in lowered] == [target.tensor_float] * 2
+
+    def run(program: Program, arrays):
+        outputs = {p.name: np.zeros(p.shape, p.dtype.numpy) for p in program.parameters} | dict(arrays)
+        return emulated(prepare(program, ALLOWED), outputs)
+
+    x = np.random.default_rng(1).standard_normal(net.input_shape).astype(np.float32)
+    expected = reference(model, {"x": x})
+    for name, array in run_nodes(graph, {graph.inputs[0]: x}, run, ALLOWED).items():
+        assert 1e-6 < relative(array, expected[name]) < 2 * tolerance("tf32", 24, rounded=False)
+
+
+def test_products_of_few_rows_stay_exact() -> None:
+    few = gemm(rows=4, depth=64, columns=64)
+    assert for_target(ALLOWED, few) is few and not is_rounded(few)
+    many = for_target(ALLOWED, gemm(rows=64, depth=64, columns=64))
+    assert is_rounded(many) and not tensor_cores(many)
+    assert tensor_cores(template.schedule(ALLOWED, many).program)
