@@ -38,6 +38,9 @@ def lower_convolution(
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
     if operator.transposed:
         return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
+    if knobs is None and fits(operator.window, operator.groups):
+        # None where another method is expected to be faster.
+        knobs = winograd.wins(target, winograd_sizes(graph, node, operator))
     if isinstance(knobs, winograd.Knobs):
         return lower_winograd(graph, node, operator, knobs)
     return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
@@ -50,10 +53,7 @@ def lower_conv2d(
     operator: Convolution,
     knobs: conv2d.Knobs | None = None,
 ) -> LoweredCudaNode:
-    """A convolution as a product of matrices, on tensor cores where `target` allows it (`tensor_float`).
-
-    Without knobs, by Winograd's method where that is expected to be faster.
-    """
+    """A convolution as a product of matrices, on tensor cores where `target` allows it (`tensor_float`)."""
     batch, channels, height, width = graph.tensors[node.inputs[0]].shape
     weights = _weights(graph, node, operator)
     block = conv2d.channel_block(channels // operator.groups)
@@ -68,10 +68,6 @@ def lower_conv2d(
         block=block,
         epilogue=operator.epilogue,
     )
-    if knobs is None and fits(operator.window, operator.groups):
-        better = winograd.wins(target, winograd_sizes(graph, node, operator), conv2d.problem_of(program))
-        if better is not None:
-            return lower_winograd(graph, node, operator, better)
     program = for_target(target, program)
     arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
     template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.expr import Const
@@ -26,9 +27,9 @@ class Knobs:
     tile: Tile | None = None
 
 
-def wins(target: CudaTarget, convolution: Convolution, gathered: Problem) -> Knobs | None:
-    """Knobs where this method is expected to be faster than the product `gathered` (`winograd_account.choose`)."""
-    chosen = choose(target, convolution, gathered) if fits(convolution.window) else None
+def wins(target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
+    """Knobs where this method is expected to be faster than others (`winograd_account.choose`); None elsewhere."""
+    chosen = choose(target, convolution, others) if fits(convolution.window) else None
     return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
@@ -12,6 +13,7 @@ from ...target.cuda.machine import CudaTarget
 from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
 from ...te.blocks import Window, ceil_div
 from ...te.ops.winograd import ALIGNED, OUTPUTS, TAPS, tile_counts, transforms
+from .conv2d import GATHER_INSTRUCTIONS
 from .gemm_account import (
     CACHE_BYTES_CYCLE,
     KERNEL_CYCLES,
@@ -32,7 +34,9 @@ OTHER_INSTRUCTIONS = 60
 ALONE = 3
 """Cycles between two instructions of a warp, which mostly wait for others of its own. An estimate."""
 GAIN = 0.9
-"""Of the gathered product's time: what is closer no estimate here can tell apart, and transforms need memory."""
+"""Of another method's time: what is closer no estimate here can tell apart, and transforms need memory."""
+MOST_BYTES = 1 << 29
+"""Of what is between the kernels: 512 MiB, so that one layer does not take what a network's tensors need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,21 @@ class Convolution:
             batch=(m + TAPS - 1) ** 2,
         )
 
+    @property
+    def gathered(self) -> Problem:
+        """The product that `conv2d` makes of it."""
+        return Problem(
+            rows=self.filters,
+            columns=self.batch * prod(self.window.outputs(self.height, self.width)),
+            depth=self.channels * prod(self.window.kernel),
+            copy_instructions=GATHER_INSTRUCTIONS,
+        )
+
+    def kept_bytes(self, m: int) -> int:
+        """Bytes of transformed inputs and of products."""
+        problem = self.problem(m)
+        return 4 * problem.batch * (problem.depth + problem.rows) * problem.columns
+
 
 def tile_seconds(target: CudaTarget, problem: Problem, tile: Tile) -> float:
     """What `gemm_account` expects of one tile."""
@@ -72,7 +91,7 @@ def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> f
     # Rows of a transform have two zeros or more; each is applied to all columns, then to all rows.
     applied = ((n * n + n * n) * (n - 2), (m * n + m * m) * (n - 1))
     seconds = 0.0
-    kept = 4 * problem.batch * (problem.depth + problem.rows) * problem.columns <= target.cache_bytes
+    kept = convolution.kept_bytes(m) <= target.cache_bytes
     cache = CACHE_BYTES_CYCLE * target.multiprocessors * target.clock
     place = replace(target, memory_bandwidth=cache) if kept else target
     for channels, plain, arithmetic, loaded in (
@@ -96,23 +115,31 @@ def seconds_of(target: CudaTarget, convolution: Convolution, m: int) -> tuple[fl
     return transform_seconds(target, convolution, m) + tile_seconds(target, problem, tile), tile
 
 
-def choose(target: CudaTarget, convolution: Convolution, gathered: Problem) -> tuple[int, Tile] | None:
-    """The m and the products' tile that are expected to be fastest; None where the product `gathered` is better.
+def choose(
+    target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()
+) -> tuple[int, Tile] | None:
+    """The m and the products' tile that are expected to be fastest; None where another method is better.
 
-    Only what is as exact as a model's tolerance asks for, or as the gathered sums are, is chosen; nothing is on tensor
-    cores, which are faster and round more.
+    Others are the gathered product (`conv2d`), and what is expected to take the seconds `others`. Only what is as exact
+    as a model's tolerance asks for, or as the gathered sums are, is chosen, and what keeps to `MOST_BYTES`. Where tensor
+    cores are allowed, which are faster, nothing is.
     """
     if target.tensor_float:
         return None
+    gathered = convolution.gathered
     allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered.depth))
-    exact = [m for m in OUTPUTS if rounding(convolution.channels, m) <= allowed]
-    if not exact:
+    candidates = [
+        m
+        for m in OUTPUTS
+        if rounding(convolution.channels, m) <= allowed and convolution.kept_bytes(m) <= MOST_BYTES
+    ]
+    if not candidates:
         return None
-    found = {m: seconds_of(target, convolution, m) for m in exact}
+    found = {m: seconds_of(target, convolution, m) for m in candidates}
     best = min(found, key=lambda m: found[m][0])
     seconds, tile = found[best]
-    limit = GAIN * tile_seconds(target, gathered, choose_tile(target, gathered))
-    return (best, tile) if seconds < limit else None
+    limit = min([tile_seconds(target, gathered, choose_tile(target, gathered)), *others])
+    return (best, tile) if seconds < GAIN * limit else None
 
 
 def rounding(channels: int, m: int) -> float:

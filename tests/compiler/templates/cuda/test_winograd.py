@@ -23,8 +23,7 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
 from vdla.compiler.templates.cuda import conv2d, winograd, winograd_account, winograd_space
-from vdla.compiler.templates.cuda.gemm_account import Problem
-from vdla.compiler.templates.cuda.lower_convolutions import lower_convolution
+from vdla.compiler.templates.cuda.lower_convolutions import lower_conv2d, lower_convolution
 from vdla.compiler.templates.cuda.tile import Tile
 from vdla.compiler.templates.cuda.winograd_account import Convolution as Sizes
 
@@ -182,35 +181,47 @@ def test_text_on_the_host() -> None:
 # The choice
 
 
-def gathered(sizes: Sizes) -> Problem:
-    return Problem(
-        rows=sizes.filters,
-        columns=sizes.batch * sizes.height * sizes.width,
-        depth=9 * sizes.channels,
-        copy_instructions=conv2d.GATHER_INSTRUCTIONS,
-    )
-
-
 def test_default_is_no_less_exact_than_sums_of_all_taps() -> None:
     large = Sizes(batch=16, channels=256, height=56, width=56, filters=256, window=SAME)
-    chosen = winograd.wins(TARGET, large, gathered(large))
+    chosen = winograd.wins(TARGET, large)
     # Tiles of four are faster still, and round too much.
     assert chosen is not None and chosen.m == 2
     assert (
         winograd_account.rounding(256, 2) < tolerance("float32", 9 * 256) < winograd_account.rounding(256, 4)
     )
     assert winograd_account.seconds_of(TARGET, large, 4)[0] < winograd_account.seconds_of(TARGET, large, 2)[0]
+    assert winograd.wins(TARGET, large, [1e-6]) is None
 
 
-def test_is_not_chosen_where_transforms_cost_more() -> None:
+def test_is_what_a_node_gets_without_knobs() -> None:
+    lowered = alone({"filters": 256, "kernel": (3, 3), "pads": [1] * 4}, channels=256, size=56)
+    assert lowered.program.name == "winograd"
+    strided = {"filters": 256, "kernel": (3, 3), "pads": [1] * 4, "strides": [2, 1]}
+    assert alone(strided, channels=256, size=56).program.name == "conv2d"
+
+
+def test_account_takes_what_conv2d_gathers() -> None:
+    sizes = Sizes(batch=1, channels=6, height=9, width=8, filters=20, window=SAME)
+    net = FloatNetwork(1, 6, 9, 8)
+    net.convolution(20, (3, 3), pads=[1] * 4)
+    graph = gpu_graph(net.model())
+    (node,) = graph.nodes
+    assert isinstance(node.operator, Convolution)
+    program = lower_conv2d(TARGET, graph, node, node.operator).program
+    assert conv2d.problem_of(program) == sizes.gathered
+
+
+def test_is_not_chosen_where_transforms_cost_too_much() -> None:
     for sizes in (
         Sizes(batch=1, channels=3, height=224, width=224, filters=64, window=SAME),
         Sizes(batch=1, channels=512, height=7, width=7, filters=512, window=SAME),
+        # Gigabytes between its kernels.
+        Sizes(batch=64, channels=256, height=56, width=56, filters=256, window=SAME),
     ):
-        assert winograd.wins(TARGET, sizes, gathered(sizes)) is None
+        assert winograd.wins(TARGET, sizes) is None
     tensor_cores = cuda_target(tensor_float=True)
     large = Sizes(batch=16, channels=256, height=56, width=56, filters=256, window=SAME)
-    assert winograd.wins(tensor_cores, large, gathered(large)) is None
+    assert winograd.wins(tensor_cores, large) is None
 
 
 def test_points_amplify_roundings() -> None:
