@@ -121,7 +121,7 @@ def choose(
     """The m and the products' tile that are expected to be fastest; None where another method is better.
 
     Others are the gathered product (`conv2d`), and what is expected to take the seconds `others`. Only what is as exact
-    as a model's tolerance asks for, or as the gathered sums are, is chosen, and what keeps to `MOST_BYTES`. Where tensor
+    as a model's tolerance asks for, or as the gathered sums are, is chosen, and within `MOST_BYTES`. Where tensor
     cores are allowed, which are faster, nothing is.
     """
     if target.tensor_float:
