@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LANE = Var("lane'")
 """A lane of the warp, or of the warpgroup, in addresses; no loop has such a name."""
+FEW_REGISTERS = 8
+"""As many are cleared line by line."""
 ROW_BYTES = 16
 """A row of `ldmatrix`, and what its address must be a multiple of (PTX ISA, "ldmatrix")."""
 
@@ -62,8 +64,15 @@ def emit_mma(kernel: KernelEmitter, use: Intrinsic) -> None:
 def emit_zero(kernel: KernelEmitter, use: Intrinsic) -> None:
     """A zero for each register."""
     (target,) = use.operands
-    for register in range(Fragment.of(target.buffer).registers):
-        kernel.source.line(f"{_register(kernel, use, target, register)} = 0;")
+    count = Fragment.of(target.buffer).registers
+    if count <= FEW_REGISTERS:
+        for register in range(count):
+            kernel.source.line(f"{_register(kernel, use, target, register)} = 0;")
+        return
+    name = kernel.names.make("register")
+    kernel.source.line("#pragma unroll")
+    with kernel.source.block(f"for (int {name} = 0; {name} < {count}; ++{name})"):
+        kernel.source.line(f"({first_register(kernel, use, target)})[{name}] = 0;")
 
 
 def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:

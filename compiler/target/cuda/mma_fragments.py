@@ -4,8 +4,8 @@ In loop programs a fragment is a buffer of one of the scopes below whose last tw
 before them number matrices, or warps (distributed, see `ir.grid`). Only hardware operations touch it. How its elements
 lie in the lanes' registers is a matter of emission alone and is written down here, once, from the figures of "Matrix
 Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate Instructions"):
-they are one figure if elements are counted in registers of 32 bits. The sums of a warpgroup are those of its four warps,
-each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
+they are one figure if elements are counted in registers of 32 bits. The sums of a warpgroup are those of its four
+warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
 """
 
 from __future__ import annotations

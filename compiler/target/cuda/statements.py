@@ -171,9 +171,9 @@ class KernelEmitter:
                 self._alone = tuple(alone)
             else:
                 conditions += [self.first_along(axis) for axis in alone]
-            with self.source.block(f"if ({_all(conditions)})" if conditions else ""):
-                with products(self, phase.body):
-                    self.thread_level(phase.body)
+            test = f"if ({_all(conditions)})" if conditions else ""
+            with self.source.block(test), products(self, phase.body):
+                self.thread_level(phase.body)
             self._alone = ()
 
     def first_along(self, axis: str) -> Text:

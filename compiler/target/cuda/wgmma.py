@@ -49,7 +49,7 @@ def wgmma(
         name="wgmma",
         op="add",
         buffer=c,
-        indices=(i1 * CORE + i2, j1 * CORE + j2),
+        indices=(i1 * CORE + i2, _matrix(j1, columns) * CORE + j2),
         value=cast(x[at_x], DType.FLOAT32) * cast(y[at_y], DType.FLOAT32),
     )
     loops = [*_digits((i1, i2), GROUP_ROWS), *_digits((j1, j2), columns), *_digits((k1, k2), DEPTH)]
@@ -65,7 +65,7 @@ def zero(columns: int) -> IntrinsicDeclaration:
     assign = Assign(
         name="zero",
         buffer=c,
-        indices=(i1 * CORE + i2, j1 * CORE + j2),
+        indices=(i1 * CORE + i2, _matrix(j1, columns) * CORE + j2),
         value=Const(0.0, DType.FLOAT32),
     )
     body = nest([*_digits((i1, i2), GROUP_ROWS), *_digits((j1, j2), columns)], assign)
@@ -124,8 +124,13 @@ def _factor(
     """A factor's core matrices, and the element that coordinates of 8s and 1s mean."""
     lines, length = ((size, data), (DEPTH, depth)) if along_depth else ((DEPTH, depth), (size, data))
     shape = (lines[0] // CORE, length[0] // CORE, CORE, CORE)
-    at = (lines[1][0], length[1][0], lines[1][1], length[1][1])
+    at = (_matrix(lines[1][0], lines[0]), _matrix(length[1][0], length[0]), lines[1][1], length[1][1])
     return Buffer(name=name, shape=shape, dtype=dtype, scope="shared"), at
+
+
+def _matrix(variable: Var, size: int) -> Expr:
+    """The number of a core matrix; the only one's is 0, as programs say it that are simplified."""
+    return variable if size > CORE else Const(0)
 
 
 def _digits(variables: tuple[Var, Var], size: int) -> list[tuple[Var, int]]:
