@@ -49,6 +49,7 @@ from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
 from .text import AND, EQUALITY, SUM, TYPES, Names, Source, Text
 from .vectorize import vectorized
+from .wgmma_emit import has_products, products
 
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
@@ -83,6 +84,10 @@ class KernelEmitter:
         # threads.
         self._alone: tuple[str, ...] = ()
         self._fresh = 0
+        # Whether products of warpgroups are under way, and whether the kernel has such, which read shared memory in
+        # their own way.
+        self.products_begun = False
+        self._shows_products = has_products(kernel.body)
 
     def finish(self) -> None:
         """Aligns the arrays in registers that are moved as vectors."""
@@ -136,6 +141,9 @@ class KernelEmitter:
                 self.block_level(statement.body)
                 del self.values.storages[buffer.name]
             case Barrier():
+                if self._shows_products:
+                    self.values.used.add("show_to_products")
+                    self.source.line("show_to_products();")
                 self.source.line("__syncthreads();")
             case Commit():
                 self.values.used.add("commit_async")
@@ -163,7 +171,8 @@ class KernelEmitter:
                 self._alone = tuple(alone)
             else:
                 conditions += [self.first_along(axis) for axis in alone]
-            with self.source.block(f"if ({_all(conditions)})" if conditions else ""):
+            test = f"if ({_all(conditions)})" if conditions else ""
+            with self.source.block(test), products(self, phase.body):
                 self.thread_level(phase.body)
             self._alone = ()
 
