@@ -28,10 +28,10 @@ def direct_conv2d(
     """Y = epilogue(sum over the window and all channels of W * X) in float32, of one group; X reads 0 outside.
 
     Parameters X [batch, channels, height, width], W [channels, KH * KW, filters], B [filters] with a bias, R like Y
-    with an operand, Y [batch, filters, OH, OW]. Stages: copies `a` of W, as it lies, and `b` [batch, channels, (OH - 1) * SY
-    + (KH - 1) * DY + 1, …] of X with its pads, but without what no window reads; `sum` like Y (statement "conv", loops
-    conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw); loops n, f, y, x around "post" follow. The sizes are the
-    true ones: `schedule.pad` makes them multiples of tiles. ValueError if the window does not fit.
+    with an operand, Y [batch, filters, OH, OW]. Stages: copies `a` of W, as it lies, and `b` [batch, channels,
+    (OH - 1) * SY + (KH - 1) * DY + 1, …] of X with its pads, but without what no window reads; `sum` like Y (statement
+    "conv", loops conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw); loops n, f, y, x around "post" follow. The
+    sizes are the true ones: `schedule.pad` makes them multiples of tiles. ValueError if the window does not fit.
     """
     epilogue = epilogue or Epilogue()
     (taps_y, taps_x), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations

@@ -48,9 +48,31 @@ def is_faster(target: CudaTarget, program: Program) -> bool:
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.direct_conv2d` in kernel form, cut up as `knobs` say (default: `choose_knobs`); W is packed, see `schedule.pack`.
+    """`te.ops.direct_conv2d` in kernel form, cut up as `knobs` say (default: `choose_knobs`).
 
-    Loops whose extents are no multiples of the tile's are padded (`schedule.pad`), and stores guarded. ValueError for
+    W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`),
+    and stores guarded. ValueError for knobs below 1, or if the program is another one.
+    """
+    layer = layer_of(program)
+    if target.tensor_float or prod(layer.taps) == 1:
+        return False
+    # What `conv2d` makes of it: a gathered product.
+    problem = Problem(
+        rows=layer.filters,
+        columns=layer.batch * prod(layer.outputs),
+        depth=layer.channels * prod(layer.taps),
+        copy_instructions=GATHER_INSTRUCTIONS,
+    )
+    try:
+        return best_knobs(target, layer)[1] < best_tile(target, problem)[1]
+    except ValueError:
+        return False
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+    """`te.ops.direct_conv2d` in kernel form, cut up as `knobs` say (default: `choose_knobs`).
+
+    W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`), and stores guarded. ValueError for
     knobs below 1, or if the program is another one.
     """
     layer = layer_of(program)
@@ -84,7 +106,6 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
     start = [f"{loop}.init" for loop in (tf, ty, tx, ry, rx, rf)]
     own = written_out(layer, knobs)
     steps = [loop for loop, whole in zip((c1, kh, kw), own, strict=True) if whole]
-    # An order of copies of weights that threads of one filter share.
     for threads, others in ((start[:3], start[3:]), ((tf, ty, tx), (*steps, ry, rx, rf)), last):
         for loop, axis in zip(threads, ("thread.z", "thread.y", "thread.x"), strict=True):
             s.bind(loop, axis)
@@ -103,7 +124,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 
 
 def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
-    """Whether the loops over a step's channels, its window's rows and its columns are unrolled, the last ones first."""
+    """Whether the loops over a step's channels, its window's rows and its columns are unrolled."""
     positions = knobs.rows * knobs.columns
     # Multiply-adds of a tap, and the loads of their factors.
     written = positions * knobs.filters + positions + knobs.filters
@@ -122,7 +143,7 @@ def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
 def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
-    """Moves "post" behind the tile that it takes, which goes to registers; its loops over threads, and those in them."""
+    """Moves "post" behind the tile that it takes, which goes to registers; its loops over threads, and in them."""
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]
     block_f, tf, rf = _tiles(s, "f", counts["f"])
@@ -139,4 +160,3 @@ def _store(
     for loop in ("n", block_f, block_y, block_x):
         s.peel(loop)
     return (tf, ty, tx), (rf, ry, rx)
-

@@ -39,9 +39,15 @@ THREADS_Z = (1, 2, 4, 8, 16)
 THREADS_Y = (1, 2, 4, 7, 8, 16)
 THREADS_X = (4, 5, 7, 8, 10, 14, 16, 28, 32)
 MOST_THREADS = 256
-OWN = ((8, 1, 4), (8, 2, 2), (8, 1, 8), (8, 2, 4), (4, 1, 4), (4, 2, 2), (4, 1, 8), (4, 2, 4))
-OWN = (*OWN, (4, 1, 2), (4, 1, 1), (2, 1, 4), (2, 2, 4), (2, 1, 2), (2, 1, 1), (1, 1, 4), (1, 1, 2), (1, 1, 1))
-OWN = (*OWN, (8, 1, 2), (8, 1, 1), (3, 1, 4), (3, 2, 4), (3, 1, 2), (3, 1, 1), (6, 1, 4), (16, 1, 4), (16, 1, 2))
+OWN = (
+    *(
+        (filters, rows, columns)
+        for filters in (3, 4, 8)
+        for rows, columns in ((1, 1), (1, 2), (1, 4), (2, 4))
+    ),
+    *((4, 2, 2), (8, 2, 2), (4, 1, 8), (8, 1, 8), (6, 1, 4), (16, 1, 2), (16, 1, 4)),
+    *((1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 1), (2, 1, 2), (2, 1, 4), (2, 2, 4)),
+)
 """Filters, rows and columns of a thread that are tried without tuning."""
 CHANNELS = (1, 2, 3, 4, 8, 16)
 STAGES = (2, 3)
@@ -56,7 +62,8 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
         c[f"threads_{axis}"] * c[own] for axis, own in (("z", "filters"), ("y", "rows"), ("x", "columns"))
     )
     channels = np.minimum(c["channels"], layer.channels)
-    high, wide = layer.inputs(rows, columns)
+    (sy, sx), spans = layer.strides, layer.spans
+    high, wide = (rows - 1) * sy + spans[0], (columns - 1) * sx + spans[1]
     steps = _up(layer.channels, channels)
     stages = np.minimum(c["stages"], steps)
     positions = c["rows"] * c["columns"]
@@ -88,7 +95,9 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     blocks = layer.batch * tiles
 
     # A thread's weights of a tap are pieces of vectors, its elements of the input lie apart.
-    pieces = _up(c["filters"], np.where(c["filters"] % VECTOR == 0, VECTOR, np.where(c["filters"] % 2 == 0, 2, 1)))
+    pieces = _up(
+        c["filters"], np.where(c["filters"] % VECTOR == 0, VECTOR, np.where(c["filters"] % 2 == 0, 2, 1))
+    )
     lanes = SCHEDULERS * WARP / target.architecture.float32_lanes
     depth = channels * taps
     instructions = depth * (products * lanes + pieces + positions)
@@ -110,7 +119,8 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
         banks=banks,
         moved=4 * (inputs + weights),
     )
-    moved = 4.0 * (layer.channels * (layer.batch * prod(layer.inputs(oh, ow)) + taps * layer.filters))
+    read_once = layer.batch * ((oh - 1) * sy + spans[0]) * ((ow - 1) * sx + spans[1])
+    moved = 4.0 * layer.channels * (read_once + taps * layer.filters)
     moved += 4.0 * layer.batch * layer.filters * oh * ow
     memory = moved / target.memory_bandwidth
     computed = blocks.astype(np.float64) * filters * rows * columns * layer.channels * taps

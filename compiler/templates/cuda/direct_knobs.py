@@ -48,23 +48,22 @@ class Layer:
     strides: Pair
     dilations: Pair
 
-    def inputs(self, rows: int, columns: int) -> Pair:
-        """Rows and columns of the input that a tile of so many outputs reads."""
-        spans = [(k - 1) * d + 1 for k, d in zip(self.taps, self.dilations, strict=True)]
-        return (rows - 1) * self.strides[0] + spans[0], (columns - 1) * self.strides[1] + spans[1]
+    @property
+    def spans(self) -> Pair:
+        """Rows and columns of the input that a window covers."""
+        (taps_y, taps_x), (dy, dx) = self.taps, self.dilations
+        return (taps_y - 1) * dy + 1, (taps_x - 1) * dx + 1
 
 
 def layer_of(program: Program) -> Layer:
     """The sizes of a `te.ops.direct_conv2d` that is not scheduled yet; ValueError for any other program."""
     try:
         conv = path_to(program, "conv")[-1]
-    except KeyError:
+    except LookupError:
         conv = None
     loads = {e.buffer.name: e for e in loads_in(conv.value)} if isinstance(conv, Reduce) else {}
     if not isinstance(conv, Reduce) or not {"a", "b"} <= loads.keys() or len(loads["b"].indices) != 4:
-        raise ValueError(
-            f"{program.name} is no direct convolution of one group (te.ops.direct_conv2d)"
-        )
+        raise ValueError(f"{program.name} is no direct convolution of one group (te.ops.direct_conv2d)")
     channels = loads["a"].buffer.shape[0]
     batch, filters, *outputs = conv.buffer.shape
     taps = [find_loop(program, f"conv.{v}").extent for v in ("kh", "kw")]

@@ -24,7 +24,7 @@ from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
 from vdla.compiler.templates.cuda import conv2d_direct, conv2d_direct_space
-from vdla.compiler.templates.cuda.direct_knobs import Knobs, layer_of
+from vdla.compiler.templates.cuda.direct_knobs import Knobs
 from vdla.compiler.templates.cuda.lower_convolutions import lower_convolution
 from vdla.compiler.templates.cuda.lowered import LoweredCudaNode
 from vdla.compiler.templates.space import ESTIMATE
@@ -89,9 +89,7 @@ def test_epilogues_agree_with_the_expression() -> None:
         epilogue=Epilogue(bias=True, operand=True, activation="clip", high=40.0),
     )
     arrays = integers(program)
-    knobs = Knobs(
-        threads_z=2, threads_y=2, threads_x=8, filters=2, rows=1, columns=2, channels=2, stages=2
-    )
+    knobs = Knobs(threads_z=2, threads_y=2, threads_x=8, filters=2, rows=1, columns=2, channels=2, stages=2)
     s = conv2d_direct.schedule(TARGET, program, knobs)
     # Interpreted, with undefined memory poisoned.
     found = run_scheduled(program, s, arrays)
@@ -107,7 +105,7 @@ def test_epilogues_agree_with_the_expression() -> None:
 
 
 def layer(size: int, channels: int, filters: int, kernel: int, stride: int, pad: int, **more: Any) -> Program:
-    window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad,) * 4)
+    window = Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
     return direct_conv2d(
         batch=1, channels=channels, height=size, width=size, filters=filters, window=window, **more
     )
@@ -115,9 +113,7 @@ def layer(size: int, channels: int, filters: int, kernel: int, stride: int, pad:
 
 def test_its_text_runs_on_the_host() -> None:
     program = layer(18, 3, 6, 5, 2, 2, epilogue=Epilogue(bias=True, activation="relu"))
-    knobs = Knobs(
-        threads_z=2, threads_y=2, threads_x=8, filters=4, rows=2, columns=1, channels=1, stages=2
-    )
+    knobs = Knobs(threads_z=2, threads_y=2, threads_x=8, filters=4, rows=2, columns=1, channels=1, stages=2)
     s = conv2d_direct.schedule(TARGET, program, knobs)
     agree([Case(name="direct", program=program, schedule=s)], TARGET, orders=2)
 
@@ -169,16 +165,12 @@ def test_networks_get_it_by_default() -> None:
 
 
 def test_what_it_refuses() -> None:
-    knobs = Knobs(
-        threads_z=1, threads_y=1, threads_x=32, filters=1, rows=1, columns=1, channels=1
-    )
+    knobs = Knobs(threads_z=1, threads_y=1, threads_x=32, filters=1, rows=1, columns=1, channels=1)
     net = FloatNetwork(1, 4, 5, 5)
     net.convolution(4, (3, 3), group=2)
     with pytest.raises(ValueError, match="has 2 groups"):
         lowered_alone(net, knobs)
-    product = gemm_conv2d(
-        batch=1, channels=2, height=5, width=5, filters=2, window=Window(kernel=(3, 3))
-    )
+    product = gemm_conv2d(batch=1, channels=2, height=5, width=5, filters=2, window=Window(kernel=(3, 3)))
     with pytest.raises(ValueError, match="no direct convolution"):
         conv2d_direct.schedule(TARGET, product, knobs)
 
@@ -200,4 +192,3 @@ def test_points_of_the_space() -> None:
         s = conv2d_direct.schedule(TARGET, program, knobs)
         results.append(run_scheduled(program, s, arrays, native=True))
         np.testing.assert_array_equal(results[i], results[0])
-    assert layer_of(program).inputs(2, 3) == (4, 5)
