@@ -7,7 +7,7 @@ fetches an element once where a product of matrices (`conv2d`) gathers it once f
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 
 from ...ir.stmt import Program
 from ...schedule import Schedule
@@ -27,13 +27,10 @@ def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
 
 
 def is_faster(target: CudaTarget, program: Program) -> bool:
-    """Whether the accounts expect this to be faster than a product of matrices, as `conv2d` has it by default.
-
-    Never where factors are rounded to tf32: tensor cores multiply these, of which this makes no use.
-    """
-    layer = layer_of(program)
-    if target.tensor_float or prod(layer.taps) == 1:
+    """Whether the accounts expect this to be faster than a product of matrices, as `conv2d` has it by default."""
+    if (seconds := seconds_of(target, program)) == inf:
         return False
+    layer = layer_of(program)
     # What `conv2d` makes of it: a gathered product.
     problem = Problem(
         rows=layer.filters,
@@ -41,10 +38,22 @@ def is_faster(target: CudaTarget, program: Program) -> bool:
         depth=layer.channels * prod(layer.taps),
         copy_instructions=GATHER_INSTRUCTIONS,
     )
+    return seconds < best_tile(target, problem)[1]
+
+
+def seconds_of(target: CudaTarget, program: Program) -> float:
+    """What the account expects of `choose_knobs`; infinity where this is no way to do it.
+
+    That is for a tap alone, where no tile fits into shared memory, and where factors are rounded to tf32: tensor cores
+    multiply these, of which this makes no use.
+    """
+    layer = layer_of(program)
+    if target.tensor_float or prod(layer.taps) == 1:
+        return inf
     try:
-        return best_knobs(target, layer)[1] < best_tile(target, problem)[1]
+        return best_knobs(target, layer)[1]
     except ValueError:
-        return False
+        return inf
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
@@ -52,28 +61,6 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
 
     W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`),
     and stores guarded. ValueError for knobs below 1, or if the program is another one.
-    """
-    layer = layer_of(program)
-    if target.tensor_float or prod(layer.taps) == 1:
-        return False
-    # What `conv2d` makes of it: a gathered product.
-    problem = Problem(
-        rows=layer.filters,
-        columns=layer.batch * prod(layer.outputs),
-        depth=layer.channels * prod(layer.taps),
-        copy_instructions=GATHER_INSTRUCTIONS,
-    )
-    try:
-        return best_knobs(target, layer)[1] < best_tile(target, problem)[1]
-    except ValueError:
-        return False
-
-
-def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
-    """`te.ops.direct_conv2d` in kernel form, cut up as `knobs` say (default: `choose_knobs`).
-
-    W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`), and stores guarded. ValueError for
-    knobs below 1, or if the program is another one.
     """
     layer = layer_of(program)
     knobs = knobs or choose_knobs(target, program)
