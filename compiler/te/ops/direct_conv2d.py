@@ -27,11 +27,11 @@ def direct_conv2d(
 ) -> Program:
     """Y = epilogue(sum over the window and all channels of W * X) in float32, of one group; X reads 0 outside.
 
-    Parameters X [batch, channels, height, width], W [channels, KH, KW, filters], B [filters] with a bias, R like Y with
-    an operand, Y [batch, filters, OH, OW]. Stages: copies `a` of W, as it lies, and `b` [batch, channels, (OH - 1) * SY
-    + (KH - 1) * DY + 1, …] of X with its pads, but without what no window reads; `sum` like Y (statement "conv", loops
-    conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw); loops n, f, y, x around "post" follow. The sizes are the
-    true ones: `schedule.pad` makes them multiples of tiles. ValueError if the window does not fit.
+    Parameters X [batch, channels, height, width], W [channels, KH * KW, filters], B [filters] with a bias, R like Y
+    with an operand, Y [batch, filters, OH, OW]. Stages: copies `a` of W, as it lies, and `b` [batch, channels,
+    (OH - 1) * SY + (KH - 1) * DY + 1, …] of X with its pads, but without what no window reads; `sum` like Y (statement
+    "conv", loops conv.n, conv.f, conv.y, conv.x, conv.c, conv.kh, conv.kw); loops n, f, y, x around "post" follow. The
+    sizes are the true ones: `schedule.pad` makes them multiples of tiles. ValueError if the window does not fit.
     """
     epilogue = epilogue or Epilogue()
     (taps_y, taps_x), (sy, sx), (dy, dx) = window.kernel, window.strides, window.dilations
@@ -42,7 +42,7 @@ def direct_conv2d(
         return Buffer(name=name, shape=shape, dtype=DType.FLOAT32)
 
     x_in, b = buffer("X", batch, channels, height, width), buffer("b", batch, channels, rows, columns)
-    weight, a = (buffer(name, channels, taps_y, taps_x, filters) for name in ("W", "a"))
+    weight, a = (buffer(name, channels, taps_y * taps_x, filters) for name in ("W", "a"))
     y_out, total = (buffer(name, batch, filters, oh, ow) for name in ("Y", "sum"))
     bias = buffer("B", filters) if epilogue.bias else None
     operand = buffer("R", *y_out.shape) if epilogue.operand else None
@@ -60,7 +60,7 @@ def direct_conv2d(
         op="add",
         buffer=total,
         indices=(n, f, y, x),
-        value=a[c, kh, kw, f] * b[n, c, y * sy + kh * dy, x * sx + kw * dx],
+        value=a[c, kh * taps_x + kw, f] * b[n, c, y * sy + kh * dy, x * sx + kw * dx],
         first=all_of(equal(c, 0), equal(kh, 0), equal(kw, 0)),
     )
     outputs = ((n, batch), (f, filters), (y, oh), (x, ow))

@@ -7,102 +7,63 @@ fetches an element once where a product of matrices (`conv2d`) gathers it once f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
-from ...ir.affine import linear_form
-from ...ir.expr import Buffer, Expr, Var
-from ...ir.stmt import Program, Reduce
-from ...ir.visit import loads_in, path_to
+from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...schedule.share_copy import Axes
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Pair
 from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
-from .gemm_account import MOST_UNROLLED
+from .direct_account import best_knobs
+from .direct_knobs import Knobs, Layer, layer_of
+from .gemm_account import GATHER_INSTRUCTIONS, MOST_UNROLLED, Problem, best_tile
 from .tile import VECTOR, bind_blocks, fetch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Knobs:
-    """How a direct convolution is cut up.
-
-    A block has `threads_z` x `threads_y` x `threads_x` threads along filters, rows and columns, each of which computes
-    `filters` neighbouring filters of `rows` x `columns` positions; these are apart by the threads along their axis, so
-    that neighbouring threads read neighbours. A step takes so many `channels`; `stages` steps are in shared memory at
-    once: one waits for its copies, of more the copies run ahead.
-    """
-
-    threads_z: int
-    threads_y: int
-    threads_x: int
-    filters: int
-    rows: int
-    columns: int
-    channels: int
-    stages: int = 2
-
-    @property
-    def tile(self) -> tuple[int, int, int]:
-        """Filters, rows and columns of a block."""
-        return self.threads_z * self.filters, self.threads_y * self.rows, self.threads_x * self.columns
+def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
+    """Defaults for any shape."""
+    return best_knobs(target, layer_of(program))[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
-    """The sizes of a `te.ops.direct_conv2d`; pairs are (rows, columns)."""
-
-    batch: int
-    channels: int
-    filters: int
-    outputs: Pair
-    taps: Pair
-    strides: Pair
-    dilations: Pair
-
-    def inputs(self, rows: int, columns: int) -> Pair:
-        """Rows and columns of the input that a tile of so many outputs reads."""
-        spans = [(k - 1) * d + 1 for k, d in zip(self.taps, self.dilations, strict=True)]
-        return (rows - 1) * self.strides[0] + spans[0], (columns - 1) * self.strides[1] + spans[1]
-
-
-def layer_of(program: Program) -> Layer:
-    """The sizes of a `te.ops.direct_conv2d` that is not scheduled yet; ValueError for any other program."""
-    try:
-        conv = path_to(program, "conv")[-1]
-    except KeyError:
-        conv = None
-    loads = {e.buffer.name: e for e in loads_in(conv.value)} if isinstance(conv, Reduce) else {}
-    if not isinstance(conv, Reduce) or not {"a", "b"} <= loads.keys() or len(loads["a"].indices) != 4:
-        raise ValueError(
-            f"{program.name} is no direct convolution of one group (te.ops.direct_conv2d)"
-        )
-    weights: Buffer = loads["a"].buffer
-    channels, taps_y, taps_x, filters = weights.shape
-    batch, _, *outputs = conv.buffer.shape
-    steps = [
-        [_step(index, f"conv.{v}") for v in pair]
-        for index, pair in zip(loads["b"].indices[2:], (("y", "kh"), ("x", "kw")), strict=True)
-    ]
-    (sy, dy), (sx, dx) = steps
-    return Layer(
-        batch=batch,
-        channels=channels,
-        filters=filters,
-        outputs=(outputs[0], outputs[1]),
-        taps=(taps_y, taps_x),
-        strides=(sy, sx),
-        dilations=(dy, dx),
+def is_faster(target: CudaTarget, program: Program) -> bool:
+    """Whether the accounts expect this to be faster than a product of matrices, as `conv2d` has it by default."""
+    if (seconds := seconds_of(target, program)) == inf:
+        return False
+    layer = layer_of(program)
+    # What `conv2d` makes of it: a gathered product.
+    problem = Problem(
+        rows=layer.filters,
+        columns=layer.batch * prod(layer.outputs),
+        depth=layer.channels * prod(layer.taps),
+        copy_instructions=GATHER_INSTRUCTIONS,
     )
+    return seconds < best_tile(target, problem)[1]
 
 
-def schedule_direct(program: Program, knobs: Knobs) -> Schedule:
-    """`te.ops.direct_conv2d` cut up as `knobs` say, in kernel form; W is packed, see `schedule.pack`.
+def seconds_of(target: CudaTarget, program: Program) -> float:
+    """What the account expects of `choose_knobs`; infinity where this is no way to do it.
 
-    Loops whose extents are no multiples of the tile's are padded (`schedule.pad`), and stores guarded. ValueError for
-    knobs below 1, or if the program is another one.
+    That is for a tap alone, where no tile fits into shared memory, and where factors are rounded to tf32: tensor cores
+    multiply these, of which this makes no use.
     """
     layer = layer_of(program)
+    if target.tensor_float or prod(layer.taps) == 1:
+        return inf
+    try:
+        return best_knobs(target, layer)[1]
+    except ValueError:
+        return inf
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+    """`te.ops.direct_conv2d` in kernel form, cut up as `knobs` say (default: `choose_knobs`).
+
+    W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`),
+    and stores guarded. ValueError for knobs below 1, or if the program is another one.
+    """
+    layer = layer_of(program)
+    knobs = knobs or choose_knobs(target, program)
     if min(getattr(knobs, name) for name in knobs.__slots__) < 1:
         raise ValueError(f"{knobs} cut up no convolution: all sizes are at least 1")
     s = Schedule(program)
@@ -132,7 +93,6 @@ def schedule_direct(program: Program, knobs: Knobs) -> Schedule:
     start = [f"{loop}.init" for loop in (tf, ty, tx, ry, rx, rf)]
     own = written_out(layer, knobs)
     steps = [loop for loop, whole in zip((c1, kh, kw), own, strict=True) if whole]
-    # An order of copies of weights that threads of one filter share.
     for threads, others in ((start[:3], start[3:]), ((tf, ty, tx), (*steps, ry, rx, rf)), last):
         for loop, axis in zip(threads, ("thread.z", "thread.y", "thread.x"), strict=True):
             s.bind(loop, axis)
@@ -151,12 +111,14 @@ def schedule_direct(program: Program, knobs: Knobs) -> Schedule:
 
 
 def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
-    """Whether the loops over a step's channels, its window's rows and its columns are unrolled, the last ones first."""
-    products = knobs.filters * knobs.rows * knobs.columns
+    """Whether the loops over a step's channels, its window's rows and its columns are unrolled."""
+    positions = knobs.rows * knobs.columns
+    # Multiply-adds of a tap, and the loads of their factors.
+    written = positions * knobs.filters + positions + knobs.filters
     found: list[bool] = []
     for extent in (layer.taps[1], layer.taps[0], min(knobs.channels, layer.channels)):
-        products *= extent
-        found.append(products <= MOST_UNROLLED)
+        written *= extent
+        found.append(written <= MOST_UNROLLED)
     return found[2], found[1], found[0]
 
 
@@ -168,7 +130,7 @@ def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
 def _store(
     s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
 ) -> tuple[tuple[str, str, str], tuple[str, ...]]:
-    """Moves "post" behind the tile that it takes, which goes to registers; its loops over threads, and those in them."""
+    """Moves "post" behind the tile that it takes, which goes to registers; its loops over threads, and in them."""
     guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
     guards = [loop for loop in guards if loop in loops_around(s, "post")]
     block_f, tf, rf = _tiles(s, "f", counts["f"])
@@ -185,8 +147,3 @@ def _store(
     for loop in ("n", block_f, block_y, block_x):
         s.peel(loop)
     return (tf, ty, tx), (rf, ry, rx)
-
-
-def _step(index: Expr, loop: str) -> int:
-    """What an index grows by with a variable."""
-    return linear_form(index).terms.get(Var(loop), 0)

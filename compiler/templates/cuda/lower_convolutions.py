@@ -13,12 +13,13 @@ from ...graph.floating.operators import Convolution
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
+from ...te.ops.direct_conv2d import direct_conv2d
 from ...te.ops.float_conv2d import float_depthwise
 from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
 from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
 from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
 from ..fused_cpu import fused
-from . import conv2d, conv_transpose, depthwise, winograd
+from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import LoweredCudaNode, lowered
 from .tensor_float import for_target
 from .winograd_account import Convolution as WinogradSizes
@@ -38,11 +39,17 @@ def lower_convolution(
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
     if operator.transposed:
         return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
+    if isinstance(knobs, conv2d_direct.Knobs):
+        return lower_direct_conv2d(graph, node, operator, knobs)
+    direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
     if knobs is None and fits(operator.window, operator.groups):
         # None where another method is expected to be faster.
-        knobs = winograd.wins(target, winograd_sizes(graph, node, operator))
+        others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
+        knobs = winograd.wins(target, winograd_sizes(graph, node, operator), others)
     if isinstance(knobs, winograd.Knobs):
         return lower_winograd(graph, node, operator, knobs)
+    if direct is not None and conv2d_direct.is_faster(target, direct.program):
+        return direct
     return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
 
 
@@ -72,6 +79,28 @@ def lower_conv2d(
     arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
     template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
     return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs)
+
+
+def lower_direct_conv2d(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
+) -> LoweredCudaNode:
+    """A convolution whose input keeps its shape on the way into shared memory; ValueError for several groups."""
+    if operator.groups > 1:
+        raise ValueError(f"{node.output} has {operator.groups} groups, a direct convolution has one")
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    program = direct_conv2d(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+        epilogue=operator.epilogue,
+    )
+    weights = graph.constants[node.inputs[1]]
+    arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(channels, -1, len(weights))}
+    template: Template = lambda t, p: conv2d_direct.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, "conv2d_direct", arrays, template, knobs)
 
 
 def lower_winograd(
