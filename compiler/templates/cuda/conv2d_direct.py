@@ -74,9 +74,7 @@ def layer_of(program: Program) -> Layer:
         conv = None
     loads = {e.buffer.name: e for e in loads_in(conv.value)} if isinstance(conv, Reduce) else {}
     if not isinstance(conv, Reduce) or not {"a", "b"} <= loads.keys() or len(loads["a"].indices) != 4:
-        raise ValueError(
-            f"{program.name} is no direct convolution of one group (te.ops.direct_conv2d)"
-        )
+        raise ValueError(f"{program.name} is no direct convolution of one group (te.ops.direct_conv2d)")
     weights: Buffer = loads["a"].buffer
     channels, taps_y, taps_x, filters = weights.shape
     batch, _, *outputs = conv.buffer.shape
