@@ -16,10 +16,12 @@ from ...target.cuda.machine import CudaTarget
 from ...te.ops.float_conv2d import float_depthwise
 from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
 from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
+from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
 from ..fused_cpu import fused
-from . import conv2d, conv_transpose, depthwise
+from . import conv2d, conv_transpose, depthwise, winograd
 from .lowered import LoweredCudaNode, lowered
 from .tensor_float import for_target
+from .winograd_account import Convolution as WinogradSizes
 
 Template = Callable[[CudaTarget, Program], Schedule]
 T = TypeVar("T")
@@ -36,6 +38,11 @@ def lower_convolution(
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
     if operator.transposed:
         return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
+    if knobs is None and fits(operator.window, operator.groups):
+        # None where another method is expected to be faster.
+        knobs = winograd.wins(target, winograd_sizes(graph, node, operator))
+    if isinstance(knobs, winograd.Knobs):
+        return lower_winograd(graph, node, operator, knobs)
     return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
 
 
@@ -65,6 +72,43 @@ def lower_conv2d(
     arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
     template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
     return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs)
+
+
+def lower_winograd(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: winograd.Knobs
+) -> LoweredCudaNode:
+    """A convolution by Winograd's method, its weights transformed ahead; TypeError where it is for other windows."""
+    if not fits(operator.window, operator.groups):
+        raise TypeError(
+            f"{knobs!r} are no knobs of this convolution: Winograd's method takes 3 x 3 taps, stride 1"
+        )
+    sizes = winograd_sizes(graph, node, operator)
+    program = winograd_conv2d(
+        m=knobs.m,
+        batch=sizes.batch,
+        channels=sizes.channels,
+        height=sizes.height,
+        width=sizes.width,
+        filters=sizes.filters,
+        window=sizes.window,
+        epilogue=operator.epilogue,
+    )
+    arrays = {"W": transformed_weights(graph.constants[node.inputs[1]], knobs.m)}
+    template: Template = lambda t, p: winograd.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, "winograd", arrays, template, knobs)
+
+
+def winograd_sizes(graph: FloatGraph, node: Node, operator: Convolution) -> WinogradSizes:
+    """What Winograd's account takes."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    return WinogradSizes(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+    )
 
 
 def lower_conv_transpose(
