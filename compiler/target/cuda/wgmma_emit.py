@@ -8,7 +8,7 @@ of the barrier that they meet at (PTX ISA, "Async proxy", "fence.proxy.async").
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -45,11 +45,18 @@ __device__ __forceinline__ void finish_products() {
 _FENCE_PROXY = """\
 __device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 """
+_HOLD = """\
+template <int N> __device__ __forceinline__ void hold_registers(float* c) {
+    #pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(c[i]) :: "memory");
+}
+"""
 FUNCTIONS = {
     "matrix_descriptor": _DESCRIPTOR,
     "begin_products": _FENCE,
     "finish_products": _WAIT,
     "show_to_products": _FENCE_PROXY,
+    "hold_registers": _HOLD,
 }
 """Definitions by name; those of the products themselves are written as they are used (`definition`)."""
 
@@ -68,14 +75,15 @@ def has_products(body: Stmt) -> bool:
 def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
     """Around the text of a phase: if it has products and nothing else, they are one group."""
     work = [n for n in walk(body) if isinstance(n, Assign | Reduce | Copy | Intrinsic)]
-    if not work or not all(map(is_product, work)):
+    uses = [n for n in work if isinstance(n, Intrinsic) and is_product(n)]
+    if not uses or len(uses) < len(work):
         yield
         return
-    _begin(kernel)
+    _begin(kernel, uses)
     kernel.products_begun = True
     yield
     kernel.products_begun = False
-    _finish(kernel)
+    _finish(kernel, uses)
 
 
 def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
@@ -92,10 +100,10 @@ def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
     )
     alone = not kernel.products_begun
     if alone:
-        _begin(kernel)
+        _begin(kernel, [use])
     kernel.source.line(f"{name}({', '.join(texts)});")
     if alone:
-        _finish(kernel)
+        _finish(kernel, [use])
 
 
 def definition(name: str) -> str:
@@ -118,14 +126,24 @@ __device__ __forceinline__ void {name}(float* c, unsigned long long a, unsigned 
 """
 
 
-def _begin(kernel: KernelEmitter) -> None:
+def _begin(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
     kernel.values.used.add("begin_products")
+    _hold(kernel, uses)
     kernel.source.line("begin_products();")
 
 
-def _finish(kernel: KernelEmitter) -> None:
+def _finish(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
     kernel.values.used.add("finish_products")
     kernel.source.line("finish_products();")
+    _hold(kernel, uses)
+
+
+def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
+    """Keeps the compiler from moving what it does with the sums, which it takes for done, to where they change."""
+    kernel.values.used.add("hold_registers")
+    for name in dict.fromkeys(use.operands[0].buffer.name for use in uses):
+        storage = kernel.values.storages[name]
+        kernel.source.line(f"hold_registers<{storage.elements}>({storage.name});")
 
 
 def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
