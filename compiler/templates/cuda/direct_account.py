@@ -27,9 +27,9 @@ from .tile import VECTOR
 
 BANKS = 32
 """Of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
-OTHER_REGISTERS = 80
+OTHER_REGISTERS = 56
 """Of a thread beside sums and a tap's operands: addresses, and the operands of further taps, which nvcc loads ahead.
-With these it is what NVRTC 13.0 takes for sm_90 of 4 x 2 x 2 sums of a 7 x 7 window, 105; of smaller ones less."""
+With these it is what NVRTC 13.0 takes for sm_90 of 4 x 2 x 2 sums of a 7 x 7 window, 80; of smaller ones less."""
 MOST_COPIES = 64
 """Of a thread for one step, which are all written out."""
 THREADS_ALONG_Z = 64
