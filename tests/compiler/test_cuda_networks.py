@@ -92,6 +92,17 @@ def test_loops_of_the_host_through_their_text(texts):
         assert relative_error(got[output], values) < 1e-6
 
 
+def test_guards_of_ragged_pieces_are_followed_in_some_order_of_the_threads():
+    """Pieces of 3 x 10 x 4 vectors, shared out to 16 x 11 threads: out of order they could not be proven inside."""
+    net = FloatNetwork(1, 17, 23, 25)
+    net.convolution(5, (2, 5), strides=[2, 3], pads=[1, 0, 0, 0])
+    data = net.model()
+    with compile_cuda_emulated(data, TARGET) as network:
+        (got,) = network.run({"x": sample((1, 17, 23, 25))}).values()
+    (expected,) = float64_outputs(onnx.load_from_string(data), {"x": sample((1, 17, 23, 25))}).values()
+    assert relative_error(got, expected) < 1e-6
+
+
 def test_a_shipped_model_emulated():
     exported = build("dqn", "float")
     feeds = {"input": sample_inputs("dqn", 1)}
