@@ -53,7 +53,7 @@ def compile_cuda(
     `runtime.cuda_network.CudaNetwork` runs what comes of it, `runtime.cuda_archive` keeps it. A dynamic first dimension
     of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own. `dump_passes` names a folder
     that gets the graph after every pass, and every kernel before and after its schedule, with its barriers, and as CUDA
-    C++. Equal programs become one kernel. `knobs` are those of a tuner's records (None: defaults). Raises UserError, also
+    C++. Equal programs become one kernel. `knobs` are those of records (None: defaults). Raises UserError, also
     where the extra `cuda` is not installed.
     """
     started = time.perf_counter()

@@ -22,7 +22,7 @@ from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
-from vdla.compiler.templates.cuda import gemm_mma
+from vdla.compiler.templates.cuda import gemm_mma, gemm_wgmma
 
 from .case import relative_error
 from .float64 import float64_outputs
@@ -96,10 +96,10 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
 
     float16 and bfloat16 give their own type, int8 gives int32. Raises UserError.
     """
-    dtype = LOW_PRECISION[precision]
-    output = DType.INT32 if dtype is DType.INT8 else dtype
+    dtype, output = LOW_PRECISION[precision], output_type(precision)
     program = tensor_gemm(rows=size, depth=size, columns=size, dtype=dtype, output=output)
-    schedule = gemm_mma.schedule(place.target, program)
+    template = gemm_wgmma if gemm_wgmma.applies(place.target, program) else gemm_mma
+    schedule = template.schedule(place.target, program)
     inputs = product_inputs(precision, size)
     operations = 2 * size**3
     if place.device is None:
@@ -113,6 +113,12 @@ def product_on(place: Place, precision: str, size: int) -> Ours:
         )
     code = compile_cuda_schedule(schedule, place.target, operator="product", operations=operations)
     return _on_device(CudaNetwork(code, place.device), inputs)
+
+
+def output_type(precision: str) -> DType:
+    """The type of a product's elements."""
+    dtype = LOW_PRECISION.get(precision, DType.FLOAT32)
+    return DType.INT32 if dtype is DType.INT8 else dtype
 
 
 def product_inputs(precision: str, size: int) -> dict[str, np.ndarray]:

@@ -10,6 +10,9 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
+from vdla.compiler.target.cuda.machine import Precision
+from vdla.compiler.target.cuda.tolerances import tolerance
+
 from .gpu_models import ModelCase, inputs_of, layer_cases, network_cases, operator_cases, product_case
 from .gpu_run import (
     LOW_PRECISION,
@@ -19,6 +22,7 @@ from .gpu_run import (
     check_model,
     check_product,
     model_on,
+    output_type,
     product_inputs,
     product_on,
     repetitions_for,
@@ -51,7 +55,12 @@ class GpuEntry:
 
     @property
     def tolerance(self) -> float:
-        """What `TOLERANCES` allow."""
+        """What `target.cuda.tolerances` has for products, whose depth is known, and `TOLERANCES` for all else."""
+        if self.group == "products":
+            precision: Precision = self.precision  # type: ignore[assignment]
+            output = output_type(self.precision)
+            # Only products in networks have factors of float32 that are still to be rounded.
+            return tolerance(precision, self.size, output=output, rounded=precision != "tf32")
         return TOLERANCES[self.precision] * (NETWORK_FACTOR if self.group == "networks" else 1.0)
 
 

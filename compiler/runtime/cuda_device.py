@@ -153,7 +153,9 @@ def parse_device(text: str) -> int:
     """The ordinal in "cuda:0" ("cuda" alone: 0). Raises DeviceError."""
     number = text.removeprefix(_ORDINAL) if text != "cuda" else "0"
     if not number.isdecimal() or not number.isascii():
-        raise DeviceError(f'device "{text}": write cuda:0 for the first GPU, cuda:1 for the second, ...')
+        raise DeviceError(
+            f'device "{text}": write cuda:0 for the first GPU, cuda:1 for the next one, or cuda:emulated for none'
+        )
     return int(number)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ..ir.affine import linear_form
 from ..ir.bounds import interval, loop_range, loop_ranges
 from ..ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Var
 from ..ir.stmt import Copy, For, Program, Reduce, Region, Stmt
@@ -30,7 +31,8 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     Legal for a nest of loops around one Reduce that adds, in which the variable is a whole index of allocated buffers
     wherever it is used; operands must be filled by one copy each (or loops around one), and where the sum runs over the
     loop, its value must be a product of these operands that are zero beyond: what their copies read there lies outside
-    its source. LegalityError for a multiple below 1.
+    its source. Where the sum does not run over it, an operand's index may also be a multiple of the variable plus what
+    other variables give, as that of a window is. LegalityError for a multiple below 1.
     """
     _, at = locate_loop(program, loop)
     where = f"cannot pad {loop}: "
@@ -46,8 +48,8 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     if reduce is None:
         raise LegalityError(f"{where}it is no nest around one sum", program, loop)
     data = any(loop in free_vars(i) for i in reduce.indices)
-    padded = list(_padded(reduce, loop))
-    if any(buffer is None for buffer, _ in padded):
+    padded = list(_padded(reduce, loop, steps=data))
+    if any(buffer is None for buffer, _, _ in padded):
         reason = f"{where}{reduce.name} uses it otherwise than as an index"
         raise LegalityError(reason, program, reduce.name)
     factors = _factors(reduce.value)
@@ -58,18 +60,20 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
         raise LegalityError(reason, program, reduce.name)
     grown: dict[str, Buffer] = {}
     extents, copies = {loop: Const(new)}, dict[str, Copy]()
-    for buffer, d in padded:
+    for buffer, d, step in padded:
         assert buffer is not None
-        if locate_alloc(program, buffer.name) is None or buffer.shape[d] != old:
+        if locate_alloc(program, buffer.name) is None or (step == 0 and buffer.shape[d] != old):
             reason = f"{where}{buffer.name} is not an allocation of its size"
             raise LegalityError(reason, program, reduce.name)
-        shape = tuple([new if e == d else size for e, size in enumerate(buffer.shape)])
+        before = buffer.shape[d]
+        after = before + max(step, 1) * (new - old)
+        shape = tuple([after if e == d else size for e, size in enumerate(buffer.shape)])
         if grown.setdefault(buffer.name, replace(buffer, shape=shape)).shape != shape:
             raise LegalityError(f"{where}two indices of {buffer.name} use it", program, reduce.name)
         if buffer.name != reduce.buffer.name:
-            copy, around = _filling(program, buffer, d, old, new, zero=not data, where=where)
+            copy, around = _filling(program, buffer, d, before, after, zero=not data, where=where)
             copies[copy.name] = copy
-            extents |= dict.fromkeys(around, Const(new))
+            extents |= dict.fromkeys(around, Const(after))
 
     def rewrite(statement: Stmt) -> Stmt:
         match statement:
@@ -90,15 +94,28 @@ def _sum(loop: For) -> Reduce | None:
     return node if isinstance(node, Reduce) and node.op == "add" else None
 
 
-def _padded(reduce: Reduce, loop: str) -> Iterator[tuple[Buffer | None, int]]:
-    """The buffers that have the loop's variable as an index, and at which dimension; None for any other use of it."""
+def _padded(reduce: Reduce, loop: str, *, steps: bool) -> Iterator[tuple[Buffer | None, int, int]]:
+    """The buffers that have the loop's variable as an index, and at which dimension; None for any other use of it.
+
+    With `steps`, also those of which an index has a multiple of the variable as a term, and which multiple; else 0.
+    """
     accesses = [(reduce.buffer, reduce.indices), *[(e.buffer, e.indices) for e in loads_in(reduce.value)]]
-    for buffer, indices in accesses:
+    for number, (buffer, indices) in enumerate(accesses):
         uses = [d for d, index in enumerate(indices) if loop in free_vars(index)]
         for d in uses:
-            yield (buffer if len(uses) == 1 and isinstance(indices[d], Var) else None), d
+            whole = isinstance(indices[d], Var)
+            step = 0 if whole or not steps or number == 0 else _step(indices[d], loop)
+            yield (buffer if len(uses) == 1 and (whole or step > 0) else None), d, step
     if _outside_loads(reduce.value, loop):
-        yield None, 0
+        yield None, 0, 0
+
+
+def _step(index: Expr, loop: str) -> int:
+    """By how much an index grows with a variable; 0 unless it is a term of its linear form and in no other."""
+    form = linear_form(index)
+    if any(loop in free_vars(atom) for atom in form.terms if atom != Var(loop)):
+        return 0
+    return form.terms.get(Var(loop), 0)
 
 
 def _outside_loads(value: Expr, loop: str) -> bool:

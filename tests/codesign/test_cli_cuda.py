@@ -10,8 +10,8 @@ import onnx
 import pytest
 from archives import members
 from fake_gpu import FakeDevice
+from float_networks import rounded_network
 from onnx import TensorProto, helper, numpy_helper
-from vdla.codesign.models import build
 from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.runtime import cuda_device
 from vdla.compiler.runtime.network_archive import save_network
@@ -71,8 +71,8 @@ def test_models_run_emulated_and_are_kept(vdla, model: Path, tmp_path: Path) -> 
 
 
 def test_quantized_models_are_said_to_compute_in_float32(vdla, tmp_path: Path) -> None:
-    path = tmp_path / "cnn.onnx"
-    path.write_bytes(build("small_cnn", "u8").SerializeToString())
+    path = tmp_path / "rounded.onnx"
+    path.write_bytes(rounded_network())
     outcome = vdla("run", path, *EMULATED, "--dump-passes", tmp_path / "dumps")
     assert outcome.code == 0 and "computed in float32" in outcome.err
     assert any("emulated" in file.name for file in (tmp_path / "dumps").glob("*/*.txt"))
@@ -131,7 +131,8 @@ def test_runs_on_a_device_report_its_clock_and_limits(vdla, model: Path, tmp_pat
         taken = 0.25 * row["kernels"]
         assert document["milliseconds"] == {"median": taken, "least": taken, "most": taken}
         assert row["milliseconds"] == taken and row["gflops"] == pytest.approx(80 / taken / 1e6)
-        assert row["gigabytes_per_second"] == pytest.approx((8 + 40 + 5) * 4 / taken / 1e6, rel=0.5)
+        # Packed weights may be larger than the model's.
+        assert row["gigabytes_per_second"] >= (8 + 40 + 5) * 4 / taken / 1e6
         assert (document["check"] is None) is not bool(of_model)
     text = vdla("run", model, "--device", "cuda", "--profile").out
     assert f"net on cuda:0, Fake: {taken:.3f} ms" in text and "GB/s" in text and "of peak" in text

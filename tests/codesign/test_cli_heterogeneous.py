@@ -171,7 +171,7 @@ def test_parsing_targets() -> None:
         ([*BOTH, "--timing-only"], "--timing-only is not for networks on several targets"),
         ([*BOTH, "--profile"], "--profile is not for networks on several targets"),
         ([*BOTH, "--config", "none"], "none"),
-        (["--target", "cuda"], "there are vdla"),
+        (["--target", "rocm"], "there are vdla"),
         (["--target", "llvm", "--device", "vdla"], "say --target vdla,llvm for both"),
         ([*BOTH, "--device", "cpu"], "names the accelerator; leave out one of them"),
         (["--target", "vdla,llvm -mtriple=riscv64-linux-gnu"], "cannot run code for"),

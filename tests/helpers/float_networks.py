@@ -63,7 +63,29 @@ class FloatNetwork:
             self.initializers,
         )
         opsets = [helper.make_opsetid("", self.opset)]
-        return helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+        return helper.make_model(
+            graph, opset_imports=opsets, ir_version=9 if self.opset > 18 else 8
+        ).SerializeToString()
+
+
+def rounded_network() -> bytes:
+    """A quantized network (QDQ): a dense layer between pairs that round its input [2, 8] and its result [2, 5]."""
+    net = FloatNetwork(2, 8, opset=19)
+
+    def rounded(scale: float) -> None:
+        operands = [net.constant(np.float32(scale)), net.constant(np.uint8(128))]
+        net.add("QuantizeLinear", *operands)
+        net.add("DequantizeLinear", *operands)
+
+    rounded(0.05)
+    data = net.last
+    weights = net.rng.integers(-127, 128, (8, 5)).astype(np.int8)
+    operands = [net.constant(weights), net.constant(np.float32(0.01)), net.constant(np.int8(0))]
+    weight = net.add("DequantizeLinear", inputs=operands)
+    net.add("MatMul", inputs=[data, weight])
+    rounded(0.1)
+    net.shape = (2, 5)
+    return net.model()
 
 
 def runtime(model: bytes, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

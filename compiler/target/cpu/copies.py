@@ -126,12 +126,19 @@ class _Expansion:
         if d < len(self.extents) - 1:
             var = Var(name)
             return For(var=var, extent=extent, body=body(start + var, {**ranges, name: loop_range(extent)}))
-        return self.vectors(extent, name, ranges, lambda at, *rest: body(start + at, *rest))
+        most = self.extents[d]
+        few = isinstance(most, Const) and most.value < self.lanes
+        return self.vectors(extent, name, ranges, lambda at, *rest: body(start + at, *rest), few=few)
 
-    def vectors(self, extent: Expr, name: str, ranges: Ranges, body: Callable[..., Stmt]) -> Stmt:
-        """A loop over `extent` neighbours, `body(element, ranges[, suffix])` each, in vectors with a rest."""
+    def vectors(
+        self, extent: Expr, name: str, ranges: Ranges, body: Callable[..., Stmt], *, few: bool = False
+    ) -> Stmt:
+        """A loop over `extent` neighbours, `body(element, ranges[, suffix])` each, in vectors with a rest.
+
+        `few`: they are less than a vector, which need not follow from what `extent` looks like.
+        """
         parts: list[Stmt] = []
-        vectors = simplify(binary("//", extent, self.lanes), ranges)
+        vectors = Const(0) if few else simplify(binary("//", extent, self.lanes), ranges)
         if vectors != Const(0):
             outer, lane = Var(f"{name}.vector"), Var(f"{name}.lane")
             around = {**ranges, outer.name: loop_range(vectors), lane.name: loop_range(Const(self.lanes))}

@@ -110,10 +110,8 @@ class _Move:
         # Only what has a constant index can be a register.
         registers = "register" in (self.to.space, self.of.space)
         unrolled = count is not None and (registers or count <= _UNROLLED)
-        saved = dict(self.values.ranges), dict(self.values.variables)
-        offsets: dict[int, Expr] = {}
-        self.nest(loops, 0, unrolled, offsets, lanes)
-        self.values.ranges, self.values.variables = saved
+        with self.kernel.scope():
+            self.nest(loops, 0, unrolled, {}, lanes)
 
     def nest(
         self,

@@ -33,23 +33,37 @@ from ...ir.kernels import (
 )
 from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, Assign, Commit, Copy, For, Program, Seq, Stmt, Wait, nest, seq
+from ...ir.verify import VerifyError, verify
 from ...ir.visit import map_children, map_expressions, substitute, substitute_expr, walk
 from ...passes.inline_intrinsics import inline_intrinsics
 from .shadows import Names, Shadows, fill, poison
-from .turns import Cut, Nested, Piece, Rotated, Turn, in_turn
+from .turns import Cut, Nested, Order, Piece, Rotated, Turn, in_turn, last_first
 
 _ZERO, _ONE = Const(0), Const(1)
 
 
 def emulate(program: Program) -> Program:
-    """A program in kernel form, its barriers in place (`prepare`), as one that `target.cpu.kernel.build` takes."""
+    """A program in kernel form, its barriers in place (`prepare`), as one that `target.cpu.kernel.build` takes.
+
+    Threads come in the order of `turns.in_turn`; where the verifier cannot follow that to what guards of ragged pieces
+    say, in that of `turns.last_first`, which is affine.
+    """
     program = inline_intrinsics(program)
+    result = _in_order(program, in_turn)
+    try:
+        verify(result)
+    except VerifyError:
+        return _in_order(program, last_first)
+    return result
+
+
+def _in_order(program: Program, order: Order) -> Program:
     names = Names()
 
     def visit(node: Stmt, host: tuple[For, ...]) -> Stmt:
         match node:
             case For() if is_block_loop(node):
-                return _Block(kernel_at(node, host), names).run()
+                return _Block(kernel_at(node, host), names, order).run()
             case For():
                 return replace(node, kind="serial", body=visit(node.body, (*host, node)))
             case Alloc(buffer=buffer):
@@ -75,9 +89,10 @@ def _simplify_boxes(program: Program) -> Program:
 class _Block:
     """One kernel on its way."""
 
-    def __init__(self, kernel: Kernel, names: Names) -> None:
+    def __init__(self, kernel: Kernel, names: Names, order: Order) -> None:
         self.kernel = kernel
         self.names = names
+        self.order = order
         self.threads = threads_of(kernel)
         self.axes = [axis for axis in reversed(THREAD_AXES) if self.threads[axis] > 1]
         self.allocated: list[Buffer] = []
@@ -197,7 +212,7 @@ class _Block:
         for axis in self.axes:
             var = self.names.var(axis)
             loops.append((var, self.threads[axis]))
-            places[axis] = in_turn(var, self.threads[axis])
+            places[axis] = self.order(var, self.threads[axis])
         body = seq(*(_guarded(guard, seq(*(self.thread(s, places) for s in items))) for guard, items in kept))
         return seq(nest(loops, body), *behind)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...ir.types import DType
-from . import mma_functions
+from . import mma_functions, wgmma_emit
 from .errors import LoweringError
 from .text import PRODUCT, Text, call, operation
 
@@ -103,6 +103,7 @@ FUNCTIONS = {
     "sigmoid": _SIGMOID,
     "round_tf32": _ROUND_TF32,
     **mma_functions.FUNCTIONS,
+    **wgmma_emit.FUNCTIONS,
 }
 """Definitions by name, in the order in which they are written; `float16` and `bfloat16` with their conversions."""
 

@@ -69,14 +69,13 @@ def index(values: ExpressionEmitter, form: LinearForm) -> Index:
         result, constant = integer(constant, wide=wide), 0
     for atom, coefficient in order:
         held = _atom(values, atom)
-        size = sizes[atom]
+        most, size = sizes[atom], abs(coefficient)
         # The first term makes all further sums wide; a product that leaves 32 bits must be wide itself.
-        narrow = size is not None and abs(coefficient) * size < _LIMIT
+        narrow = most is not None and size * most < _LIMIT
         text = held.text if narrow and not (wide and result is None) else held.as_wide()
         if result is None:
             result = text if coefficient == 1 else operation("*", PRODUCT, text, integer(coefficient))
             continue
-        size = abs(coefficient)
         term = text if size == 1 else operation("*", PRODUCT, text, integer(size))
         result = operation("+" if coefficient > 0 else "-", SUM, result, term)
     if result is None:
@@ -127,10 +126,8 @@ def positive(values: ExpressionEmitter, gap: LinearForm) -> list[Text]:
     for atom, coefficient in gap.terms.items():
         rest = gap.without(atom)
         match atom:
-            case Binary(op="min", a=a, b=b) if coefficient > 0:
-                sides = [positive(values, rest.plus(linear_form(x), coefficient)) for x in (a, b)]
-                return [*sides[0], *sides[1]]
-            case Binary(op="max", a=a, b=b) if coefficient < 0:
+            case Binary(op="min" | "max" as op, a=a, b=b) if (op == "min") == (coefficient > 0):
+                # The lesser one of two sums.
                 sides = [positive(values, rest.plus(linear_form(x), coefficient)) for x in (a, b)]
                 return [*sides[0], *sides[1]]
             case Binary(op="//", a=a, b=Const(value=int(d))) if coefficient == 1 and d > 0:

@@ -1,7 +1,8 @@
 """Instructions for tensorization: what each computes, and how it is emitted.
 
-An instruction of one thread stands in a phase as any other statement does. One of a warp stands in a loop over
-thread.y with no loop over thread.x around it: the threads along x execute it together.
+An instruction of one thread stands in a phase as any other statement does. One of a warp, or of a
+warpgroup of four, stands in a loop over thread.y with no loop over thread.x around it: the threads along x execute it
+together.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...ir.expr import Buffer, Const, Var, cast
 from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
-from . import mma, mma_emit, mma_fragments
+from . import mma, mma_emit, mma_fragments, wgmma, wgmma_emit
 from .errors import LoweringError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def dot_s8(*, scope: str = "register") -> IntrinsicDeclaration:
 def intrinsics() -> dict[str, IntrinsicDeclaration]:
     """All instructions of this target by name, as `schedule.replay` takes them."""
     declarations = [dot_s8(scope=scope) for scope in ("register", "shared")]
-    declarations += mma.declarations()
+    declarations += [*mma.declarations(), *wgmma.declarations()]
     return {d.name: d for d in declarations}
 
 
@@ -62,7 +63,10 @@ def emission_of(declaration: IntrinsicDeclaration) -> Emission:
 
 def lanes_of(declaration: IntrinsicDeclaration) -> int:
     """How many threads along x execute an instruction together."""
-    return 1 if declaration.name.startswith("dot_s8_") else mma_fragments.WARP
+    if declaration.name.startswith("dot_s8_"):
+        return 1
+    group = any(parameter.scope == mma_fragments.MATRIX_D for parameter in declaration.parameters)
+    return mma_fragments.WARPGROUP if group else mma_fragments.WARP
 
 
 def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
@@ -75,6 +79,7 @@ def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
 _EMISSIONS: Mapping[str, Emission] = {
     "dot_s8_": _emit_dot,
     "mma_": mma_emit.emit_mma,
+    "wgmma_": wgmma_emit.emit_wgmma,
     "ldmatrix_": mma_emit.emit_ldmatrix,
     "load_": mma_emit.emit_load,
     "zero_fragment_": mma_emit.emit_zero,

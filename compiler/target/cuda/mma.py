@@ -1,7 +1,8 @@
 """Operations of a warp's tensor cores, and those that move its fragments: what each computes, for `tensorize`.
 
 All work on fragments (see `mma_fragments`), whole warps at a time: a use stands in loops over warps (thread.y,
-thread.z) and in none over lanes. Products of the factors are exact, the order in which sums are rounded is the hardware's.
+thread.z) and in none over lanes. Products of the factors are exact, the order in which sums are rounded is the
+hardware's.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _load(
     stored = (rows, columns * tiles)
     at: tuple[Expr, Expr] = (i, t * columns + j if tiles > 1 else j)
     if order == "columns":
-        stored, at = stored[::-1], at[::-1]
+        stored, at = stored[::-1], (at[1], at[0])
     held = (tiles, *shape) if tiles > 1 else shape
     fragment = Buffer(name="fragment", shape=held, dtype=dtype, scope=scope)
     source = Buffer(name="source", shape=stored, dtype=dtype, scope="shared")

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 LANE = Var("lane'")
-"""A lane of the warp, in addresses; no loop has such a name."""
+"""A lane of the warp, or of the warpgroup, in addresses; no loop has such a name."""
+FEW_REGISTERS = 8
+"""As many are cleared line by line."""
 ROW_BYTES = 16
 """A row of `ldmatrix`, and what its address must be a multiple of (PTX ISA, "ldmatrix")."""
 
@@ -55,15 +57,22 @@ def fragment_storage(buffer: Buffer, name: str, distribution: tuple[str | None, 
 def emit_mma(kernel: KernelEmitter, use: Intrinsic) -> None:
     """mma.sync: the sums' registers change in place."""
     kernel.values.used.add(use.declaration.name)
-    c, a, b = (_registers(kernel, use, region) for region in use.operands)
+    c, a, b = (first_register(kernel, use, region) for region in use.operands)
     kernel.source.line(f"{use.declaration.name}({c}, {a}, {b});")
 
 
 def emit_zero(kernel: KernelEmitter, use: Intrinsic) -> None:
     """A zero for each register."""
     (target,) = use.operands
-    for register in range(Fragment.of(target.buffer).registers):
-        kernel.source.line(f"{_register(kernel, use, target, register)} = 0;")
+    count = Fragment.of(target.buffer).registers
+    if count <= FEW_REGISTERS:
+        for register in range(count):
+            kernel.source.line(f"{_register(kernel, use, target, register)} = 0;")
+        return
+    name = kernel.names.make("register")
+    kernel.source.line("#pragma unroll")
+    with kernel.source.block(f"for (int {name} = 0; {name} < {count}; ++{name})"):
+        kernel.source.line(f"({first_register(kernel, use, target)})[{name}] = 0;")
 
 
 def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
@@ -86,7 +95,7 @@ def emit_ldmatrix(kernel: KernelEmitter, use: Intrinsic) -> None:
         address = kernel.values.pointer(source.buffer, form)
     name = "load_transposed" if transposed else "load_matrices"
     kernel.values.used.add(name)
-    registers = _registers(kernel, use, to)
+    registers = first_register(kernel, use, to)
     kernel.source.line(f"{name}({registers}, {address});")
     if to.buffer.dtype is TF32:
         kernel.values.used.add("round_registers")
@@ -124,10 +133,10 @@ def _bits(kernel: KernelEmitter, element: str, dtype: DType, part: int) -> str:
 
 
 def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
-    """Stores of the two neighbours in a row that a lane holds, twice."""
+    """Stores of the two neighbours in a row that a lane holds, as often as it has such."""
     target, sums = use.operands
     fragment = Fragment.of(sums.buffer)
-    with _lanes(kernel) as lane:
+    with _lanes(kernel, fragment.lanes) as lane:
         for register in range(0, fragment.registers, 2):
             values = [_register(kernel, use, sums, register + i) for i in range(2)]
             at = [_moved(target, *fragment.position(lane // 4, lane % 4, register + i)) for i in range(2)]
@@ -143,15 +152,16 @@ def emit_store(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 
 class _lanes:
-    """In it, `LANE` is the thread's coordinate along x."""
+    """In it, `LANE` is the thread's coordinate along x, one of `lanes`."""
 
-    def __init__(self, kernel: KernelEmitter) -> None:
+    def __init__(self, kernel: KernelEmitter, lanes: int = WARP) -> None:
+        self.lanes = lanes
         self.values = kernel.values
         self.text = kernel.thread("x")
 
     def __enter__(self) -> Expr:
         self.values.variables[LANE.name] = self.text
-        self.values.ranges[LANE.name] = Interval(0, WARP - 1)
+        self.values.ranges[LANE.name] = Interval(0, self.lanes - 1)
         return LANE
 
     def __exit__(self, *_: object) -> None:
@@ -165,7 +175,7 @@ def _moved(region: Region, row: Expr, column: Expr) -> tuple[Expr, ...]:
     return (*lead, top + row, left + column)
 
 
-def _registers(kernel: KernelEmitter, use: Intrinsic, region: Region) -> str:
+def first_register(kernel: KernelEmitter, use: Intrinsic, region: Region) -> str:
     """The address of the first register of a fragment."""
     form = _form(kernel, use, region)
     storage = kernel.values.storages[region.buffer.name]

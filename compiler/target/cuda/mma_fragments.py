@@ -1,10 +1,11 @@
-"""Fragments: matrices that the 32 lanes of a warp hold together in registers, as `mma.sync` takes them.
+"""Fragments: matrices that the lanes of a warp hold together in registers, as `mma.sync` takes them, or of four.
 
 In loop programs a fragment is a buffer of one of the scopes below whose last two dimensions are a whole matrix; any
 before them number matrices, or warps (distributed, see `ir.grid`). Only hardware operations touch it. How its elements
 lie in the lanes' registers is a matter of emission alone and is written down here, once, from the figures of "Matrix
 Fragments for mma.m16n8k8, m16n8k16, m16n8k32" (PTX ISA, section "Warp Level Matrix Multiply-Accumulate Instructions"):
-they are one figure if elements are counted in registers of 32 bits.
+they are one figure if elements are counted in registers of 32 bits. The sums of a warpgroup are those of its four
+warps, each with 16 rows (same document, "Register Fragments and Shared Memory Matrix Layouts" of wgmma).
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from .errors import LoweringError
 
 MATRIX_A, MATRIX_B, MATRIX_C = "fragment.a", "fragment.b", "fragment.c"
 """Scopes of the left factor [16, depth], the right factor [depth, 8] and the sums [16, 8]."""
-WARP = 32
-"""Lanes of a warp."""
+MATRIX_D = "fragment.d"
+"""Scope of a warpgroup's sums [64, columns], of 8 to 256 columns by 8."""
+WARP, WARPGROUP = 32, 128
+"""Lanes of a warp, and of the four warps that multiply together (`wgmma`)."""
 ROWS, COLUMNS = 16, 8
 """The shape of the product of one `mma`."""
+GROUP_ROWS, MOST_GROUP_COLUMNS = 64, 256
+"""Rows of the product of one `wgmma`, and the most columns."""
 
 T = TypeVar("T", int, Expr)
 
@@ -45,7 +50,7 @@ class Fragment:
         """The kind of matrices that a buffer of a fragment scope holds. LoweringError where there are none such."""
         rows, columns = buffer.shape[-2:] if len(buffer.shape) >= 2 else (0, 0)
         fragment = Fragment(scope=buffer.scope, dtype=buffer.dtype, rows=rows, columns=columns)
-        wanted = shape_of(buffer.scope, buffer.dtype)
+        wanted = shape_of(buffer.scope, buffer.dtype, columns)
         if wanted != (rows, columns):
             have = "x".join(str(size) for size in buffer.shape)
             want = "x".join(str(size) for size in wanted)
@@ -58,17 +63,22 @@ class Fragment:
     @property
     def packed(self) -> int:
         """Elements in a register: neighbours along the depth of a factor; sums lie alone."""
-        return 1 if self.scope == MATRIX_C else 32 // self.dtype.bits
+        return 1 if self.scope in (MATRIX_C, MATRIX_D) else 32 // self.dtype.bits
+
+    @property
+    def lanes(self) -> int:
+        """The lanes that hold it together."""
+        return WARPGROUP if self.scope == MATRIX_D else WARP
 
     @property
     def registers(self) -> int:
         """Registers of 32 bits of each lane."""
-        return self.rows * self.columns // (WARP * self.packed)
+        return self.rows * self.columns // (self.lanes * self.packed)
 
     @property
     def c_type(self) -> str:
         """How a register is declared in CUDA C++; a factor's as bits, which is what `mma` takes."""
-        if self.scope == MATRIX_C:
+        if self.scope in (MATRIX_C, MATRIX_D):
             return "float" if self.dtype is DType.FLOAT32 else "int"
         return "unsigned"
 
@@ -82,12 +92,19 @@ class Fragment:
                 return group + 8 * (register % 2), thread * step + (4 * step * (register // 2) + part)
             case "fragment.b":
                 return thread * step + (4 * step * register + part), group + 0
+            case "fragment.d":
+                # A warp's 8 groups have 16 rows; four registers are 8 columns.
+                row = group // 8 * ROWS + group % 8 + 8 * (register // 2 % 2)
+                return row, thread * 2 + (register // 4 * 8 + register % 2)
             case _:
                 return group + 8 * (register // 2), thread * 2 + register % 2
 
 
-def shape_of(scope: str, dtype: DType) -> tuple[int, int]:
-    """Rows and columns of the matrices in a fragment scope. LoweringError where no `mma` has such."""
+def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int]:
+    """Rows and columns of the matrices in a fragment scope. LoweringError where no `mma` has such.
+
+    A warpgroup's sums may have any number of `columns` that is a multiple of 8.
+    """
     factors = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8)
     if scope == MATRIX_A and dtype in factors:
         return ROWS, depth_of(dtype)
@@ -95,6 +112,9 @@ def shape_of(scope: str, dtype: DType) -> tuple[int, int]:
         return depth_of(dtype), COLUMNS
     if scope == MATRIX_C and dtype in (DType.FLOAT32, DType.INT32):
         return ROWS, COLUMNS
+    if scope == MATRIX_D and dtype is DType.FLOAT32:
+        whole = max(COLUMNS, min(columns // COLUMNS * COLUMNS, MOST_GROUP_COLUMNS))
+        return GROUP_ROWS, whole
     raise LoweringError(f"there are no fragments of {dtype} @ {scope}")
 
 

@@ -1,7 +1,7 @@
 """prepare: what scheduled programs go through before code is generated for them or they are emulated.
 
 PASSES     narrow allocations, insert barriers
-CHECKS     kernel form, limits of blocks and grids, asynchronous copies, races
+CHECKS     kernel form, instructions of the architecture, limits of blocks and grids, asynchronous copies, races
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from ...ir.visit import children, walk
 from ...passes.insert_barriers import insert_barriers
 from ...passes.narrow_allocations import narrow_allocations
 from ...passes.pipeline import Pass, run_pipeline
+from . import wgmma
 from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB, THREADS_PER_BLOCK
 from .errors import LoweringError
 from .machine import CudaTarget
 from .races import check_races
 from .storage import SHARED_ALIGNMENT
+from .wgmma_emit import has_products
 
 PASSES = (
     Pass("narrow_allocations", narrow_allocations),
@@ -128,4 +130,14 @@ def check_order(program: Program, target: CudaTarget) -> None:
     check_races(program)
 
 
-CHECKS = (check_form, check_limits, check_copies, check_order)
+def check_instructions(program: Program, target: CudaTarget) -> None:
+    """LoweringError for instructions that the architecture has not."""
+    for kernel in kernels(program):
+        if target.arch != wgmma.ARCHITECTURE and has_products(kernel.body):
+            raise LoweringError(
+                f"{kernel.name}: wgmma is an instruction of {wgmma.ARCHITECTURE} alone, and {target.arch} has none; "
+                f"generate code with -arch={wgmma.ARCHITECTURE}, or multiply with mma"
+            )
+
+
+CHECKS = (check_form, check_instructions, check_limits, check_copies, check_order)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ...ir.affine import linear_form
 from ...ir.bounds import Interval, interval, loop_range
@@ -48,6 +49,7 @@ from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
 from .text import AND, EQUALITY, SUM, TYPES, Names, Source, Text
 from .vectorize import vectorized
+from .wgmma_emit import has_products, products
 
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
@@ -82,6 +84,10 @@ class KernelEmitter:
         # threads.
         self._alone: tuple[str, ...] = ()
         self._fresh = 0
+        # Whether products of warpgroups are under way, and whether the kernel has such, which read shared memory in
+        # their own way.
+        self.products_begun = False
+        self._shows_products = has_products(kernel.body)
 
     def finish(self) -> None:
         """Aligns the arrays in registers that are moved as vectors."""
@@ -135,6 +141,9 @@ class KernelEmitter:
                 self.block_level(statement.body)
                 del self.values.storages[buffer.name]
             case Barrier():
+                if self._shows_products:
+                    self.values.used.add("show_to_products")
+                    self.source.line("show_to_products();")
                 self.source.line("__syncthreads();")
             case Commit():
                 self.values.used.add("commit_async")
@@ -152,20 +161,20 @@ class KernelEmitter:
 
     def phase(self, loop: For) -> None:
         """A nest whose loops over threads are the threads of the block."""
-        conditions, ranges, variables = self._enter()
         phase = phase_at(loop)
-        for thread in phase.threads:
-            conditions += self.thread_loop(thread)
         alone = [axis for axis in missing_axes(loop) if self.extents[axis] > 1]
+        together = any(isinstance(s, Intrinsic) and lanes_of(s.declaration) > 1 for s in walk(phase.body))
         self.source.line(f"// {_title(phase.body)}")
-        if any(isinstance(s, Intrinsic) and lanes_of(s.declaration) > 1 for s in walk(phase.body)):
-            self._alone = tuple(alone)
-        else:
-            conditions += [self.first_along(axis) for axis in alone]
-        with self.source.block(f"if ({_all(conditions)})" if conditions else ""):
-            self.thread_level(phase.body)
-        self._alone = ()
-        self._leave(ranges, variables)
+        with self.scope():
+            conditions = [c for thread in phase.threads for c in self.thread_loop(thread)]
+            if together:
+                self._alone = tuple(alone)
+            else:
+                conditions += [self.first_along(axis) for axis in alone]
+            test = f"if ({_all(conditions)})" if conditions else ""
+            with self.source.block(test), products(self, phase.body):
+                self.thread_level(phase.body)
+            self._alone = ()
 
     def first_along(self, axis: str) -> Text:
         """Whether a thread is the first one along an axis."""
@@ -229,20 +238,19 @@ class KernelEmitter:
         lanes = int(extent.value) if isinstance(extent, Const) and inside == self.thread_level else 0
         if loop.kind == "vectorize" and vectorized(self, loop, lanes):
             return
-        _, ranges, variables = self._enter()
-        if bound == 1:
-            values.variables[loop.name] = "0"
-            self.where(self.below(loop.name, extent, 1), loop.body, inside)
-        else:
-            self.repeated(loop, extent, bound, inside)
-        self._leave(ranges, variables)
+        with self.scope():
+            if bound == 1:
+                values.variables[loop.name] = "0"
+                self.where(self.below(loop.name, extent, 1), loop.body, inside)
+            else:
+                self.repeated(loop, extent, bound, inside)
 
     def repeated(self, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
         """A loop with a counter."""
         values = self.values
-        most = (
-            MOST_UNROLLED if loop.kind in _UNROLLED else MOST_REGISTERS if self.indexes_registers(loop) else 0
-        )
+        most = MOST_UNROLLED if loop.kind in _UNROLLED else 0
+        if self.indexes_registers(loop):
+            most = max(most, MOST_REGISTERS)
         name = self.names.make(loop.name)
         if bound is not None and bound <= most:
             values.variables[loop.name] = name
@@ -323,12 +331,14 @@ class KernelEmitter:
             self.aligned.add(region.buffer.name)
         return self.values.pointer(region.buffer, form)
 
-    def _enter(self) -> tuple[list[Text], dict[str, Interval | Expr], dict[str, str]]:
-        """What holds around, to be put back by `_leave`."""
-        return [], dict(self.values.ranges), dict(self.values.variables)
-
-    def _leave(self, ranges: dict[str, Interval | Expr], variables: dict[str, str]) -> None:
-        self.values.ranges, self.values.variables = ranges, variables
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """What loops declare within is gone behind it."""
+        saved = dict(self.values.ranges), dict(self.values.variables)
+        try:
+            yield
+        finally:
+            self.values.ranges, self.values.variables = saved
 
 
 def _all(conditions: Sequence[Text]) -> str:

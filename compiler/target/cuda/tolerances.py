@@ -8,8 +8,9 @@ NVIDIA tensor cores", PeerJ Computer Science 7, 2021), which is less than a unit
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import sqrt
 
 from ...ir.types import DType
@@ -17,6 +18,8 @@ from .machine import Precision
 
 PRODUCTS_A_STEP = 8
 """Products that a tensor core adds before it cuts off, at least: the depth of an `mma` of tf32."""
+MODEL_TOLERANCE = 1e-5
+"""How far a model in float32 may be from ONNX Runtime's results, relative to the largest one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +64,43 @@ def tolerance(
 
     `rounded`: the exact result is that of inputs rounded already. Roundings to nearest add up like a random walk,
     sqrt(n) u (Higham and Mary, "A New Approach to Probabilistic Rounding Error Analysis", SIAM J. Sci. Comput. 41,
-    2019, Theorem 2.4, whose constant, 4, is that of less than one failure in a thousand sums); those toward zero are all of
-    one sign, n u / 2 for the n steps of a tensor core. Inputs' roundings enter each product twice.
+    2019, Theorem 2.4, whose constant, 4, is that of less than one failure in a thousand sums); those toward zero are
+    all of one sign, n u / 2 for the n steps of a tensor core. Inputs' roundings enter each product twice.
     """
     accuracy = ACCURACIES[precision]
     total = 4 * sqrt(depth) * accuracy.sums + OUTPUTS[output]
     if accuracy.cut:
         total += depth / PRODUCTS_A_STEP / 2 * accuracy.sums
     return total if rounded else total + 2 * accuracy.inputs
+
+
+def winograd_amplification(
+    outputs: Sequence[Sequence[Fraction]],
+    weights: Sequence[Sequence[Fraction]],
+    inputs: Sequence[Sequence[Fraction]],
+) -> float:
+    """How much larger roundings of Winograd's products get than those of the sums that they stand for.
+
+    `outputs`, `weights` and `inputs` are A^T, G and B^T of one dimension; the convolution has two. For independent
+    random taps and inputs of one variance, output i has the variance of r products, and product j enters it with that
+    of A[i, j]^2 |G[j]|^2 |B[j]|^2 (Euclidean norms); roundings add up as these do. The square root of the ratio, once
+    for each dimension, of the worst i. F(2, 3): 1.67; F(4, 3) at 0, 1, -1, 2, -2: 31.4, at 0, 1, -1, 1/2, -2: 10.4.
+    """
+    taps = len(weights[0])
+
+    def squares(row: Sequence[Fraction]) -> float:
+        return float(sum(value * value for value in row))
+
+    sizes = [squares(g) * squares(b) for g, b in zip(weights, inputs, strict=True)]
+    rows = [sum(float(a * a) * size for a, size in zip(row, sizes, strict=True)) for row in outputs]
+    return max(rows) / taps
+
+
+def winograd_tolerance(depth: int, points: int, amplification: float) -> float:
+    """`tolerance` of float32 for Winograd's method, of `depth` channels and tiles of `points` x `points` inputs.
+
+    Beside a product's sum, an element is rounded once as a weight, and for each of a row's terms in each of two
+    dimensions before the product and behind it.
+    """
+    unit = ACCURACIES["float32"].sums
+    return 4 * sqrt(depth + 4 * points + 1) * amplification * unit + OUTPUTS[DType.FLOAT32]

@@ -6,6 +6,7 @@ beginning of the next one are between the same barriers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -103,6 +104,15 @@ def _parts(body: Stmt) -> list[list[Stmt]] | None:
     return parts
 
 
+Order = Callable[[Var, int], Expr]
+"""Which of so many threads comes as the number that a variable has."""
+
+
+def last_first(var: Var, count: int) -> Expr:
+    """An axis's threads backwards."""
+    return Const(count - 1) - var
+
+
 def in_turn(var: Var, count: int) -> Expr:
     """Which of an axis's threads comes as the number `var`: all of them, in an order in which dependences show.
 
@@ -111,7 +121,7 @@ def in_turn(var: Var, count: int) -> Expr:
     the middle. Of the sequences (step * var + start) % count it is the first that has all that, if there is one.
     """
     if count <= 2:
-        return Const(count - 1) - var
+        return last_first(var, count)
     step = next(s for s in range(max(1, round(count * 0.618)), 2 * count) if gcd(s, count) == 1)
     start = 0
     for shift in range(count):

@@ -35,12 +35,10 @@ def vectorized(kernel: KernelEmitter, loop: For, count: int) -> bool:
     leaves = _straight(loop.body)
     if leaves is None or count < 2:
         return False
-    values = kernel.values
-    saved = dict(values.ranges), dict(values.variables)
-    values.ranges[loop.name] = Interval(0, count - 1)
     vectors = _Vectors(kernel, loop.var, count, leaves)
-    found = vectors.find()
-    values.ranges, values.variables = saved
+    with kernel.scope():
+        kernel.values.ranges[loop.name] = Interval(0, count - 1)
+        found = vectors.find()
     if not found:
         return False
     vectors.load()
@@ -160,11 +158,9 @@ class _Vectors:
 
     def first(self, buffer: Buffer, indices: tuple[Expr, ...]) -> str:
         """The address of the first iteration's element."""
-        saved = dict(self.values.ranges)
-        self.values.ranges[self.var.name] = Interval(0, 0)
-        pointer = self.values.pointer(buffer, self.values.offset(buffer, indices))
-        self.values.ranges = saved
-        return pointer
+        with self.kernel.scope():
+            self.values.ranges[self.var.name] = Interval(0, 0)
+            return self.values.pointer(buffer, self.values.offset(buffer, indices))
 
     def rewritten(self, statement: Stmt) -> Stmt:
         """A statement from and to vectors."""

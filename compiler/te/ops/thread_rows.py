@@ -239,8 +239,8 @@ def _digits(number: Expr, sizes: Sequence[int]) -> list[Expr]:
 
 def _grid(outer: int, threads: Threads) -> tuple[Var, Var]:
     """Loops over what is outside of groups of rows, and over these: more blocks fit on axis x than on others."""
-    axes = (Var("block.y"), Var("block.x"))
-    return axes if threads.blocks >= outer else axes[::-1]
+    y, x = Var("block.y"), Var("block.x")
+    return (y, x) if threads.blocks >= outer else (x, y)
 
 
 def _store(

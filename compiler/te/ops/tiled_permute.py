@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ...ir.expr import Buffer, Const, Expr, Load, Var, minimum
 from ...ir.stmt import Alloc, Assign, For, Program, Stmt, nest, seq
 from ..blocks import ceil_div
+from ..merge import Shape
 from .movement import permute
 
 SIDE = 32
@@ -24,7 +25,7 @@ def moves_last(program: Program) -> int | None:
     return None if axis == len(loops) - 1 else axis
 
 
-def tiled_permute(shape: Sequence[int], axes: Sequence[int], *, rows: int, name: str = "permute") -> Program:
+def tiled_permute(shape: Shape, axes: Sequence[int], *, rows: int, name: str = "permute") -> Program:
     """`te.ops.movement.permute`, with its parameters, for axes of which `moves_last` says that the last one moves.
 
     Tiles of `SIDE` elements of the input's last axis and `SIDE` of the output's: stage "load" reads along the first
@@ -33,11 +34,11 @@ def tiled_permute(shape: Sequence[int], axes: Sequence[int], *, rows: int, name:
     `SIDE` x `rows` threads. Loops d0, d1, … of other axes, "across" and "along" of tiles, are around the stages.
     ValueError where the last axis stays.
     """
-    plain = permute(shape, axes, name=name)
+    plain = permute(tuple(shape), axes, name=name)
     chain, move = _parts(plain)
     axis = moves_last(plain)
     if axis is None:
-        raise ValueError(f"{tuple(axes)} leaves the last axis of shape {tuple(shape)} where it is")
+        raise ValueError(f"{tuple(axes)} leaves the last axis of shape {shape} where it is")
     x, y = plain.parameters
     across, along = Var("across"), Var("along")
     assert isinstance(move.value, Load)

@@ -10,14 +10,12 @@ from ...ir.visit import path_to
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from . import gemm, gemm_mma
-from .gemm_account import Problem, choose_tile
+from .gemm_account import GATHER_INSTRUCTIONS, Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
 
 MOST_BLOCK = 32
 """The most channels that follow one another in a sum: what the deepest tile takes (`gemm_account.DEPTHS`)."""
-GATHER_INSTRUCTIONS = 10.0
-"""Of a thread for each element that it gathers: its address, whether its row and its column exist. An estimate."""
 
 Knobs = Tile
 

@@ -11,19 +11,21 @@ from ...ir.stmt import For, Program, Reduce
 from ...ir.visit import free_vars, loads_in, path_to
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
-from . import gemm_mma, gemv
+from . import gemm_mma, gemm_wgmma, gemm_wgmma_knobs, gemv
 from .gemm_account import Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
 from .workload import CudaTemplate
 
-Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs
+Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 """Of one kind of kernel or another."""
 
 
 def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
     """Defaults for any shape of what has the stages of `te.ops.gemm`."""
-    if is_rounded(program):
+    if gemm_wgmma.applies(target, program):
+        return gemm_wgmma_knobs.choose_knobs(target, gemm_mma.described(program))
+    if is_rounded(program) or gemm_mma.is_half(program):
         return gemm_mma.choose_knobs(target, gemm_mma.described(program))
     problem = problem_of(program)
     if problem.rows <= gemv.MOST_ROWS:
@@ -36,12 +38,14 @@ def schedule(
 ) -> Schedule:
     """`te.ops.gemm` scheduled with `knobs` (default: `choose_knobs`).
 
-    Factors rounded to tf32 (`tensor_float`) are multiplied on tensor cores. `constants` are parameters, X or W, that
-    are packed ahead as `schedule.pack.pack_arrays` does it. X is packed for tiles only.
+    Factors rounded to tf32 (`tensor_float`), and those of 16 bits, are multiplied on tensor cores. `constants` are
+    parameters, X or W, that are packed ahead as `schedule.pack.pack_arrays` does it. X is packed for tiles only.
     """
     knobs = knobs or choose_knobs(target, program)
     if isinstance(knobs, Tile):
         return schedule_tile(program, knobs, constants)
+    if isinstance(knobs, gemm_wgmma_knobs.Knobs):
+        return gemm_wgmma.schedule(target, program, knobs, constants=constants)
     if isinstance(knobs, gemm_mma.Knobs):
         return gemm_mma.schedule(target, program, knobs, constants=constants)
     return gemv.schedule_rows(program, knobs, [name for name in constants if name == "W"])

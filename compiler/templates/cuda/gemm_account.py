@@ -33,6 +33,8 @@ CACHE_BYTES_CYCLE = 24
 """Bytes that one multiprocessor gets from the second-level cache in a cycle while all do. An estimate."""
 COPY_INSTRUCTIONS = 4
 """Of a piece that is copied: address, condition, the copy. An estimate."""
+GATHER_INSTRUCTIONS = 10.0
+"""Of a thread for each element that it gathers: its address, whether its row and its column exist. An estimate."""
 STALL_CYCLES = 16
 """Of a warp at every step in depth, whose operands come from shared memory; other warps fill them. An estimate."""
 APART = 0.1
@@ -136,20 +138,18 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     read = np.maximum(row_bytes / SHARED_BYTES_CYCLE, row_loads)
     read = read + np.maximum(column_bytes / SHARED_BYTES_CYCLE, column_loads)
     written = 4 * (c["rows"] + c["columns"]) / SHARED_BYTES_CYCLE
-    hidden = LATENCY / np.maximum(c["stages"] - 1, 1)
-
-    def round_cycles(count: np.ndarray) -> np.ndarray:
-        """Of `count` blocks that run at once on one multiprocessor."""
-        each = _up(np.maximum(count, 1) * warps, SCHEDULERS)
-        issue = c["depth"] * (instructions * each + STALL_CYCLES / each)
-        banks = count * c["depth"] * (warps * read + written)
-        cache = count * 4 * c["depth"] * (c["rows"] + c["columns"]) / CACHE_BYTES_CYCLE
-        units = [issue, banks, cache]
-        busy = (1 - APART) * np.maximum.reduce(units) + APART * sum(units)
-        step = np.where(c["stages"] == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES
-        return np.where(count > 0, BLOCK_CYCLES + steps * step, 0.0)
-
-    cycles = busiest // together * round_cycles(together) + round_cycles(busiest % together)
+    cycles = kernel_cycles(
+        target,
+        blocks=blocks,
+        resident=resident,
+        warps=warps,
+        steps=steps,
+        stages=c["stages"],
+        instructions=c["depth"] * instructions,
+        stalls=c["depth"] * STALL_CYCLES,
+        banks=c["depth"] * (warps * read + written),
+        moved=4 * c["depth"] * (c["rows"] + c["columns"]),
+    )
     partial = 8.0 * c["splits"] * problem.batch * size["rows"] * size["columns"]
     limits["partial sums within the cache"] = (c["splits"] == 1) | (partial / 2 <= target.cache_bytes)
     again = KERNEL_CYCLES + LATENCY + partial / (CACHE_BYTES_CYCLE * target.multiprocessors)
@@ -180,6 +180,40 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     )
 
 
+def kernel_cycles(
+    target: CudaTarget,
+    *,
+    blocks: np.ndarray,
+    resident: np.ndarray,
+    warps: np.ndarray,
+    steps: np.ndarray,
+    stages: np.ndarray,
+    instructions: np.ndarray,
+    stalls: np.ndarray,
+    banks: np.ndarray,
+    moved: np.ndarray,
+) -> np.ndarray:
+    """Cycles of kernels whose blocks fetch into shared memory, `stages` steps at once, what they compute with.
+
+    `resident` blocks fit onto a multiprocessor, each of `warps`. In each of its `steps` a thread has `instructions` and
+    waits for `stalls` cycles, a block takes `banks` cycles of shared memory and fetches `moved` bytes.
+    """
+    busiest = _up(blocks, target.multiprocessors)
+    together = np.clip(resident, 1, busiest)
+    hidden = LATENCY / np.maximum(stages - 1, 1)
+
+    def round_cycles(count: np.ndarray) -> np.ndarray:
+        """Of `count` blocks that run at once on one multiprocessor."""
+        each = _up(np.maximum(count, 1) * warps, SCHEDULERS)
+        issue = instructions * each + stalls / each
+        units = [issue, count * banks, count * moved / CACHE_BYTES_CYCLE]
+        busy = (1 - APART) * np.maximum.reduce(units) + APART * sum(units)
+        step = np.where(stages == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES
+        return np.where(count > 0, BLOCK_CYCLES + steps * step, 0.0)
+
+    return busiest // together * round_cycles(together) + round_cycles(busiest % together)
+
+
 THREAD_TILES = (
     (8, 8),
     (8, 4),
@@ -207,6 +241,11 @@ SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
 
 def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
     """The tile, of a fixed list, that the account expects to be fastest; of equal ones that which computes least."""
+    return best_tile(target, problem)[0]
+
+
+def best_tile(target: CudaTarget, problem: Problem) -> tuple[Tile, float]:
+    """`choose_tile`, and the seconds that the account expects."""
     columns = _candidates(problem)
     found = account(target, problem, columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
@@ -214,7 +253,8 @@ def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
     best = int(np.lexsort((found.bound, cycles))[0])
     tile = Tile(**{name: int(values[best]) for name, values in columns.items()})
     # Stages that no step ever uses are none.
-    return replace(tile, stages=min(tile.stages, int(found.quantities["steps"][best])))
+    tile = replace(tile, stages=min(tile.stages, int(found.quantities["steps"][best])))
+    return tile, float(found.seconds[best])
 
 
 def groups_of(own: np.ndarray | int) -> np.ndarray:

@@ -29,7 +29,7 @@ X: LoopKind = "thread.x"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Factor:
+class Factor:
     """How a factor lies: its buffer's dimensions of the tile's rows or columns and of the depth, and its type."""
 
     name: str
@@ -42,6 +42,11 @@ class _Factor:
     def along_depth(self) -> bool:
         """Whether neighbours in memory are neighbours in depth."""
         return self.depth > self.data
+
+    @property
+    def in_lines(self) -> bool:
+        """Whether rows or columns, and depth, are its last two dimensions."""
+        return {self.data, self.depth} == {self.rank - 2, self.rank - 1}
 
     @property
     def matrix(self) -> bool:
@@ -82,7 +87,7 @@ def schedule(
     nj, j = s.split(j, COLUMNS)
     kt, k = s.split(k, depth_of(a.dtype))
     s.reorder(*grid, i0, j0, k0, wi, wj, kt, mi, nj, i, j, k)
-    blocks, tile = _blocks(s, grid, i0, j0, knobs.group)
+    blocks, tile = blocks_in_groups(s, grid, i0, j0, knobs.group)
 
     sums = s.cache_write("sum.rf" if partial else "sum", tile, MATRIX_C)
     s.decompose_reduction(statement, k0)
@@ -90,7 +95,7 @@ def schedule(
     if not partial:
         behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
         s.reverse_compute_at("post", tile)
-        _peel_single(s, behind)
+        peel_single(s, behind)
         s.set_scope("sum", "shared")
     for factor in (a, b):
         s.compute_at(factor.name, k0)
@@ -106,10 +111,10 @@ def schedule(
         s.unroll(loop)
 
     if blocks:
-        _bind(s, *blocks)
+        bind_all(s, *blocks)
     else:
         bind_blocks(s, grid, i0, j0)
-    _bind(s, (wi, Z), (wj, Y), (f"{wi}.init", Z), (f"{wj}.init", Y))
+    bind_all(s, (wi, Z), (wj, Y), (f"{wi}.init", Z), (f"{wj}.init", Y))
     if not partial:
         _finish(s, knobs)
     axes = ((Z, knobs.warps[0]), (Y, knobs.warps[1]), (X, WARP))
@@ -118,13 +123,20 @@ def schedule(
     if (stages := min(knobs.stages, extent_of(s, k0))) > 1:
         s.pipeline(k0, stages)
     for factor in (a, b):
-        _widen(s, factor.name, matrix=factor.matrix)
+        widen_rows(s, factor.name, matrix=factor.matrix)
     if not partial:
-        _widen(s, "sum", matrix=False)
+        widen_rows(s, "sum", matrix=False)
     return s
 
 
-def factors(program: Program) -> tuple[_Factor, _Factor]:
+def is_half(program: Program) -> bool:
+    """Whether statement "gemm" multiplies float16 or bfloat16, which tensor cores do without a loss."""
+    reduce = find_statement(program, "gemm")
+    loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []
+    return bool(loads) and all(load.buffer.dtype in (DType.FLOAT16, DType.BFLOAT16) for load in loads)
+
+
+def factors(program: Program) -> tuple[Factor, Factor]:
     """The factors of a program's product. LegalityError if it has not the form that `schedule` takes."""
     reduce = find_statement(program, "gemm")
     loads = loads_in(reduce.value) if isinstance(reduce, Reduce) else []
@@ -136,11 +148,11 @@ def factors(program: Program) -> tuple[_Factor, _Factor]:
     return a, b
 
 
-def _factor(program: Program, load: Load, data: str) -> _Factor:
+def _factor(program: Program, load: Load, data: str) -> Factor:
     variables = (Var(data), Var("gemm.k"))
     if any(v not in load.indices for v in variables):
         raise LegalityError(f"{load.buffer.name} is not indexed by {data} and gemm.k", program, "gemm")
-    return _Factor(
+    return Factor(
         name=load.buffer.name,
         dtype=load.buffer.dtype,
         rank=len(load.indices),
@@ -169,7 +181,7 @@ def described(program: Program) -> Factors:
     )
 
 
-def _blocks(
+def blocks_in_groups(
     s: Schedule, grid: list[str], i: str, j: str, group: int
 ) -> tuple[list[tuple[str, LoopKind]], str]:
     """Blocks in groups: axes for the loops over tiles, none if there are no groups; and the innermost of these loops.
@@ -184,7 +196,7 @@ def _blocks(
     return [(i, "block.z"), (j, "block.y"), (inner, "block.x")], inner
 
 
-def _load_fragments(s: Schedule, factor: _Factor, name: str, scope: str) -> None:
+def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
     """Makes loads of fragments of the copy `name`, which takes what one step in depth needs of a factor."""
     s.expand_copy(name)
     data, depth = f"{name}.{factor.data}", f"{name}.{factor.depth}"
@@ -206,7 +218,7 @@ def _load_fragments(s: Schedule, factor: _Factor, name: str, scope: str) -> None
         first = around[-1] if factor.matrix else depth
         s.tensorize(first, load_b(factor.dtype, order, matrix=factor.matrix))
     s.unroll(around[0])
-    _peel_single(s, [f"{name}.{d}" for d in others])
+    peel_single(s, [f"{name}.{d}" for d in others])
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
@@ -221,10 +233,10 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
         own, inner = s.split(f"{sums}.{d}", warp)
         loops += [own, *s.split(inner, size)]
     s.reorder(*loops[0::3], *loops[1::3], *loops[2::3])
-    _peel_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
+    peel_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
     s.pack(sums, ((rank - 2, knobs.warp_rows), (rank - 1, knobs.warp_columns)), tuple(range(rank + 2)))
     s.pack(sums, ((rank, ROWS), (rank + 1, COLUMNS)), tuple(range(rank + 4)))
-    _bind(s, (loops[0], Z), (loops[3], Y))
+    bind_all(s, (loops[0], Z), (loops[3], Y))
     for loop in (loops[1], loops[4]):
         s.unroll(loop)
     return loops[2]
@@ -246,23 +258,24 @@ def _finish(s: Schedule, knobs: Knobs) -> None:
     part, j = s.split(j, WARP)
     s.reorder(wi, wj, j, row, part, *guards, lane)
     s.vectorize(lane)
-    _bind(s, (wi, Z), (wj, Y), (j, X))
-    _peel_single(s, [part, row])
+    bind_all(s, (wi, Z), (wj, Y), (j, X))
+    peel_single(s, [part, row])
 
 
-def _bind(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
+def bind_all(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
+    """Binds loops to axes."""
     for loop, axis in loops:
         s.bind(loop, axis)
 
 
-def _peel_single(s: Schedule, loops: list[str]) -> None:
+def peel_single(s: Schedule, loops: list[str]) -> None:
     """Takes away those loops that have one iteration."""
     for loop in loops:
         if find_loop(s.program, loop).extent == Const(1):
             s.peel(loop)
 
 
-def _widen(s: Schedule, buffer: str, *, matrix: bool) -> None:
+def widen_rows(s: Schedule, buffer: str, *, matrix: bool) -> None:
     """Gives the rows of a tile the room in which accesses meet no bank twice."""
     held = _allocated(s.program, buffer)
     s.widen(buffer, len(held.shape) - 1, room(held.shape[-1], held.dtype, matrix=matrix))

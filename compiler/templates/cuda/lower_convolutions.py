@@ -15,13 +15,16 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
+from ...te.ops.direct_conv2d import direct_conv2d
 from ...te.ops.float_conv2d import float_depthwise
 from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
 from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
+from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
 from ..fused_cpu import fused
-from . import conv2d, conv_transpose, depthwise
+from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import LoweredCudaNode, lowered
 from .tensor_float import for_target, is_rounded
+from .winograd_account import Convolution as WinogradSizes
 from .workload import CudaTemplate, workload_of
 
 Template = Callable[[CudaTarget, Program], Schedule]
@@ -39,6 +42,17 @@ def lower_convolution(
         return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
     if operator.transposed:
         return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
+    if isinstance(knobs, conv2d_direct.Knobs):
+        return lower_direct_conv2d(graph, node, operator, knobs)
+    direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
+    if knobs is None and fits(operator.window, operator.groups):
+        # None where another method is expected to be faster.
+        others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
+        knobs = winograd.wins(target, winograd_sizes(graph, node, operator), others)
+    if isinstance(knobs, winograd.Knobs):
+        return lower_winograd(graph, node, operator, knobs)
+    if direct is not None and conv2d_direct.is_faster(target, direct.program):
+        return direct
     return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
 
 
@@ -69,6 +83,65 @@ def lower_conv2d(
     template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
     tuned: CudaTemplate = "gemm_mma_cuda" if is_rounded(program) else "conv2d_cuda"
     return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs, tuned, ("W",))
+
+
+def lower_direct_conv2d(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
+) -> LoweredCudaNode:
+    """A convolution whose input keeps its shape on the way into shared memory; ValueError for several groups."""
+    if operator.groups > 1:
+        raise ValueError(f"{node.output} has {operator.groups} groups, a direct convolution has one")
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    program = direct_conv2d(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+        epilogue=operator.epilogue,
+    )
+    weights = graph.constants[node.inputs[1]]
+    arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(channels, -1, len(weights))}
+    template: Template = lambda t, p: conv2d_direct.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, "conv2d_direct", arrays, template, knobs)
+
+
+def lower_winograd(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: winograd.Knobs
+) -> LoweredCudaNode:
+    """A convolution by Winograd's method, its weights transformed ahead; TypeError where it is for other windows."""
+    if not fits(operator.window, operator.groups):
+        raise TypeError(
+            f"{knobs!r} are no knobs of this convolution: Winograd's method takes 3 x 3 taps, stride 1"
+        )
+    sizes = winograd_sizes(graph, node, operator)
+    program = winograd_conv2d(
+        m=knobs.m,
+        batch=sizes.batch,
+        channels=sizes.channels,
+        height=sizes.height,
+        width=sizes.width,
+        filters=sizes.filters,
+        window=sizes.window,
+        epilogue=operator.epilogue,
+    )
+    arrays = {"W": transformed_weights(graph.constants[node.inputs[1]], knobs.m)}
+    template: Template = lambda t, p: winograd.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, "winograd", arrays, template, knobs)
+
+
+def winograd_sizes(graph: FloatGraph, node: Node, operator: Convolution) -> WinogradSizes:
+    """What Winograd's account takes."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    return WinogradSizes(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+    )
 
 
 def lower_conv_transpose(

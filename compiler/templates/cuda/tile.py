@@ -230,7 +230,7 @@ def fetch(s: Schedule, stage: str, k0: str, axes: Axes, width: int, constants: S
             _pack_tiles(s, copy, k0)
             copy = path_to(s.program, stage)[-1]
             assert isinstance(copy, Copy)
-        s.share_copy(stage, axes, _aligned(copy, width))
+        s.share_copy(stage, axes, aligned(copy, width))
         return
     element = own[0]
     for loop in own[1:]:
@@ -256,7 +256,7 @@ def _pack_tiles(s: Schedule, copy: Copy, k0: str) -> None:
     s.pack(box.buffer.name, tiles, (*outer, *range(rank, rank + len(tiles))))
 
 
-def _aligned(copy: Copy, width: int) -> int:
+def aligned(copy: Copy, width: int) -> int:
     """The most elements, up to `width`, that pieces of a copy may have so that every one is aligned to its size."""
     to, of = copy.destination, copy.source
     sizes = [int(e.value) for e in to.extents if isinstance(e, Const)]

@@ -26,8 +26,9 @@ def package_identity() -> str:
 def compiler_identity(kind: str) -> str:
     """What costs on a `kind` of target ("vdla", "llvm", "cuda") depend on, beside target, workload and knobs.
 
-    The version of the package with a hash of compiler and simulator, and on processors and GPUs the version of what emits their
-    code: costs with equal identities compare. Any change of these sources, were it a comment, makes another identity.
+    The version of the package with a hash of compiler and simulator, and on processors and GPUs the version of what
+    emits their code: costs with equal identities compare. Any change of these sources, were it a comment, makes another
+    identity.
     """
     identity = f"{version('vdla')}+{_digest(leave_out=_SEARCHES)}"
     if kind == "llvm":

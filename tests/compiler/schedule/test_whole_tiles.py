@@ -9,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from primitives import product, staged, sums
 from schedules import assert_refused
-from vdla.compiler.ir.expr import Buffer
+from vdla.compiler.ir.expr import Buffer, Var, equal
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.printer import format_node
-from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, Stmt, nest, region, seq, whole
 from vdla.compiler.ir.verify import verify
+from vdla.compiler.ir.visit import walk
 from vdla.compiler.schedule import Schedule
 from vdla.compiler.schedule.pack import pack_arrays
 
@@ -70,6 +71,38 @@ def test_copied_tiles_are_packed() -> None:
     s.pack("A", ((0, 4), (1, 4)), (0, 1, 2, 3))
     assert Buffer(name="A", shape=(3, 2, 4, 4), dtype=primitives.I32) in s.program.parameters
     same(staged(), s)
+
+
+def windows() -> Program:
+    """C[i] = sum over k of a[3 * i + 2 * k] * w[k], a and w copied."""
+    i, k = Var("i"), Var("k")
+    x, f, c = (Buffer(name=n, shape=(s,), dtype=primitives.I32) for n, s in (("A", 30), ("F", 4), ("C", 7)))
+    a, w, total = (
+        Buffer(name=n, shape=(s,), dtype=primitives.I32) for n, s in (("a", 25), ("w", 4), ("sum", 7))
+    )
+    add = Reduce(
+        name="add", op="add", buffer=total, indices=(i,), value=a[i * 3 + k * 2] * w[k], first=equal(k, 0)
+    )
+    j = Var("j")
+    body: Stmt = seq(
+        Copy(name="a", destination=whole(a), source=region(x, (0, 25))),
+        Copy(name="w", destination=whole(w), source=whole(f)),
+        nest([(i, 7), (k, 4)], add),
+        nest([(j, 7)], Assign(name="store", buffer=c, indices=(j,), value=total[j])),
+    )
+    for buffer in (total, w, a):
+        body = Alloc(buffer=buffer, body=body)
+    return Program(name="windows", parameters=(x, f, c), body=body)
+
+
+def test_padded_windows() -> None:
+    """What windows read grows by as many steps as there are new ones; a sum over the taps is not padded so."""
+    s = Schedule(windows())
+    s.pad("i", 4)
+    shapes = {n.buffer.name: n.buffer.shape for n in walk(s.program) if isinstance(n, Alloc)}
+    assert shapes == {"a": (28,), "w": (4,), "sum": (8,)}
+    same(windows(), s)
+    assert_refused(windows, lambda s: s.pad("k", 3), "add uses it otherwise than as an index")
 
 
 REFUSED = [

@@ -177,6 +177,14 @@ def _mma(use: _Use) -> str:
     return f"ptx::mma({use.place}, {k}, {types}, {fragments});"
 
 
+def _wgmma(use: _Use) -> str:
+    columns, a, b = use.match.groups()
+    if a != b:
+        raise UnknownText(f"line {use.line}: {use.opcode}")
+    others = ", ".join(use.value(i) for i in range(1, 8))
+    return f"ptx::wgmma({use.place}, {columns}, ptx::{a.upper()}, {{{use.places(0)}}}, {others});"
+
+
 def _load_store(use: _Use) -> str:
     direction, space, _, bits = use.match.groups()
     registers, at = (0, 1) if direction == "ld" else (1, 0)
@@ -248,6 +256,11 @@ _INSTRUCTIONS: list[tuple[str, Callable[[_Use], str]]] = [
     (r"mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.(f32)\.(bf16)\.(bf16)\.(f32)", _mma),
     (r"mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.(f16|f32)\.(f16)\.(f16)\.(f16|f32)", _mma),
     (r"mma\.sync\.aligned\.m16n8k(16|32)\.row\.col\.(s32)\.([su]8)\.([su]8)\.(s32)", _mma),
+    (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.(b?f16)", _wgmma),
+    (r"wgmma\.fence\.sync\.aligned", _call("ptx::wgmma_fence({line});")),
+    (r"wgmma\.commit_group\.sync\.aligned", _call("ptx::wgmma_commit_group({line});")),
+    (r"wgmma\.wait_group\.sync\.aligned", _call("ptx::wgmma_wait_group({line}, {0});")),
+    (rf"fence\.proxy\.async(?:\.{_SHARED})?", _call("ptx::fence_proxy_async({line});")),
     (r"cvt\.rna\.tf32\.f32", _assign("ptx::to_tf32({1})")),
     (r"cvt\.rn\.f16\.f32", _assign("ptx::to_f16(ptx::f32({1}))")),
     (r"cvt\.f32\.f16", _assign("ptx::bits(float(ptx::from_f16({1})))")),

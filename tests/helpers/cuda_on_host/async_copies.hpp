@@ -1,4 +1,4 @@
-// What a thread has in flight: groups of asynchronous copies, and those of no group yet.
+// What a thread has in flight: groups of asynchronous copies, and those of no group yet; of products of warpgroups too.
 
 #pragma once
 
@@ -15,11 +15,33 @@ struct AsyncCopy {
     int line;
 };
 
+struct Source {  // a core matrix that a product reads, as it was
+    const unsigned char* core;
+    unsigned char data[128];
+};
+
+struct Products {  // of wgmma: sources are kept by the first thread of a warpgroup
+    std::vector<Source> open;
+    std::vector<std::vector<Source>> committed;
+    bool fenced = false;
+    bool issued = false;  // and not committed
+};
+
+struct Landed {  // what a copy filled, and no fence.proxy.async has been behind it
+    const unsigned char* destination;
+    unsigned bytes;
+};
+
 struct AsyncCopies {
     std::vector<AsyncCopy> open;
     std::vector<std::vector<AsyncCopy>> committed;
+    std::vector<Landed> landed;
+    Products products;
 };
 
 AsyncCopies& copies_of_thread();
+
+// Fails where a copy of any thread filled some of these bytes and its thread has not fenced it since.
+void check_fenced(int line, const char* what, const unsigned char* from, unsigned bytes);
 
 }  // namespace host

@@ -132,6 +132,11 @@ uint32_t shared_address(const void* pointer) {
     return WINDOW + static_cast<uint32_t>(p - arena);
 }
 
+uint32_t whole_shared_address(uint32_t low) {
+    // Dynamic memory begins at a multiple of 2^18 here. Kernels have one kind or the other.
+    return kernel.dynamic_bytes ? static_cast<uint32_t>(low + DYNAMIC) : low;
+}
+
 unsigned char* shared_pointer(int line, const char* what, uint32_t address, size_t alignment) {
     if (address < WINDOW || address >= WINDOW + ARENA) fail(line, "%s: address 0x%x is not in shared memory", what, address);
     if (address % alignment) fail(line, "%s: address 0x%x is not a multiple of %zu", what, address, alignment);
@@ -153,6 +158,13 @@ const void* scheduler_stack;
 size_t scheduler_stack_size;
 
 AsyncCopies& copies_of_thread() { return running->copies; }
+
+void check_fenced(int line, const char* what, const unsigned char* from, unsigned bytes) {
+    for (size_t t = 0; t < threads; t++)
+        for (const Landed& landed : fibers[t]->copies.landed)
+            if (landed.destination < from + bytes && from < landed.destination + landed.bytes)
+                fail(line, "%s reads what thread %zu copied and did not fence for the asynchronous proxy", what, t);
+}
 
 void give_way() {  // to the scheduler, until it resumes this thread
     Fiber* fiber = running;
@@ -248,6 +260,9 @@ void run_block() {
     while (Fiber* f = next_fiber()) resume(f);
     for (size_t t = 0; t < threads; t++)
         if (fibers[t]->state != Fiber::ended) report_stuck();
+    for (size_t t = 0; t < threads; t++)
+        if (const Products& products = fibers[t]->copies.products; products.issued || !products.committed.empty())
+            fail(0, "a product of thread %zu is not waited for", t);
 }
 
 void launch(const char* name, dim3 grid, dim3 block, size_t dynamic_bytes, void (*call)(const void*), const void* context) {

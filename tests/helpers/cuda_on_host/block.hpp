@@ -46,6 +46,7 @@ struct StaticShared {  // a __shared__ array: one place in the arena, for good
 
 void* dynamic_shared(size_t alignment);
 uint32_t shared_address(const void* pointer);
+uint32_t whole_shared_address(uint32_t low);  // of the kernel's memory, from its lower 18 bits
 unsigned char* shared_pointer(int line, const char* what, uint32_t address, size_t alignment);
 
 // Runs a kernel: its blocks one after the other, in the order of the run.

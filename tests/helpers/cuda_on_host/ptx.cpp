@@ -69,6 +69,7 @@ void cp_async_wait_group(int line, unsigned pending) {
             if (memcmp(copy.source, copy.data, copy.from_source))
                 fail(copy.line, "the source of an asynchronous copy was overwritten before the wait in line %d", line);
             memcpy(copy.destination, copy.data, copy.bytes);
+            host::copies_of_thread().landed.push_back({copy.destination, copy.bytes});
         }
         groups.erase(groups.begin());
     }

@@ -81,6 +81,16 @@ void mma(int line, const char* what, unsigned k, Type a_type, Type b_type, Type 
          std::initializer_list<uint32_t*> d, std::initializer_list<uint32_t> a, std::initializer_list<uint32_t> b,
          std::initializer_list<uint32_t> c);
 
+// -- warpgroups: wgmma (wgmma.cpp)
+
+// D = A B + D of 128 threads, or A B; A is 64 x 16, B 16 x `columns`, both by descriptors.
+void wgmma(int line, const char* what, unsigned columns, Type type, std::initializer_list<uint32_t*> d, uint64_t a,
+           uint64_t b, bool add, int scale_a, int scale_b, int transposed_a, int transposed_b);
+void wgmma_fence(int line);
+void wgmma_commit_group(int line);
+void wgmma_wait_group(int line, unsigned pending);
+void fence_proxy_async(int line);
+
 // -- integers: dp4a, the sum of whose products wraps
 
 uint32_t dp4a(bool a_signed, bool b_signed, uint32_t a, uint32_t b, uint32_t c);

@@ -255,7 +255,8 @@ def test_depthwise_defaults(size, channels, stride) -> None:
 def test_points_of_the_space_of_tiled_products() -> None:
     net = Integers(1, 8, 9, 8)
     net.convolution(20, (3, 3), pads=[1, 1, 1, 1], strides=[2, 1])
-    program = lowered_alone(net).program
+    tile = Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4)
+    program = lowered_alone(net, tile).program
     space = conv2d_space.space(TARGET, program)
     default = conv2d_space.default_values(TARGET, program)
     assert conv2d_space.knobs_of(TARGET, program, default) == conv2d.choose_knobs(TARGET, program)

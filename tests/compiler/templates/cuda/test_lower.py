@@ -6,11 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cuda_networks import emulated, gpu_graph, run_nodes
+from cuda_networks import Arrays, emulated, gpu_graph, interpreted, run_nodes
+from cuda_on_host.modules import run_programs
 from float_networks import FloatNetwork, inferred_shape, reference, relative
 from vdla.compiler.graph.floating.graph import FloatGraph, Node, Tensor
 from vdla.compiler.graph.floating.operators import Permute, Reshape, Softmax
 from vdla.compiler.ir.printer import format_node
+from vdla.compiler.ir.regions import write_regions
+from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.nvrtc import compile_cubin
@@ -158,11 +161,45 @@ def test_lstm() -> None:
 
 
 def agree(net: FloatNetwork, build: Build) -> None:
+    model, x = made(net, build)
+    found = run_nodes(gpu_graph(model), {"x": x}, emulated)[net.last]
+    assert relative(found, reference(model, {"x": x})[net.last]) <= 1e-5
+
+
+def made(net: FloatNetwork, build: Build) -> tuple[bytes, np.ndarray]:
+    """A network's model and an input."""
     build(net)
     net.shape = inferred_shape(net)
-    x = np.random.default_rng(0).standard_normal(net.input_shape, dtype=np.float32)
-    found = run_nodes(gpu_graph(net.model()), {"x": x}, emulated)[net.last]
-    assert relative(found, reference(net.model(), {"x": x})[net.last]) <= 1e-5
+    return net.model(), np.random.default_rng(0).standard_normal(net.input_shape, dtype=np.float32)
+
+
+PRODUCTS = ("Conv", "Gemm", "MatMul")
+"""What their networks' names begin with; their templates have tests of their own."""
+
+
+def test_the_code_of_all_other_operators_runs_on_the_host() -> None:
+    """CUDA C++ as it is written, by threads in random order, against the interpreter."""
+    programs: list[tuple[Program, Arrays]] = []
+    expected: list[Arrays] = []
+
+    def record(program: Program, arrays: Arrays) -> Arrays:
+        programs.append((program, arrays))
+        found = interpreted(program, arrays)
+        expected.append({b.name: found[b.name] for b in write_regions(program.body)})
+        return found
+
+    others = [build for name, build in NETWORKS.items() if not name.startswith(PRODUCTS)]
+    for build in others:
+        model, x = made(FloatNetwork(*SHAPE), build)
+        run_nodes(gpu_graph(model), {"x": x}, record)
+    model, x = made(FloatNetwork(3, 1, 9), lstm)
+    run_nodes(gpu_graph(model), {"x": x}, record)
+    compared = 0
+    for found, wanted in zip(run_programs(programs, TARGET), expected, strict=True):
+        for name in found.keys() & wanted.keys():
+            assert relative(found[name].reshape(wanted[name].shape), wanted[name]) <= 1e-5
+            compared += 1
+    assert compared >= len(programs) >= len(others)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (1, 1, 1, 7), (3, 1, 5, 1), (1, 2, 1, 1)])

@@ -21,17 +21,17 @@ from vdla.compiler.tune.records.apply_cuda import knobs_from
 from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, Task, describe_target
 
-SHAPE = (1, 16, 9, 9)
+SHAPE = (1, 32, 9, 9)
 TARGET = cuda_target()
 TENSOR = cuda_target(tensor_float=True)
 
 
 def model() -> bytes:
-    """A convolution, a depthwise one and a pool, each with what is fused with it, and an element-wise operator."""
+    """A convolution in groups, a depthwise one and a pool, each with what is fused with it."""
     net = FloatNetwork(*SHAPE)
-    net.convolution(16, (3, 3), pads=[1] * 4)
+    net.convolution(32, (5, 5), pads=[2] * 4, group=2)
     net.add("Relu")
-    net.convolution(16, (3, 3), pads=[1] * 4, group=16)
+    net.convolution(32, (3, 3), pads=[1] * 4, group=32)
     net.add("Sigmoid")
     net.add("MaxPool", kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4)
     net.add("Tanh")

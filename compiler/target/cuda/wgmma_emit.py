@@ -1,0 +1,167 @@
+"""Products of warpgroups as C++: descriptors of their factors, and inline PTX that is under way until it is waited for.
+
+What a warpgroup's threads do between a fence and a wait is one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
+"wgmma.wait_group"): all products of a phase that has nothing else in it, otherwise every single one. The hardware reads
+factors through the asynchronous proxy, so what threads have written becomes visible to it by a fence of theirs in front
+of the barrier that they meet at (PTX ISA, "Async proxy", "fence.proxy.async").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...ir.printer import format_region, summarize
+from ...ir.stmt import Assign, Copy, Intrinsic, Reduce, Region, Stmt
+from ...ir.types import DType
+from ...ir.visit import walk
+from .errors import LoweringError
+from .mma_emit import first_register
+from .wgmma import CORE
+
+if TYPE_CHECKING:
+    from .statements import KernelEmitter
+
+PREFIX = "wgmma_"
+"""What the names of products begin with."""
+_PTX_TYPES = {DType.FLOAT16: "f16", DType.BFLOAT16: "bf16"}
+
+_DESCRIPTOR = """\
+__device__ __forceinline__ unsigned long long matrix_descriptor(const void* start, unsigned leading, unsigned stride) {
+    const unsigned long long address = (unsigned)__cvta_generic_to_shared(start) & 0x3FFFF;
+    return address >> 4 | (unsigned long long)(leading >> 4) << 16 | (unsigned long long)(stride >> 4) << 32;
+}
+"""
+_FENCE = """\
+__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+"""
+_WAIT = """\
+__device__ __forceinline__ void finish_products() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+"""
+_FENCE_PROXY = """\
+__device__ __forceinline__ void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+"""
+_HOLD = """\
+template <int N> __device__ __forceinline__ void hold_registers(float* c) {
+    #pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(c[i]) :: "memory");
+}
+"""
+FUNCTIONS = {
+    "matrix_descriptor": _DESCRIPTOR,
+    "begin_products": _FENCE,
+    "finish_products": _WAIT,
+    "show_to_products": _FENCE_PROXY,
+    "hold_registers": _HOLD,
+}
+"""Definitions by name; those of the products themselves are written as they are used (`definition`)."""
+
+
+def is_product(node: object) -> bool:
+    """Whether a statement is a product of a warpgroup."""
+    return isinstance(node, Intrinsic) and node.declaration.name.startswith(PREFIX)
+
+
+def has_products(body: Stmt) -> bool:
+    """Whether there is a product of a warpgroup in a statement."""
+    return any(is_product(node) for node in walk(body))
+
+
+@contextmanager
+def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
+    """Around the text of a phase: if it has products and nothing else, they are one group."""
+    work = [n for n in walk(body) if isinstance(n, Assign | Reduce | Copy | Intrinsic)]
+    uses = [n for n in work if isinstance(n, Intrinsic) and is_product(n)]
+    if not uses or len(uses) < len(work):
+        yield
+        return
+    _begin(kernel, uses)
+    kernel.products_begun = True
+    yield
+    kernel.products_begun = False
+    _finish(kernel, uses)
+
+
+def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
+    """wgmma.mma_async: the sums' registers change in place, at the latest when the group is waited for."""
+    name = use.declaration.name
+    kernel.values.used.add("matrix_descriptor")
+    kernel.values.defined[name] = definition(name)
+    c, a, b = use.operands
+    _, _, _, order_a, order_b = name.split("_")
+    texts = (
+        first_register(kernel, use, c),
+        _matrix(kernel, use, a, along_depth=order_a == "rows"),
+        _matrix(kernel, use, b, along_depth=order_b == "columns"),
+    )
+    alone = not kernel.products_begun
+    if alone:
+        _begin(kernel, [use])
+    kernel.source.line(f"{name}({', '.join(texts)});")
+    if alone:
+        _finish(kernel, [use])
+
+
+def definition(name: str) -> str:
+    """The function of a product: all of the sums' registers go in and out."""
+    _, dtype, width, order_a, order_b = name.split("_")
+    count = int(width[1:]) // 2
+    listed = ", ".join(f"%{r}" for r in range(count))
+    outputs = ", ".join(f'"+f"(c[{r}])' for r in range(count))
+    # 1 for a factor whose lines are not along the depth (imm-trans-a, imm-trans-b).
+    transposed = int(order_a == "columns"), int(order_b == "rows")
+    kind = _PTX_TYPES[DType(dtype)]
+    return f"""\
+__device__ __forceinline__ void {name}(float* c, unsigned long long a, unsigned long long b) {{
+    asm volatile("{{.reg .pred add; setp.ne.b32 add, %{count + 2}, 0; "
+        "wgmma.mma_async.sync.aligned.m64{width}k16.f32.{kind}.{kind} {{{listed}}}, "
+        "%{count}, %{count + 1}, add, 1, 1, {transposed[0]}, {transposed[1]};}}"
+        : {outputs}
+        : "l"(a), "l"(b), "n"(1) : "memory");
+}}
+"""
+
+
+def _begin(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
+    kernel.values.used.add("begin_products")
+    _hold(kernel, uses)
+    kernel.source.line("begin_products();")
+
+
+def _finish(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
+    kernel.values.used.add("finish_products")
+    kernel.source.line("finish_products();")
+    _hold(kernel, uses)
+
+
+def _hold(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
+    """Keeps the compiler from moving what it does with the sums, which it takes for done, to where they change."""
+    kernel.values.used.add("hold_registers")
+    for name in dict.fromkeys(use.operands[0].buffer.name for use in uses):
+        storage = kernel.values.storages[name]
+        kernel.source.line(f"hold_registers<{storage.elements}>({storage.name});")
+
+
+def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
+    """The descriptor of a factor."""
+    form = kernel.values.offset(region.buffer, region.starts)
+    storage = kernel.values.storages[region.buffer.name]
+    size = region.buffer.dtype.bits // 8
+    if storage.space != "shared" or storage.strides[-2:] != (CORE, 1):
+        raise LoweringError(
+            f"`{summarize(use)}`: {format_region(region)} are no core matrices of {CORE}x{CORE} in shared memory; "
+            f"pack its last two dimensions so"
+        )
+    outer, inner = (stride * size for stride in storage.strides[-4:-2])
+    line = 16
+    if storage.vector_elements(form, line // size) * size < line or outer % line or inner % line:
+        raise LoweringError(
+            f"`{summarize(use)}`: core matrices of {format_region(region)} do not provably begin at multiples of "
+            f"{line} bytes of shared memory"
+        )
+    leading, stride = (inner, outer) if along_depth else (outer, inner)
+    return f"matrix_descriptor({kernel.values.pointer(region.buffer, form)}, {leading}, {stride})"

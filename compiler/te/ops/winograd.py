@@ -1,0 +1,267 @@
+"""Convolutions by Winograd's method: fewer products than taps, for tiles of outputs computed together.
+
+F(m x m, 3 x 3) of Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (CVPR 2016): a tile of m x m
+outputs is A^T [(G g G^T) * (B^T d B)] A for taps g and a tile d of n x n inputs, n = m + 2. Over channels the products
+in the middle are n * n products of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from ...ir.expr import Buffer, Const, Expr, Load, Var, minimum
+from ...ir.stmt import Alloc, Assign, Copy, Program, Stmt, nest, region, seq
+from ...ir.types import DType
+from ..blocks import Pair, Window, ceil_div
+from ..epilogue import Epilogue
+from .common import parameters_of
+from .gathered_product import GatheredProduct
+
+Matrix = tuple[tuple[Fraction, ...], ...]
+"""Rows of exact numbers."""
+
+TAPS = 3
+"""Rows and columns of the kernels that are computed so."""
+OUTPUTS = (2, 4)
+"""Rows and columns of outputs that there are points for."""
+_HALF = Fraction(1, 2)
+POINTS = {
+    2: (Fraction(0), Fraction(1), Fraction(-1)),
+    4: (Fraction(0), Fraction(1), Fraction(-1), _HALF, Fraction(-2)),
+}
+"""Besides infinity. Those of 4 amplify roundings less than 0, 1, -1, 2, -2, see `target.cuda.tolerances` (Barabasz,
+Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural
+Networks", ACM TOMS 46, 2020). All have coefficients in A and B that float32 has exactly."""
+ALIGNED = 4
+"""float32 values of the widest access: rows of tiles are as long as multiples of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transforms:
+    """The matrices of F(m, taps): `outputs` A^T [m, n], `weights` G [n, taps], `inputs` B^T [n, n]."""
+
+    outputs: Matrix
+    weights: Matrix
+    inputs: Matrix
+
+
+def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
+    """The exact matrices of F(m, taps) at m + taps - 2 different `points` and infinity.
+
+    The transpose of Toom and Cook's product of polynomials of `taps` and m coefficients (Blahut, "Fast Algorithms for
+    Signal Processing", chapter 5): G evaluates the taps, A does the outputs, and B^T has the coefficients of Lagrange's
+    polynomials, whose denominators are in G. ValueError for points of another number or that are equal.
+    """
+    if len(set(points)) != len(points) or len(points) != m + taps - 2:
+        raise ValueError(f"F({m}, {taps}) takes {m + taps - 2} different points, not {len(points)}")
+    weights: list[tuple[Fraction, ...]] = []
+    inputs: list[tuple[Fraction, ...]] = []
+    for at in points:
+        others = [point for point in points if point != at]
+        scale = Fraction(1)
+        for other in others:
+            scale *= at - other
+        weights.append(tuple([at**k / scale for k in range(taps)]))
+        inputs.append((*_with_roots(others), Fraction(0)))
+    beyond = [Fraction(0)] * (taps - 1)
+    weights.append((*beyond, Fraction(1)))
+    inputs.append(tuple(_with_roots(points)))
+    outputs = [(*[at**i for at in points], Fraction(int(i == m - 1))) for i in range(m)]
+    return Transforms(outputs=tuple(outputs), weights=tuple(weights), inputs=tuple(inputs))
+
+
+def transforms(m: int) -> Transforms:
+    """The matrices of F(m, 3); ValueError for m that is not one of `OUTPUTS`."""
+    if m not in POINTS:
+        raise ValueError(f"there are tiles of {' and '.join(map(str, OUTPUTS))} outputs, not of {m}")
+    return toom_cook(m, TAPS, POINTS[m])
+
+
+def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
+    """float32[n * n, channels, filters], G g G^T of weights [filters, channels, 3, 3], rounded once from float64."""
+    g = np.array([[float(value) for value in row] for row in transforms(m).weights])
+    filters, channels = weights.shape[:2]
+    found = np.einsum("ik,fckl,jl->ijcf", g, weights.astype(np.float64), g, optimize=True)
+    return np.ascontiguousarray(found.reshape(-1, channels, filters).astype(np.float32))
+
+
+def fits(window: Window, groups: int = 1) -> bool:
+    """Whether a convolution is one that this method is for: 3 x 3 taps side by side, stride 1, one group."""
+    ones = (1, 1)
+    return (window.kernel, window.strides, window.dilations, groups) == ((TAPS, TAPS), ones, ones, 1)
+
+
+def tile_counts(m: int, height: int, width: int, window: Window) -> Pair:
+    """Tiles below and beside one another, for an input of `height` x `width`."""
+    rows, columns = window.outputs(height, width)
+    return ceil_div(rows, m), ceil_div(columns, m)
+
+
+def winograd_conv2d(
+    *,
+    m: int,
+    batch: int,
+    channels: int,
+    height: int,
+    width: int,
+    filters: int,
+    window: Window,
+    epilogue: Epilogue | None = None,
+    name: str = "winograd",
+) -> Program:
+    """Y = epilogue(convolution of X with 3 x 3 taps) in float32 by tiles of m x m outputs.
+
+    Parameters X [batch, channels, height, width], W [n * n, channels, filters] (`transformed_weights`), B [filters]
+    with a bias, R like Y with an operand, Y [batch, filters, OH, OW]. Stages: in loops input.c, input.p a tile of the
+    input (copy "tile", statements "input.rows" and "input.columns") into `transformed` [n * n, channels, P], of all
+    tiles of all images, P a multiple of `ALIGNED`; those of `te.ops.gemm` into `products` [n * n, filters, P]; in loops
+    output.f, output.p a tile's outputs ("output.load", "output.rows", "output.columns"), in y and x "store".
+    ValueError for m or a window that the method is not for, or a window that does not fit.
+    """
+    if not fits(window):
+        raise ValueError(f"Winograd's method is for 3 x 3 taps with stride 1, not for {window}")
+    epilogue = epilogue or Epilogue()
+    n = m + TAPS - 1
+    matrices = transforms(m)
+    oh, ow = window.outputs(height, width)
+    high, wide = tile_counts(m, height, width, window)
+    tiles = batch * high * wide
+    columns = ceil_div(tiles, ALIGNED) * ALIGNED
+    top, left, _, _ = window.pads
+
+    def buffer(name: str, *shape: int, scope: str = "dram") -> Buffer:
+        return Buffer(name=name, shape=shape, dtype=DType.FLOAT32, scope=scope)
+
+    x_in, y_out = buffer("X", batch, channels, height, width), buffer("Y", batch, filters, oh, ow)
+    weight = buffer("W", n * n, channels, filters)
+    bias = buffer("B", filters) if epilogue.bias else None
+    operand = buffer("R", *y_out.shape) if epilogue.operand else None
+    transformed, products = (
+        buffer("transformed", n * n, channels, columns),
+        buffer("products", n * n, filters, columns),
+    )
+
+    def place(p: Expr) -> tuple[Expr, Expr, Expr]:
+        """Image, and row and column of the first output of a tile."""
+        return p // (high * wide), p // wide % high * m, p % wide * m
+
+    def input_stage() -> Stmt:
+        tile, half = buffer("tile", 1, 1, n, n, scope="register"), buffer("rows", n, n, scope="register")
+        c, p, i, j = (Var(f"input.{v}") for v in "cpij")
+        image, y, x = place(p)
+        # Tiles behind the last image read as zeros.
+        load = Copy(
+            name="tile",
+            destination=region(tile, (0, 1), (0, 1), (0, n), (0, n)),
+            source=region(x_in, (image, 1), (c, 1), (y - top, n), (x - left, n)),
+            pad=Const(0.0, DType.FLOAT32),
+        )
+        first = _applied("input.rows", matrices.inputs, j, half, lambda i: (i, j), lambda k: tile[0, 0, k, j])
+        second = _applied(
+            "input.columns",
+            matrices.inputs,
+            i,
+            transformed,
+            lambda j: (i * n + j, c, p),
+            lambda k: half[i, k],
+        )
+        body = _allocated(seq(load, nest([(j, n)], first), nest([(i, n)], second)), tile, half)
+        return nest([(c, channels), (p, columns)], body)
+
+    def output_stage() -> Stmt:
+        tile, half = buffer("product", n * n, 1, 1, scope="register"), buffer("sums", m, n, scope="register")
+        result = buffer("result", m, m, scope="register")
+        f, p, i, j = (Var(f"output.{v}") for v in "fpij")
+        image, y, x = place(p)
+        load = Copy(
+            name="output.load",
+            destination=region(tile, (0, n * n), (0, 1), (0, 1)),
+            source=region(products, (0, n * n), (f, 1), (p, 1)),
+        )
+        first = _applied(
+            "output.rows", matrices.outputs, j, half, lambda i: (i, j), lambda k: tile[k * n + j, 0, 0]
+        )
+        second = _applied(
+            "output.columns", matrices.outputs, i, result, lambda j: (i, j), lambda k: half[i, k]
+        )
+        dy, dx = Var("y"), Var("x")
+        at = (image, f, y + dy, x + dx)
+        value = epilogue.value(
+            result[dy, dx],
+            None if bias is None else bias[f],
+            None if operand is None else Load(operand, at),
+        )
+        store = Assign(name="store", buffer=y_out, indices=at, value=value)
+        inside = [
+            (v, Const(m) if size % m == 0 else minimum(m, size - start))
+            for v, size, start in ((dy, oh, y), (dx, ow, x))
+        ]
+        body = seq(load, nest([(j, n)], first), nest([(i, m)], second), nest(inside, store))
+        return nest([(f, filters), (p, tiles)], _allocated(body, tile, half, result))
+
+    product = GatheredProduct(
+        matrices=(n * n,),
+        rows=filters,
+        depth=channels,
+        columns=columns,
+        source=lambda matrix, k, j: (*matrix, k, j),
+        target=lambda matrix, i, j: (*matrix, i, j),
+        bias=lambda matrix, i: (i,),
+        plain=channels > 1,
+    )
+    middle = product.stages(transformed, weight, None, None, products, Epilogue())
+    body = _allocated(seq(input_stage(), middle, output_stage()), transformed, products)
+    return Program(name=name, parameters=parameters_of(x_in, weight, bias, operand, y_out), body=body)
+
+
+def _applied(
+    name: str,
+    matrix: Matrix,
+    loop: Var,
+    to: Buffer,
+    at: Callable[[Expr], tuple[Expr, ...]],
+    value: Callable[[Expr], Expr],
+) -> Stmt:
+    """to[at(i)] = sum over k of matrix[i, k] * value(k), a statement a row: `name`.0, `name`.1 and so on."""
+    return seq(
+        *[
+            Assign(name=f"{name}.{i}", buffer=to, indices=at(Const(i)), value=_combination(row, value))
+            for i, row in enumerate(matrix)
+        ]
+    )
+
+
+def _combination(row: Sequence[Fraction], value: Callable[[Expr], Expr]) -> Expr:
+    """The sum of a row's multiples, without those by 0 and multiplications by 1; a positive one first."""
+    terms = [(factor, value(Const(k))) for k, factor in enumerate(row) if factor]
+    terms.sort(key=lambda term: term[0] < 0)
+    total: Expr | None = None
+    for factor, term in terms:
+        size = abs(factor) if total is not None else factor
+        if size != 1:
+            term = term * Const(float(size), DType.FLOAT32)
+        if total is None:
+            total = term
+        else:
+            total = total - term if factor < 0 else total + term
+    assert total is not None
+    return total
+
+
+def _with_roots(roots: Sequence[Fraction]) -> list[Fraction]:
+    """The coefficients of the product of x - root, that of x^0 first."""
+    found = [Fraction(1)]
+    for root in roots:
+        times_x, times_root = [Fraction(0), *found], [*[root * c for c in found], Fraction(0)]
+        found = [a - b for a, b in zip(times_x, times_root, strict=True)]
+    return found
+
+
+def _allocated(body: Stmt, *buffers: Buffer) -> Stmt:
+    for buffer in reversed(buffers):
+        body = Alloc(buffer=buffer, body=body)
+    return body

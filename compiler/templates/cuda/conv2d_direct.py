@@ -1,0 +1,149 @@
+"""Direct convolutions on a GPU: blocks of threads that compute tiles of rows, columns and filters of an image.
+
+A block fetches what a tile's windows read, with its halo, and the weights of some channels into shared memory; a thread
+multiplies each of its filters' weights with each of its positions' elements, and keeps the sums in registers. That
+fetches an element once where a product of matrices (`conv2d`) gathers it once for every tap that reads it.
+"""
+
+from __future__ import annotations
+
+from math import inf, prod
+
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ...schedule.share_copy import Axes
+from ...target.cuda.machine import CudaTarget
+from ...te.blocks import Pair
+from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
+from .direct_account import best_knobs
+from .direct_knobs import Knobs, Layer, layer_of
+from .gemm_account import GATHER_INSTRUCTIONS, MOST_UNROLLED, Problem, best_tile
+from .tile import VECTOR, bind_blocks, fetch
+
+
+def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
+    """Defaults for any shape."""
+    return best_knobs(target, layer_of(program))[0]
+
+
+def is_faster(target: CudaTarget, program: Program) -> bool:
+    """Whether the accounts expect this to be faster than a product of matrices, as `conv2d` has it by default."""
+    if (seconds := seconds_of(target, program)) == inf:
+        return False
+    layer = layer_of(program)
+    # What `conv2d` makes of it: a gathered product.
+    problem = Problem(
+        rows=layer.filters,
+        columns=layer.batch * prod(layer.outputs),
+        depth=layer.channels * prod(layer.taps),
+        copy_instructions=GATHER_INSTRUCTIONS,
+    )
+    return seconds < best_tile(target, problem)[1]
+
+
+def seconds_of(target: CudaTarget, program: Program) -> float:
+    """What the account expects of `choose_knobs`; infinity where this is no way to do it.
+
+    That is for a tap alone, where no tile fits into shared memory, and where factors are rounded to tf32: tensor cores
+    multiply these, of which this makes no use.
+    """
+    layer = layer_of(program)
+    if target.tensor_float or prod(layer.taps) == 1:
+        return inf
+    try:
+        return best_knobs(target, layer)[1]
+    except ValueError:
+        return inf
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+    """`te.ops.direct_conv2d` in kernel form, cut up as `knobs` say (default: `choose_knobs`).
+
+    W is packed, see `schedule.pack`. Loops whose extents are no multiples of the tile's are padded (`schedule.pad`),
+    and stores guarded. ValueError for knobs below 1, or if the program is another one.
+    """
+    layer = layer_of(program)
+    knobs = knobs or choose_knobs(target, program)
+    if min(getattr(knobs, name) for name in knobs.__slots__) < 1:
+        raise ValueError(f"{knobs} cut up no convolution: all sizes are at least 1")
+    s = Schedule(program)
+    filters, rows, columns = knobs.tile
+    channels = min(knobs.channels, layer.channels)
+    counts = {
+        "f": (knobs.threads_z, knobs.filters),
+        "y": (knobs.rows, knobs.threads_y),
+        "x": (knobs.columns, knobs.threads_x),
+    }
+    for loop, multiple in (("f", filters), ("y", rows), ("x", columns), ("c", channels)):
+        s.pad(f"conv.{loop}", multiple)
+    f0, tf, rf = _tiles(s, "conv.f", counts["f"])
+    y0, ry, ty = _tiles(s, "conv.y", counts["y"])
+    x0, rx, tx = _tiles(s, "conv.x", counts["x"])
+    c0, c1 = s.split("conv.c", channels)
+    kh, kw = "conv.kh", "conv.kw"
+    s.reorder("conv.n", f0, y0, x0, c0, tf, ty, tx, c1, kh, kw, ry, rx, rf)
+    last = _store(s, x0, knobs, counts)
+    s.decompose_reduction("conv", c0)
+    for stage in ("b", "a"):
+        s.compute_at(stage, c0)
+        s.set_scope(stage, "shared")
+    # The weights of a tap are as many neighbours as a thread has filters: vectors.
+    s.cache_read("a", kw, "register")
+    bind_blocks(s, ["conv.n", f0], y0, x0)
+    start = [f"{loop}.init" for loop in (tf, ty, tx, ry, rx, rf)]
+    own = written_out(layer, knobs)
+    steps = [loop for loop, whole in zip((c1, kh, kw), own, strict=True) if whole]
+    for threads, others in ((start[:3], start[3:]), ((tf, ty, tx), (*steps, ry, rx, rf)), last):
+        for loop, axis in zip(threads, ("thread.z", "thread.y", "thread.x"), strict=True):
+            s.bind(loop, axis)
+        unroll(s, others)
+    drop_single(s, (c1, kh, kw))
+    axes: Axes = (
+        ("thread.z", knobs.threads_z),
+        ("thread.y", knobs.threads_y),
+        ("thread.x", knobs.threads_x),
+    )
+    for stage in ("b", "a"):
+        fetch(s, stage, c0, axes, VECTOR, ("W",))
+    if (ready := min(knobs.stages, extent_of(s, c0))) > 1:
+        s.pipeline(c0, ready)
+    return s
+
+
+def written_out(layer: Layer, knobs: Knobs) -> tuple[bool, bool, bool]:
+    """Whether the loops over a step's channels, its window's rows and its columns are unrolled."""
+    positions = knobs.rows * knobs.columns
+    # Multiply-adds of a tap, and the loads of their factors.
+    written = positions * knobs.filters + positions + knobs.filters
+    found: list[bool] = []
+    for extent in (layer.taps[1], layer.taps[0], min(knobs.channels, layer.channels)):
+        written *= extent
+        found.append(written <= MOST_UNROLLED)
+    return found[2], found[1], found[0]
+
+
+def _tiles(s: Schedule, loop: str, counts: Pair) -> list[str]:
+    """A padded loop as one over blocks, and those of `counts`."""
+    return cut(s, loop, (extent_of(s, loop) // prod(counts), *counts))
+
+
+def _store(
+    s: Schedule, x0: str, knobs: Knobs, counts: dict[str, Pair]
+) -> tuple[tuple[str, str, str], tuple[str, ...]]:
+    """Moves "post" behind the tile that it takes, which goes to registers; its loops over threads, and in them."""
+    guards = [s.guard(loop, prod(counts[loop])) for loop in ("f", "y", "x")]
+    guards = [loop for loop in guards if loop in loops_around(s, "post")]
+    block_f, tf, rf = _tiles(s, "f", counts["f"])
+    block_y, ry, ty = _tiles(s, "y", counts["y"])
+    block_x, rx, tx = _tiles(s, "x", counts["x"])
+    s.reorder("n", block_f, block_y, block_x, tf, ty, tx, rf, ry, rx, *guards)
+    s.set_scope("sum", "register")
+    for d, loop in ((3, "x"), (2, "y"), (1, "f")):
+        pair = counts[loop]
+        pack_digits(s, "sum", d, (shape_of(s, "sum")[d] // prod(pair), *pair))
+    # Image and blocks; threads along filters, rows and columns; a thread's own.
+    s.pack("sum", (), (0, 1, 4, 7, 2, 6, 9, 3, 5, 8))
+    s.reverse_compute_at("post", x0)
+    for loop in ("n", block_f, block_y, block_x):
+        s.peel(loop)
+    return (tf, ty, tx), (rf, ry, rx)

@@ -1,0 +1,78 @@
+"""The space of direct convolutions on a GPU: all settings of `direct_knobs.Knobs` for one layer."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ...ir.stmt import Program
+from ...target.cuda.machine import CudaTarget
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .conv2d_direct import choose_knobs
+from .direct_account import account
+from .direct_knobs import Knobs, Layer, layer_of
+
+SLACK = 4.0
+"""How much worse than the best a point may be in what nothing can change: elements beyond the borders."""
+AXES = (
+    Axis(name="filters", values=(1, 2, 3, 4, 6, 8, 16)),
+    Axis(name="rows", values=(1, 2, 4)),
+    Axis(name="columns", values=(1, 2, 4, 8)),
+    Axis(name="threads_z", values=(1, 2, 4, 8, 16, 32)),
+    Axis(name="threads_y", values=(1, 2, 4, 7, 8, 16)),
+    Axis(name="threads_x", values=(4, 5, 7, 8, 10, 14, 16, 28, 32)),
+    Axis(name="channels", values=(1, 2, 3, 4, 8, 16, 32)),
+    Axis(name="stages", values=(1, 2, 3, 4)),
+)
+
+
+def space(target: CudaTarget, program: Program) -> Space:
+    """The space of `te.ops.direct_conv2d`, as `conv2d_direct.schedule` takes it; costs are seconds."""
+    layer = layer_of(program)
+    shape = [axis for axis in AXES if axis.name not in ("channels", "stages")]
+    grid = np.meshgrid(*(np.array(axis.values, np.int64) for axis in shape), indexing="ij")
+    tiles = {axis.name: values.ravel() for axis, values in zip(shape, grid, strict=True)}
+    one = np.ones_like(grid[0].ravel())
+    found = _account(target, layer, {**tiles, "channels": one, "stages": one})
+    legal = np.logical_and.reduce(list(found.limits.values()))
+    if not legal.any():
+        raise ValueError("no tile of the input and of the weights fits into a block's shared memory")
+    return Space(
+        template="conv2d_direct_cuda",
+        axes=AXES,
+        account=partial(_account, target, layer),
+        floor=float(found.bound[legal].min()),
+        slack=SLACK,
+    )
+
+
+def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+    """The knobs of a point's values."""
+    columns = {name: np.array([value], np.int64) for name, value in values.items()}
+    return Knobs(**{name: int(v[0]) for name, v in _effective(layer_of(program), columns).items()})
+
+
+def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `conv2d_direct.choose_knobs`."""
+    knobs = choose_knobs(target, program)
+    return {axis.name: getattr(knobs, axis.name) for axis in AXES}
+
+
+def _effective(layer: Layer, points: Columns) -> dict[str, np.ndarray]:
+    """The values of points with what changes nothing set to one of those that are the same."""
+    e = dict(points)
+    e["channels"] = np.minimum(e["channels"], layer.channels)
+    e["stages"] = np.minimum(e["stages"], -(-layer.channels // e["channels"]))
+    return e
+
+
+def _account(target: CudaTarget, layer: Layer, points: Columns) -> Account:
+    e = _effective(layer, points)
+    found = account(target, layer, e)
+    return Account(
+        limits=found.limits,
+        bound=found.bound,
+        quantities={ESTIMATE: found.seconds, **found.quantities},
+        effective=e,
+    )

@@ -1,0 +1,191 @@
+"""What direct convolutions cost on a GPU, by the account of `gemm_account`, and the choice of knobs without trials."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK, WARP
+from ...target.cuda.machine import CudaTarget
+from ..space import Columns
+from .direct_knobs import Knobs, Layer
+from .gemm_account import (
+    COPY_INSTRUCTIONS,
+    EQUAL_CYCLES,
+    GATHER_INSTRUCTIONS,
+    RESERVED_SHARED_BYTES,
+    SCHEDULERS,
+    SHARED_BYTES_CYCLE,
+    STALL_CYCLES,
+    TileAccount,
+    kernel_cycles,
+)
+from .tile import VECTOR
+
+BANKS = 32
+"""Of shared memory, 4 bytes wide (CUDA C++ Programming Guide, "Shared Memory")."""
+OTHER_REGISTERS = 56
+"""Of a thread beside sums and a tap's operands: addresses, and the operands of further taps, which nvcc loads ahead.
+With these it is what NVRTC 13.0 takes for sm_90 of 4 x 2 x 2 sums of a 7 x 7 window, 80; of smaller ones less."""
+MOST_COPIES = 64
+"""Of a thread for one step, which are all written out."""
+THREADS_ALONG_Z = 64
+"""CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
+
+THREADS_Z = (1, 2, 4, 8, 16)
+THREADS_Y = (1, 2, 4, 7, 8, 16)
+THREADS_X = (4, 5, 7, 8, 10, 14, 16, 28, 32)
+MOST_THREADS = 256
+OWN = (
+    *(
+        (filters, rows, columns)
+        for filters in (3, 4, 8)
+        for rows, columns in ((1, 1), (1, 2), (1, 4), (2, 4))
+    ),
+    *((4, 2, 2), (8, 2, 2), (4, 1, 8), (8, 1, 8), (6, 1, 4), (16, 1, 2), (16, 1, 4)),
+    *((1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 1), (2, 1, 2), (2, 1, 4), (2, 2, 4)),
+)
+"""Filters, rows and columns of a thread that are tried without tuning."""
+CHANNELS = (1, 2, 3, 4, 8, 16)
+STAGES = (2, 3)
+
+
+def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
+    """The account of knobs given as columns of the fields of `Knobs`, int64 of one length."""
+    taps = prod(layer.taps)
+    threads = c["threads_z"] * c["threads_y"] * c["threads_x"]
+    warps = _up(threads, WARP)
+    filters, rows, columns = (
+        c[f"threads_{axis}"] * c[own] for axis, own in (("z", "filters"), ("y", "rows"), ("x", "columns"))
+    )
+    channels = np.minimum(c["channels"], layer.channels)
+    (sy, sx), spans = layer.strides, layer.spans
+    high, wide = (rows - 1) * sy + spans[0], (columns - 1) * sx + spans[1]
+    steps = _up(layer.channels, channels)
+    stages = np.minimum(c["stages"], steps)
+    positions = c["rows"] * c["columns"]
+    products = positions * c["filters"]
+    registers = 8 * _up(products + positions + c["filters"] + OTHER_REGISTERS, 8)
+    inputs, weights = channels * high * wide, channels * taps * filters
+    shared = 4 * stages * (inputs + weights)
+    vectors = np.where(filters % VECTOR == 0, VECTOR, np.where(filters % 2 == 0, 2, 1))
+    copies, vector_copies = _up(inputs, threads), _up(weights, threads * vectors)
+    limits = {
+        "threads of a block": (threads >= WARP) & (threads <= THREADS_PER_BLOCK),
+        "threads along z": c["threads_z"] <= THREADS_ALONG_Z,
+        "registers of a thread": registers <= REGISTERS_PER_THREAD,
+        "registers of a block": registers * threads <= REGISTERS_PER_BLOCK,
+        "shared memory of a block": shared <= target.shared_bytes_per_block,
+        "copies that are written out": copies + vector_copies <= MOST_COPIES,
+    }
+    resident = np.minimum.reduce(
+        [
+            target.registers_per_multiprocessor // (registers * threads),
+            target.shared_bytes_per_multiprocessor // (shared + RESERVED_SHARED_BYTES),
+            target.threads_per_multiprocessor // threads,
+            np.full_like(threads, target.blocks_per_multiprocessor),
+        ]
+    )
+    limits["a block on a multiprocessor"] = resident >= 1
+    oh, ow = layer.outputs
+    tiles = _up(layer.filters, filters) * _up(oh, rows) * _up(ow, columns)
+    blocks = layer.batch * tiles
+
+    # A thread's weights of a tap are pieces of vectors, its elements of the input lie apart.
+    pieces = _up(
+        c["filters"], np.where(c["filters"] % VECTOR == 0, VECTOR, np.where(c["filters"] % 2 == 0, 2, 1))
+    )
+    lanes = SCHEDULERS * WARP / target.architecture.float32_lanes
+    depth = channels * taps
+    instructions = depth * (products * lanes + pieces + positions)
+    instructions = instructions + GATHER_INSTRUCTIONS * copies + COPY_INSTRUCTIONS * vector_copies
+    # Threads of a warp that read the same element are served at once.
+    several = _up(WARP, c["threads_y"] * c["threads_x"])
+    read = np.maximum(pieces, 4 * several * c["filters"] / SHARED_BYTES_CYCLE)
+    read = read + positions * _conflicts(layer, c["threads_y"], c["threads_x"], wide)
+    banks = depth * warps * read + 4 * (inputs + weights) / SHARED_BYTES_CYCLE
+    cycles = kernel_cycles(
+        target,
+        blocks=blocks,
+        resident=resident,
+        warps=warps,
+        steps=steps,
+        stages=stages,
+        instructions=instructions,
+        stalls=depth * STALL_CYCLES,
+        banks=banks,
+        moved=4 * (inputs + weights),
+    )
+    read_once = layer.batch * ((oh - 1) * sy + spans[0]) * ((ow - 1) * sx + spans[1])
+    moved = 4.0 * layer.channels * (read_once + taps * layer.filters)
+    moved += 4.0 * layer.batch * layer.filters * oh * ow
+    memory = moved / target.memory_bandwidth
+    computed = blocks.astype(np.float64) * filters * rows * columns * layer.channels * taps
+    multiplied = computed / (target.multiprocessors * target.architecture.float32_lanes * target.clock)
+    quantities = {
+        "blocks": blocks,
+        "blocks at once": resident,
+        "warps of a block": warps,
+        "steps": steps,
+        "cycles to issue a step": instructions * warps / SCHEDULERS,
+        "cycles of shared memory for a step": banks,
+        "shared bytes": shared,
+        "registers": registers,
+        "products a load": products / (pieces + positions),
+        "bytes a product": 4 * (inputs + weights) / (depth * filters * rows * columns),
+    }
+    return TileAccount(
+        limits=limits,
+        seconds=np.maximum(cycles / target.clock, memory),
+        bound=np.maximum(multiplied, memory),
+        quantities={name: np.asarray(values, np.float64) for name, values in quantities.items()},
+    )
+
+
+def best_knobs(target: CudaTarget, layer: Layer) -> tuple[Knobs, float]:
+    """The knobs, of a fixed list, that the account expects to be fastest, and in how many seconds.
+
+    Of equal ones those which compute least. ValueError where none keeps to the limits of a block.
+    """
+    table = np.array(
+        [
+            (z, y, x, *own, channels, stages)
+            for (z, y, x), own, channels, stages in product(
+                product(THREADS_Z, THREADS_Y, THREADS_X), OWN, CHANNELS, STAGES
+            )
+            if WARP <= z * y * x <= MOST_THREADS and channels <= layer.channels
+        ],
+        dtype=np.int64,
+    )
+    columns = dict(zip(Knobs.__slots__, table.T, strict=True))
+    found = account(target, layer, columns)
+    legal = np.logical_and.reduce(list(found.limits.values()))
+    if not legal.any():
+        raise ValueError("no tile of the input and of the weights fits into a block's shared memory")
+    cycles = np.where(legal, np.round(found.seconds * target.clock / EQUAL_CYCLES), np.inf)
+    best = int(np.lexsort((found.bound, cycles))[0])
+    knobs = Knobs(**{name: int(values[best]) for name, values in columns.items()})
+    steps = int(found.quantities["steps"][best])
+    return replace(knobs, stages=min(knobs.stages, steps)), float(found.seconds[best])
+
+
+def _conflicts(layer: Layer, high: np.ndarray, wide: np.ndarray, pitch: np.ndarray) -> np.ndarray:
+    """How often shared memory is accessed for one load of a warp from the tile of the input, rows `pitch` apart."""
+    keys, place = np.unique(np.stack([high, wide, pitch]), axis=1, return_inverse=True)
+    high, wide, pitch = keys[:, :, None]
+    lane = np.arange(WARP)
+    address = lane // wide % high * layer.strides[0] * pitch + lane % wide * layer.strides[1]
+    # Of the same bank, the lanes whose address no lane before them has.
+    same = address[:, :, None] == address[:, None, :]
+    new = ~np.any(same & np.tri(WARP, k=-1, dtype=bool), axis=2)
+    most = np.zeros(len(address), np.int64)
+    for bank in range(BANKS):
+        most = np.maximum(most, np.sum(new & (address % BANKS == bank), axis=1))
+    return most[place.reshape(-1)]
+
+
+def _up(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
+    return -(-np.asarray(a, np.int64) // b)

@@ -1,0 +1,186 @@
+"""Matrix products by warpgroups (sm_90a): tensor cores read both factors where they lie in shared memory.
+
+As `gemm_mma`, but for the way of the factors: no warp loads fragments of them. A slice lies in core matrices of 8 lines
+of 16 bytes (`target.cuda.wgmma`), one line apart, as every thread's copies of 16 bytes leave it; four warps together
+multiply 64 rows of it by up to 256 columns, and have the sums in their registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.expr import Const
+from ...ir.stmt import Copy, Program
+from ...ir.visit import path_to
+from ...schedule import LegalityError, Schedule
+from ...schedule.share_copy import Axes
+from ...target.cuda.machine import CudaTarget
+from ...target.cuda.mma import Order
+from ...target.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP
+from ...target.cuda.wgmma import ARCHITECTURE, CORE, DEPTH, FACTORS, store, wgmma, zero
+from .digits import cut, extent_of, loops_around, shape_of, unroll
+from .gemm_mma import (
+    Factor,
+    X,
+    Y,
+    Z,
+    bind_all,
+    blocks_in_groups,
+    described,
+    factors,
+    is_half,
+    peel_single,
+    widen_rows,
+)
+from .gemm_wgmma_knobs import CORE_LINES, Knobs, choose_knobs
+from .tile import add_partial_sums, aligned, bind_blocks, fetch
+
+LINE = CORE
+"""Elements of 16 bytes."""
+
+
+def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> bool:
+    """Whether warpgroups should multiply: the target has such products of these types, copies can bring whole lines of
+    both factors, and there are more rows than an `mma` has.
+    """
+    if target.arch != ARCHITECTURE or not is_half(program):
+        return False
+    wide = all(f.in_lines and _width(program, f.name, constants) == LINE for f in factors(program))
+    return wide and extent_of(Schedule(program), "gemm.i") > ROWS
+
+
+def schedule(
+    target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
+) -> Schedule:
+    """What has the stages of `te.ops.gemm` scheduled with `knobs` (default: `gemm_wgmma_knobs.choose_knobs`).
+
+    Statement "gemm" multiplies float16 or bfloat16 and sums in float32. Rows of factors that do not begin at multiples
+    of 16 bytes are right too, but copied by single elements (`applies`: whether they are not). `constants` are
+    parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). LegalityError where the program is none
+    such, for other architectures, or if the knobs do not fit together.
+    """
+    a, b = factors(program)
+    where = f"cannot tile {program.name} for warpgroups: "
+    if target.arch != ARCHITECTURE:
+        raise LegalityError(f"{where}{target.arch} has no wgmma, {ARCHITECTURE} has", program, "gemm")
+    if a.dtype not in FACTORS or not (a.in_lines and b.in_lines):
+        raise LegalityError(f"{where}{a.dtype} or the order of its factors is not a wgmma's", program, "gemm")
+    knobs = knobs or choose_knobs(target, described(program))
+    if (reason := knobs.obstacle()) is not None:
+        raise LegalityError(f"{where}{reason}", program, "gemm")
+    s = Schedule(program)
+    s.pad("gemm.k", knobs.depth * knobs.splits)
+    statement, i, j, k = "gemm", "gemm.i", "gemm.j", "gemm.k"
+    if partial := knobs.splits > 1:
+        _, k = s.split(k, extent_of(s, k) // knobs.splits)
+        add_partial_sums(s, "")
+        statement, i, j = "gemm.rf", "gemm.i.rf", "gemm.j.rf"
+    s.pad(i, knobs.rows)
+    s.pad(j, knobs.columns)
+    grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
+    i0, i = s.split(i, knobs.rows)
+    j0, j = s.split(j, knobs.columns)
+    k0, k = s.split(k, knobs.depth)
+    wi, mi, i1, i2 = cut(s, i, (knobs.groups[0], knobs.group_rows // GROUP_ROWS, GROUP_ROWS // CORE, CORE))
+    wj, j1, j2 = cut(s, j, (knobs.groups[1], knobs.group_columns // CORE, CORE))
+    kt, k1, k2 = cut(s, k, (knobs.depth // DEPTH, DEPTH // CORE, CORE))
+    s.reorder(*grid, i0, j0, k0, wi, wj, kt, mi, i1, i2, j1, j2, k1, k2)
+    blocks, tile = blocks_in_groups(s, grid, i0, j0, knobs.group)
+
+    sums = s.cache_write("sum.rf" if partial else "sum", tile, MATRIX_D)
+    s.decompose_reduction(statement, k0)
+    if not partial:
+        behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
+        s.reverse_compute_at("post", tile)
+        peel_single(s, behind)
+        s.set_scope("sum", "shared")
+    for factor in (a, b):
+        s.compute_at(factor.name, k0)
+        s.set_scope(factor.name, "shared")
+    store_loop = _keep_sums(s, sums, knobs)
+    axes: Axes = ((Z, knobs.groups[0]), (Y, knobs.groups[1]), (X, WARPGROUP))
+    for factor in (a, b):
+        width = _width(s.program, factor.name, constants)
+        fetch(s, factor.name, k0, axes, width if width == LINE else 1, constants)
+        _pack_cores(s, factor.name)
+    columns = knobs.group_columns
+    orders = _order(a, rows=True), _order(b, rows=False)
+    s.tensorize(i1, wgmma(a.dtype, columns, *orders))
+    s.tensorize(f"{i1}.init", zero(columns))
+    s.tensorize(store_loop, store(columns, "dram" if partial else "shared"))
+    for loop in (kt, mi, f"{mi}.init"):
+        s.unroll(loop)
+
+    if blocks:
+        bind_all(s, *blocks)
+    else:
+        bind_blocks(s, grid, i0, j0)
+    bind_all(s, (wi, Z), (wj, Y), (f"{wi}.init", Z), (f"{wj}.init", Y))
+    if not partial:
+        _finish(s, knobs, axes)
+    if (stages := min(knobs.stages, extent_of(s, k0))) > 1:
+        s.pipeline(k0, stages)
+    for factor in (a, b):
+        s.widen(factor.name, len(shape_of(s, factor.name)) - 2, CORE_LINES)
+    if not partial:
+        widen_rows(s, "sum", matrix=False)
+    return s
+
+
+def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
+    """Elements that a copy of a stage moves at once; 1 for those gathered one by one."""
+    path = path_to(program, stage)
+    copy = path[-1]
+    if not isinstance(copy, Copy) or any(e == Const(1) for e in copy.destination.extents[-2:]):
+        return 1
+    # What is packed ahead is packed in tiles, whose rows are whole lines.
+    return LINE if copy.source.buffer.name in constants else aligned(copy, LINE)
+
+
+def _order(factor: Factor, *, rows: bool) -> Order:
+    return "rows" if factor.along_depth == rows else "columns"
+
+
+def _pack_cores(s: Schedule, buffer: str) -> None:
+    """Lays the last two dimensions of a factor's slice out in core matrices."""
+    rank = len(shape_of(s, buffer))
+    s.pack(buffer, ((rank - 2, CORE), (rank - 1, CORE)), tuple(range(rank + 2)))
+
+
+def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
+    """Gives every warpgroup its part of the sums, and the copy `sums` of them back its loops.
+
+    The buffer becomes [..., groups, groups, tiles, 64, columns]. Returns the loop around the copy of a tile.
+    """
+    s.expand_copy(sums)
+    rank = len(shape_of(s, sums))
+    i, j = (f"{sums}.{d}" for d in (rank - 2, rank - 1))
+    wi, mi, i = cut(s, i, (knobs.groups[0], knobs.group_rows // GROUP_ROWS, GROUP_ROWS))
+    wj, j = cut(s, j, (knobs.groups[1], knobs.group_columns))
+    s.reorder(wi, wj, mi, i, j)
+    peel_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
+    tiles = ((rank - 2, knobs.group_rows), (rank - 1, knobs.group_columns))
+    s.pack(sums, tiles, tuple(range(rank + 2)))
+    s.pack(sums, ((rank, GROUP_ROWS),), (*range(rank + 1), rank + 2, rank + 1))
+    bind_all(s, (wi, Z), (wj, Y))
+    s.unroll(mi)
+    return i
+
+
+def _finish(s: Schedule, knobs: Knobs, axes: Axes) -> None:
+    """Shares the computation of the results out: neighbouring threads have neighbours in a row, then the next row."""
+    columns = s.program.parameters[-1].shape[-1]
+    vector = 4
+    while columns % vector:
+        vector //= 2
+    j, lane = s.split("j", vector)
+    guards = [s.guard("i", knobs.rows), s.guard(j, knobs.columns // vector)]
+    guards = [loop for loop in guards if loop in loops_around(s, "post")]
+    s.reorder("i", j, *guards, lane)
+    step, thread = s.split(s.fuse("i", j), knobs.threads)
+    own = cut(s, thread, [count for _, count in axes])
+    s.reorder(*own, step, *guards, lane)
+    s.vectorize(lane)
+    for loop, (axis, _) in zip(own, axes, strict=True):
+        s.bind(loop, axis)  # type: ignore[arg-type]
+    unroll(s, (step,))

@@ -1,0 +1,158 @@
+"""Knobs of matrix products by warpgroups (sm_90a): what they must keep to, and defaults from a simple account."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+from ...ir.types import DType
+from ...target.cuda.machine import CudaTarget
+from ...target.cuda.mma_fragments import GROUP_ROWS, MOST_GROUP_COLUMNS, WARPGROUP
+from ...target.cuda.wgmma import CORE, DEPTH
+from .gemm_mma_knobs import (
+    CACHE_BYTES_A_CYCLE,
+    LATENCY,
+    LAUNCH,
+    MOST_REGISTERS,
+    SHARED_BYTES_A_CYCLE,
+    Factors,
+    precision,
+    room,
+)
+
+MOST_GROUPS = 4
+"""Warpgroups of a block: each has a warp on every quarter of a multiprocessor, and more than a few have too few
+registers for their sums."""
+CORE_LINES = CORE + 1
+"""Lines from one core matrix to the next: with one more than there are, copies of 16 bytes meet no bank twice."""
+OTHER_REGISTERS = 40
+"""Registers of a thread beside its sums: an assumption."""
+TURN = 150
+"""Cycles from the last product of a slice to the first one of the next, in which tensor cores rest unless another block
+has work for them: an assumption."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A block's tile of `rows` x `columns`, cut into warpgroups' of `group_rows` x `group_columns`, slices of `depth`.
+
+    A warpgroup multiplies 64 rows by all of its columns at once. `stages` slices are in shared memory at a time (1:
+    none is fetched ahead); `group` rows of tiles are computed together where that divides their number; `splits` blocks
+    share the depth of a tile.
+    """
+
+    rows: int
+    columns: int
+    depth: int
+    group_rows: int
+    group_columns: int
+    stages: int
+    group: int = 1
+    splits: int = 1
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """Warpgroups of a block below and beside one another."""
+        return self.rows // self.group_rows, self.columns // self.group_columns
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.groups[0] * self.groups[1] * WARPGROUP
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread."""
+        return self.group_rows * self.group_columns // WARPGROUP + OTHER_REGISTERS
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block: all stages, or the tile of results, which takes their place."""
+        factors = self.stages * (self.rows + self.columns) * self.depth * 2 * CORE_LINES // CORE
+        results = self.rows * int(room(self.columns, DType.FLOAT32, matrix=False)) * 4
+        return max(factors, results if self.splits == 1 else 0)
+
+    def obstacle(self) -> str | None:
+        """Why these knobs do not fit together; None if they do."""
+        if self.group_rows % GROUP_ROWS or self.group_rows < 1:
+            return f"{self.group_rows} rows of a warpgroup are not made of {GROUP_ROWS}"
+        if self.group_columns % CORE or not 1 <= self.group_columns <= MOST_GROUP_COLUMNS:
+            return f"{self.group_columns} columns of a warpgroup are no multiple of {CORE} up to {MOST_GROUP_COLUMNS}"
+        if self.rows % self.group_rows or self.columns % self.group_columns or min(self.groups) < 1:
+            return f"tiles of warpgroups do not divide a block's, {self.rows}x{self.columns}"
+        if self.depth % DEPTH or self.depth < 1:
+            return f"slices of {self.depth} are not made of {DEPTH}, the depth of a wgmma"
+        if self.threads > 1024:
+            return f"{self.threads} threads are more than a block may have (1024)"
+        if min(self.stages, self.group, self.splits) < 1:
+            return "there must be a stage, a row of tiles and a split"
+        return None
+
+
+def resident(target: CudaTarget, knobs: Knobs) -> int:
+    """How many blocks a multiprocessor holds at a time; 0 for those that are too large."""
+    if knobs.registers > MOST_REGISTERS or knobs.shared_bytes > target.shared_bytes_per_block:
+        return 0
+    return min(
+        # A kilobyte of each block's shared memory is the system's.
+        target.shared_bytes_per_multiprocessor // (knobs.shared_bytes + 1024),
+        target.registers_per_multiprocessor // (knobs.threads * knobs.registers),
+        target.threads_per_multiprocessor // knobs.threads,
+    )
+
+
+def cycles(target: CudaTarget, factors: Factors, knobs: Knobs) -> float:
+    """About how long a product takes, in cycles of the card's clock; infinite for what does not fit.
+
+    A slice takes the longest of its products on the tensor cores, of their way from shared memory, and of its way from
+    the second level cache; blocks that are on a multiprocessor together share these and fill one another's rests.
+    """
+    held = resident(target, knobs)
+    if not held:
+        return float("inf")
+    tiles = -(-factors.rows // knobs.rows) * -(-factors.columns // knobs.columns) * factors.batch
+    slices = -(-factors.depth // (knobs.depth * knobs.splits))
+    waves = -(-tiles * knobs.splits // target.multiprocessors)
+    together = min(held, waves)
+    peak = target.peak(precision(factors.dtype)) / (target.multiprocessors * target.clock)
+    below, beside = knobs.groups
+    multiply = 2 * knobs.rows * knobs.columns * knobs.depth / peak
+    # Each product of 64 rows reads these rows and all of its columns.
+    reads = knobs.rows * beside + knobs.columns * below * (knobs.group_rows // GROUP_ROWS)
+    read = (reads + knobs.rows + knobs.columns) * knobs.depth * 2 / SHARED_BYTES_A_CYCLE
+    fetch = (knobs.rows + knobs.columns) * knobs.depth * 2 / CACHE_BYTES_A_CYCLE
+    one_slice = max(multiply, read, fetch) + TURN / together
+    stall = max(0.0, LATENCY - (knobs.stages - 1) * one_slice * together) / together
+    results = knobs.rows * knobs.columns * 8 / CACHE_BYTES_A_CYCLE
+    total = waves * (slices * (one_slice + stall / 2) + results) + 2 * LATENCY
+    if knobs.splits > 1:
+        elements = factors.rows * factors.columns * factors.batch * (knobs.splits + 1)
+        total += LAUNCH + elements * 4 / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
+    return total
+
+
+def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
+    """Defaults: those for which `cycles` is least, and of equals those with the most stages."""
+    found: list[Knobs] = []
+    tiles = product(
+        (1, 2), (1, 2), (64, 128), (8, 16, 32, 64, 128, 256), (32, 64), (2, 3, 4), (1, 2, 4, 8, 16)
+    )
+    for below, beside, rows, columns, depth, stages, splits in tiles:
+        if below * beside > MOST_GROUPS or (splits > 1 and factors.depth < 4 * depth * splits):
+            continue
+        count = -(-factors.rows // (below * rows))
+        # The greatest power of two up to 8 that divides the rows of tiles.
+        group = min(8, count & -count) if factors.batch == 1 else 1
+        found.append(
+            Knobs(
+                rows=below * rows,
+                columns=beside * columns,
+                depth=depth,
+                group_rows=rows,
+                group_columns=columns,
+                stages=stages,
+                group=group,
+                splits=splits,
+            )
+        )
+    return min(found, key=lambda knobs: (cycles(target, factors, knobs), -knobs.stages))

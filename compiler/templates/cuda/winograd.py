@@ -1,0 +1,53 @@
+"""Winograd's method on a GPU: a kernel for the tiles of the input, one for the products, one for the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.expr import Const
+from ...ir.stmt import Program
+from ...ir.visit import find_loop
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+from ...te.ops.winograd import fits
+from . import gemm
+from .digits import extent_of
+from .flat import bind_nest
+from .gemm_account import Problem, choose_tile
+from .tile import Tile, tile_sum
+from .winograd_account import THREADS, Convolution, choose
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """Tiles of `m` x `m` outputs, and the tile of the products of matrices (None: `choose_tile`)."""
+
+    m: int
+    tile: Tile | None = None
+
+
+def wins(target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()) -> Knobs | None:
+    """Knobs where this method is expected to be faster than others (`winograd_account.choose`); None elsewhere."""
+    chosen = choose(target, convolution, others) if fits(convolution.window) else None
+    return None if chosen is None else Knobs(m=chosen[0], tile=chosen[1])
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+    """`te.ops.winograd` scheduled with the tile of `knobs`; W is packed, see `schedule.pack`."""
+    tile = None if knobs is None else knobs.tile
+    s = Schedule(program)
+    tile_sum(s, tile or choose_tile(target, problem_of(program)), ("W",))
+    for loop in ("input.i", "input.j", "output.i", "output.j", "y"):
+        s.unroll(loop)
+    whole = isinstance(find_loop(program, "x").extent, Const)
+    # A tile's row of outputs is one vector where all tiles are whole.
+    s.annotate("x", "vectorize" if whole else "unroll")
+    for loops in (("input.c", "input.p"), ("output.f", "output.p")):
+        bind_nest(s, [(loop, extent_of(s, loop)) for loop in loops], THREADS)
+    return s
+
+
+def problem_of(program: Program) -> Problem:
+    """The products of matrices."""
+    return gemm.problem_of(program)

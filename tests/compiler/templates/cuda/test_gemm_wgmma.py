@@ -1,0 +1,219 @@
+"""Matrix products by warpgroups: generated text on the model of the hardware, emulated, and as cubins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from cuda_on_host import HostRunError
+from cuda_on_host.modules import run_modules
+from gpu_kernels import emulated
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.ir.types import DType
+from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cuda.intrinsics import intrinsics
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.target.cuda.module import lower
+from vdla.compiler.target.cuda.nvrtc import compile_cubin, compile_ptx
+from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.target.cuda.tolerances import OUTPUTS, worst_case
+from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.templates.cuda import gemm, gemm_mma, gemm_wgmma
+from vdla.compiler.templates.cuda.gemm_mma_knobs import Factors
+from vdla.compiler.templates.cuda.gemm_wgmma_knobs import Knobs, choose_knobs, cycles, resident
+
+TARGET = cuda_target("sm_90a")
+F16, BF16, F32 = DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32
+SMALL = Knobs(rows=64, columns=24, depth=32, group_rows=64, group_columns=24, stages=3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A product, a batch of 2 of them if `batch`, and its knobs."""
+
+    dtype: DType
+    sizes: tuple[int, int, int]
+    knobs: Knobs
+    output: DType = F32
+    transposed: tuple[bool, bool] = (False, False)
+    batch: bool = False
+    finished: bool = False
+    constants: tuple[str, ...] = ()
+
+    def program(self) -> Program:
+        rows, columns, depth = self.sizes
+        return tensor_gemm(
+            rows=rows,
+            columns=columns,
+            depth=depth,
+            dtype=self.dtype,
+            output=self.output,
+            batch=2 if self.batch else None,
+            transposed_x=self.transposed[0],
+            transposed_w=self.transposed[1],
+            epilogue=Epilogue(bias=True, operand=True, activation="relu") if self.finished else Epilogue(),
+        )
+
+
+# Sizes with ragged ends, of which rows of 16 bytes are made (40, 24, 88) or not (37, 23, 75).
+CASES = [
+    Case(
+        dtype=F16,
+        sizes=(200, 40, 88),
+        output=F16,
+        finished=True,
+        knobs=replace(SMALL, rows=128, columns=48, group=2),
+    ),
+    Case(
+        dtype=BF16,
+        sizes=(72, 23, 75),
+        transposed=(True, True),
+        batch=True,
+        knobs=replace(SMALL, group_columns=8, stages=2),
+    ),
+    Case(
+        dtype=BF16,
+        sizes=(150, 48, 200),
+        output=BF16,
+        transposed=(True, False),
+        knobs=replace(SMALL, rows=128, group_rows=128, splits=2, depth=16),
+    ),
+    Case(
+        dtype=F16,
+        sizes=(60, 80, 100),
+        transposed=(False, True),
+        constants=("W",),
+        knobs=replace(SMALL, columns=72, stages=1),
+    ),
+]
+
+
+def operands(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {p.name: rng.standard_normal(p.shape).astype(p.dtype.numpy) for p in program.parameters[:-1]}
+
+
+def exact(case: Case, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The result in float64, and how far a right one may be from it."""
+    x, w = arrays["X"].astype(np.float64), arrays["W"].astype(np.float64)
+    x = x.swapaxes(-1, -2) if case.transposed[0] else x
+    w = w.swapaxes(-1, -2) if case.transposed[1] else w
+    result = x @ w + arrays.get("B", 0.0) + arrays.get("R", 0.0)
+    # Bias and operand are one sum each.
+    room = worst_case("float16", case.sizes[2] + 2) * (abs(x) @ abs(w) + abs(result))
+    if case.finished:
+        result = np.maximum(result, 0)
+    return result, room + abs(result) * OUTPUTS[case.output] * 1.001
+
+
+def test_generated_text_computes_the_products():
+    jobs = []
+    for case in CASES:
+        program = case.program()
+        s = gemm_wgmma.schedule(TARGET, program, case.knobs, constants=case.constants)
+        again = replay(program, trace_from_json(trace_to_json(s.trace)), intrinsics())
+        assert again.program == s.program
+        arrays = pack_arrays(s.trace, operands(program))
+        jobs.append((lower(prepare(s.program, TARGET), TARGET), arrays))
+    for case, got in zip(CASES, run_modules(jobs, orders=2), strict=True):
+        wanted, allowed = exact(case, operands(case.program()))
+        assert (abs(got["Y"].astype(np.float64) - wanted) <= allowed).all(), case
+
+
+def test_copies_are_shown_to_the_products():
+    """Without fences of the asynchronous proxy, text that computes the right numbers here may not on a GPU."""
+    case = CASES[0]
+    s = gemm_wgmma.schedule(TARGET, case.program(), SMALL)
+    module = lower(prepare(s.program, TARGET), TARGET)
+    broken = replace(module, source=module.source.replace("    show_to_products();\n", ""))
+    assert broken.source != module.source
+    with pytest.raises(HostRunError, match="did not fence for the asynchronous proxy"):
+        run_modules([(broken, operands(case.program()))], orders=1)
+
+
+def test_defaults_emulated():
+    case = CASES[0]
+    program = case.program()
+    kernel = prepare(gemm_wgmma.schedule(TARGET, program).program, TARGET)
+    arrays = operands(program, 3)
+    y = program.parameters[-1]
+    got = emulated(kernel, arrays | {"Y": np.zeros(y.shape, y.dtype.numpy)})["Y"]
+    wanted, allowed = exact(case, arrays)
+    assert (abs(got.astype(np.float64) - wanted) <= allowed).all()
+
+
+def test_instructions():
+    """Nothing but copies of 16 bytes and products in the loop; the sums stay in registers."""
+    program = tensor_gemm(rows=512, columns=512, depth=512, dtype=F16)
+    knobs = Knobs(rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=3)
+    s = gemm_wgmma.schedule(TARGET, program, knobs)
+    module = lower(prepare(s.program, TARGET), TARGET)
+    (launch,) = module.launches
+    assert launch.block == (128, 1, 2)
+    assert launch.shared_bytes == knobs.shared_bytes
+    ptx = compile_ptx(module.source, "sm_90a")
+    assert ptx.count("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16") == 4
+    assert ptx.count("wgmma.wait_group.sync.aligned 0") == 1
+    assert "cp.async.cg.shared.global" in ptx and "cp.async.ca" not in ptx
+    assert "ld.local" not in ptx and "st.local" not in ptx
+    assert compile_cubin(module.source, "sm_90a")[:4] == b"\x7fELF"
+
+
+def test_copies_meet_no_bank_twice():
+    """Eight neighbouring threads write 16 bytes each of one row of 64: the lines of as many core matrices."""
+    program = tensor_gemm(rows=64, columns=64, depth=64, dtype=F16)
+    s = gemm_wgmma.schedule(TARGET, program, replace(SMALL, columns=64, group_columns=64, depth=64))
+    module = lower(prepare(s.program, TARGET), TARGET)
+    apart = 9 * 16
+    # Of A the depth is within a line, of B across lines.
+    assert f", {apart}, {8 * apart}), matrix_descriptor(" in module.source
+    assert f", {8 * apart}, {apart}));" in module.source
+    assert len({piece * apart // 4 % 32 + word for piece in range(8) for word in range(4)}) == 32
+
+
+def test_only_one_architecture_has_them():
+    program = tensor_gemm(rows=256, columns=256, depth=256, dtype=BF16)
+    ragged = tensor_gemm(rows=256, columns=255, depth=256, dtype=BF16)
+    assert gemm_wgmma.applies(TARGET, program) and not gemm_wgmma.applies(TARGET, ragged)
+    assert isinstance(gemm.choose_knobs(TARGET, program), Knobs)
+    assert isinstance(gemm.choose_knobs(TARGET, ragged), gemm_mma.Knobs)
+    for arch in ("sm_80", "sm_90", "sm_100"):
+        target = cuda_target(arch)
+        assert not gemm_wgmma.applies(target, program)
+        assert isinstance(gemm.choose_knobs(target, program), gemm_mma.Knobs)
+        with pytest.raises(LegalityError, match=f"{arch} has no wgmma, sm_90a has"):
+            gemm_wgmma.schedule(target, program)
+    source = lower(prepare(gemm.schedule(TARGET, program).program, TARGET), TARGET).source
+    assert "wgmma.mma_async" in source
+
+
+def test_defaults_fit_any_size():
+    for rows, columns, depth in ((1, 1, 1), (64, 1000, 512), (512, 49, 4608), (1000, 3, 7), (4096,) * 3):
+        factors = Factors(rows=rows, columns=columns, depth=depth, batch=1, dtype=F16)
+        knobs = choose_knobs(TARGET, factors)
+        assert knobs.obstacle() is None and resident(TARGET, knobs) >= 1
+        assert np.isfinite(cycles(TARGET, factors, knobs))
+    # Few tiles with deep sums fill the card only if several blocks share one.
+    assert choose_knobs(TARGET, Factors(rows=512, columns=49, depth=4608, batch=1, dtype=F16)).splits > 1
+    large = choose_knobs(TARGET, Factors(rows=4096, columns=4096, depth=4096, batch=1, dtype=F16))
+    assert large.rows * large.columns >= 128 * 128 and large.splits == 1
+
+
+@pytest.mark.parametrize(
+    ("knobs", "message"),
+    [
+        ({"group_rows": 32}, "32 rows of a warpgroup are not made of 64"),
+        ({"group_columns": 20}, "20 columns of a warpgroup are no multiple of 8 up to 256"),
+        ({"columns": 40}, "tiles of warpgroups do not divide a block's, 64x40"),
+        ({"depth": 24}, "slices of 24 are not made of 16"),
+        ({"rows": 64 * 9}, "1152 threads are more than a block may have"),
+        ({"stages": 0}, "there must be a stage, a row of tiles and a split"),
+    ],
+)
+def test_knobs_that_do_not_fit(knobs: dict[str, int], message: str):
+    program = tensor_gemm(rows=64, columns=64, depth=64, dtype=F16)
+    with pytest.raises(LegalityError, match=message):
+        gemm_wgmma.schedule(TARGET, program, replace(SMALL, **knobs))

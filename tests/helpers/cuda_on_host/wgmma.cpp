@@ -1,0 +1,123 @@
+// Products of warpgroups; section names are the PTX ISA's, of "Asynchronous Warpgroup Level Matrix Instructions".
+//
+// A product is computed as it is issued. That it may be is checked: a fence goes before it, whatever cp.async brought
+// into what it reads has been fenced for the asynchronous proxy by the thread that it belongs to, and nothing that it
+// reads is overwritten before it is waited for.
+
+#include <utility>
+
+#include "async_copies.hpp"
+#include "ptx.hpp"
+
+namespace ptx {
+
+using host::fail;
+
+constexpr unsigned GROUP = 128, ROWS = 64, DEPTH = 16, WIDEST = 256;
+
+// "Matrix Descriptor Format"; without swizzling.
+struct Matrix {
+    uint32_t start, leading, stride;  // bytes
+};
+
+static Matrix decode(int line, const char* what, uint64_t descriptor) {
+    auto field = [&](unsigned from) { return static_cast<uint32_t>(descriptor >> from & 0x3FFF) << 4; };
+    if (descriptor & ~0x3FFF'3FFF'3FFFull & ~0xC000'C000'C000ull)
+        fail(line, "%s: descriptor 0x%llx: a base offset or swizzling", what, (unsigned long long)descriptor);
+    if (descriptor & 0xC000'C000'C000ull) fail(line, "%s: reserved bits of descriptor 0x%llx", what, (unsigned long long)descriptor);
+    return {field(0), field(16), field(32)};
+}
+
+struct Product {
+    uint32_t d[WIDEST / 2];
+    uint64_t a, b;
+    unsigned columns;
+    Type type;
+    bool add, transposed_a, transposed_b;
+    int line;
+    const char* what;
+    host::AsyncCopies* copies;
+};
+
+// "Shared Memory Matrix Layout": core matrices of 8 lines of 16 bytes; `index` counts rows of A or columns of B. A line
+// is along the depth, or, transposed, along the index.
+static void read_matrix(const Product& product, uint64_t descriptor, bool transposed, unsigned size, double (*to)[DEPTH]) {
+    Matrix matrix = decode(product.line, product.what, descriptor);
+    for (unsigned index = 0; index < size; index += 8)
+        for (unsigned depth = 0; depth < DEPTH; depth += 8) {
+            uint32_t low = matrix.start + index / 8 * matrix.stride + depth / 8 * matrix.leading;
+            uint32_t address = host::whole_shared_address(low & 0x3FFFF);
+            unsigned char* core = host::shared_pointer(product.line, product.what, address, 16);
+            host::check_fenced(product.line, product.what, core, 128);
+            host::Source source = {core, {}};
+            memcpy(source.data, core, 128);
+            product.copies->products.open.push_back(source);
+            for (unsigned line = 0; line < 8; line++)
+                for (unsigned i = 0; i < 8; i++) {
+                    uint16_t x;
+                    memcpy(&x, core + 16 * line + 2 * i, 2);
+                    double value = product.type == F16 ? from_f16(x) : from_bf16(x);
+                    to[index + (transposed ? i : line)][depth + (transposed ? line : i)] = value;
+                }
+        }
+}
+
+// "Register Fragments": D of .m64nNk16. The sum is rounded once.
+static void multiply_group(void** lanes, unsigned) {
+    static double A[ROWS][DEPTH], B[WIDEST][DEPTH];
+    auto lane = [&](unsigned t) { return static_cast<Product*>(lanes[t]); };
+    const Product& all = *lane(0);
+    for (unsigned t = 0; t < GROUP; t++) {
+        const Product& own = *lane(t);
+        if (own.a != all.a || own.b != all.b) fail(all.line, "%s: descriptors differ between threads", all.what);
+        if (!own.copies->products.fenced) fail(all.line, "%s without a wgmma.fence before it", all.what);
+        own.copies->products.issued = true;
+    }
+    read_matrix(all, all.a, all.transposed_a, ROWS, A);
+    read_matrix(all, all.b, all.transposed_b, all.columns, B);
+    for (unsigned t = 0; t < GROUP; t++)
+        for (unsigned i = 0; i < all.columns / 2; i++) {
+            unsigned warp = t / 32, group = t % 32 >> 2, in_group = t % 4;
+            unsigned row = 16 * warp + group + ((i & 2) ? 8 : 0), column = 8 * (i / 4) + in_group * 2 + (i & 1);
+            double sum = all.add ? f32(lane(t)->d[i]) : 0.0;
+            for (unsigned k = 0; k < DEPTH; k++) sum += A[row][k] * B[column][k];
+            lane(t)->d[i] = bits(static_cast<float>(sum));
+        }
+}
+
+void wgmma(int line, const char* what, unsigned columns, Type type, std::initializer_list<uint32_t*> d, uint64_t a,
+           uint64_t b, bool add, int scale_a, int scale_b, int transposed_a, int transposed_b) {
+    if (columns % 8 || columns < 8 || columns > WIDEST || d.size() != columns / 2)
+        fail(line, "%s of %u columns with %zu registers", what, columns, d.size());
+    if (scale_a != 1 || scale_b != 1) fail(line, "%s: no model of other signs", what);
+    Product mine = {{}, a, b, columns, type, add, transposed_a != 0, transposed_b != 0, line, what, &host::copies_of_thread()};
+    unsigned n = 0;
+    for (uint32_t* r : d) mine.d[n++] = *r;
+    host::meet(line, what, host::warp_begin() / GROUP * GROUP, GROUP, &mine, multiply_group);
+    n = 0;
+    for (uint32_t* r : d) *r = mine.d[n++];
+}
+
+void wgmma_fence(int) { host::copies_of_thread().products.fenced = true; }
+
+void wgmma_commit_group(int) {
+    host::Products& products = host::copies_of_thread().products;
+    products.committed.push_back(std::exchange(products.open, {}));
+    products.issued = false;
+}
+
+void wgmma_wait_group(int line, unsigned pending) {
+    host::Products& products = host::copies_of_thread().products;
+    while (products.committed.size() > pending) {
+        for (const host::Source& source : products.committed.front())
+            if (memcmp(source.core, source.data, 128))
+                fail(line, "a factor of wgmma was overwritten before the wait");
+        products.committed.erase(products.committed.begin());
+    }
+    // From here on registers may be used, and a fence must order that.
+    products.fenced = false;
+}
+
+void fence_proxy_async(int) { host::copies_of_thread().landed.clear(); }
+
+}  // namespace ptx
