@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
@@ -32,7 +33,9 @@ from .target.cuda.emulate import emulate
 from .target.cuda.machine import CudaTarget
 from .target.cuda.module import lower
 from .target.cuda.prepare import prepare
-from .templates.cuda.lower import ChooseKnobs, lower_cuda_node
+from .templates.cuda.lower import lower_cuda_node
+from .templates.cuda.tasks import ChosenKnobs
+from .templates.cuda.workload import CudaWorkload
 from .templates.lowered_node import LoweredStep
 
 
@@ -43,14 +46,14 @@ def compile_cuda(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
-    knobs: ChooseKnobs | None = None,
+    knobs: ChosenKnobs | None = None,
 ) -> CudaNetworkCode:
     """Compile an ONNX model (a path, or the bytes of one) for a GPU, which this machine need not have.
 
     `runtime.cuda_network.CudaNetwork` runs what comes of it, `runtime.cuda_archive` keeps it. A dynamic first dimension
     of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own. `dump_passes` names a folder
     that gets the graph after every pass, and every kernel before and after its schedule, with its barriers, and as CUDA
-    C++. Equal programs become one kernel. `knobs` as of `templates.cuda.lower` (None: defaults). Raises UserError, also
+    C++. Equal programs become one kernel. `knobs` are those of records (None: defaults). Raises UserError, also
     where the extra `cuda` is not installed.
     """
     started = time.perf_counter()
@@ -79,6 +82,13 @@ def compile_cuda(
     )
 
 
+def network_workloads(model: Path | str | bytes, target: CudaTarget) -> list[tuple[str, CudaWorkload]]:
+    """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError."""
+    graph = float_graph(model, lanes=1, batch=1, fusion=True, dump=None)
+    found = ((node, lower_cuda_node(target, graph, node)) for node in graph.nodes)
+    return [(n.name, step.workload) for n, step in found if step is not None and step.workload is not None]
+
+
 def compile_cuda_emulated(
     model: Path | str | bytes,
     target: CudaTarget,
@@ -86,7 +96,7 @@ def compile_cuda_emulated(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
-    knobs: ChooseKnobs | None = None,
+    knobs: ChosenKnobs | None = None,
 ) -> CpuNetwork:
     """The kernels of `compile_cuda` as this processor's code: the same loops, blocks and threads one after the other.
 
@@ -210,7 +220,7 @@ def _lowered(
     batch: int,
     fusion: bool,
     dump_passes: Path | None,
-    knobs: ChooseKnobs | None,
+    knobs: ChosenKnobs | None,
 ) -> _Lowered:
     dump = None if dump_passes is None else dump_to(dump_passes)
     try:
@@ -230,12 +240,15 @@ def _lowered(
 
 
 def _steps(
-    graph: FloatGraph, target: CudaTarget, knobs: ChooseKnobs | None
+    graph: FloatGraph, target: CudaTarget, knobs: ChosenKnobs | None
 ) -> Iterator[LoweredStep[CudaTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
-        lowered = lower_cuda_node(target, graph, node, knobs)
+        lowered = lower_cuda_node(target, graph, node)
         if lowered is not None:
+            schedule, workload = lowered.schedule, lowered.workload
+            if knobs is not None and workload is not None:
+                schedule = partial(knobs.schedule, workload=workload)
             yield LoweredStep(
                 name=node.name,
                 operator=type(node.operator).__name__,
@@ -243,7 +256,7 @@ def _steps(
                 operations=count_operations(graph, node),
                 key=lowered.key,
                 program=lowered.program,
-                schedule=lowered.schedule,
+                schedule=schedule,
                 tensors=lowered.tensors,
                 constants=lowered.constants,
             )

@@ -207,25 +207,11 @@ class SketchCpu(_Described):
 
     def obstacle(self) -> str | None:
         """Why this cannot be measured; None where it can."""
-        program = self.expression
-        names = [p.name for p in program.parameters]
-        if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
-            return f"parameter {wrong.name} is {wrong.dtype}; only float32 ones are like any others of their shape"
-        if {b.name for b in write_regions(program.body)} & set(names) != {names[-1]}:
-            return f"of its parameters the program must write {names[-1]}, the last one, and no other"
-        if [name for name in names[:-1] if name in self.constants] != list(self.constants):
-            return f"constants must be some of {', '.join(names[:-1])}, in this order"
+        if (reason := expression_obstacle(self.expression, self.constants)) is not None:
+            return reason
         if (self.window is None) == (self.operator == "conv_transpose"):
             return "a conv_transpose has a window, and nothing else has"
-        try:
-            runs = statement_runs(program)
-        except ValueError as error:
-            return str(error)
-        return (
-            f"its statements run {runs} times, at most {MOST_RUNS} can be measured"
-            if runs > MOST_RUNS
-            else None
-        )
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """The workload as a JSON object, from which `workload_from_dict` makes an equal one."""
@@ -260,7 +246,7 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
     kind = next((c for c in _CLASSES if c.__dataclass_fields__["template"].default == template), None)
     if kind is None:
         raise WorkloadError(f"there is no template {template!r} on processors")
-    workload: CpuWorkload = _object(kind, f"{template}", values)
+    workload: CpuWorkload = read_fields(kind, f"{template}", values)
     if isinstance(workload, SketchCpu) and (reason := workload.obstacle()) is not None:
         raise WorkloadError(f"{template}: {reason}")
     try:
@@ -272,8 +258,28 @@ def workload_from_dict(values: Mapping[str, Any]) -> CpuWorkload:
     return workload
 
 
-def _object(kind: type, where: str, values: Any) -> Any:
-    """A dataclass of ours from its fields, all of them."""
+def expression_obstacle(program: Program, constants: Sequence[str]) -> str | None:
+    """Why a whole program with these constants (see `SketchCpu`) cannot be measured; None where it can."""
+    names = [p.name for p in program.parameters]
+    if wrong := next((p for p in program.parameters if p.dtype is not DType.FLOAT32), None):
+        return (
+            f"parameter {wrong.name} is {wrong.dtype}; only float32 ones are like any others of their shape"
+        )
+    if {b.name for b in write_regions(program.body)} & set(names) != {names[-1]}:
+        return f"of its parameters the program must write {names[-1]}, the last one, and no other"
+    if [name for name in names[:-1] if name in constants] != list(constants):
+        return f"constants must be some of {', '.join(names[:-1])}, in this order"
+    try:
+        runs = statement_runs(program)
+    except ValueError as error:
+        return str(error)
+    return (
+        f"its statements run {runs} times, at most {MOST_RUNS} can be measured" if runs > MOST_RUNS else None
+    )
+
+
+def read_fields(kind: type, where: str, values: Any) -> Any:
+    """A dataclass of workloads from all of its fields as JSON values. WorkloadError, which begins with `where`."""
     names = {field.name: field.default for field in fields(kind)}
     if not isinstance(values, Mapping):
         raise WorkloadError(f"{where} is {values!r}, must be an object")
@@ -302,7 +308,7 @@ def _value(where: str, name: str, value: Any) -> Any:
             return tuple(value)
         raise WorkloadError(f"{where} is {value!r}, must be a list of names")
     if (kind := _NESTED.get(name)) is not None:
-        return _object(kind, where, value)
+        return read_fields(kind, where, value)
     if name in ("bias", "operand"):
         if isinstance(value, bool):
             return value

@@ -12,6 +12,7 @@ from ..fused_cpu import fused
 from . import gemm
 from .lowered import LoweredCudaNode, lowered
 from .tensor_float import for_target
+from .workload import workload_of
 
 Knobs = gemm.Knobs
 choose_knobs = gemm.choose_knobs
@@ -39,4 +40,13 @@ def lower_dense(
     if epilogue.operand:
         bound["R"] = rest[0]
     template = "dense" if knobs is None else f"dense {knobs}"
-    return lowered(graph, node, template, ends, lambda t: schedule(t, ends.program, knobs), bound)
+    workload = workload_of(gemm.template_of(ends.program), ends.program, ("W",))
+    return lowered(
+        graph,
+        node,
+        template,
+        ends,
+        lambda t: schedule(t, ends.program, knobs),
+        bound,
+        workload=workload,
+    )

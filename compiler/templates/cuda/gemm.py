@@ -15,6 +15,7 @@ from . import gemm_mma, gemm_wgmma, gemm_wgmma_knobs, gemv
 from .gemm_account import Problem, choose_tile
 from .tensor_float import is_rounded
 from .tile import Tile, schedule_tile
+from .workload import CudaTemplate
 
 Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 """Of one kind of kernel or another."""
@@ -48,6 +49,13 @@ def schedule(
     if isinstance(knobs, gemm_mma.Knobs):
         return gemm_mma.schedule(target, program, knobs, constants=constants)
     return gemv.schedule_rows(program, knobs, [name for name in constants if name == "W"])
+
+
+def template_of(program: Program) -> CudaTemplate | None:
+    """The template with a space of knobs that the defaults are of; None for few rows, which have none."""
+    if is_rounded(program):
+        return "gemm_mma_cuda"
+    return None if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
 
 
 def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ from ...graph.floating.operators import Convolution
 from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
+from ...te.blocks import Window
 from ...te.ops.direct_conv2d import direct_conv2d
 from ...te.ops.float_conv2d import float_depthwise
 from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
@@ -21,8 +23,9 @@ from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
 from ..fused_cpu import fused
 from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import LoweredCudaNode, lowered
-from .tensor_float import for_target
+from .tensor_float import for_target, is_rounded
 from .winograd_account import Convolution as WinogradSizes
+from .workload import CudaTemplate, workload_of
 
 Template = Callable[[CudaTarget, Program], Schedule]
 T = TypeVar("T")
@@ -78,7 +81,8 @@ def lower_conv2d(
     program = for_target(target, program)
     arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
     template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs)
+    tuned: CudaTemplate = "gemm_mma_cuda" if is_rounded(program) else "conv2d_cuda"
+    return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs, tuned, ("W",))
 
 
 def lower_direct_conv2d(
@@ -189,7 +193,9 @@ def lower_depthwise(
     )
     arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
     template: Template = lambda t, p: depthwise.schedule(t, p, window, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, f"depthwise {window}", arrays, template, knobs)
+    tuned = "depthwise_cuda" if prod(window.kernel) <= depthwise.MOST_TAPS else None
+    name = f"depthwise {window}"
+    return _lowered(graph, node, operator, program, name, arrays, template, knobs, tuned, window=window)
 
 
 def _of(knobs: object | None, kind: type[T]) -> T | None:
@@ -215,8 +221,14 @@ def _lowered(
     arrays: dict[str, np.ndarray],
     template: Template,
     knobs: object | None,
+    tuned: CudaTemplate | None = None,
+    packed: Sequence[str] = (),
+    window: Window | None = None,
 ) -> LoweredCudaNode:
-    """The node of a program with parameters X, `arrays`, B and R as the epilogue says, and Y."""
+    """The node of a program with parameters X, `arrays`, B and R as the epilogue says, and Y.
+
+    `tuned`, `packed` and `window` are its workload's template, constants and window.
+    """
     ends = fused(graph, node, program)
     bound = {"X": node.inputs[0], "Y": node.output}
     rest = list(node.inputs[2:])
@@ -226,4 +238,14 @@ def _lowered(
         bound["R"] = rest.pop(0)
     final = ends.program
     name = name if knobs is None else f"{name} {knobs}"
-    return lowered(graph, node, name, ends, lambda target: template(target, final), bound, arrays)
+    workload = workload_of(tuned, final, packed, window)
+    return lowered(
+        graph,
+        node,
+        name,
+        ends,
+        lambda target: template(target, final),
+        bound,
+        arrays,
+        workload=workload,
+    )

@@ -22,6 +22,7 @@ from ..fused_cpu import Fused, storage_beside
 from . import elementwise, movement, pool
 from .flat import flattened
 from .lowered import LoweredCudaNode, in_order, lowered
+from .workload import workload_of
 
 MOST_JOINED = 8
 """Tensors that one kernel concatenates: a thread compares its place with so many; of more, each has its own kernel."""
@@ -44,6 +45,7 @@ def lower_elementwise(
         Fused(program=program),
         lambda target: elementwise.schedule(target, program, knobs),
         dict(zip(names, (*node.inputs, node.output), strict=True)),
+        workload=workload_of("elementwise_cuda", program),
     )
 
 
@@ -64,7 +66,8 @@ def lower_pool(
         kind="max" if isinstance(operator, MaxPool) else "average",
         counted=operator.counted if isinstance(operator, AveragePool) else (0, 0, 0, 0),
     )
-    return in_order(graph, node, program, "pool", partial(pool.schedule, knobs=knobs), intermediates=False)
+    template = partial(pool.schedule, knobs=knobs)
+    return in_order(graph, node, program, "pool", template, intermediates=False, tuned="pool_cuda")
 
 
 def lower_permutation(
@@ -79,7 +82,7 @@ def lower_permutation(
     knobs = knobs or movement.choose_knobs(target, shape, axes)
     program = movement.permutation(shape, axes, knobs)
     if knobs.rows is None:
-        return in_order(graph, node, program, "elementwise", elementwise.schedule)
+        return in_order(graph, node, program, "elementwise", elementwise.schedule, tuned="elementwise_cuda")
     return in_order(graph, node, program, "tiles", movement.schedule_tiles, flat=False)
 
 
@@ -89,7 +92,8 @@ def lower_concatenation(
     """Tensors one behind the other."""
     shapes = [graph.tensors[name].shape for name in node.own_inputs]
     program = joined_concat(shapes, axis) if len(shapes) <= MOST_JOINED else concat(shapes, axis)
-    return in_order(graph, node, program, "elementwise", partial(elementwise.schedule, knobs=knobs))
+    template = partial(elementwise.schedule, knobs=knobs)
+    return in_order(graph, node, program, "elementwise", template, tuned="elementwise_cuda")
 
 
 def lower_remap(

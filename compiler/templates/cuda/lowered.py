@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..fused_cpu import Fused, fused
 from ..lowered_node import kernel_key
 from . import generic
 from .flat import flattened
+from .workload import CudaTemplate, CudaWorkload, workload_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -31,7 +32,7 @@ class LoweredCudaNode:
     schedule: Callable[[CudaTarget], Schedule]
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    workload: Hashable | None = None
+    workload: CudaWorkload | None = None
 
 
 Template = Callable[[CudaTarget, Program], Schedule]
@@ -46,7 +47,7 @@ def lowered(
     schedule: Callable[[CudaTarget], Schedule],
     bound: Mapping[str, str],
     arrays: Mapping[str, np.ndarray] | None = None,
-    workload: Hashable | None = None,
+    workload: CudaWorkload | None = None,
 ) -> LoweredCudaNode:
     """The node whose program is `ends.program` and whose parameters are the tensors or constants `bound` by name.
 
@@ -78,12 +79,13 @@ def in_order(
     statements: Sequence[str] = (),
     flat: bool = True,
     intermediates: bool = True,
-    workload: Hashable | None = None,
+    tuned: CudaTemplate | None = None,
 ) -> LoweredCudaNode:
     """A node whose program has as parameters the inputs of its operator, `arrays`, and its outputs, in their order.
 
     What is fused with it is grafted on (`statements` as of `te.fusion.with_result`), then, if `flat`, arrays become
     those of one dimension (`intermediates`: see `flat.flattened`) before `template`, called `name`, schedules it.
+    `tuned` is the template of its workload.
     """
     inputs = [p.name for p in program.parameters if p.name not in (arrays or {})]
     count = len(node.outputs)
@@ -94,5 +96,12 @@ def in_order(
         ends = replace(ends, program=flattened(ends.program, intermediates=intermediates))
     final = ends.program
     return lowered(
-        graph, node, name, ends, lambda target: template(target, final), bound, arrays, workload=workload
+        graph,
+        node,
+        name,
+        ends,
+        lambda target: template(target, final),
+        bound,
+        arrays,
+        workload=workload_of(tuned, final),
     )

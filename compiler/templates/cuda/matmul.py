@@ -11,6 +11,7 @@ from ..fused_cpu import fused
 from . import gemm
 from .lowered import LoweredCudaNode, lowered
 from .tensor_float import for_target
+from .workload import workload_of
 
 Knobs = gemm.Knobs
 choose_knobs = gemm.choose_knobs
@@ -47,4 +48,5 @@ def lower_matrix_product(
         ends,
         lambda t: gemm.schedule(t, ends.program, knobs, constants=constants),
         {"X": x, "W": w, "Y": node.output},
+        workload=workload_of(gemm.template_of(ends.program), ends.program, constants),
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import vdla.compiler
@@ -23,13 +24,19 @@ def package_identity() -> str:
 
 @functools.cache
 def compiler_identity(kind: str) -> str:
-    """What costs on a `kind` of target ("vdla", "llvm") depend on, beside target, workload and knobs.
+    """What costs on a `kind` of target ("vdla", "llvm", "cuda") depend on, beside target, workload and knobs.
 
-    The version of the package with a hash of compiler and simulator, and on processors the version of what emits their
-    code: costs with equal identities compare. Any change of these sources, were it a comment, makes another identity.
+    The version of the package with a hash of compiler and simulator, and on processors and GPUs the version of what
+    emits their code: costs with equal identities compare. Any change of these sources, were it a comment, makes another
+    identity.
     """
     identity = f"{version('vdla')}+{_digest(leave_out=_SEARCHES)}"
-    return f"{identity} llvmlite {version('llvmlite')}" if kind == "llvm" else identity
+    if kind == "llvm":
+        return f"{identity} llvmlite {version('llvmlite')}"
+    if kind == "cuda":
+        with contextlib.suppress(PackageNotFoundError):  # Records can be read without the extra.
+            return f"{identity} nvrtc {version('nvidia-cuda-nvrtc')}"
+    return identity
 
 
 def _digest(leave_out: tuple[str, ...]) -> str:

@@ -12,9 +12,10 @@ from typing import Any, TypeAlias
 from vdla.isa.config import Config
 
 from ...target.cpu.machine import CpuTarget
+from ...target.cuda.machine import CudaTarget
 from .plain_json import canonical, description_obstacle, short
 
-UNITS = {"vdla": "cycles", "llvm": "seconds"}
+UNITS = {"vdla": "cycles", "llvm": "seconds", "cuda": "seconds"}
 """The kinds of targets, each with what costs are counted in."""
 
 Key: TypeAlias = tuple[str, str]
@@ -25,7 +26,7 @@ Description: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is tuned: a workload, {"template": name, and its shape}, on a target, {"kind": "vdla" or "llvm", ...}.
+    """What is tuned: a workload, {"template": name, and its shape}, on a target, {"kind": a key of `UNITS`, ...}.
 
     Both are JSON objects; tuples in them become lists. Tasks are equal, and so are their keys, for equal workloads on
     equal machines, whatever these are called: of a target with a "digest" that and the kind count, of others
@@ -77,8 +78,10 @@ class Record:
     compiler: str | None = None
 
 
-def describe_target(machine: Config | CpuTarget) -> dict[str, Any]:
-    """The target of records for an accelerator or a processor, as a JSON object."""
+def describe_target(machine: Config | CpuTarget | CudaTarget) -> dict[str, Any]:
+    """The target of records for an accelerator, a processor or a GPU, as a JSON object."""
     if isinstance(machine, Config):
         return {"kind": "vdla", "config": machine.name, "digest": machine.digest}
+    if isinstance(machine, CudaTarget):
+        return {"kind": "cuda", "arch": machine.arch, "card": machine.card, "digest": machine.digest}
     return {"kind": "llvm", "triple": machine.triple, "cpu": machine.cpu, "digest": machine.digest}

@@ -107,7 +107,7 @@ REFUSED = [
     ),
     ({"workload": {"template": "a", "b": [[[[[[[[[]]]]]]]]]}}, "is nested more than 8 levels deep"),
     ({"workload": {"template": "a", "": 1}}, "workload has a field ''"),
-    ({"target": {"kind": "cuda"}}, "target.kind is 'cuda', must be one of vdla, llvm"),
+    ({"target": {"kind": "tpu"}}, "target.kind is 'tpu', must be one of vdla, llvm, cuda"),
     ({"target": None}, "target is None, must be an object"),
     ({"knobs": []}, "knobs is [], must be an object"),
     ({"knobs": {"rows": "4"}}, "knobs.rows is '4', must be an integer"),

@@ -1,0 +1,94 @@
+"""Workloads of GPUs' kernels: data that tell all, spaces whose points compute the same, knobs that networks take."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork, relative
+from vdla.compiler.cuda_driver import compile_cuda_emulated, network_workloads
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cpu.kernel import build
+from vdla.compiler.target.cuda.emulate import emulate
+from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.templates.cuda.tasks import default_values, schedule, space
+from vdla.compiler.templates.cuda.workload import CudaWorkload, workload_from_dict
+from vdla.compiler.templates.tasks_cpu import knobs_obstacle
+from vdla.compiler.templates.workload_vdla import WorkloadError
+from vdla.compiler.tune.records.apply_cuda import knobs_from
+from vdla.compiler.tune.records.book import book_of
+from vdla.compiler.tune.records.record import Record, Task, describe_target
+
+SHAPE = (1, 32, 9, 9)
+TARGET = cuda_target()
+TENSOR = cuda_target(tensor_float=True)
+
+
+def model() -> bytes:
+    """A convolution in groups, a depthwise one and a pool, each with what is fused with it."""
+    net = FloatNetwork(*SHAPE)
+    net.convolution(32, (5, 5), pads=[2] * 4, group=2)
+    net.add("Relu")
+    net.convolution(32, (3, 3), pads=[1] * 4, group=32)
+    net.add("Sigmoid")
+    net.add("MaxPool", kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4)
+    net.add("Tanh")
+    net.shape = SHAPE
+    return net.model()
+
+
+def workloads(target: CudaTarget) -> dict[str, CudaWorkload]:
+    return {w.template: w for _, w in network_workloads(model(), target)}
+
+
+@pytest.mark.parametrize("target", [TARGET, TENSOR], ids=["float32", "tf32"])
+def test_a_sample_of_every_space_computes_what_the_workload_says(target: CudaTarget) -> None:
+    found = workloads(target)
+    assert len(found) >= 3
+    for workload in found.values():
+        assert workload_from_dict(json.loads(json.dumps(workload.to_dict()))) == workload
+        own = space(target, workload)
+        assert knobs_obstacle(own, default_values(target, workload)) is None
+        rng = np.random.default_rng(1)
+        *read, written = workload.expression.parameters
+        arrays = {p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in read}
+        expected = np.full(written.shape, np.nan, np.float32)
+        build(workload.expression)(**arrays, **{written.name: expected})
+        for values in (None, own.values(own.sample(rng, 1)[0])):
+            s = schedule(target, workload, values)
+            result = np.full(written.shape, np.nan, np.float32)
+            packed = pack_arrays(s.trace, arrays)
+            build(emulate(prepare(s.program, target)))(**packed, **{written.name: result})
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_networks_take_recorded_knobs_that_are_legal() -> None:
+    def record(workload: CudaWorkload, knobs: dict[str, int]) -> Record:
+        task = Task(workload=workload.to_dict(), target=describe_target(TARGET))
+        return Record(task=task, knobs=knobs, cost=1e-6, trial=0, seed=0, strategy="random", elapsed=0.0)
+
+    found = workloads(TARGET)
+    gathered, pool = found["conv2d_cuda"], found["pool_cuda"]
+    own = space(TARGET, gathered)
+    other = own.values(own.sample(np.random.default_rng(2), 1)[0])
+    records = [record(gathered, other), record(pool, {"threads": 33, "columns": 1, "unroll": 0})]
+    knobs = knobs_from(book_of(records), TARGET)
+    x = {"x": np.random.default_rng(3).standard_normal(SHAPE, dtype=np.float32)}
+    with compile_cuda_emulated(model(), TARGET) as plain:
+        (expected,) = plain.run(x).values()
+    with compile_cuda_emulated(model(), TARGET, knobs=knobs) as tuned:
+        (result,) = tuned.run(x).values()
+    assert knobs.applied == [gathered]
+    assert [workload for workload, _ in knobs.ignored] == [pool]
+    assert relative(result, expected) < 1e-5
+    # Records of a GPU are not those of another one.
+    assert knobs_from(book_of(records), TENSOR).choose(gathered) is None
+
+
+def test_what_is_no_workload_is_refused() -> None:
+    described = workloads(TARGET)["pool_cuda"].to_dict()
+    for change in ({"template": "lstm"}, {"constants": ["Y"]}, {"window": {}}, {"expression": 1}):
+        with pytest.raises(WorkloadError):
+            workload_from_dict({**described, **change})
