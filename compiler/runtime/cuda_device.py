@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -188,6 +189,7 @@ class CudaDevice:
                 self._pool = self._memory_pool()
                 undo.callback(self._close_pool)
             self._queue: Any = self._stream
+            self._capturing = threading.Lock()
             self._undo = undo.pop_all()
 
     @property
@@ -211,7 +213,7 @@ class CudaDevice:
     def allocate_pinned(self, size: int) -> PinnedMemory:
         """Page-locked host memory."""
         with self._calling(f"locking {size:,} bytes of the host's memory"):
-            return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size)
+            return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size, self._make_current)
 
     def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
         """The code, whose kernels are looked up, and so loaded, at once."""
@@ -254,7 +256,8 @@ class CudaDevice:
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
         """By a stream of the graph builder's own."""
-        with self._calling("capturing a graph"):
+        # One graph at a time: launches go where the queue points to.
+        with self._capturing, self._calling("capturing a graph"):
             builder = self._device.create_graph_builder()
             try:
                 builder.begin_building()
@@ -329,8 +332,7 @@ class CudaDevice:
         """Whatever cuda-core and the driver raise, as DeviceError; the device is the calling thread's within."""
         try:
             if self._device is not None:
-                # What is current is each thread's own affair.
-                self._core.Device(self._ordinal).set_current()
+                self._make_current()
             yield
         except UserError:
             raise
@@ -339,6 +341,10 @@ class CudaDevice:
             if "OUT_OF_MEMORY" in reason or isinstance(error, MemoryError):
                 raise DeviceError(self._out_of_memory(size)) from None
             raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
+
+    def _make_current(self) -> None:
+        """What is current is each thread's own affair."""
+        self._core.Device(self._ordinal).set_current()
 
     def _out_of_memory(self, size: int) -> str:
         free = ""
@@ -364,13 +370,15 @@ class _Memory:
 
 
 class _Pinned:
-    def __init__(self, buffer: Any, size: int) -> None:
-        self._buffer = buffer
+    def __init__(self, buffer: Any, size: int, make_current: Callable[[], None]) -> None:
+        self._buffer, self._make_current = buffer, make_current
         self.array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(int(buffer.handle)))
 
     def close(self) -> None:
         self.array = np.zeros(0, np.uint8)
         with _CLOSING:
+            # Whatever thread this is: the garbage collector's may never have called the device.
+            self._make_current()
             self._buffer.close()
 
 

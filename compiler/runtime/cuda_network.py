@@ -6,6 +6,7 @@ most, in this order in one piece. All kernels are captured once, as one graph.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -111,7 +112,8 @@ class CudaNetwork:
         check_device(device, code.target)
         self.code = code
         self.device = device
-        self._lock = threading.Lock()
+        # Timers of a network take turns with its runs, also those that a profile makes.
+        self._lock = threading.RLock()
         with ExitStack() as undo:
             places = _Places.of(code)
             memory = device.allocate(places.size)
@@ -170,16 +172,19 @@ class CudaNetwork:
             return [timer.milliseconds() for _ in range(repeat)]
 
     def timer(self, inputs: Mapping[str, np.ndarray], *, repetitions: int = 1) -> NetworkTimer:
-        """Times runs on these inputs whenever it is asked, several at once if they are short; errors as of `run`.
+        """Times runs whenever it is asked, several at once if they are short; arguments and errors as of `run`.
 
-        To be closed before the network is.
+        Only the first run is on these inputs: later kernels use their memory again, so others are on what these left
+        there, at the same addresses. To be closed before the network is.
         """
         check_inputs(self.graph, inputs, frozenset())
         with self._lock:
             self._store(inputs)
+            # What the copies read is the next run's to write.
+            self.device.synchronize()
             numbers = [*range(len(self._calls))] * repetitions
             graph = self.device.capture(partial(self._launch, numbers)) if any(self._calls) else None
-            return NetworkTimer(self.device, graph, repetitions)
+            return NetworkTimer(self.device, graph, repetitions, self._lock)
 
     def profile(self, inputs: Mapping[str, np.ndarray], *, repeat: int = 20) -> tuple[DeviceTime, ...]:
         """What each node takes, in the order of their runs; arguments and errors as of `run`.
@@ -206,7 +211,7 @@ class CudaNetwork:
     def _profiled(self, number: int, repeat: int) -> DeviceTime:
         launch, calls = self.code.launches[number], self._calls[number]
         graph = self.device.capture(partial(self._launch, [number] * REPETITIONS)) if calls else None
-        with closing(NetworkTimer(self.device, graph, REPETITIONS)) as timer:
+        with closing(NetworkTimer(self.device, graph, REPETITIONS, self._lock)) as timer:
             milliseconds = median([timer.milliseconds() for _ in range(repeat)])
         module = next(m.module for m in self.code.modules if m.name == launch.module)
         size = sum(prod(p.shape) * p.dtype.bits // 8 for p in module.parameters)
@@ -295,18 +300,25 @@ class CudaNetwork:
 class NetworkTimer:
     """A graph of `repetitions` runs, None for nothing at all, which has run once before the first time counts."""
 
-    def __init__(self, device: Device, graph: DeviceGraph | None, repetitions: int) -> None:
-        self._device, self._graph, self._repetitions = device, graph, repetitions
+    def __init__(
+        self,
+        device: Device,
+        graph: DeviceGraph | None,
+        repetitions: int,
+        lock: contextlib.AbstractContextManager[object],
+    ) -> None:
+        self._device, self._graph, self._repetitions, self._lock = device, graph, repetitions, lock
         self._warm = False
 
     def milliseconds(self) -> float:
         """One run's time by the device's clock, without copies from and to the host."""
         if self._graph is None:
             return 0.0
-        if not self._warm:
-            self._device.run(self._graph)
-            self._warm = True
-        return self._device.milliseconds(self._graph) / self._repetitions
+        with self._lock:
+            if not self._warm:
+                self._device.run(self._graph)
+                self._warm = True
+            return self._device.milliseconds(self._graph) / self._repetitions
 
     def close(self) -> None:
         """Gives back the graph."""
