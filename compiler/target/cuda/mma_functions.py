@@ -20,7 +20,7 @@ _PTX_TYPES = {
 }
 _MMA = """\
 __device__ __forceinline__ void {name}({total}* c, const unsigned* a, const unsigned* b) {{
-    asm("mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{a}.{b}.{sums} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, "
+    asm volatile("mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{a}.{b}.{sums} {{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, "
         "{{%8, %9}}, {{%0, %1, %2, %3}};"
         : "+{kind}"(c[0]), "+{kind}"(c[1]), "+{kind}"(c[2]), "+{kind}"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

@@ -12,9 +12,8 @@ from ...ir.expr import Buffer
 Space = Literal["global", "shared", "register"]
 """Memory of the device, of a block, or of a thread."""
 
-ALIGNMENT = 256
-"""Alignment in bytes of every array in device memory: what cudaMalloc gives (CUDA C++ Programming Guide, "Size and
-Alignment Requirement"), and what a plan of memory must keep."""
+ALIGNMENT = 64
+"""Alignment in bytes of every array in device memory, which plans of memory keep (`graph.floating.storage_plan`)."""
 SHARED_ALIGNMENT = 128
 """Alignment of buffers in shared memory: that of bulk copies (PTX ISA, "cp.async.bulk"), and all 32 banks."""
 REGISTER_ALIGNMENT = 16

@@ -21,6 +21,7 @@ from .gemm_account import (
     SHARED_BYTES_CYCLE,
     STALL_CYCLES,
     TileAccount,
+    ceil_divided,
     kernel_cycles,
 )
 from .tile import VECTOR
@@ -57,22 +58,22 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     """The account of knobs given as columns of the fields of `Knobs`, int64 of one length."""
     taps = prod(layer.taps)
     threads = c["threads_z"] * c["threads_y"] * c["threads_x"]
-    warps = _up(threads, WARP)
+    warps = ceil_divided(threads, WARP)
     filters, rows, columns = (
         c[f"threads_{axis}"] * c[own] for axis, own in (("z", "filters"), ("y", "rows"), ("x", "columns"))
     )
     channels = np.minimum(c["channels"], layer.channels)
     (sy, sx), spans = layer.strides, layer.spans
     high, wide = (rows - 1) * sy + spans[0], (columns - 1) * sx + spans[1]
-    steps = _up(layer.channels, channels)
+    steps = ceil_divided(layer.channels, channels)
     stages = np.minimum(c["stages"], steps)
     positions = c["rows"] * c["columns"]
     products = positions * c["filters"]
-    registers = 8 * _up(products + positions + c["filters"] + OTHER_REGISTERS, 8)
+    registers = 8 * ceil_divided(products + positions + c["filters"] + OTHER_REGISTERS, 8)
     inputs, weights = channels * high * wide, channels * taps * filters
     shared = 4 * stages * (inputs + weights)
     vectors = np.where(filters % VECTOR == 0, VECTOR, np.where(filters % 2 == 0, 2, 1))
-    copies, vector_copies = _up(inputs, threads), _up(weights, threads * vectors)
+    copies, vector_copies = ceil_divided(inputs, threads), ceil_divided(weights, threads * vectors)
     limits = {
         "threads of a block": (threads >= WARP) & (threads <= THREADS_PER_BLOCK),
         "threads along z": c["threads_z"] <= THREADS_ALONG_Z,
@@ -91,11 +92,11 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     )
     limits["a block on a multiprocessor"] = resident >= 1
     oh, ow = layer.outputs
-    tiles = _up(layer.filters, filters) * _up(oh, rows) * _up(ow, columns)
+    tiles = ceil_divided(layer.filters, filters) * ceil_divided(oh, rows) * ceil_divided(ow, columns)
     blocks = layer.batch * tiles
 
     # A thread's weights of a tap are pieces of vectors, its elements of the input lie apart.
-    pieces = _up(
+    pieces = ceil_divided(
         c["filters"], np.where(c["filters"] % VECTOR == 0, VECTOR, np.where(c["filters"] % 2 == 0, 2, 1))
     )
     lanes = SCHEDULERS * WARP / target.architecture.float32_lanes
@@ -103,7 +104,7 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     instructions = depth * (products * lanes + pieces + positions)
     instructions = instructions + GATHER_INSTRUCTIONS * copies + COPY_INSTRUCTIONS * vector_copies
     # Threads of a warp that read the same element are served at once.
-    several = _up(WARP, c["threads_y"] * c["threads_x"])
+    several = ceil_divided(WARP, c["threads_y"] * c["threads_x"])
     read = np.maximum(pieces, 4 * several * c["filters"] / SHARED_BYTES_CYCLE)
     read = read + positions * _conflicts(layer, c["threads_y"], c["threads_x"], wide)
     banks = depth * warps * read + 4 * (inputs + weights) / SHARED_BYTES_CYCLE
@@ -185,7 +186,3 @@ def _conflicts(layer: Layer, high: np.ndarray, wide: np.ndarray, pitch: np.ndarr
     for bank in range(BANKS):
         most = np.maximum(most, np.sum(new & (address % BANKS == bank), axis=1))
     return most[place.reshape(-1)]
-
-
-def _up(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
-    return -(-np.asarray(a, np.int64) // b)

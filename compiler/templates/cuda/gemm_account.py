@@ -87,10 +87,10 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     size = {"rows": problem.rows, "columns": problem.columns, "depth": problem.depth}
     y, x = c["rows"] // c["thread_rows"], c["columns"] // c["thread_columns"]
     threads = y * x
-    warps = _up(threads, WARP)
+    warps = ceil_divided(threads, WARP)
     own_row, own_column = c["thread_rows"] // c["row_groups"], c["thread_columns"] // c["column_groups"]
     held = c["thread_rows"] * (HELD if problem.along_depth else 1) + c["thread_columns"]
-    registers = 8 * _up(c["thread_rows"] * c["thread_columns"] + held + OTHER_REGISTERS, 8)
+    registers = 8 * ceil_divided(c["thread_rows"] * c["thread_columns"] + held + OTHER_REGISTERS, 8)
     shared = 4 * c["stages"] * c["depth"] * (c["rows"] + c["columns"])
     limits = {
         "threads of a block": (threads >= WARP) & (threads <= THREADS_PER_BLOCK),
@@ -101,7 +101,7 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
         <= MOST_UNROLLED,
         "splits that all have work": (c["splits"] - 1)
         * c["depth"]
-        * _up(_up(size["depth"], c["splits"]), c["depth"])
+        * ceil_divided(ceil_divided(size["depth"], c["splits"]), c["depth"])
         < size["depth"],
     }
     resident = np.minimum.reduce(
@@ -113,10 +113,15 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
         ]
     )
     limits["a block on a multiprocessor"] = resident >= 1
-    blocks = problem.batch * c["splits"] * _up(size["rows"], c["rows"]) * _up(size["columns"], c["columns"])
-    busiest = _up(blocks, target.multiprocessors)
+    blocks = (
+        problem.batch
+        * c["splits"]
+        * ceil_divided(size["rows"], c["rows"])
+        * ceil_divided(size["columns"], c["columns"])
+    )
+    busiest = ceil_divided(blocks, target.multiprocessors)
     together = np.clip(resident, 1, busiest)
-    steps = _up(_up(size["depth"], c["splits"]), c["depth"])
+    steps = ceil_divided(ceil_divided(size["depth"], c["splits"]), c["depth"])
 
     # A thread's instructions for one step in depth; pieces of both operands are read as vectors.
     products = c["thread_rows"] * c["thread_columns"]
@@ -157,7 +162,12 @@ def account(target: CudaTarget, problem: Problem, c: Columns) -> TileAccount:
     moved = 4.0 * problem.batch * sum(a * b for a, b in _faces(problem))
     memory = moved / target.memory_bandwidth
     lanes = target.multiprocessors * target.architecture.float32_lanes
-    whole = _up(size["rows"], c["rows"]) * c["rows"] * _up(size["columns"], c["columns"]) * c["columns"]
+    whole = (
+        ceil_divided(size["rows"], c["rows"])
+        * c["rows"]
+        * ceil_divided(size["columns"], c["columns"])
+        * c["columns"]
+    )
     multiplied = problem.batch * whole.astype(np.float64) * size["depth"] / (lanes * target.clock)
     seconds = np.maximum(cycles / target.clock, memory)
     quantities = {
@@ -198,13 +208,13 @@ def kernel_cycles(
     `resident` blocks fit onto a multiprocessor, each of `warps`. In each of its `steps` a thread has `instructions` and
     waits for `stalls` cycles, a block takes `banks` cycles of shared memory and fetches `moved` bytes.
     """
-    busiest = _up(blocks, target.multiprocessors)
+    busiest = ceil_divided(blocks, target.multiprocessors)
     together = np.clip(resident, 1, busiest)
     hidden = LATENCY / np.maximum(stages - 1, 1)
 
     def round_cycles(count: np.ndarray) -> np.ndarray:
         """Of `count` blocks that run at once on one multiprocessor."""
-        each = _up(np.maximum(count, 1) * warps, SCHEDULERS)
+        each = ceil_divided(np.maximum(count, 1) * warps, SCHEDULERS)
         issue = instructions * each + stalls / each
         units = [issue, count * banks, count * moved / CACHE_BYTES_CYCLE]
         busy = (1 - APART) * np.maximum.reduce(units) + APART * sum(units)
@@ -293,5 +303,6 @@ def _pieces(own: np.ndarray) -> np.ndarray:
     return np.maximum(own / VECTOR, 1)
 
 
-def _up(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
+def ceil_divided(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
+    """a / b, rounded up to whole numbers."""
     return -(-np.asarray(a, np.int64) // b)

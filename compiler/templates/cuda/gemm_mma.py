@@ -16,6 +16,7 @@ from ...ir.stmt import Alloc, LoopKind, Program, Reduce
 from ...ir.types import DType
 from ...ir.visit import find_loop, find_statement, loads_in, walk
 from ...schedule import LegalityError, Schedule
+from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_type, zero
 from ...target.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, WARP, depth_of
@@ -189,7 +190,8 @@ def blocks_in_groups(
     Blocks that run at the same time share what they fetch in the second level cache, the more the nearer to a square
     their tiles are. They start in the order of their numbers, x fastest: `group` tiles one below the other come first.
     """
-    if grid or group == 1 or extent_of(s, i) % group:
+    beyond = extent_of(s, j) > GRID_LIMITS["y"] or extent_of(s, i) // group > GRID_LIMITS["z"]
+    if grid or group == 1 or extent_of(s, i) % group or beyond:
         return [], j
     i, inner = s.split(i, group)
     s.reorder(i, j, inner)

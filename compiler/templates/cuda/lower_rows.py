@@ -11,6 +11,7 @@ from ...graph.floating.operators import LstmSteps, Normalization, Softmax
 from ...ir.expr import Const
 from ...ir.stmt import Program
 from ...ir.visit import loops
+from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
 from ...te.merge import merge_axes
 from ...te.ops.lstm import lstm_steps
@@ -21,10 +22,6 @@ from ...te.ops.thread_rows import thread_normalize, thread_reduction, thread_sof
 from ..fused_cpu import shapes_beside
 from . import lstm, named, rows
 from .lowered import LoweredCudaNode, in_order
-
-MOST_BLOCKS = 65535
-"""Blocks along axes y and z of a grid (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability")."""
 
 
 def lower_softmax(
@@ -135,6 +132,6 @@ def _fits(program: Program) -> bool:
     """Whether the grid of a program for named axes is small enough."""
     return all(
         not loop.name.endswith(("block.y", "block.z"))
-        or (isinstance(loop.extent, Const) and loop.extent.value <= MOST_BLOCKS)
+        or (isinstance(loop.extent, Const) and loop.extent.value <= GRID_LIMITS["y"])
         for loop in loops(program)
     )

@@ -9,6 +9,7 @@ from math import prod
 from ...ir.expr import Const
 from ...ir.stmt import For, LoopKind, Program
 from ...schedule import Schedule
+from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import ceil_div
 from ...te.merge import Shape
@@ -20,9 +21,6 @@ ROWS = 8
 """Rows of a tile that a block's threads move at once, so that each moves four elements."""
 MOST_OTHERS = 2
 """Axes beside the two of a tile: with these, a grid's three axes hold them all."""
-MOST_BLOCKS = 65535
-"""Blocks along axes y and z of a grid (CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability")."""
 NARROW = 8
 """Elements of an axis below which most of a tile would be empty: such permutations are better element by element."""
 
@@ -43,7 +41,7 @@ def choose_knobs(target: CudaTarget, shape: Shape, axes: Sequence[int]) -> Knobs
         return Knobs(rows=None)
     others = prod(size for d, size in enumerate(sizes) if d not in (axis, len(sizes) - 1))
     *small, _ = sorted([others, ceil_div(sizes[axis], SIDE), ceil_div(sizes[-1], SIDE)])
-    return Knobs(rows=ROWS if max(small) <= MOST_BLOCKS else None)
+    return Knobs(rows=ROWS if max(small) <= GRID_LIMITS["y"] else None)
 
 
 def permutation(shape: Shape, axes: Sequence[int], knobs: Knobs) -> Program:
