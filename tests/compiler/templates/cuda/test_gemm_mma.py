@@ -296,3 +296,12 @@ def test_programs_that_are_no_products():
         tensor_gemm(rows=1, columns=1, depth=1, dtype=F16, weight_dtype=I8)
     with pytest.raises(ValueError, match="an output of int32 is none of float16"):
         tensor_gemm(rows=1, columns=1, depth=1, dtype=F16, output=I32)
+
+
+def test_more_tiles_side_by_side_than_blocks_along_an_axis():
+    """Groups of rows of tiles would put the columns' tiles on an axis that ends before them."""
+    program = tensor_gemm(rows=512, depth=32, columns=6_000_000, dtype=F16)
+    knobs = choose_knobs(TARGET, gemm_mma.described(program))
+    knobs = replace(knobs, columns=64, warp_columns=32, group=2)
+    (launch,) = lower(prepare(gemm_mma.schedule(TARGET, program, knobs).program, TARGET), TARGET).launches
+    assert launch.grid == (93750, 4, 1)
