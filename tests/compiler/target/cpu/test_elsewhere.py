@@ -89,9 +89,9 @@ def test_int8_products(tmp_path_factory, machine, rows, depth, columns, seed):
     program = dense_int8(rows=rows, depth=depth, columns=columns)
     arrays = arrays_of(program, seed)
     s = dense_int8_cpu.schedule(parse_target(MACHINES[machine][0]), program)
-    assert any(step.primitive == "tensorize" for step in s.trace) == (
-        machine == "aarch64-dots" and depth >= 4
-    )
+    # A single column has no loop that could be one of the instruction.
+    dots = machine == "aarch64-dots" and depth >= 4 and columns > 1
+    assert any(step.primitive == "tensorize" for step in s.trace) == dots
     found = run(machine, s, arrays, tmp_path_factory.mktemp("int8"))
     np.testing.assert_array_equal(found, arrays["X"].astype(np.int32) @ arrays["W"].astype(np.int32))
 
