@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 KIB = 1024
 
-WARP = 32
-"""Threads that execute together."""
 THREADS_PER_BLOCK = 1024
 BLOCK_LIMITS = {"x": 1024, "y": 1024, "z": 64}
 """The greatest extent of a block along each axis."""

@@ -9,12 +9,13 @@ from ...ir.affine import LinearForm
 from ...ir.bounds import Interval
 from ...ir.expr import Buffer, Expr, Var
 from ...ir.grid import FRAGMENT
+from ...ir.kernels import WARP
 from ...ir.printer import format_region, summarize
 from ...ir.stmt import Intrinsic, Region
 from ...ir.types import DType
 from .errors import LoweringError
 from .mma import TF32
-from .mma_fragments import MATRIX_A, WARP, Fragment, matrix_row
+from .mma_fragments import MATRIX_A, Fragment, matrix_row
 from .storage import REGISTER_ALIGNMENT, Storage, row_major
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from math import ceil, prod
 
 import numpy as np
 
+from ...ir.kernels import WARP
 from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
 from ...schedule import Schedule
-from ...target.cuda.architectures import WARP
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
 from . import generic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ...ir.expr import Const
+from ...ir.expr import Buffer, Const
 from ...ir.stmt import Alloc, For
 from ...ir.visit import find_loop, path_to, walk
 from ...schedule import Schedule
@@ -47,7 +47,12 @@ def drop_single(s: Schedule, loops: Sequence[str]) -> None:
 
 def shape_of(s: Schedule, buffer: str) -> tuple[int, ...]:
     """The shape of an allocated buffer."""
-    return next(n.buffer.shape for n in walk(s.program) if isinstance(n, Alloc) and n.buffer.name == buffer)
+    return allocated(s, buffer).shape
+
+
+def allocated(s: Schedule, buffer: str) -> Buffer:
+    """An allocated buffer."""
+    return next(n.buffer for n in walk(s.program) if isinstance(n, Alloc) and n.buffer.name == buffer)
 
 
 def loops_around(s: Schedule, statement: str) -> list[str]:
@@ -57,6 +62,10 @@ def loops_around(s: Schedule, statement: str) -> list[str]:
 
 def extent_of(s: Schedule, loop: str) -> int:
     """The extent of a loop that has a constant one."""
-    extent = find_loop(s.program, loop).extent
-    assert isinstance(extent, Const)
-    return int(extent.value)
+    return size_of(find_loop(s.program, loop))
+
+
+def size_of(loop: For) -> int:
+    """The iterations of a loop of constant extent."""
+    assert isinstance(loop.extent, Const)
+    return int(loop.extent.value)

@@ -8,7 +8,8 @@ from math import prod
 
 import numpy as np
 
-from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK, WARP
+from ...ir.kernels import WARP
+from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK
 from ...target.cuda.machine import CudaTarget
 from ..space import Columns
 from .direct_knobs import Knobs, Layer

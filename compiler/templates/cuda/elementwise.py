@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import prod
 
 from ...ir.affine import coefficient_of
-from ...ir.expr import Const
 from ...ir.stmt import Assign, For, Program
 from ...ir.visit import expressions, loads_in, walk
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
+from .digits import size_of
 from .flat import THREADS, bind_nest, nests, perfect_nest
 
 WIDTHS = (4, 2, 1)
@@ -47,7 +47,7 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
     s = Schedule(program)
     for outermost in nests(program):
         chain = perfect_nest(outermost)
-        loops = [(loop.name, _size(loop)) for loop in chain]
+        loops = [(loop.name, size_of(loop)) for loop in chain]
         last, size = loops[-1]
         width = next(
             w for w in WIDTHS if w <= knobs.width and size % w == 0 and (w == 1 or side_by_side(chain))
@@ -77,9 +77,4 @@ def side_by_side(chain: list[For]) -> bool:
 
 
 def _elements(outermost: For) -> int:
-    return prod(_size(loop) for loop in perfect_nest(outermost))
-
-
-def _size(loop: For) -> int:
-    assert isinstance(loop.extent, Const)
-    return int(loop.extent.value)
+    return prod(size_of(loop) for loop in perfect_nest(outermost))

@@ -13,7 +13,8 @@ from itertools import product
 
 import numpy as np
 
-from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK, WARP
+from ...ir.kernels import WARP
+from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK
 from ...target.cuda.machine import CudaTarget
 from ..space import Columns
 from .tile import VECTOR, Tile

@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.expr import Buffer, Const, Load, Var
-from ...ir.stmt import Alloc, LoopKind, Program, Reduce
+from ...ir.expr import Load, Var
+from ...ir.kernels import WARP
+from ...ir.stmt import LoopKind, Program, Reduce
 from ...ir.types import DType
-from ...ir.visit import find_loop, find_statement, loads_in, walk
+from ...ir.visit import find_statement, loads_in
 from ...schedule import LegalityError, Schedule
 from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.mma import FACTORS, Order, load_a, load_b, mma, store, sum_type, zero
-from ...target.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, WARP, depth_of
-from .digits import extent_of, loops_around
+from ...target.cuda.mma_fragments import COLUMNS, MATRIX_A, MATRIX_B, MATRIX_C, ROWS, depth_of
+from .digits import allocated, drop_single, extent_of, loops_around
 from .gemm_mma_knobs import Factors, Knobs, choose_knobs, room
-from .tile import add_partial_sums, bind_blocks, fetch
+from .tile import bind_blocks, fetch, whole_tiles
 
 Z: LoopKind = "thread.z"
 Y: LoopKind = "thread.y"
@@ -70,15 +71,8 @@ def schedule(
     if (reason := knobs.obstacle(a.dtype, matrix=(a.matrix, b.matrix))) is not None:
         raise LegalityError(f"cannot tile {program.name} for tensor cores: {reason}", program, "gemm")
     s = Schedule(program)
-    s.pad("gemm.k", knobs.depth * knobs.splits)
-    statement, i, j, k = "gemm", "gemm.i", "gemm.j", "gemm.k"
-    if partial := knobs.splits > 1:
-        _, k = s.split(k, extent_of(s, k) // knobs.splits)
-        add_partial_sums(s, "")
-        statement, i, j = "gemm.rf", "gemm.i.rf", "gemm.j.rf"
-    s.pad(i, knobs.rows)
-    s.pad(j, knobs.columns)
-    grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
+    partial = knobs.splits > 1
+    statement, i, j, k, grid = whole_tiles(s, knobs.rows, knobs.columns, knobs.depth, knobs.splits)
     i0, i = s.split(i, knobs.rows)
     j0, j = s.split(j, knobs.columns)
     k0, k = s.split(k, knobs.depth)
@@ -96,7 +90,7 @@ def schedule(
     if not partial:
         behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
         s.reverse_compute_at("post", tile)
-        peel_single(s, behind)
+        drop_single(s, behind)
         s.set_scope("sum", "shared")
     for factor in (a, b):
         s.compute_at(factor.name, k0)
@@ -220,7 +214,7 @@ def _load_fragments(s: Schedule, factor: Factor, name: str, scope: str) -> None:
         first = around[-1] if factor.matrix else depth
         s.tensorize(first, load_b(factor.dtype, order, matrix=factor.matrix))
     s.unroll(around[0])
-    peel_single(s, [f"{name}.{d}" for d in others])
+    drop_single(s, [f"{name}.{d}" for d in others])
 
 
 def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
@@ -229,13 +223,13 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
     The buffer becomes [..., warps, warps, tiles, tiles, 16, 8]. Returns the loop around one fragment's copy.
     """
     s.expand_copy(sums)
-    rank = len(_allocated(s.program, sums).shape)
+    rank = len(allocated(s, sums).shape)
     loops: list[str] = []
     for d, warp, size in ((rank - 2, knobs.warp_rows, ROWS), (rank - 1, knobs.warp_columns, COLUMNS)):
         own, inner = s.split(f"{sums}.{d}", warp)
         loops += [own, *s.split(inner, size)]
     s.reorder(*loops[0::3], *loops[1::3], *loops[2::3])
-    peel_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
+    drop_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
     s.pack(sums, ((rank - 2, knobs.warp_rows), (rank - 1, knobs.warp_columns)), tuple(range(rank + 2)))
     s.pack(sums, ((rank, ROWS), (rank + 1, COLUMNS)), tuple(range(rank + 4)))
     bind_all(s, (loops[0], Z), (loops[3], Y))
@@ -261,7 +255,7 @@ def _finish(s: Schedule, knobs: Knobs) -> None:
     s.reorder(wi, wj, j, row, part, *guards, lane)
     s.vectorize(lane)
     bind_all(s, (wi, Z), (wj, Y), (j, X))
-    peel_single(s, [part, row])
+    drop_single(s, [part, row])
 
 
 def bind_all(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
@@ -270,18 +264,7 @@ def bind_all(s: Schedule, *loops: tuple[str, LoopKind]) -> None:
         s.bind(loop, axis)
 
 
-def peel_single(s: Schedule, loops: list[str]) -> None:
-    """Takes away those loops that have one iteration."""
-    for loop in loops:
-        if find_loop(s.program, loop).extent == Const(1):
-            s.peel(loop)
-
-
 def widen_rows(s: Schedule, buffer: str, *, matrix: bool) -> None:
     """Gives the rows of a tile the room in which accesses meet no bank twice."""
-    held = _allocated(s.program, buffer)
+    held = allocated(s, buffer)
     s.widen(buffer, len(held.shape) - 1, room(held.shape[-1], held.dtype, matrix=matrix))
-
-
-def _allocated(program: Program, buffer: str) -> Buffer:
-    return next(n.buffer for n in walk(program) if isinstance(n, Alloc) and n.buffer.name == buffer)

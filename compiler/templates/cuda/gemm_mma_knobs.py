@@ -8,9 +8,10 @@ from typing import TypeAlias, TypeVar
 
 import numpy as np
 
+from ...ir.kernels import WARP
 from ...ir.types import DType
 from ...target.cuda.machine import CudaTarget, Precision
-from ...target.cuda.mma_fragments import COLUMNS, ROWS, WARP, depth_of
+from ...target.cuda.mma_fragments import COLUMNS, ROWS, depth_of
 
 MOST_WARPS = 16
 MOST_REGISTERS = 255

@@ -18,7 +18,7 @@ from ...target.cuda.machine import CudaTarget
 from ...target.cuda.mma import Order
 from ...target.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP
 from ...target.cuda.wgmma import ARCHITECTURE, CORE, DEPTH, FACTORS, store, wgmma, zero
-from .digits import cut, extent_of, loops_around, shape_of, unroll
+from .digits import cut, drop_single, extent_of, loops_around, shape_of, unroll
 from .gemm_mma import (
     Factor,
     X,
@@ -29,11 +29,10 @@ from .gemm_mma import (
     described,
     factors,
     is_half,
-    peel_single,
     widen_rows,
 )
 from .gemm_wgmma_knobs import CORE_LINES, Knobs, choose_knobs
-from .tile import add_partial_sums, aligned, bind_blocks, fetch
+from .tile import aligned, bind_blocks, fetch, whole_tiles
 
 LINE = CORE
 """Elements of 16 bytes."""
@@ -69,15 +68,8 @@ def schedule(
     if (reason := knobs.obstacle()) is not None:
         raise LegalityError(f"{where}{reason}", program, "gemm")
     s = Schedule(program)
-    s.pad("gemm.k", knobs.depth * knobs.splits)
-    statement, i, j, k = "gemm", "gemm.i", "gemm.j", "gemm.k"
-    if partial := knobs.splits > 1:
-        _, k = s.split(k, extent_of(s, k) // knobs.splits)
-        add_partial_sums(s, "")
-        statement, i, j = "gemm.rf", "gemm.i.rf", "gemm.j.rf"
-    s.pad(i, knobs.rows)
-    s.pad(j, knobs.columns)
-    grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
+    partial = knobs.splits > 1
+    statement, i, j, k, grid = whole_tiles(s, knobs.rows, knobs.columns, knobs.depth, knobs.splits)
     i0, i = s.split(i, knobs.rows)
     j0, j = s.split(j, knobs.columns)
     k0, k = s.split(k, knobs.depth)
@@ -92,7 +84,7 @@ def schedule(
     if not partial:
         behind = [loop for loop in loops_around(s, "post") if loop not in ("i", "j")]
         s.reverse_compute_at("post", tile)
-        peel_single(s, behind)
+        drop_single(s, behind)
         s.set_scope("sum", "shared")
     for factor in (a, b):
         s.compute_at(factor.name, k0)
@@ -158,7 +150,7 @@ def _keep_sums(s: Schedule, sums: str, knobs: Knobs) -> str:
     wi, mi, i = cut(s, i, (knobs.groups[0], knobs.group_rows // GROUP_ROWS, GROUP_ROWS))
     wj, j = cut(s, j, (knobs.groups[1], knobs.group_columns))
     s.reorder(wi, wj, mi, i, j)
-    peel_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
+    drop_single(s, [f"{sums}.{d}" for d in range(rank - 2)])
     tiles = ((rank - 2, knobs.group_rows), (rank - 1, knobs.group_columns))
     s.pack(sums, tiles, tuple(range(rank + 2)))
     s.pack(sums, ((rank, GROUP_ROWS),), (*range(rank + 1), rank + 2, rank + 1))

@@ -10,6 +10,7 @@ from ...ir.stmt import Alloc, Copy, For, Program, Seq, Stmt
 from ...ir.visit import find_loop, loops, walk
 from ...schedule import LegalityError, Schedule
 from ...target.cuda.machine import CudaTarget
+from .digits import size_of
 from .flat import THREADS, bind_alone, bind_nest, perfect_nest
 
 
@@ -57,14 +58,14 @@ def _nest(s: Schedule, outermost: For) -> None:
             at_once = [name for i, name in enumerate(at_once) if kept[i] == name]
     if at_once:
         _own_memory(s, at_once[-1])
-        bind_nest(s, [(name, _size(find_loop(s.program, name))) for name in at_once], THREADS)
+        bind_nest(s, [(name, size_of(find_loop(s.program, name))) for name in at_once], THREADS)
         return
     inner = chain[-1].body
     if len(chain) == 1 and isinstance(inner, Seq | Alloc) and _holds_concurrent(s, inner):
         _host(s, inner)
         return
     _own_memory(s, outermost.name)
-    bind_alone(s, outermost.name, _size(outermost))
+    bind_alone(s, outermost.name, size_of(outermost))
 
 
 def _concurrent(s: Schedule, name: str) -> bool:
@@ -80,7 +81,7 @@ def _holds_concurrent(s: Schedule, statement: Stmt) -> bool:
     """Whether any loop within a statement has several iterations that may run at once."""
     trial = Schedule(s.program)
     return any(
-        _size(loop) > 1 and _concurrent(trial, loop.name)
+        size_of(loop) > 1 and _concurrent(trial, loop.name)
         for loop in loops(statement)
         if isinstance(loop.extent, Const)
     )
@@ -91,8 +92,3 @@ def _own_memory(s: Schedule, loop: str) -> None:
     for node in walk(find_loop(s.program, loop)):
         if isinstance(node, Alloc) and node.buffer.scope != "local":
             s.set_scope(node.buffer.name, "local")
-
-
-def _size(loop: For) -> int:
-    assert isinstance(loop.extent, Const)
-    return int(loop.extent.value)

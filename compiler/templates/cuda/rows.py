@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ...ir.kernels import WARP
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import ceil_div
 from .flat import THREADS
 
-WARP = 32
-"""Threads that run in step; their neighbouring elements of 4 bytes are one access to memory of 128 bytes."""
 RESIDENT = 1024
 """Threads a multiprocessor that hide most of the latency of memory where there is work for so many: half of what it
 holds."""

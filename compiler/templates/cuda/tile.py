@@ -96,21 +96,32 @@ def schedule_tile(program: Program, tile: Tile, constants: Sequence[str] = ()) -
     return s
 
 
+def whole_tiles(
+    s: Schedule, rows: int, columns: int, depth: int, splits: int, tag: str = ""
+) -> tuple[str, str, str, str, list[str]]:
+    """Pads a sum to whole tiles, and makes a kernel of its own for partial sums of `splits` parts of its depth.
+
+    Returns the name of the statement that adds up tiles, its loops over rows, columns and depth, and those around them.
+    """
+    statement = f"gemm{tag}"
+    i, j, k = (f"gemm.{v}{tag}" for v in ("i", "j", "k"))
+    s.pad(k, depth * splits)
+    if splits > 1:
+        _, k = s.split(k, extent_of(s, k) // splits)
+        _add_partial_sums(s, tag)
+        statement, i, j = f"{statement}.rf", f"{i}.rf", f"{j}.rf"
+    s.pad(i, rows)
+    s.pad(j, columns)
+    grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
+    return statement, i, j, k, grid
+
+
 def tile_sum(s: Schedule, tile: Tile, constants: Sequence[str] = (), tag: str = "") -> None:
     """`schedule_tile` of one of a program's sums, the names of whose stages all end with `tag`."""
     if (reason := tile.obstacle()) is not None:
         raise ValueError(f"{tile} is no tile: {reason}")
-    statement = f"gemm{tag}"
-    i, j, k = (f"gemm.{v}{tag}" for v in ("i", "j", "k"))
-    s.pad(k, tile.depth * tile.splits)
     partial = tile.splits > 1
-    if partial:
-        _, k = s.split(k, extent_of(s, k) // tile.splits)
-        add_partial_sums(s, tag)
-        statement, i, j = f"{statement}.rf", f"{i}.rf", f"{j}.rf"
-    s.pad(i, tile.rows)
-    s.pad(j, tile.columns)
-    grid = [loop for loop in loops_around(s, statement) if loop not in (i, j, k)]
+    statement, i, j, k, grid = whole_tiles(s, tile.rows, tile.columns, tile.depth, tile.splits, tag)
     i0, *rows = cut(s, i, (extent_of(s, i) // tile.rows, *tile.row_counts))
     j0, *columns = cut(s, j, (extent_of(s, j) // tile.columns, *tile.column_counts))
     k0, *steps = s.split(k, tile.depth)
@@ -198,7 +209,7 @@ def _store_partial_sums(s: Schedule, j0: str, tile: Tile, tag: str) -> Phase:
     return (ti, tj), (vi, vj, ri, rj)
 
 
-def add_partial_sums(s: Schedule, tag: str) -> None:
+def _add_partial_sums(s: Schedule, tag: str) -> None:
     """Makes a second kernel of the sum's parts, in which a thread adds up an element's and does what follows."""
     gemm, post, total = (f"{name}{tag}" for name in ("gemm", "post", "sum"))
     s.rfactor(gemm, f"gemm.k{tag}.0")

@@ -8,7 +8,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from ...target.cuda.architectures import WARP
+from ...ir.kernels import WARP
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
 from ...te.blocks import Window, ceil_div

@@ -16,8 +16,8 @@ import pytest
 from vdla.compiler.runtime import cuda_device
 from vdla.compiler.runtime.cuda_device import CudaDevice, DeviceError, DeviceProperties
 
-core = pytest.importorskip("cuda.core")
-driver = pytest.importorskip("cuda.bindings.driver")
+core = importlib.import_module("cuda.core")
+driver = importlib.import_module("cuda.bindings.driver")
 SUCCESS = driver.CUresult.CUDA_SUCCESS
 PROPERTIES = {
     "compute_capability_major": 9,
