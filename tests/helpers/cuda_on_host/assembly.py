@@ -261,6 +261,8 @@ _INSTRUCTIONS: list[tuple[str, Callable[[_Use], str]]] = [
     (r"wgmma\.commit_group\.sync\.aligned", _call("ptx::wgmma_commit_group({line});")),
     (r"wgmma\.wait_group\.sync\.aligned", _call("ptx::wgmma_wait_group({line}, {0});")),
     (rf"fence\.proxy\.async(?:\.{_SHARED})?", _call("ptx::fence_proxy_async({line});")),
+    # Kernels run one after the other here.
+    (r"griddepcontrol\.wait", lambda _: ""),
     (r"cvt\.rna\.tf32\.f32", _assign("ptx::to_tf32({1})")),
     (r"cvt\.rn\.f16\.f32", _assign("ptx::to_f16(ptx::f32({1}))")),
     (r"cvt\.f32\.f16", _assign("ptx::bits(float(ptx::from_f16({1})))")),
