@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.cost import count_operations
-from .graph.floating.graph import FloatGraph, GraphOutput, Tensor
+from .graph.floating.graph import FloatGraph, GraphOutput, Node, Tensor
 from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
 from .ir.expr import Buffer
 from .ir.printer import format_node
@@ -33,7 +33,8 @@ from .target.cuda.emulate import emulate
 from .target.cuda.machine import CudaTarget
 from .target.cuda.module import lower
 from .target.cuda.prepare import prepare
-from .templates.cuda.lower import lower_cuda_node
+from .templates.cuda.lower import lower_cuda_node, lower_methods
+from .templates.cuda.lowered import LoweredCudaNode
 from .templates.cuda.tasks import ChosenKnobs
 from .templates.cuda.workload import CudaWorkload
 from .templates.lowered_node import LoweredStep
@@ -83,10 +84,13 @@ def compile_cuda(
 
 
 def network_workloads(model: Path | str | bytes, target: CudaTarget) -> list[tuple[str, CudaWorkload]]:
-    """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError."""
+    """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError.
+
+    A node that can be computed in several ways comes once for each, first as it is without records.
+    """
     graph = float_graph(model, lanes=1, batch=1, fusion=True, dump=None)
-    found = ((node, lower_cuda_node(target, graph, node)) for node in graph.nodes)
-    return [(n.name, step.workload) for n, step in found if step is not None and step.workload is not None]
+    found = ((node, lower_methods(target, graph, node)) for node in graph.nodes)
+    return [(n.name, step.workload) for n, steps in found for step in steps if step.workload is not None]
 
 
 def compile_cuda_emulated(
@@ -244,7 +248,7 @@ def _steps(
 ) -> Iterator[LoweredStep[CudaTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
-        lowered = lower_cuda_node(target, graph, node)
+        lowered = _lowered_node(graph, target, node, knobs)
         if lowered is not None:
             schedule, workload = lowered.schedule, lowered.workload
             if knobs is not None and workload is not None:
@@ -260,6 +264,19 @@ def _steps(
                 tensors=lowered.tensors,
                 constants=lowered.constants,
             )
+
+
+def _lowered_node(
+    graph: FloatGraph, target: CudaTarget, node: Node, knobs: ChosenKnobs | None
+) -> LoweredCudaNode | None:
+    """A node in the way that records say, if any do."""
+    if knobs is None:
+        return lower_cuda_node(target, graph, node)
+    methods = lower_methods(target, graph, node)
+    if not methods or methods[0].workload is None:
+        return methods[0] if methods else None
+    known = [method for method in methods if method.workload is not None]
+    return known[knobs.compare([method.workload for method in known if method.workload is not None])]
 
 
 def _prepared(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> Iterator[_Prepared]:
