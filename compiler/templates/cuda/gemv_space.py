@@ -18,8 +18,8 @@ from .tile import VECTOR
 from .traffic import moved_bytes, moving_seconds
 
 AXES = (
-    Axis(name="groups", values=(1, 2, 4, 8, 16, 32)),
-    Axis(name="members", values=(1, 2, 4, 8, 16, 32)),
+    Axis(name="groups", values=(2, 4, 8, 16, 32)),
+    Axis(name="members", values=(2, 4, 8, 16, 32)),
     Axis(name="vectors", values=(1, 2, 4, 8, 16, 32, 64)),
     Axis(name="unroll", values=(1, 2, 4, 8, 16)),
 )
