@@ -18,8 +18,7 @@ from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
 from vdla.compiler.tune.measure.package_identity import compiler_identity
-from vdla.compiler.tune.measure.trial import Result
-from vdla.compiler.tune.measure.trial_cpu import WRONG
+from vdla.compiler.tune.measure.trial import WRONG, Result
 from vdla.compiler.tune.program_features.reading import read_cpu
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import CHECKED, book_of

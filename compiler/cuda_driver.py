@@ -13,14 +13,14 @@ from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.cost import count_operations
-from .graph.floating.graph import FloatGraph, GraphOutput, Node, Tensor
-from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
-from .ir.expr import Buffer
+from .graph.floating.graph import FloatGraph, Node
+from .graph.floating.storage_plan import StoragePlan, format_plan, plan_storage
 from .ir.printer import format_node
 from .ir.stmt import Program
-from .kernel_steps import Dump, Work, float_graph, scheduled, work_of
+from .kernel_steps import Dump, float_graph, scheduled, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
+from .runtime.cuda_alone import graph_alone, network_alone
 from .runtime.cuda_network import CompiledModule, CudaLaunch, CudaNetworkCode
 from .runtime.network_archive import NamedLaunch, NetworkCode
 from .schedule import Schedule
@@ -153,15 +153,12 @@ def compile_cuda_schedule(
     """A scheduled program alone as a network: its parameters are inputs and outputs. Raises UserError."""
     started = time.perf_counter()
     module = lower(prepare(schedule.program, target), target, name=operator.lower())
-    cubin = cached_cubin(module.source, target.arch)
-    compiled = CompiledModule(name=operator, module=module, cubin=cubin)
-    graph, plan, work = _alone(module.parameters, module.outputs, operator, operations)
-    return CudaNetworkCode(
-        graph=graph,
-        plan=plan,
-        launches=(CudaLaunch(**work, module=operator),),
-        target=target,
-        modules=(compiled,),
+    return network_alone(
+        module,
+        cached_cubin(module.source, target.arch),
+        target,
+        operator=operator,
+        operations=operations,
         compile_seconds=time.perf_counter() - started,
     )
 
@@ -172,37 +169,23 @@ def emulate_cuda_schedule(
     """The same emulated on this processor."""
     started = time.perf_counter()
     kernel = build(emulate(prepare(schedule.program, target)))
-    graph, plan, work = _alone(kernel.program.parameters, kernel.outputs, operator, operations)
-    return CpuNetwork(
-        graph=graph,
-        plan=plan,
-        launches=(Launch(**work, kernel=kernel),),
-        target=kernel.target,
-        compile_seconds=time.perf_counter() - started,
-    )
-
-
-def _alone(
-    parameters: tuple[Buffer, ...], outputs: frozenset[str], operator: str, operations: int
-) -> tuple[FloatGraph, StoragePlan, Work]:
-    """The network of one kernel, and its work."""
-    names = [parameter.name for parameter in parameters]
-    graph = FloatGraph(
-        name=operator,
-        inputs=tuple([name for name in names if name not in outputs]),
-        outputs=tuple([GraphOutput(name=name, tensor=name) for name in names if name in outputs]),
-        nodes=(),
-        tensors={p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters},
-    )
-    work = Work(
+    graph, plan = graph_alone(kernel.program.parameters, kernel.outputs, operator)
+    launch = Launch(
         name=operator,
         operator=operator,
         members=(),
         operations=operations,
-        tensors={name: name for name in names},
+        tensors={parameter.name: parameter.name for parameter in kernel.program.parameters},
         constants={},
+        kernel=kernel,
     )
-    return graph, plan_steps(graph, [names]), work
+    return CpuNetwork(
+        graph=graph,
+        plan=plan,
+        launches=(launch,),
+        target=kernel.target,
+        compile_seconds=time.perf_counter() - started,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
