@@ -127,10 +127,15 @@ def compile_cuda_emulated(
 
 
 def compile_cuda_emulated_ahead(
-    model: Path | str | bytes, target: CudaTarget, host: CpuTarget, *, batch: int = 1
+    model: Path | str | bytes,
+    target: CudaTarget,
+    host: CpuTarget,
+    *,
+    batch: int = 1,
+    knobs: ChosenKnobs | None = None,
 ) -> NetworkCode:
     """`compile_cuda_emulated` as code for the processor `host`, to be kept. Raises UserError."""
-    work = _lowered(model, target, batch, True, None, None)
+    work = _lowered(model, target, batch, True, None, knobs)
     modules: dict[str, Module] = {}
     launches: list[NamedLaunch] = []
     for step, schedule, program, _ in _emulated(work, target, None):

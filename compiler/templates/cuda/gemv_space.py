@@ -21,7 +21,7 @@ AXES = (
     Axis(name="groups", values=(2, 4, 8, 16, 32)),
     Axis(name="members", values=(2, 4, 8, 16, 32)),
     Axis(name="vectors", values=(1, 2, 4, 8, 16, 32, 64)),
-    Axis(name="unroll", values=(1, 2, 4, 8, 16)),
+    Axis(name="unroll", values=(2, 4, 8, 16)),
 )
 SLACK = 1.0
 """The bound is what all programs move, so that none is hopeless."""
@@ -64,7 +64,9 @@ def _account(target: CudaTarget, problem: Problem, moved: int, points: Columns) 
     steps = ceil_divided(problem.depth, at_once)
     # Elements beyond the borders are multiplied, too.
     whole = steps * at_once * ceil_divided(problem.columns, columns) * columns
-    moving = moving_seconds(target, moved, blocks, threads, 4.0 * VECTOR * unroll)
+    moving = moving_seconds(
+        target, moved, blocks, np.minimum(threads, THREADS_PER_BLOCK), 4.0 * VECTOR * unroll
+    )
     issued = steps * unroll * VECTOR * (problem.rows + 1) + (groups + members) * problem.rows
     warps = ceil_divided(threads, WARP) * ceil_divided(blocks, target.multiprocessors)
     lanes = target.architecture.float32_lanes // WARP

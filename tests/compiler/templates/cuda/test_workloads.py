@@ -83,8 +83,9 @@ def test_networks_take_recorded_knobs_that_are_legal() -> None:
     assert knobs.applied == [gathered]
     assert [workload for workload, _ in knobs.ignored] == [pool]
     assert relative(result, expected) < 1e-5
-    # Records of a GPU are not those of another one.
-    assert knobs_from(book_of(records), TENSOR).choose(gathered) is None
+    # Records of a GPU are those of others of its capability, and of no others.
+    assert knobs_from(book_of(records), cuda_target("sm_90a")).choose(gathered) == other
+    assert knobs_from(book_of(records), cuda_target("sm_80")).choose(gathered) is None
 
 
 def test_what_is_no_workload_is_refused() -> None:
