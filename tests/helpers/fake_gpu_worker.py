@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from math import prod
-from pathlib import Path
 
 import numpy as np
 from fake_gpu import FakeDevice, Handle, Launched, as_device
@@ -81,8 +80,7 @@ class Loader:
 
     def __call__(self, description: Description) -> Measure:
         if description["kind"] == CODE:
-            task = {name: description[name] for name in ("kind", "target", "workload")}
-            return load_cuda_code(task, Path(description["folder"]), lambda source, _: source.encode())
+            return load_cuda_code(description, lambda source, _: source.encode())
         x, w, *_ = workload_from_dict(description["workload"]).expression.parameters
         device = self.devices.setdefault((x.shape, w.shape), ProductDevice(x.shape, w.shape))
         measure = load_cuda_device(description, lambda _: DeviceTrials(as_device(device)))

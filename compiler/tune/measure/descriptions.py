@@ -89,8 +89,8 @@ def load(description: Description) -> Measure:
             return _load_processor(target, workload)
         case {"kind": "llvm"}:
             raise TaskError("a task on a processor has kind, target and workload, both JSON objects")
-        case {"kind": "cuda code", "folder": str(folder), **rest} if rest.keys() == _PARTS:
-            return load_cuda_code(rest, Path(folder))
+        case {"kind": "cuda code"}:
+            return load_cuda_code(description)
         case {"kind": "cuda device"}:
             from .trial_cuda import trials_of_process
 
@@ -103,15 +103,20 @@ def load(description: Description) -> Measure:
             )
 
 
-def load_cuda_code(task: Mapping[str, Any], folder: Path, compile: Compile | None = None) -> Measure:
-    """What compiles candidates of a task on a GPU into a folder, by NVRTC unless told; raises as `load` does."""
+def load_cuda_code(description: Description, compile: Compile | None = None) -> Measure:
+    """What compiles candidates of a task on a GPU, by NVRTC unless told; raises as `load` does."""
     from ...target.cuda.nvrtc import compile_cubin, nvrtc_version
     from .trial_cuda import compile_candidate
 
-    target, workload = _gpu_task(task)
+    match description:
+        case {"folder": str(folder), **task} if task.keys() == _PARTS:
+            target, workload = _gpu_task(task)
+        case _:
+            raise TaskError("compiling a task on a GPU takes kind, target, workload and folder")
     if compile is None:
         nvrtc_version()  # Where it is missing no candidate is to blame.
-    return lambda values: compile_candidate(target, workload, folder, values, compile or compile_cubin)
+    made = compile or compile_cubin
+    return lambda values: compile_candidate(target, workload, Path(folder), values, made)
 
 
 def load_cuda_device(description: Description, trials: Callable[[int], DeviceTrials]) -> Measure:
@@ -121,7 +126,7 @@ def load_cuda_device(description: Description, trials: Callable[[int], DeviceTri
             target, workload = _gpu_task(task)
             return trials(ordinal).task(target, workload, Path(folder))
         case _:
-            raise TaskError("a task on a GPU has kind, target, workload, folder and device")
+            raise TaskError("timing a task on a GPU takes kind, target, workload, folder and device")
 
 
 def _gpu_task(task: Mapping[str, Any]) -> tuple[CudaTarget, CudaWorkload]:

@@ -10,7 +10,7 @@ import fake_gpu_worker
 import numpy as np
 import pytest
 from fake_gpu import HostDevice, as_device
-from vdla.compiler.runtime.cuda_device import DeviceGraph
+from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.gemm import gemm
@@ -19,7 +19,13 @@ from vdla.compiler.templates.cuda.workload import CudaWorkload
 from vdla.compiler.tune.measure import reference_cuda
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.cuda_workers import CudaWorkers
-from vdla.compiler.tune.measure.descriptions import TaskError, describe_cuda, load
+from vdla.compiler.tune.measure.descriptions import (
+    TaskError,
+    describe_cuda,
+    describe_cuda_code,
+    describe_cuda_device,
+    load,
+)
 from vdla.compiler.tune.measure.local_workers import LocalWorkers
 from vdla.compiler.tune.measure.trial_cuda import DeviceTrials, compile_candidate
 
@@ -102,11 +108,17 @@ def test_sums_decide_what_inputs_and_tolerances_are() -> None:
     assert reference_cuda.allowed(workload) > 4e-5 > 1e-5 == reference_cuda.allowed(PRODUCT)
 
 
-def test_tasks_that_are_none_are_refused(tmp_path: Path) -> None:
-    for wrong in (
-        TASK,
-        {**TASK, "kind": "cuda device"},
-        {**TASK, "kind": "cuda code", "folder": str(tmp_path), "target": {"arch": "sm_90"}},
+def test_tasks_are_loaded_from_their_descriptions(tmp_path: Path) -> None:
+    code = describe_cuda_code(TASK, tmp_path)
+    assert load(json.loads(json.dumps(code)))(DEFAULT).error is None
+    assert len(list(tmp_path.iterdir())) == 2
+    for wrong, words in (
+        (TASK, "measured in another"),
+        ({**TASK, "kind": "cuda device"}, "takes kind, target, workload, folder and device"),
+        ({**TASK, "kind": "cuda code"}, "takes kind, target, workload and folder"),
+        ({**code, "target": {"arch": "sm_90"}}, "no description of a GPU"),
     ):
-        with pytest.raises(TaskError):
+        with pytest.raises(TaskError, match=words):
             load(wrong)
+    with pytest.raises(DeviceError, match="no NVIDIA driver"):
+        load(describe_cuda_device(TASK, tmp_path, 0))
