@@ -49,7 +49,10 @@ W = TypeVar("W", bound=Described)
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Subject(Generic[W]):
-    """A workload to be tuned, and the names of the nodes that have it (none: it was named itself)."""
+    """A workload to be tuned, and the names of the nodes that have it (none: it was named itself).
+
+    Subjects of one name are ways to compute the same.
+    """
 
     name: str
     workload: W
@@ -133,6 +136,7 @@ def tune_timed(
                 first=None if first is None or knobs_obstacle(own, first) else first,
                 known=resumed.trials,
                 weight=max(1, len(subject.nodes)),
+                layer=subject.name,
             )
         )
     watchers.resumed(sum(len(job.known) for job in jobs))
