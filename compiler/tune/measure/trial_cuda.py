@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.evaluate import EvaluateError
 from ...runtime.cuda_alone import network_alone
 from ...runtime.cuda_archive import load_cuda_network, save_cuda_network
 from ...runtime.cuda_device import Device, DeviceError, open_device
@@ -97,7 +98,12 @@ class DeviceTrials:
         """
         check_device(self._device, target)
         arrays = inputs(workload)
-        reference = expected(workload, arrays)
+        try:
+            reference = expected(workload, arrays)
+        except EvaluateError as error:
+            # Of a network's workloads the others can still be tuned.
+            reason = f"no reference: {error}".splitlines()[0]
+            return lambda _: Result(cost=inf, error=reason)
         return functools.partial(self._measure, arrays, reference, allowed(workload), folder)
 
     def _measure(
