@@ -10,6 +10,7 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
+from vdla.compiler.runtime.cuda_timing import repetitions_for
 from vdla.compiler.target.cuda.machine import Precision
 from vdla.compiler.target.cuda.tolerances import tolerance
 
@@ -25,7 +26,6 @@ from .gpu_run import (
     output_type,
     product_inputs,
     product_on,
-    repetitions_for,
 )
 from .gpu_torch import TorchTimer, model_forward, product_forward, set_precision
 from .suite import UnknownRowError

@@ -128,12 +128,7 @@ def choose(
     if target.tensor_float:
         return None
     gathered = convolution.gathered
-    allowed = max(MODEL_TOLERANCE, tolerance("float32", gathered.depth))
-    candidates = [
-        m
-        for m in OUTPUTS
-        if rounding(convolution.channels, m) <= allowed and convolution.kept_bytes(m) <= MOST_BYTES
-    ]
+    candidates = exact_outputs(convolution)
     if not candidates:
         return None
     found = {m: seconds_of(target, convolution, m) for m in candidates}
@@ -141,6 +136,17 @@ def choose(
     seconds, tile = found[best]
     limit = min([tile_seconds(target, gathered, choose_tile(target, gathered)), *others])
     return (best, tile) if seconds < GAIN * limit else None
+
+
+def exact_outputs(convolution: Convolution) -> list[int]:
+    """Tiles' rows of outputs (m) with which this is as exact as a model's tolerance asks for, or as the gathered sums
+    are, and within `MOST_BYTES`."""
+    allowed = max(MODEL_TOLERANCE, tolerance("float32", convolution.gathered.depth))
+    return [
+        m
+        for m in OUTPUTS
+        if rounding(convolution.channels, m) <= allowed and convolution.kept_bytes(m) <= MOST_BYTES
+    ]
 
 
 def rounding(channels: int, m: int) -> float:
