@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 
-from ..ir.bounds import loop_ranges, provably_at_least
+from ..ir.bounds import interval, loop_range, loop_ranges, provably_at_least
 from ..ir.expr import Buffer, Expr, Var, minimum
 from ..ir.simplify import simplify
 from ..ir.slots import in_slot
@@ -100,7 +100,9 @@ def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None)
     prologue = nest([(before, distance)], seq(first, Commit()))
     to_come = simplify(minimum(1, at.extent - at.var - distance), ranges)
     later = at.var + following + distance
-    issuing = nest([(following, to_come)], issue(later, later % stages, ""))
+    most = interval(to_come, {**ranges, at.name: loop_range(at.extent)}).high
+    none = most is not None and most <= 0
+    issuing = seq() if none else nest([(following, to_come)], issue(later, later % stages, ""))
     using = seq(*rest)
     for buffer in wide:
         using = in_slot(using, buffer, at.var % stages)
