@@ -10,9 +10,9 @@ from ...ir.visit import path_to
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from . import gemm, gemm_mma
-from .gemm_account import GATHER_INSTRUCTIONS, Problem, choose_tile
+from .gemm_account import APART_INSTRUCTIONS, GATHER_INSTRUCTIONS, Problem, choose_tile
 from .tensor_float import is_rounded
-from .tile import Tile, schedule_tile
+from .tile import VECTOR, Tile, schedule_tile
 
 MOST_BLOCK = 32
 """The most channels that follow one another in a sum: what the deepest tile takes (`gemm_account.DEPTHS`)."""
@@ -48,4 +48,21 @@ def problem_of(program: Program, tag: str = "") -> Problem:
     copy = path_to(program, f"b{tag}")[-1]
     assert isinstance(copy, Copy)
     gathered = all(extent == Const(1) for extent in copy.destination.extents)
-    return gemm.problem_of(program, GATHER_INSTRUCTIONS if gathered else 0.0, tag)
+    # X is [batch, groups, channels of a group, ...].
+    channels = copy.source.buffer.shape[2] if gathered else 0
+    return gemm.problem_of(program, gather_instructions(channels) if gathered else 0.0, tag)
+
+
+def gather_instructions(channels: int) -> float:
+    """Of a thread for each element that it gathers from so many channels (`Problem.copy_instructions`)."""
+    return APART_INSTRUCTIONS if channel_block(channels) < VECTOR else GATHER_INSTRUCTIONS
+
+
+def gathered_problem(*, filters: int, positions: int, channels: int, taps: int) -> Problem:
+    """The product that this template makes of a convolution of one group, for comparison with other methods."""
+    return Problem(
+        rows=filters,
+        columns=positions,
+        depth=channels * taps,
+        copy_instructions=gather_instructions(channels),
+    )

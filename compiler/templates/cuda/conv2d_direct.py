@@ -14,10 +14,11 @@ from ...schedule import Schedule
 from ...schedule.share_copy import Axes
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Pair
+from .conv2d import gathered_problem
 from .digits import cut, drop_single, extent_of, loops_around, pack_digits, shape_of, unroll
 from .direct_account import best_knobs
 from .direct_knobs import Knobs, Layer, layer_of
-from .gemm_account import GATHER_INSTRUCTIONS, MOST_UNROLLED, Problem, best_tile
+from .gemm_account import MOST_UNROLLED, best_tile
 from .tile import VECTOR, bind_blocks, fetch
 
 
@@ -31,12 +32,11 @@ def is_faster(target: CudaTarget, program: Program) -> bool:
     if (seconds := seconds_of(target, program)) == inf:
         return False
     layer = layer_of(program)
-    # What `conv2d` makes of it: a gathered product.
-    problem = Problem(
-        rows=layer.filters,
-        columns=layer.batch * prod(layer.outputs),
-        depth=layer.channels * prod(layer.taps),
-        copy_instructions=GATHER_INSTRUCTIONS,
+    problem = gathered_problem(
+        filters=layer.filters,
+        positions=layer.batch * prod(layer.outputs),
+        channels=layer.channels,
+        taps=prod(layer.taps),
     )
     return seconds < best_tile(target, problem)[1]
 

@@ -18,16 +18,15 @@ MOST_REGISTERS = 255
 """Of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
 SHARED_BYTES_A_CYCLE = 128
 """Of a multiprocessor: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
-CACHE_BYTES_A_CYCLE = 32
-"""From the second level cache to one of all multiprocessors: half of the 64 that NVIDIA's Ampere tuning guide gives to
-an idle one, as an assumption."""
-HOPPER_SHARE = 0.62
-"""What `mma.sync` reaches of a Hopper card's peak, which takes wgmma (Luo et al., "Dissecting the NVIDIA Hopper
-Architecture through Microbenchmarking", 2024, measure 62.9% on average)."""
-LATENCY = 700
-"""Cycles from the first copy of a block to its first product, and about as many after its last: an assumption."""
-LAUNCH = 4000
-"""Cycles that a second kernel costs beside its work: an assumption."""
+CACHE_BYTES_A_CYCLE = 22
+"""From the second level cache to one of all multiprocessors, while all read. Fitted (`benchmarks/gpu_account.py`)."""
+HOPPER_SHARE = 0.38
+"""What `mma.sync` reaches of a Hopper card's peak, which takes wgmma: fitted to these kernels. (Alone, in registers, it
+reaches 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)"""
+LATENCY = 1350
+"""Cycles from the first copy of a block to its first product, and about as many after its last. Fitted."""
+LAUNCH = 2360
+"""Cycles that a second kernel costs beside its work. Fitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,9 @@ from ...target.cuda.machine import CudaTarget
 from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
 from ...te.blocks import Window, ceil_div
 from ...te.ops.winograd import ALIGNED, OUTPUTS, TAPS, tile_counts, transforms
-from .conv2d import GATHER_INSTRUCTIONS
+from .conv2d import gathered_problem
 from .gemm_account import (
     CACHE_BYTES_CYCLE,
-    KERNEL_CYCLES,
     SCHEDULERS,
     Problem,
     account,
@@ -33,7 +32,9 @@ OTHER_INSTRUCTIONS = 60
 """Of a thread: which tile is its own, and where that lies. An estimate."""
 ALONE = 3
 """Cycles between two instructions of a warp, which mostly wait for others of its own. An estimate."""
-GAIN = 0.9
+UNHIDDEN = 2.0
+"""A transform's seconds over the greater of what it moves and what it issues, its launch among them. Fitted."""
+GAIN = 0.95
 """Of another method's time: what is closer no estimate here can tell apart, and transforms need memory."""
 MOST_BYTES = 1 << 29
 """Of what is between the kernels: 512 MiB, so that one layer does not take what a network's tensors need."""
@@ -63,11 +64,11 @@ class Convolution:
     @property
     def gathered(self) -> Problem:
         """The product that `conv2d` makes of it."""
-        return Problem(
-            rows=self.filters,
-            columns=self.batch * prod(self.window.outputs(self.height, self.width)),
-            depth=self.channels * prod(self.window.kernel),
-            copy_instructions=GATHER_INSTRUCTIONS,
+        return gathered_problem(
+            filters=self.filters,
+            positions=self.batch * prod(self.window.outputs(self.height, self.width)),
+            channels=self.channels,
+            taps=prod(self.window.kernel),
         )
 
     def kept_bytes(self, m: int) -> int:
@@ -104,7 +105,7 @@ def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> f
         moving = moving_seconds(place, moved, blocks, np.array([THREADS], np.int64), np.array([4.0 * n * n]))
         warps = ceil(threads / (WARP * SCHEDULERS * target.multiprocessors))
         issued = max(warps, ALONE) * (arithmetic + loaded + OTHER_INSTRUCTIONS) / target.clock
-        seconds += max(float(moving[0]), issued) + KERNEL_CYCLES / target.clock
+        seconds += UNHIDDEN * max(float(moving[0]), issued)
     return seconds
 
 
