@@ -44,8 +44,8 @@ BULK_LATENCY, BULK_TRIP = 900, 700
 """Cycles from a block's beginning to its first product where bulk copies bring the factors, and about as many at its
 end; and from a copy's issue to its arrival."""
 BULK_RESULT_BYTES_A_CYCLE = 64
-"""Of a block's results, 8 bytes each, through shared memory and to the device's. These five were fitted to 36 times of
-fp16 products of 1024 to 8192 on an H100, in eleven settings: at 1.7 GHz `cycles` are theirs to within a tenth as a rule.
+"""Of a block's results, 8 bytes each, through shared memory and to the device's. These five were fitted to times of
+fp16 products of 1024 to 8192 on an H100 in eleven settings; at 1.7 GHz `cycles` are off by a tenth, root mean square.
 """
 
 
@@ -181,7 +181,9 @@ def choose_knobs(target: CudaTarget, factors: Factors, *, bulk: bool = False) ->
     stages = (3, 4, 5, 6, 8) if bulk else (2, 3, 4)
     tiles = product((1, 2), (1, 2), (64, 128), widths, (32, 64), stages, (1, 2, 4, 8, 16))
     for below, beside, rows, columns, depth, stages, splits in tiles:
-        if bulk and (max(below * rows, beside * columns) > MOST_BOX or rows * columns > MOST_SUMS * WARPGROUP):
+        if bulk and (
+            max(below * rows, beside * columns) > MOST_BOX or rows * columns > MOST_SUMS * WARPGROUP
+        ):
             continue
         if below * beside > MOST_GROUPS or (splits > 1 and factors.depth < 4 * depth * splits):
             continue
