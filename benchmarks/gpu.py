@@ -9,8 +9,9 @@ device's clock, in CUDA graphs: ours and torch's (cuDNN, cuBLAS; in a CUDA graph
 at max-autotune) take turns, and medians of their ratios count: above 1 ours is faster. TF32 is off on both sides but in
 rows that say tf32. At max-autotune torch.compile compiles Triton's convolutions, too, for ten minutes and more in the
 case of ResNet-18; with --library-convolutions it has cuDNN's alone, and its column says so. The whole is written to
-benchmarks/results/gpu-CARD.json at the end, or not at all. --only takes names of rows and of groups (convolutions, "depthwise convolutions", products, operators, networks); what it measures is
-written with --update alone, which puts these rows into the card's file and leaves the others there.
+benchmarks/results/gpu-CARD.json at the end, or not at all. --only takes names of rows and of groups (convolutions,
+"depthwise convolutions", products, operators, networks); what it measures is written with --update alone, which puts
+these rows into the card's file and leaves the others there.
 
 Without a GPU, --device cuda:emulated runs the checks on this processor, in reduced shapes. Exit codes: 1 where a check
 fails, 2 where it cannot run.
