@@ -20,6 +20,9 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.machine import CudaTarget, architecture_for
 from vdla.compiler.target.cuda.nvrtc import nvrtc_version
 from vdla.compiler.target.cuda.options import ARCH, parse_target
+from vdla.compiler.templates.cuda.tasks import ChosenKnobs
+from vdla.compiler.tune.records.apply_cuda import knobs_from
+from vdla.compiler.tune.records.book import RecordBook
 from vdla.hw.user_cache import CacheError
 
 from .network_cache import archive_key, cached_archive
@@ -29,12 +32,30 @@ QUANTIZED_REMARK = "quantized model: computed in float32 with the roundings of i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledCuda:
-    """What a model became: code for a device, or kernels of this processor; the seconds, and whether it was cached."""
+    """What a model became: code for a device, or kernels of this processor; the seconds, and whether it was cached.
+
+    `knobs` says which records were applied; None without records, and where it was compiled earlier.
+    """
 
     code: CudaNetworkCode | None = None
     emulated: CpuNetwork | None = None
     seconds: float
     cached: bool
+    knobs: ChosenKnobs | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaCacheEntry:
+    """Where a compiled network lies, and whether it lay there before; else `knobs` says which records were applied."""
+
+    path: Path
+    hit: bool
+    knobs: ChosenKnobs | None
+
+
+def chosen_from(records: RecordBook | None, target: CudaTarget) -> ChosenKnobs | None:
+    """The knobs of records, for one compilation; None without records."""
+    return None if records is None else knobs_from(records, target)
 
 
 def device_target(text: str, properties: DeviceProperties) -> CudaTarget:
@@ -65,36 +86,47 @@ def compile_for_device(
     cache: bool,
     dump_passes: Path | None,
     remark: Callable[[str], None],
+    records: RecordBook | None = None,
 ) -> CompiledCuda:
     """The network of the model in a file as code for `target`.
 
     With `cache`, and without passes to dump, the user's cache is asked first and keeps what is compiled; `remark` is
-    told where it cannot be written, and how quantized models are computed. Raises UserError.
+    told where it cannot be written, and how quantized models are computed. `records` of the tuner set the knobs of the
+    kernels that they know. Raises UserError.
     """
     started = time.perf_counter()
     if is_quantized(model):
         remark(QUANTIZED_REMARK)
     if cache and dump_passes is None:
         try:
-            path, hit = cached_cuda_network(model, target, batch=batch)
-            code = load_cuda_network(path)
-            return CompiledCuda(code=code, seconds=time.perf_counter() - started, cached=hit)
+            entry = cached_cuda_network(model, target, batch=batch, records=records)
+            code = load_cuda_network(entry.path)
+            seconds = time.perf_counter() - started
+            return CompiledCuda(code=code, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
-    code = compile_cuda(model, target, batch=batch, dump_passes=dump_passes)
-    return CompiledCuda(code=code, seconds=time.perf_counter() - started, cached=False)
+    knobs = chosen_from(records, target)
+    code = compile_cuda(model, target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+    return CompiledCuda(code=code, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
 
 
-def cached_cuda_network(model: Path, target: CudaTarget, *, batch: int) -> tuple[Path, bool]:
-    """The archive of `model` compiled for `target`, and whether it lay in the cache. Raises UserError, CacheError."""
+def cached_cuda_network(
+    model: Path, target: CudaTarget, *, batch: int, records: RecordBook | None = None
+) -> CudaCacheEntry:
+    """The archive of `model` compiled for `target` with knobs of `records`, now or earlier.
+
+    Raises UserError, CacheError.
+    """
     options = {"device": "cuda", "target": asdict(target), "batch": batch, "nvrtc": nvrtc_version()}
-    decided = json.dumps(options, sort_keys=True)
-    return cached_archive(
+    decided = _decided(options, records)
+    knobs = chosen_from(records, target)
+    path, hit = cached_archive(
         model,
         lambda: archive_key(model, decided),
-        lambda partial: save_cuda_network(partial, compile_cuda(model, target, batch=batch)),
+        lambda partial: save_cuda_network(partial, compile_cuda(model, target, batch=batch, knobs=knobs)),
         _is_whole,
     )
+    return CudaCacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 
 
 def compile_emulated(
@@ -105,12 +137,14 @@ def compile_emulated(
     cache: bool,
     dump_passes: Path | None,
     remark: Callable[[str], None],
+    records: RecordBook | None = None,
 ) -> CompiledCuda:
     """The same as `compile_for_device`, emulated on this processor."""
     started = time.perf_counter()
     if is_quantized(model):
         remark(QUANTIZED_REMARK)
     host = host_target()
+    knobs = chosen_from(records, target)
     network: CpuNetwork | None = None
 
     def loads(path: Path) -> bool:
@@ -123,22 +157,32 @@ def compile_emulated(
 
     if cache and dump_passes is None:
         options = {"device": "emulated", "target": asdict(target), "batch": batch, "host": asdict(host)}
-        decided = json.dumps(options, sort_keys=True)
+        decided = _decided(options, records)
         try:
             path, hit = cached_archive(
                 model,
                 lambda: archive_key(model, decided),
                 lambda partial: save_network(
-                    partial, compile_cuda_emulated_ahead(model, target, host, batch=batch)
+                    partial, compile_cuda_emulated_ahead(model, target, host, batch=batch, knobs=knobs)
                 ),
                 loads,
             )
             network = load_network(path) if network is None else network
-            return CompiledCuda(emulated=network, seconds=time.perf_counter() - started, cached=hit)
+            return CompiledCuda(
+                emulated=network,
+                seconds=time.perf_counter() - started,
+                cached=hit,
+                knobs=None if hit else knobs,
+            )
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
-    network = compile_cuda_emulated(model, target, batch=batch, dump_passes=dump_passes)
-    return CompiledCuda(emulated=network, seconds=time.perf_counter() - started, cached=False)
+    network = compile_cuda_emulated(model, target, batch=batch, dump_passes=dump_passes, knobs=knobs)
+    return CompiledCuda(emulated=network, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
+
+
+def _decided(options: dict[str, object], records: RecordBook | None) -> str:
+    """What decides the bytes of an archive beside the model."""
+    return json.dumps({**options, "records": None if records is None else records.digest}, sort_keys=True)
 
 
 def _is_whole(path: Path) -> bool:

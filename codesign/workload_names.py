@@ -39,9 +39,9 @@ from .bench.convolutions import CONVOLUTIONS, DEPTHWISE, same_window
 FORMS = (
     "conv2d:NAME (C1 to C12), conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, depthwise:NAME (D1 to D9), "
     "depthwise:SIZE,CHANNELS,KERNEL,STRIDE, dense:ROWS,DEPTH,COLUMNS, or elementwise:OPERATION,SHAPE,... as in "
-    "elementwise:add,64x56x56,64x1x1; on processors also matmul:BATCH,ROWS,DEPTH,COLUMNS, softmax:ROWS,SIZE, "
-    "normalization:ROWS,SIZE, reduction:OUTER,SIZE,INNER (the sum over SIZE) or "
-    "conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE"
+    "elementwise:add,64x56x56,64x1x1; on processors and GPUs also "
+    "matmul:BATCH,ROWS,DEPTH,COLUMNS and conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, on processors "
+    "softmax:ROWS,SIZE, normalization:ROWS,SIZE or reduction:OUTER,SIZE,INNER (the sum over SIZE)"
 )
 """What a workload may be called."""
 _SIZES = {
@@ -59,9 +59,10 @@ EPSILON = 1e-5
 """What normalizations add to a variance, ONNX's default."""
 MOST_STRIDE = 64
 """Of transposed convolutions, whose programs have a nest of loops for each row and column of a step."""
-_ELEMENTWISE = "elementwise:"
+ELEMENTWISE = "elementwise:"
+"""How names of element-wise workloads begin."""
 _SIZE = r"[1-9]\d{0,5}"
-_OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
+OPERATIONS: Mapping[str, tuple[int, Callable[..., Expr]]] = MappingProxyType(
     {
         "relu": (1, scalars.relu),
         "sigmoid": (1, scalars.sigmoid),
@@ -94,9 +95,9 @@ def accelerator_workload(text: str, config: Config) -> Workload:
 
 
 def _accelerator_workload(text: str, config: Config) -> Workload:
-    if text.startswith(_ELEMENTWISE):
+    if text.startswith(ELEMENTWISE):
         return _accelerator_elementwise(text)
-    operator, sizes = _parse(text)
+    operator, sizes = parse_sizes(text)
     match operator:
         case "conv2d":
             size, channels, filters, kernel, stride = sizes
@@ -122,9 +123,9 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
 
     Raises UserError for other texts.
     """
-    if text.startswith(_ELEMENTWISE):
+    if text.startswith(ELEMENTWISE):
         return _measurable(text, _elementwise(text))
-    operator, sizes = _parse(text)
+    operator, sizes = parse_sizes(text)
     lanes = target.lanes(DType.FLOAT32)
     workload: CpuWorkload
     match operator:
@@ -157,9 +158,7 @@ def cpu_workload(text: str, target: CpuTarget) -> CpuWorkload:
             rows, depth, columns = sizes
             workload = DenseCpu(rows=rows, depth=depth, columns=columns)
         case _:
-            if operator == "conv_transpose" and sizes[-1] > MOST_STRIDE:
-                raise UserError(f"--workload {text}: a stride of {sizes[-1]} is more than {MOST_STRIDE}")
-            workload = _without_knobs(operator, sizes, target)
+            workload = _without_knobs(text, operator, sizes, target)
             if (reason := workload.obstacle()) is not None:
                 raise UserError(f"--workload {text}: {reason}")
     return _measurable(text, workload)
@@ -183,7 +182,7 @@ def _measurable(text: str, workload: CpuWorkload) -> CpuWorkload:
         raise UserError(f"--workload {text}: {error}") from None
 
 
-def _without_knobs(operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
+def _without_knobs(text: str, operator: str, sizes: tuple[int, ...], target: CpuTarget) -> SketchCpu:
     """The program that a network's node of these sizes becomes, with nothing fused to it."""
     width, lanes = row_partials(target), target.lanes(DType.FLOAT32)
     match operator:
@@ -201,14 +200,7 @@ def _without_knobs(operator: str, sizes: tuple[int, ...], target: CpuTarget) -> 
             return SketchCpu(operator="reduction", expression=reduction(sizes, (1,), "sum", width=width))
         case _:
             size, channels, filters, kernel, stride = sizes
-            # SAME padding, which makes `stride` times as many rows and columns.
-            over = max(0, kernel - stride)
-            more = max(0, stride - kernel)
-            window = Window(
-                kernel=(kernel, kernel),
-                strides=(stride, stride),
-                pads=(over // 2, over // 2, over - over // 2, over - over // 2),
-            )
+            window, padding = transposed_window(text, kernel, stride)
             program = conv_transpose(
                 batch=1,
                 channels=channels,
@@ -218,14 +210,30 @@ def _without_knobs(operator: str, sizes: tuple[int, ...], target: CpuTarget) -> 
                 window=window,
                 block_in=lanes if channels >= lanes else 1,
                 block_out=channel_block(filters, lanes),
-                output_padding=(more, more),
+                output_padding=padding,
             )
             return SketchCpu(operator="conv_transpose", window=window, constants=("W",), expression=program)
 
 
+def transposed_window(text: str, kernel: int, stride: int) -> tuple[Window, tuple[int, int]]:
+    """SAME padding, which makes `stride` times as many rows and columns, and how many of these are added behind.
+
+    UserError for strides above `MOST_STRIDE`.
+    """
+    if stride > MOST_STRIDE:
+        raise UserError(f"--workload {text}: a stride of {stride} is more than {MOST_STRIDE}")
+    over, more = max(0, kernel - stride), max(0, stride - kernel)
+    window = Window(
+        kernel=(kernel, kernel),
+        strides=(stride, stride),
+        pads=(over // 2, over // 2, over - over // 2, over - over // 2),
+    )
+    return window, (more, more)
+
+
 def _elementwise(text: str) -> ElementwiseCpu:
-    operation, shapes = _parse_elementwise(text)
-    _, function = _OPERATIONS[operation]
+    operation, shapes = parse_elementwise(text)
+    _, function = OPERATIONS[operation]
     try:
         return ElementwiseCpu.of(shapes, function(*(scalars.argument(i) for i in range(len(shapes)))))
     except ValueError as error:
@@ -234,7 +242,7 @@ def _elementwise(text: str) -> ElementwiseCpu:
 
 def _accelerator_elementwise(text: str) -> Workload:
     """An addition of two tensors of one shape, (channels, height, width), or relu of one."""
-    operation, shapes = _parse_elementwise(text)
+    operation, shapes = parse_elementwise(text)
     if operation not in ("add", "relu") or len({*shapes}) > 1 or len(shapes[0]) != 3:
         raise UserError(
             f"--workload {text}: of element-wise operators the accelerator tunes add and relu of tensors of one shape "
@@ -252,22 +260,22 @@ def _accelerator_elementwise(text: str) -> Workload:
     )
 
 
-def _parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
-    """The operation and the shapes of what it takes."""
-    operation, *shapes = text.removeprefix(_ELEMENTWISE).split(",")
-    if operation not in _OPERATIONS:
-        raise UserError(f"--workload {text}: there is no {operation!r}; there are {', '.join(_OPERATIONS)}")
-    count, _ = _OPERATIONS[operation]
+def parse_elementwise(text: str) -> tuple[str, list[tuple[int, ...]]]:
+    """The operation of a workload's name and the shapes of what it takes. UserError for other texts."""
+    operation, *shapes = text.removeprefix(ELEMENTWISE).split(",")
+    if operation not in OPERATIONS:
+        raise UserError(f"--workload {text}: there is no {operation!r}; there are {', '.join(OPERATIONS)}")
+    count, _ = OPERATIONS[operation]
     if len(shapes) != count or not all(re.fullmatch(rf"{_SIZE}(x{_SIZE}){{0,5}}", shape) for shape in shapes):
         raise UserError(
             f"--workload {text}: {operation} takes {count} shape{'s' * (count > 1)} of up to six sizes, as in "
-            f"{_ELEMENTWISE}{operation}{',64x56x56' * count}"
+            f"{ELEMENTWISE}{operation}{',64x56x56' * count}"
         )
     return operation, [tuple(int(size) for size in shape.split("x")) for shape in shapes]
 
 
-def _parse(text: str) -> tuple[str, tuple[int, ...]]:
-    """The operator and its sizes."""
+def parse_sizes(text: str) -> tuple[str, tuple[int, ...]]:
+    """The operator of a workload's name and its sizes. UserError for other texts."""
     operator, _, rest = text.partition(":")
     if operator == "conv2d" and rest in CONVOLUTIONS:
         return operator, CONVOLUTIONS[rest]

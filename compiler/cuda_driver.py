@@ -13,14 +13,14 @@ from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.cost import count_operations
-from .graph.floating.graph import FloatGraph, GraphOutput, Tensor
-from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
-from .ir.expr import Buffer
+from .graph.floating.graph import FloatGraph, Node
+from .graph.floating.storage_plan import StoragePlan, format_plan, plan_storage
 from .ir.printer import format_node
 from .ir.stmt import Program
-from .kernel_steps import Dump, Work, float_graph, scheduled, work_of
+from .kernel_steps import Dump, float_graph, scheduled, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
+from .runtime.cuda_alone import graph_alone, network_alone
 from .runtime.cuda_network import CompiledModule, CudaLaunch, CudaNetworkCode
 from .runtime.network_archive import NamedLaunch, NetworkCode
 from .schedule import Schedule
@@ -33,7 +33,8 @@ from .target.cuda.emulate import emulate
 from .target.cuda.machine import CudaTarget
 from .target.cuda.module import lower
 from .target.cuda.prepare import prepare
-from .templates.cuda.lower import lower_cuda_node
+from .templates.cuda.lower import lower_cuda_node, lower_methods
+from .templates.cuda.lowered import LoweredCudaNode
 from .templates.cuda.tasks import ChosenKnobs
 from .templates.cuda.workload import CudaWorkload
 from .templates.lowered_node import LoweredStep
@@ -83,10 +84,13 @@ def compile_cuda(
 
 
 def network_workloads(model: Path | str | bytes, target: CudaTarget) -> list[tuple[str, CudaWorkload]]:
-    """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError."""
+    """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError.
+
+    A node that can be computed in several ways comes once for each, first as it is without records.
+    """
     graph = float_graph(model, lanes=1, batch=1, fusion=True, dump=None)
-    found = ((node, lower_cuda_node(target, graph, node)) for node in graph.nodes)
-    return [(n.name, step.workload) for n, step in found if step is not None and step.workload is not None]
+    found = ((node, lower_methods(target, graph, node)) for node in graph.nodes)
+    return [(n.name, step.workload) for n, steps in found for step in steps if step.workload is not None]
 
 
 def compile_cuda_emulated(
@@ -123,10 +127,15 @@ def compile_cuda_emulated(
 
 
 def compile_cuda_emulated_ahead(
-    model: Path | str | bytes, target: CudaTarget, host: CpuTarget, *, batch: int = 1
+    model: Path | str | bytes,
+    target: CudaTarget,
+    host: CpuTarget,
+    *,
+    batch: int = 1,
+    knobs: ChosenKnobs | None = None,
 ) -> NetworkCode:
     """`compile_cuda_emulated` as code for the processor `host`, to be kept. Raises UserError."""
-    work = _lowered(model, target, batch, True, None, None)
+    work = _lowered(model, target, batch, True, None, knobs)
     modules: dict[str, Module] = {}
     launches: list[NamedLaunch] = []
     for step, schedule, program, _ in _emulated(work, target, None):
@@ -149,15 +158,12 @@ def compile_cuda_schedule(
     """A scheduled program alone as a network: its parameters are inputs and outputs. Raises UserError."""
     started = time.perf_counter()
     module = lower(prepare(schedule.program, target), target, name=operator.lower())
-    cubin = cached_cubin(module.source, target.arch)
-    compiled = CompiledModule(name=operator, module=module, cubin=cubin)
-    graph, plan, work = _alone(module.parameters, module.outputs, operator, operations)
-    return CudaNetworkCode(
-        graph=graph,
-        plan=plan,
-        launches=(CudaLaunch(**work, module=operator),),
-        target=target,
-        modules=(compiled,),
+    return network_alone(
+        module,
+        cached_cubin(module.source, target.arch),
+        target,
+        operator=operator,
+        operations=operations,
         compile_seconds=time.perf_counter() - started,
     )
 
@@ -168,37 +174,23 @@ def emulate_cuda_schedule(
     """The same emulated on this processor."""
     started = time.perf_counter()
     kernel = build(emulate(prepare(schedule.program, target)))
-    graph, plan, work = _alone(kernel.program.parameters, kernel.outputs, operator, operations)
-    return CpuNetwork(
-        graph=graph,
-        plan=plan,
-        launches=(Launch(**work, kernel=kernel),),
-        target=kernel.target,
-        compile_seconds=time.perf_counter() - started,
-    )
-
-
-def _alone(
-    parameters: tuple[Buffer, ...], outputs: frozenset[str], operator: str, operations: int
-) -> tuple[FloatGraph, StoragePlan, Work]:
-    """The network of one kernel, and its work."""
-    names = [parameter.name for parameter in parameters]
-    graph = FloatGraph(
-        name=operator,
-        inputs=tuple([name for name in names if name not in outputs]),
-        outputs=tuple([GraphOutput(name=name, tensor=name) for name in names if name in outputs]),
-        nodes=(),
-        tensors={p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters},
-    )
-    work = Work(
+    graph, plan = graph_alone(kernel.program.parameters, kernel.outputs, operator)
+    launch = Launch(
         name=operator,
         operator=operator,
         members=(),
         operations=operations,
-        tensors={name: name for name in names},
+        tensors={parameter.name: parameter.name for parameter in kernel.program.parameters},
         constants={},
+        kernel=kernel,
     )
-    return graph, plan_steps(graph, [names]), work
+    return CpuNetwork(
+        graph=graph,
+        plan=plan,
+        launches=(launch,),
+        target=kernel.target,
+        compile_seconds=time.perf_counter() - started,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -244,7 +236,7 @@ def _steps(
 ) -> Iterator[LoweredStep[CudaTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
-        lowered = lower_cuda_node(target, graph, node)
+        lowered = _lowered_node(graph, target, node, knobs)
         if lowered is not None:
             schedule, workload = lowered.schedule, lowered.workload
             if knobs is not None and workload is not None:
@@ -260,6 +252,19 @@ def _steps(
                 tensors=lowered.tensors,
                 constants=lowered.constants,
             )
+
+
+def _lowered_node(
+    graph: FloatGraph, target: CudaTarget, node: Node, knobs: ChosenKnobs | None
+) -> LoweredCudaNode | None:
+    """A node in the way that records say, if any do."""
+    if knobs is None:
+        return lower_cuda_node(target, graph, node)
+    methods = lower_methods(target, graph, node)
+    if not methods or methods[0].workload is None:
+        return methods[0] if methods else None
+    known = [method for method in methods if method.workload is not None]
+    return known[knobs.compare([method.workload for method in known if method.workload is not None])]
 
 
 def _prepared(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> Iterator[_Prepared]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import ceil
 from statistics import median
 
 import ml_dtypes
@@ -20,6 +19,7 @@ from vdla.compiler.cuda_driver import (
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork
+from vdla.compiler.runtime.cuda_timing import repetitions_for
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
 from vdla.compiler.templates.cuda import gemm_mma, gemm_wgmma
@@ -28,9 +28,6 @@ from .case import relative_error
 from .float64 import float64_outputs
 from .gpu_models import ModelCase, inputs_of
 
-LEAST_MILLISECONDS = 1.0
-"""Shorter work is repeated within one graph until it takes so long, so that events' resolution does not count."""
-MOST_REPETITIONS = 200
 SAMPLED_ROWS = 64
 """Rows of a large product that are compared."""
 
@@ -149,11 +146,6 @@ def _on_device(network: CudaNetwork, inputs: Arrays) -> Ours:
         time=timer.milliseconds,
         close=closing.close,
     )
-
-
-def repetitions_for(milliseconds: float) -> int:
-    """How often work is repeated that takes so long."""
-    return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 
 
 def _no_time() -> float:

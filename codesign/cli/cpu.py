@@ -15,7 +15,7 @@ from vdla.isa.program import write_whole
 from ..files import check_destination, whole_directory
 from .compile_accelerator import compile_for_accelerator
 from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
-from .records import RecordsOption, book_from
+from .records import RecordsOption, applied_text, book_from
 from .results import (
     describe_times,
     network_inputs,
@@ -89,9 +89,6 @@ def compile_model(
     targets = parse_targets(target) if first and first[0].startswith(("vdla", "cuda")) else None
     if targets is not None and targets.cuda:
         _refuse(context, ("config",), "is for the accelerator; leave it out with --target cuda")
-        _refuse(
-            context, ("records",), "is for processors and the accelerator; leave it out with --target cuda"
-        )
         from .cuda import compile_for_cuda
 
         compile_for_cuda(
@@ -101,6 +98,7 @@ def compile_model(
             batch=batch,
             dump_passes=dump_passes,
             cache=not no_cache,
+            records=book_from(records),
             json=json,
         )
         return
@@ -132,7 +130,7 @@ def compile_model(
     seconds = time.perf_counter() - started
     size = output.stat().st_size
     if book is not None:
-        note(_applied(written.knobs))
+        note(applied_text(written.knobs))
     if json:
         print_json(
             {
@@ -180,15 +178,6 @@ class _Written:
     arena_bytes_without_reuse: int
     cached: bool
     knobs: ChosenKnobs | None
-
-
-def _applied(knobs: ChosenKnobs | None) -> str:
-    """How many kernels took recorded knobs; None: nothing was compiled."""
-    if knobs is None:
-        return "records: as when it was compiled, with the same ones"
-    applied, ignored = len(knobs.applied), len(knobs.ignored)
-    why = f" ({knobs.ignored[0][1]})" if ignored else ""
-    return f"records: {applied} kernels took recorded knobs, {ignored} had some that were ignored{why}"
 
 
 def _copy_cached(
@@ -339,7 +328,7 @@ def run_on_processor(
             )
             network = compiled.network
             if options.records is not None:
-                note(_applied(compiled.knobs))
+                note(applied_text(compiled.knobs))
         with network:
             arrays = network_inputs(network, inputs)
             progress.begin("running", total=repeat)

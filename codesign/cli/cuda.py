@@ -14,6 +14,7 @@ from vdla.isa.program import write_whole
 
 from ..files import check_destination, read_whole, whole_directory
 from .output import Steps, note, print_json, steps, text_console
+from .records import applied_text
 from .results import (
     describe_times,
     network_inputs,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from vdla.compiler.runtime.cuda_device import DeviceProperties
     from vdla.compiler.runtime.cuda_network import DeviceTime
     from vdla.compiler.target.cuda.machine import CudaTarget
+    from vdla.compiler.templates.cuda.tasks import ChosenKnobs
+    from vdla.compiler.tune.records.book import RecordBook
 
     from ..cuda_run import CompiledCuda
     from ..processor_run import OutputCheck
@@ -49,6 +52,7 @@ class CudaModelOptions:
     cache: bool
     check: str
     dump_passes: Path | None
+    records: RecordBook | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -142,8 +146,11 @@ def _run_emulated(
         cache=options.cache,
         dump_passes=folder,
         remark=note,
+        records=options.records,
     )
     assert compiled.emulated is not None
+    if options.records is not None:
+        note(applied_text(compiled.knobs))
     with compiled.emulated as network:
         arrays = network_inputs(network, inputs)
         progress.begin("running", total=repeat)
@@ -199,8 +206,11 @@ def _run_on_device(
                 cache=options.cache,
                 dump_passes=folder,
                 remark=note,
+                records=options.records,
             )
             assert compiled.code is not None
+            if options.records is not None:
+                note(applied_text(compiled.knobs))
             code = compiled.code
         with CudaNetwork(code, device) as network:
             arrays = network_inputs(network, inputs)
@@ -284,6 +294,7 @@ def compile_for_cuda(
     batch: int,
     dump_passes: Path | None,
     cache: bool,
+    records: RecordBook | None,
     json: bool,
 ) -> None:
     """`vdla compile --target cuda`: FILE.tar with cubins, for GPUs of the architecture. Raises UserError."""
@@ -299,8 +310,10 @@ def compile_for_cuda(
     started = time.perf_counter()
     with whole_directory(dump_passes) as dumps, steps() as progress:
         progress.begin(f"compiling {model.name} for {parsed.arch}")
-        cached = _write_archive(model, output, parsed, batch, dumps, cache)
+        cached, knobs = _write_archive(model, output, parsed, batch, dumps, cache, records)
     seconds = time.perf_counter() - started
+    if records is not None:
+        note(applied_text(knobs))
     description = check_cuda_network(output)
     size = output.stat().st_size
     modules, launches = description["modules"], description["launches"]
@@ -330,24 +343,31 @@ def compile_for_cuda(
 
 
 def _write_archive(
-    model: Path, output: Path, target: CudaTarget, batch: int, dumps: Path | None, cache: bool
-) -> bool:
-    """Writes FILE.tar; whether it came from the cache."""
+    model: Path,
+    output: Path,
+    target: CudaTarget,
+    batch: int,
+    dumps: Path | None,
+    cache: bool,
+    records: RecordBook | None,
+) -> tuple[bool, ChosenKnobs | None]:
+    """Writes FILE.tar; whether it came from the cache, else which records were applied."""
     from vdla.compiler.cuda_driver import compile_cuda
     from vdla.compiler.graph.onnx_load import is_quantized
     from vdla.compiler.runtime.cuda_archive import save_cuda_network
     from vdla.hw.user_cache import CacheError
 
-    from ..cuda_run import QUANTIZED_REMARK, cached_cuda_network
+    from ..cuda_run import QUANTIZED_REMARK, cached_cuda_network, chosen_from
 
     if is_quantized(model):
         note(QUANTIZED_REMARK)
     if cache and dumps is None:
         try:
-            entry, hit = cached_cuda_network(model, target, batch=batch)
-            write_whole(output, read_whole(entry, "compiled network"))
-            return hit
+            entry = cached_cuda_network(model, target, batch=batch, records=records)
+            write_whole(output, read_whole(entry.path, "compiled network"))
+            return entry.hit, entry.knobs
         except CacheError as error:
             note(f"compiled without the cache: {error}")
-    save_cuda_network(output, compile_cuda(model, target, batch=batch, dump_passes=dumps))
-    return False
+    knobs = chosen_from(records, target)
+    save_cuda_network(output, compile_cuda(model, target, batch=batch, dump_passes=dumps, knobs=knobs))
+    return False, knobs

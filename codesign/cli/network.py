@@ -184,6 +184,7 @@ def run(
                 cache=not no_cache,
                 check=check.value,
                 dump_passes=dump_passes,
+                records=book_from(records),
             )
         run_on_cuda(
             model,
@@ -347,10 +348,6 @@ def _refuse_options_of_others(context: typer.Context, device: Device, *, divided
         if source is None or source.name != "COMMANDLINE":
             continue
         option = "--" + name.replace("_", "-")
-        if name == "records" and device is Device.cuda:
-            raise UserError(
-                "--records: there are none for GPUs, whose kernels take their defaults; leave it out"
-            )
         if name in FOR_ALL:
             continue
         if device is Device.cpu:

@@ -11,6 +11,8 @@ import typer
 from .output import note
 
 if TYPE_CHECKING:
+    from vdla.compiler.templates.cuda.tasks import ChosenKnobs as ChosenCudaKnobs
+    from vdla.compiler.templates.tasks_cpu import ChosenKnobs
     from vdla.compiler.tune.records.book import RecordBook
 
 SHIPPED = "shipped"
@@ -47,3 +49,12 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
             "less than those of this one; tune again for what is best today"
         )
     return book.over(shipped_book()) if SHIPPED in records else book
+
+
+def applied_text(knobs: ChosenKnobs | ChosenCudaKnobs | None) -> str:
+    """How many kernels took recorded knobs; None: nothing was compiled."""
+    if knobs is None:
+        return "records: as when it was compiled, with the same ones"
+    applied, ignored = len(knobs.applied), len(knobs.ignored)
+    why = f" ({knobs.ignored[0][1]})" if ignored else ""
+    return f"records: {applied} kernels took recorded knobs, {ignored} had some that were ignored{why}"

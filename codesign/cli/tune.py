@@ -15,11 +15,10 @@ from vdla.isa.errors import UserError
 
 from ..files import check_destination
 from .output import ConfigOption, JsonOption, note, print_json, text_console
-from .targets import parse_targets
+from .tune_places import backend_for, place_of, run_tuner
 from .tune_progress import tune_progress
 
 if TYPE_CHECKING:
-    from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.tune.records.record import Record
 
 MOST_TRIALS = 10_000_000
@@ -63,14 +62,20 @@ def tune(
             metavar="NAME",
             help="Instead of a model: conv2d:C2, depthwise:D1, conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, "
             "depthwise:SIZE,CHANNELS,KERNEL,STRIDE, dense:ROWS,DEPTH,COLUMNS or elementwise:OPERATION,SHAPE,... as in "
-            "elementwise:add,64x56x56,64x1x1; on llvm also matmul:BATCH,ROWS,DEPTH,COLUMNS, softmax:ROWS,SIZE, "
-            "normalization:ROWS,SIZE, reduction:OUTER,SIZE,INNER or "
-            "conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE. May be repeated.",
+            "elementwise:add,64x56x56,64x1x1; on llvm and cuda also matmul:BATCH,ROWS,DEPTH,COLUMNS and "
+            "conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, on llvm softmax:ROWS,SIZE, normalization:ROWS,SIZE or "
+            "reduction:OUTER,SIZE,INNER. May be repeated.",
         ),
     ] = None,
     target: Annotated[
-        str, typer.Option(metavar="TARGET", help="vdla, or llvm with options as of `vdla compile`.")
+        str, typer.Option(metavar="TARGET", help="vdla, or llvm or cuda with options as of `vdla compile`.")
     ] = "vdla",
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE", help="The GPU to measure on, with --target cuda; cuda:0, unless told."
+        ),
+    ] = None,
     config: ConfigOption = "vta",
     trials: Annotated[
         int,
@@ -119,8 +124,14 @@ def tune(
         ),
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=0, max=1024, help="Processes that measure; 0: this one, without time-outs.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=0,
+            max=1024,
+            help="Processes that measure, 1 unless told; 0: this one, without time-outs. With --target cuda processes "
+            "that compile, unless told one for each core.",
+        ),
+    ] = None,
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -134,7 +145,7 @@ def tune(
 ) -> None:
     """Searches for faster schedules of a network's layers, or of single workloads, and records every trial.
 
-    On processors candidates are timed one after the other, and their results are checked.
+    On processors and GPUs candidates are timed one after the other, and their results are checked.
 
     `vdla run --records RECORDS.jsonl` and `vdla compile --records RECORDS.jsonl` apply the best. An interrupted run
     loses nothing: go on with --resume.
@@ -142,21 +153,18 @@ def tune(
     if (model is None) == (not workload):
         raise UserError("say what to tune: MODEL.onnx, or --workload NAME, and not both")
     check_destination(output, inputs=(model, *(transfer or ())))
-    from vdla.compiler.tune.measure.open_backend import open_backend
     from vdla.compiler.tune.records.files import RecordWriter, read_records
     from vdla.compiler.tune.search.cost_model import load_xgboost
     from vdla.compiler.tune.search.strategies import LEARNING
 
-    from .. import tune_run, tune_run_cpu
     from ..tune_options import Options, Watchers
-    from ..workload_names import accelerator_workload, cpu_workload
 
-    processor = _processor(context, target, workers, scheduler)
+    place = place_of(context, target, device, workers, scheduler)
     machine = load_config(config)
     options = Options(
         trials=trials,
         in_place=(trials // 2 if in_place is None else in_place)
-        if model is not None and processor is None
+        if model is not None and place is None
         else 0,
         batch=batch,
         seed=seed,
@@ -179,7 +187,7 @@ def tune(
         known = _told(read_records(output)) if resume else []
         with (
             tune_progress(total=options.trials + options.in_place) as progress,
-            open_backend(workers=workers, scheduler=scheduler, timeout=timeout, notify=note) as backend,
+            backend_for(place, workers, scheduler, timeout) as backend,
         ):
             watchers = Watchers(
                 write=writer.append,
@@ -188,17 +196,12 @@ def tune(
                 remark=note,
                 resumed=progress.resumed,
             )
-            given = (options, backend, known, learned, watchers)
-            if processor is not None and model is not None:
-                document = tune_run_cpu.tune_network(processor, model, *given)
-            elif processor is not None:
-                layers = [(name, cpu_workload(name, processor)) for name in workload or []]
-                document = tune_run_cpu.tune_workloads(processor, layers, *given)
-            elif model is not None:
-                document = tune_run.tune_network(machine, model, *given)
-            else:
-                named = [(name, accelerator_workload(name, machine)) for name in workload or []]
-                document = tune_run.tune_workloads(machine, named, *given)
+            document = run_tuner(
+                machine if place is None else place,
+                model,
+                workload or [],
+                (options, backend, known, learned, watchers),
+            )
     seconds = time.perf_counter() - started
     wrong = [task["name"] for task in document["tasks"] if task["outputs_equal"] is False]
     if not document.get("network", {}).get("outputs_equal", True):
@@ -221,36 +224,6 @@ def _interruptible(output: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         note(f"interrupted; {output} has every trial that ended: the same command with --resume goes on")
         raise typer.Exit(130) from None
-
-
-def _processor(context: typer.Context, target: str, workers: int, scheduler: str | None) -> CpuTarget | None:
-    """The processor that --target names; None for the accelerator. Raises UserError, also for options of the other."""
-    targets = parse_targets(target)
-    if targets.cuda:
-        raise UserError(f'--target "{target}": GPU kernels take their defaults; tune for vdla or llvm')
-    if not targets.llvm:
-        return None
-    if targets.vdla:
-        raise UserError(f'--target "{target}": tune for one target at a time, vdla or llvm')
-    for name in ("config", "in_place"):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise UserError(
-                f"--{name.replace('_', '-')} is for the accelerator; leave it out with --target llvm"
-            )
-    if workers > 1 and scheduler is None:
-        raise UserError(
-            f"--workers {workers}: a processor measures one candidate at a time, as others would slow it down; leave "
-            "--workers out, or name a --scheduler with a worker of one thread on each of several machines"
-        )
-    from vdla.compiler.target.cpu.options import parse_target
-
-    processor = parse_target(targets.llvm)
-    if scheduler is None:
-        from ..tune_run_cpu import check_target
-
-        check_target(processor)
-    return processor
 
 
 def _print(document: Mapping[str, Any]) -> None:

@@ -38,9 +38,10 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
     trials = sum(task["trials"] for task in document["tasks"])
     lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
     network = document.get("network")
-    if network is not None and document["target"] == "llvm":
+    if network is not None and "default_ms" in network:
+        clock = "on one thread" if document["target"] == "llvm" else "by the device's clock"
         lines.append(
-            f"whole network: {network['default_ms']:.3f} -> {network['tuned_ms']:.3f} ms on one thread; "
+            f"whole network: {network['default_ms']:.3f} -> {network['tuned_ms']:.3f} ms {clock}; "
             f"{network['kernels_tuned']} of {network['kernels']} kernels take recorded knobs"
         )
     elif network is not None:

@@ -21,12 +21,14 @@ from .bounds import Ranges, form_interval, loop_range
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
 from .interp import Functions
 from .regions import write_regions
-from .stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Seq, Stmt
+from .stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Region, Seq, Stmt
 from .types import DType
 from .visit import expressions, free_vars, walk, walk_expr
 
 MOST_ELEMENTS = 1 << 23
 """Of an array on the way, as far as the iteration space can be cut along what a statement writes."""
+MOST_FACTOR = 1 << 26
+"""Elements of a factor, as a product of matrices takes it, of sums that are computed whole: half a gigabyte."""
 
 
 class EvaluateError(Exception):
@@ -130,10 +132,14 @@ class _Machine:
                     self.run(body, replace(place, values={**place.values, name: i}, guards=guards))
             case Assign() | Reduce():
                 kept = [name for name in place.axes if name in self.kept(node)]
-                for piece in place.pieces(kept):
+                whole = isinstance(node, Reduce) and self.factors(node, place) is not None
+                for piece in [place] if whole else place.pieces(kept):
                     self.store(node, piece, kept)
             case Copy(asynchronous=False) if not place.axes:
                 self.copy(node, place)
+            case Copy(asynchronous=False) if not place.guards:
+                for piece in place.pieces(list(place.axes)):
+                    self.gather(node, piece)
             case _:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
 
@@ -151,6 +157,42 @@ class _Machine:
             values[inner] = source[tuple([slice(*span) for span in spans])]
         box = tuple([slice(s, s + n) for s, n in zip(to, sizes, strict=True)])
         self.cells[node.destination.buffer.name].data[box] = values.reshape(sizes)
+
+    def gather(self, node: Copy, place: _Place) -> None:
+        """A copy in all iterations, its boxes' dimensions behind the loops' axes."""
+        count = len(place.axes)
+        read, written = self.box(node.source, place), self.box(node.destination, place)
+        cell = self.cells[node.source.buffer.name]
+        around = [place.variable(name)[(..., *[None] * len(read))] for name in cell.axes]
+        inside = np.ones((), bool)
+        for index, size in zip(read, node.source.buffer.shape, strict=True):
+            inside = inside & (index >= 0) & (index < size)
+        clipped = [np.clip(i, 0, n - 1) for i, n in zip(read, node.source.buffer.shape, strict=True)]
+        shape = np.broadcast_shapes(*[i.shape for i in (*around, *clipped)])
+        pad = np.float32(0 if node.pad is None else node.pad.value)
+        values = np.where(inside, cell.data[(*around, *clipped)], pad)
+        sizes = [index.shape[count + d] for d, index in enumerate(written)]
+        values = np.broadcast_to(values, (*place.shape, *shape[count:])).reshape(*place.shape, *sizes)
+        to = self.cells[node.destination.buffer.name]
+        around = [place.variable(name)[(..., *[None] * len(written))] for name in to.axes]
+        # As of several iterations in `write`.
+        first, *others = [*around, *written]
+        to.data[(np.broadcast_to(first, values.shape), *others)] = values
+
+    def box(self, region: Region, place: _Place) -> list[np.ndarray]:
+        """The indices that a box has in each dimension: loops' axes first, then an axis for each dimension."""
+        found: list[np.ndarray] = []
+        for d, (start, extent) in enumerate(zip(region.starts, region.extents, strict=True)):
+            count = np.asarray(self.value(extent, place))
+            if count.min() != count.max():
+                raise EvaluateError(f"a box of {region.buffer.name} is not the same in all iterations")
+            begin = np.asarray(self.value(start, place))
+            begin = begin.reshape((1,) * (len(place.axes) - begin.ndim) + begin.shape)
+            steps = np.arange(int(count.max()), dtype=np.int64)
+            own = [1] * len(region.starts)
+            own[d] = len(steps)
+            found.append(begin[(..., *[None] * len(own))] + steps.reshape(own))
+        return found
 
     def kept(self, node: Assign | Reduce) -> set[str]:
         """The loops on which it depends what is written."""
@@ -196,19 +238,42 @@ class _Machine:
         self, node: Reduce, place: _Place, kept: list[str], gone: tuple[int, ...], mask: np.ndarray | None
     ) -> np.ndarray:
         """What is added up, or the greatest of it, with an axis of one for each loop that is gone."""
-        value = node.value
-        if node.op == "add" and mask is None and isinstance(value, Binary) and value.op == "*":
-            a, b = (self.view(e, place, np.float64) for e in (value.a, value.b))
-            if a is not None and b is not None:
-                axes = list(range(len(place.axes)))
-                total = np.einsum(a, axes, b, axes, [k for k in axes if k not in gone])
-                return np.expand_dims(total, gone).astype(np.float32)
-        found = np.broadcast_to(self.value(value, place), place.shape)
+        factors = self.factors(node, place) if mask is None else None
+        if factors is not None:
+            (a, of_a), (b, of_b) = factors
+            total = np.einsum(
+                a, of_a, b, of_b, [k for k in range(len(place.axes)) if k not in gone], optimize=True
+            )
+            return np.expand_dims(total, gone).astype(np.float32)
+        found = np.broadcast_to(self.value(node.value, place), place.shape)
         if mask is not None:
             found = np.where(mask, found, np.float32(0 if node.op == "add" else -np.inf))
         if node.op == "max":
             return found.max(axis=gone, keepdims=True)
         return found.sum(axis=gone, keepdims=True, dtype=np.float64).astype(np.float32)
+
+    def factors(
+        self, node: Reduce, place: _Place
+    ) -> tuple[tuple[np.ndarray, list[int]], tuple[np.ndarray, list[int]]] | None:
+        """Both factors of a sum of products in float64, without copies, each with the axes that it depends on.
+
+        None for other sums, under guards, and where a factor is too large to be summed up whole. An axis on which none
+        depends is the first one's.
+        """
+        value = node.value
+        if node.op != "add" or place.guards or not isinstance(value, Binary) or value.op != "*":
+            return None
+        found: list[tuple[np.ndarray, list[int]]] = []
+        for e in (value.a, value.b):
+            view = self.view(e, place, np.float64)
+            if view is None:
+                return None
+            others = found[0][1] if found else []
+            axes = [k for k, step in enumerate(view.strides) if step or (found and k not in others)]
+            found.append((view[tuple([slice(None) if k in axes else 0 for k in range(view.ndim)])], axes))
+        if any(factor.size > MOST_FACTOR for factor, _ in found):
+            return None
+        return found[0], found[1]
 
     def write(self, node: Assign | Reduce, place: _Place, value: np.ndarray, mask: np.ndarray | None) -> None:
         data = self.cells[node.buffer.name].data
@@ -308,12 +373,16 @@ def _float32(buffer: Buffer) -> None:
 def _independent(loop: For) -> bool:
     """Whether all statements of a loop may go through its iterations before the next statement does."""
     leaves = [s for s in walk(loop) if isinstance(s, Assign | Reduce | Copy)]
-    if any(isinstance(s, Copy) for s in leaves):
+    if any(isinstance(s, Copy) for s in leaves) and any(
+        not isinstance(s.extent, Const) for s in walk(loop) if isinstance(s, For)
+    ):
         return False
     if len(leaves) > 1:
         inside = {s.buffer.name for s in walk(loop) if isinstance(s, Alloc)}
         return all(_apart(loop, b.name) for b in write_regions(loop) if b.name not in inside)
     match leaves:
+        case [Copy(destination=to, source=of)]:
+            return to.buffer.name != of.buffer.name or _apart(loop, to.buffer.name)
         case [Assign(buffer=buffer) as leaf]:
             return not _reads(leaf, buffer.name) or _apart(loop, buffer.name)
         case [Reduce(buffer=buffer, indices=indices) as leaf]:
@@ -341,6 +410,11 @@ def _apart(loop: For, buffer: str) -> bool:
         touched += _reads(node, buffer)
         if isinstance(node, Assign | Reduce) and node.buffer.name == buffer:
             touched.append(node.indices)
+        if isinstance(node, Copy):
+            for box in (node.source, node.destination):
+                if box.buffer.name == buffer:
+                    last = [s + e - Const(1) for s, e in zip(box.starts, box.extents, strict=True)]
+                    touched += [box.starts, tuple(last)]
     if not touched:
         return True
     return any(_digit([indices[d] for indices in touched], loop.var, ranges) for d in range(len(touched[0])))

@@ -141,8 +141,9 @@ class Device(Protocol):
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: tuple[Argument, ...],
+        overlaps: bool = False,
     ) -> None:
-        """One kernel in the stream's turn, x before y before z."""
+        """One kernel in the stream's turn, x before y before z; `overlaps`: it waits itself for the one before it."""
         ...
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
@@ -263,11 +264,14 @@ class CudaDevice:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: tuple[Argument, ...],
+        overlaps: bool = False,
     ) -> None:
         """Into the stream, or into the graph that is being captured."""
         assert isinstance(module, _Module)
         with self._calling(f"launching {function}"):
-            config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes)
+            config = self._core.LaunchConfig(
+                grid=grid, block=block, shmem_size=shared_bytes, programmatic_stream_serialization=overlaps
+            )
             given = [self._encoded(a) if isinstance(a, TensorAt) else a for a in arguments]
             self._core.launch(self._queue, config, module.kernels[function], *given)
 

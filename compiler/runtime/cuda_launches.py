@@ -31,6 +31,7 @@ class DeviceCall:
     block: tuple[int, int, int]
     shared_bytes: int
     arguments: tuple[DeviceArgument, ...]
+    overlaps: bool
 
 
 def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: int) -> Iterator[DeviceCall]:
@@ -58,6 +59,7 @@ def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: in
             block=launch.block,
             shared_bytes=launch.shared_bytes,
             arguments=tuple([value(argument) for argument in launch.arguments]),
+            overlaps=launch.overlaps,
         )
 
 
@@ -84,6 +86,7 @@ def described_kernel_launches(entries: Sequence[Mapping[str, Any]]) -> tuple[Ker
                 block=_three(entry["block"]),
                 shared_bytes=entry["shared_bytes"],
                 arguments=tuple([_argument(argument) for argument in entry["arguments"]]),
+                overlaps=entry["overlaps"],
             )
             for entry in entries
         ]

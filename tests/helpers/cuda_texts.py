@@ -218,6 +218,7 @@ def text(name: str) -> str:
 
 def _line(launch: KernelLaunch) -> str:
     shape = f"grid {launch.grid}, block {launch.block}, {launch.shared_bytes} bytes shared"
+    shape += ", overlaps" * launch.overlaps
     arguments: list[str] = []
     for argument in launch.arguments:
         match argument:

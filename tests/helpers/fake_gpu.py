@@ -147,6 +147,7 @@ class FakeDevice:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: tuple[Argument, ...],
+        overlaps: bool = False,
     ) -> None:
         self._call()
         assert isinstance(module, Handle) and module in self.open

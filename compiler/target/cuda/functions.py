@@ -54,6 +54,9 @@ template <int PENDING> __device__ __forceinline__ void wait_async() {
 _COMMIT_ASYNC = """\
 __device__ __forceinline__ void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 """
+_WAIT_FOR_KERNELS = """\
+__device__ __forceinline__ void wait_for_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+"""
 _MAXIMUM = """\
 __device__ __forceinline__ float maximum(float a, float b) {
     float c;
@@ -96,6 +99,7 @@ FUNCTIONS = {
     "copy_async_16": _COPY_ASYNC.format(size=16, cache="cg"),
     "commit_async": _COMMIT_ASYNC,
     "wait_async": _WAIT_ASYNC,
+    "wait_for_kernels": _WAIT_FOR_KERNELS,
     "maximum": _MAXIMUM,
     "minimum": _MAXIMUM.replace("maximum", "minimum").replace("max.NaN", "min.NaN"),
     "floor_divide": _FLOOR_DIVIDE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Literal, TypeAlias
 
 from ...ir.bounds import Interval, loop_ranges
@@ -60,16 +61,27 @@ class TensorMapArgument:
 
 Argument: TypeAlias = ParameterArgument | WorkspaceArgument | IntegerArgument | TensorMapArgument
 
+OVERLAPPED_BLOCKS = 2
+"""Blocks of a multiprocessor up to which a kernel waits itself for the one before it. Where more of them wait, that
+takes longer than a launch does. Measured on an H100: 0.26 us less of 132 blocks, 0.17 us more of 1056."""
+OVERLAP_CAPABILITY = (9, 0)
+"""From which on kernels can wait for others (PTX ISA, "griddepcontrol")."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLaunch:
-    """One launch: the kernel's name, blocks and threads along x, y, z, dynamic shared memory in bytes, arguments."""
+    """One launch: the kernel's name, blocks and threads along x, y, z, dynamic shared memory in bytes, arguments.
+
+    `overlaps`: blocks may be launched while the kernel before it ends, whose end they wait for themselves (programmatic
+    dependent launch).
+    """
 
     function: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
     arguments: tuple[Argument, ...]
+    overlaps: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +186,14 @@ class _Outline:
                 block=written.shape.block,
                 shared_bytes=written.shared.dynamic_bytes,
                 arguments=tuple(arguments),
+                overlaps=self.overlaps(written.shape),
             )
         )
+
+    def overlaps(self, shape: Shape) -> bool:
+        """Whether a kernel is better launched while the one before it ends."""
+        few = prod(shape.grid) <= OVERLAPPED_BLOCKS * self.target.multiprocessors
+        return few and self.target.capability >= OVERLAP_CAPABILITY
 
     def array(self, buffer: str) -> ParameterArgument | WorkspaceArgument:
         """Where a buffer in the device's memory begins."""
@@ -229,6 +247,9 @@ class _Outline:
             for axis in AXES
             if axis in emitter.threads_used
         ]
+        if self.overlaps(shape):
+            values.used.add("wait_for_kernels")
+            head.append("wait_for_kernels();")
         signature = f'extern "C" __global__ void __launch_bounds__({shape.threads}) {function}('
         lines = [signature, f"    {', '.join(parameters)}) {{", *(f"    {line}" for line in head)]
         self.texts.append("\n".join([*lines, *source.lines, "}", ""]))

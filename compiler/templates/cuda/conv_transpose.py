@@ -25,7 +25,7 @@ class Knobs:
 
 def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
     """Defaults for any shape."""
-    return Knobs(tiles={tag: choose_tile(target, problem_of(program, tag)) for tag in _products(program)})
+    return Knobs(tiles={tag: choose_tile(target, problem_of(program, tag)) for tag in products(program)})
 
 
 def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
@@ -43,8 +43,8 @@ def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -
     return s
 
 
-def _products(program: Program) -> list[str]:
-    """What the names of each product end with."""
+def products(program: Program) -> list[str]:
+    """What the names of the stages of each product end with."""
     starts = [loop.name for loop in loops(program) if loop.name.startswith("gemm.k")]
     return [name.removeprefix("gemm.k") for name in starts]
 

@@ -51,11 +51,11 @@ def schedule(
     return gemv.schedule_rows(program, knobs, [name for name in constants if name == "W"])
 
 
-def template_of(program: Program) -> CudaTemplate | None:
-    """The template with a space of knobs that the defaults are of; None for few rows, which have none."""
+def template_of(program: Program) -> CudaTemplate:
+    """The template with a space of knobs that the defaults are of, for a product of float32."""
     if is_rounded(program):
         return "gemm_mma_cuda"
-    return None if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
+    return "gemv_cuda" if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
 
 
 def problem_of(program: Program, copy_instructions: float = 0.0, tag: str = "") -> Problem:

@@ -65,7 +65,12 @@ def tile_at(problem: Problem, values: Values) -> Tile:
 
 def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
     """The point of `gemm_account.choose_tile`."""
-    return values_of(choose_tile(target, problem_of(program)))
+    return values_of(default_tile(target, program))
+
+
+def default_tile(target: CudaTarget, program: Program) -> Tile:
+    """The tile of `gemm_account.choose_tile` for what has the stages of `te.ops.gemm`."""
+    return choose_tile(target, problem_of(program))
 
 
 def values_of(tile: Tile) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ...graph.floating.graph import FloatGraph, Node
@@ -26,8 +27,9 @@ from ...graph.floating.operators import (
 )
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
+from ..lowered_node import kernel_key
 from .dense import lower_dense
-from .lower_convolutions import lower_convolution
+from .lower_convolutions import lower_convolution, lower_convolution_methods
 from .lower_moves import (
     lower_concatenation,
     lower_elementwise,
@@ -41,6 +43,7 @@ from .lower_moves import (
 from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_softmax
 from .lowered import LoweredCudaNode
 from .matmul import lower_matrix_product
+from .tasks import schedule
 
 ChooseKnobs = Callable[[Node], Any]
 """Knobs of a node's template, such as a tuner found; None: the template's defaults."""
@@ -91,3 +94,25 @@ def lower_cuda_node(
         case Relayout():
             return lower_relayout(graph, node, chosen)
     return None
+
+
+def lower_methods(target: CudaTarget, graph: FloatGraph, node: Node) -> tuple[LoweredCudaNode, ...]:
+    """Every way to compute a node that there are workloads for, that of `lower_cuda_node` first; () where it is None.
+
+    All of them are as exact, so that a tuner may choose.
+    """
+    if isinstance(node.operator, Convolution):
+        return lower_convolution_methods(target, graph, node, node.operator)
+    default = lower_cuda_node(target, graph, node)
+    if default is None:
+        return ()
+    if default.workload is None or default.workload.template != "gemv_cuda":
+        return (default,)
+    # Few rows can be tiled, too.
+    tiled = replace(default.workload, template="gemm_cuda")
+    return default, replace(
+        default,
+        key=kernel_key(tiled.template, tiled.expression),
+        schedule=lambda t: schedule(t, tiled),
+        workload=tiled,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import prod
+from math import inf, prod
 from typing import TypeVar
 
 import numpy as np
@@ -25,6 +25,7 @@ from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
 from .lowered import LoweredCudaNode, lowered
 from .tensor_float import for_target, is_rounded
 from .winograd_account import Convolution as WinogradSizes
+from .winograd_account import exact_outputs
 from .workload import CudaTemplate, workload_of
 
 Template = Callable[[CudaTarget, Program], Schedule]
@@ -54,6 +55,24 @@ def lower_convolution(
     if direct is not None and conv2d_direct.is_faster(target, direct.program):
         return direct
     return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
+
+
+def lower_convolution_methods(
+    target: CudaTarget, graph: FloatGraph, node: Node, operator: Convolution
+) -> tuple[LoweredCudaNode, ...]:
+    """Every way to compute a convolution that is as exact as `lower_convolution`, which comes first."""
+    default = lower_convolution(target, graph, node, operator)
+    if operator.transposed or is_depthwise(operator, graph.tensors[node.inputs[1]]):
+        return (default,)
+    others = [lower_conv2d(target, graph, node, operator)]
+    if operator.groups == 1:
+        direct = lower_direct_conv2d(graph, node, operator)
+        if conv2d_direct.seconds_of(target, direct.program) < inf:
+            others.append(direct)
+    if fits(operator.window, operator.groups):
+        for m in exact_outputs(winograd_sizes(graph, node, operator)):
+            others.append(lower_winograd(graph, node, operator, winograd.Knobs(m=m)))
+    return (default, *[other for other in others if other.workload != default.workload])
 
 
 def lower_conv2d(
@@ -104,7 +123,9 @@ def lower_direct_conv2d(
     weights = graph.constants[node.inputs[1]]
     arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(channels, -1, len(weights))}
     template: Template = lambda t, p: conv2d_direct.schedule(t, p, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, "conv2d_direct", arrays, template, knobs)
+    return _lowered(
+        graph, node, operator, program, "conv2d_direct", arrays, template, knobs, "conv2d_direct_cuda"
+    )
 
 
 def lower_winograd(
@@ -128,7 +149,7 @@ def lower_winograd(
     )
     arrays = {"W": transformed_weights(graph.constants[node.inputs[1]], knobs.m)}
     template: Template = lambda t, p: winograd.schedule(t, p, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, "winograd", arrays, template, knobs)
+    return _lowered(graph, node, operator, program, "winograd", arrays, template, knobs, "winograd_cuda")
 
 
 def winograd_sizes(graph: FloatGraph, node: Node, operator: Convolution) -> WinogradSizes:
@@ -173,7 +194,9 @@ def lower_conv_transpose(
     )
     arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
     template: Template = lambda t, p: conv_transpose.schedule(t, p, knobs)  # noqa: E731
-    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template, knobs)
+    # Without any tap there is nothing to cut up.
+    tuned: CudaTemplate | None = "conv_transpose_cuda" if arrays else None
+    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template, knobs, tuned)
 
 
 def lower_depthwise(

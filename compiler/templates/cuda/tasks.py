@@ -2,41 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
+from ...ir.stmt import Program
 from ...schedule import LegalityError, Schedule
 from ...target.cuda.machine import CudaTarget
+from ...te.blocks import Window
 from ..space import Space, Values
 from ..tasks_cpu import knobs_obstacle
 from . import (
     conv2d,
+    conv2d_direct,
+    conv2d_direct_space,
     conv2d_space,
+    conv_transpose,
+    conv_transpose_space,
     depthwise,
     depthwise_space,
     elementwise,
     elementwise_space,
-    gemm,
     gemm_mma,
     gemm_mma_space,
     gemm_space,
+    gemv_space,
     pool,
     pool_space,
+    tile,
+    winograd,
+    winograd_space,
 )
-from .workload import CudaWorkload
+from .gemm import schedule as schedule_product
+from .workload import CudaTemplate, CudaWorkload
 
 Choose = Callable[[CudaWorkload], Values | None]
 """Finds knobs for a workload, as in records of a tuner; None: the template's defaults."""
+Compare = Callable[[Sequence[CudaWorkload]], int]
+"""Which of the workloads that compute the same is the fastest, by its index; 0, the default, where nothing tells."""
+
+
+def take_default(_: Sequence[CudaWorkload]) -> int:
+    """The first one: what is taken without records."""
+    return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChosenKnobs:
     """Knobs of `choose`, where they are legal; `applied` and `ignored` list the workloads that had some, and why not.
 
-    One object serves one compilation, whose caller reads the lists afterwards.
+    `compare` decides where a node can be computed in several ways. One object serves one compilation, whose caller
+    reads the lists afterwards.
     """
 
     choose: Choose
+    compare: Compare = take_default
     applied: list[CudaWorkload] = field(default_factory=list)
     ignored: list[tuple[CudaWorkload, str]] = field(default_factory=list)
 
@@ -61,40 +82,12 @@ class ChosenKnobs:
 
 def space(target: CudaTarget, workload: CudaWorkload) -> Space:
     """All settings of the template's knobs for a workload; costs are seconds."""
-    program = workload.expression
-    match workload.template:
-        case "gemm_cuda":
-            return gemm_space.space(target, program)
-        case "gemm_mma_cuda":
-            return gemm_mma_space.space(target, program)
-        case "conv2d_cuda":
-            return conv2d_space.space(target, program)
-        case "depthwise_cuda":
-            assert workload.window is not None
-            return depthwise_space.space(target, program, workload.window)
-        case "pool_cuda":
-            return pool_space.space(target, program)
-        case "elementwise_cuda":
-            return elementwise_space.space(target, program)
+    return _TEMPLATES[workload.template].space(target, workload)
 
 
 def default_values(target: CudaTarget, workload: CudaWorkload) -> dict[str, int]:
     """The point of the template's defaults, or the nearest one to it."""
-    program = workload.expression
-    match workload.template:
-        case "gemm_cuda":
-            return gemm_space.default_values(target, program)
-        case "gemm_mma_cuda":
-            return gemm_mma_space.default_values(target, program)
-        case "conv2d_cuda":
-            return conv2d_space.default_values(target, program)
-        case "depthwise_cuda":
-            assert workload.window is not None
-            return depthwise_space.default_values(target, program, workload.window)
-        case "pool_cuda":
-            return pool_space.default_values(target, program)
-        case "elementwise_cuda":
-            return elementwise_space.default_values(target, program)
+    return _TEMPLATES[workload.template].defaults(target, workload)
 
 
 def schedule(target: CudaTarget, workload: CudaWorkload, values: Values | None = None) -> Schedule:
@@ -102,25 +95,106 @@ def schedule(target: CudaTarget, workload: CudaWorkload, values: Values | None =
 
     `values` are a point's of the workload's space (None or empty: the template's defaults).
     """
-    program, constants = workload.expression, workload.constants
-    values = values or None
-    match workload.template:
-        case "gemm_cuda":
-            tile = None if values is None else gemm_space.knobs_of(target, program, values)
-            return gemm.schedule(target, program, tile, constants=constants)
-        case "gemm_mma_cuda":
-            warps = None if values is None else gemm_mma_space.knobs_of(program, values)
-            return gemm_mma.schedule(target, program, warps, constants=constants)
-        case "conv2d_cuda":
-            knobs = None if values is None else conv2d_space.knobs_of(target, program, values)
-            return conv2d.schedule(target, program, knobs)
-        case "depthwise_cuda":
-            assert workload.window is not None
-            own = None if values is None else depthwise_space.knobs_of(target, program, values)
-            return depthwise.schedule(target, program, workload.window, own)
-        case "pool_cuda":
-            pooling = None if values is None else pool_space.knobs_of(target, program, values)
-            return pool.schedule(target, program, pooling)
-        case "elementwise_cuda":
-            each = None if values is None else elementwise_space.knobs_of(target, program, values)
-            return elementwise.schedule(target, program, each)
+    template = _TEMPLATES[workload.template]
+    return template.schedule(target, workload, template.knobs(target, workload, values) if values else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Template:
+    """What a template does with a workload: its space, the point of its defaults, knobs of a point, a schedule."""
+
+    space: Callable[[CudaTarget, CudaWorkload], Space]
+    defaults: Callable[[CudaTarget, CudaWorkload], dict[str, int]]
+    knobs: Callable[[CudaTarget, CudaWorkload, Values], Any]
+    schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule]
+
+
+def _of_program(
+    space: Callable[[CudaTarget, Program], Space],
+    defaults: Callable[[CudaTarget, Program], dict[str, int]],
+    knobs: Callable[[CudaTarget, Program, Values], Any],
+    schedule: Callable[[CudaTarget, CudaWorkload, Any], Schedule],
+) -> _Template:
+    """A template that knows a workload by its program."""
+    return _Template(
+        space=lambda target, workload: space(target, workload.expression),
+        defaults=lambda target, workload: defaults(target, workload.expression),
+        knobs=lambda target, workload, values: knobs(target, workload.expression, values),
+        schedule=schedule,
+    )
+
+
+def _alone(
+    schedule: Callable[[CudaTarget, Program, Any], Schedule],
+) -> Callable[[CudaTarget, CudaWorkload, Any], Schedule]:
+    """How a program is scheduled of which all constants are known by their names."""
+    return lambda target, workload, knobs: schedule(target, workload.expression, knobs)
+
+
+def _tiled(target: CudaTarget, workload: CudaWorkload, knobs: tile.Tile | None) -> Schedule:
+    """In tiles, however few the rows are."""
+    own = knobs or gemm_space.default_tile(target, workload.expression)
+    return tile.schedule_tile(workload.expression, own, workload.constants)
+
+
+def _product(target: CudaTarget, workload: CudaWorkload, knobs: Any) -> Schedule:
+    return schedule_product(target, workload.expression, knobs, constants=workload.constants)
+
+
+def _warps(target: CudaTarget, workload: CudaWorkload, knobs: gemm_mma.Knobs | None) -> Schedule:
+    return gemm_mma.schedule(target, workload.expression, knobs, constants=workload.constants)
+
+
+def _window(workload: CudaWorkload) -> Window:
+    assert workload.window is not None  # CudaWorkload.obstacle
+    return workload.window
+
+
+_TEMPLATES: Mapping[CudaTemplate, _Template] = MappingProxyType(
+    {
+        "gemm_cuda": _of_program(gemm_space.space, gemm_space.default_values, gemm_space.knobs_of, _tiled),
+        "gemv_cuda": _of_program(gemv_space.space, gemv_space.default_values, gemv_space.knobs_of, _product),
+        "gemm_mma_cuda": _of_program(
+            gemm_mma_space.space,
+            gemm_mma_space.default_values,
+            lambda _, program, values: gemm_mma_space.knobs_of(program, values),
+            _warps,
+        ),
+        "conv2d_cuda": _of_program(
+            conv2d_space.space, conv2d_space.default_values, conv2d_space.knobs_of, _alone(conv2d.schedule)
+        ),
+        "conv2d_direct_cuda": _of_program(
+            conv2d_direct_space.space,
+            conv2d_direct_space.default_values,
+            conv2d_direct_space.knobs_of,
+            _alone(conv2d_direct.schedule),
+        ),
+        "winograd_cuda": _of_program(
+            winograd_space.space_of_products,
+            winograd_space.default_values_of_products,
+            winograd_space.knobs_of_products,
+            _alone(winograd.schedule),
+        ),
+        "conv_transpose_cuda": _of_program(
+            conv_transpose_space.space,
+            conv_transpose_space.default_values,
+            conv_transpose_space.knobs_of,
+            _alone(conv_transpose.schedule),
+        ),
+        "depthwise_cuda": _Template(
+            space=lambda target, w: depthwise_space.space(target, w.expression, _window(w)),
+            defaults=lambda target, w: depthwise_space.default_values(target, w.expression, _window(w)),
+            knobs=lambda target, w, values: depthwise_space.knobs_of(target, w.expression, values),
+            schedule=lambda target, w, knobs: depthwise.schedule(target, w.expression, _window(w), knobs),
+        ),
+        "pool_cuda": _of_program(
+            pool_space.space, pool_space.default_values, pool_space.knobs_of, _alone(pool.schedule)
+        ),
+        "elementwise_cuda": _of_program(
+            elementwise_space.space,
+            elementwise_space.default_values,
+            elementwise_space.knobs_of,
+            _alone(elementwise.schedule),
+        ),
+    }
+)

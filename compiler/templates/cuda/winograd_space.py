@@ -1,15 +1,22 @@
-"""The space of Winograd's method on a GPU: sizes of its tiles, and for each that of `gemm_space`."""
+"""The space of Winograd's method on a GPU: sizes of its tiles, and for each that of `gemm_space`.
+
+Of a program, in which the tiles' size is decided, `space_of_products` is what is left.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import isqrt
+
 import numpy as np
 
+from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
-from ...te.ops.winograd import OUTPUTS
+from ...te.ops.winograd import OUTPUTS, TAPS
 from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
 from . import gemm_space
 from .gemm_account import choose_tile
-from .winograd import Knobs
+from .winograd import Knobs, problem_of
 from .winograd_account import Convolution, transform_seconds
 
 AXIS = Axis(name="m", values=OUTPUTS)
@@ -57,3 +64,23 @@ def knobs_of(convolution: Convolution, values: Values) -> Knobs:
 def default_values(target: CudaTarget, convolution: Convolution, m: int = OUTPUTS[0]) -> dict[str, int]:
     """The point of `gemm_account.choose_tile` for tiles of m x m outputs."""
     return {AXIS.name: m, **gemm_space.values_of(choose_tile(target, convolution.problem(m)))}
+
+
+def space_of_products(target: CudaTarget, program: Program) -> Space:
+    """The space of the products of a `te.ops.winograd`, whose tiles have their size; costs are seconds.
+
+    The estimate is that of the products: the transforms take as long at every point.
+    """
+    return replace(gemm_space.space_of(target, problem_of(program)), template="winograd_cuda")
+
+
+def knobs_of_products(target: CudaTarget, program: Program, values: Values) -> Knobs:
+    """The knobs of a point of `space_of_products`."""
+    problem = problem_of(program)
+    # A product for every element of a tile of inputs.
+    return Knobs(m=isqrt(problem.batch) + 1 - TAPS, tile=gemm_space.tile_at(problem, values))
+
+
+def default_values_of_products(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `gemm_account.choose_tile`."""
+    return gemm_space.values_of(choose_tile(target, problem_of(program)))

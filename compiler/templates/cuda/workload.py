@@ -20,7 +20,16 @@ from ..workload_vdla import MOST_ELEMENTS, WorkloadError
 from .flat import nests
 
 CudaTemplate: TypeAlias = Literal[
-    "gemm_cuda", "gemm_mma_cuda", "conv2d_cuda", "depthwise_cuda", "pool_cuda", "elementwise_cuda"
+    "gemm_cuda",
+    "gemv_cuda",
+    "gemm_mma_cuda",
+    "conv2d_cuda",
+    "conv2d_direct_cuda",
+    "winograd_cuda",
+    "conv_transpose_cuda",
+    "depthwise_cuda",
+    "pool_cuda",
+    "elementwise_cuda",
 ]
 """The templates that have a space of knobs, as the spaces call them."""
 

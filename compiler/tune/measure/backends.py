@@ -7,7 +7,7 @@ same candidates, where costs are cycles.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Protocol
 
@@ -58,9 +58,13 @@ class Backend(Protocol):
 
 
 class InProcess(Backend):
-    """Trials one after the other in this process, which a candidate that crashes or hangs takes along."""
+    """Trials one after the other in this process, which a candidate that crashes or hangs takes along.
 
-    def __init__(self) -> None:
+    `load` makes what measures a task of its description.
+    """
+
+    def __init__(self, load: Callable[[Description], Measure] = load) -> None:
+        self._load = load
         self._tasks: dict[str, Measure] = {}
 
     def finished(
@@ -69,7 +73,7 @@ class InProcess(Backend):
         """The results in the order of `points`."""
         key = canonical(description)
         if key not in self._tasks:
-            self._tasks[key] = load(description)
+            self._tasks[key] = self._load(description)
         for index, values in enumerate(points):
             yield index, attempt(self._tasks[key], values)
 

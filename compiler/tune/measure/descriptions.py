@@ -2,6 +2,10 @@
 
     {"kind": "vdla", "config": Config.to_dict(), "workload": Workload.to_dict()}
     {"kind": "llvm", "target": the fields of a CpuTarget, "workload": CpuWorkload.to_dict()}
+    {"kind": "cuda", "target": the fields of a CudaTarget, "workload": CudaWorkload.to_dict()}
+
+Tasks on a GPU are measured in two steps (`cuda_workers.py`), by tasks of the kinds "cuda code", which compiles, with a
+"folder", and "cuda device", which times what lies there, with the "device"'s number besides.
 
 `load` makes of a description the function that measures its candidates, wherever that is.
 """
@@ -11,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from vdla.isa.errors import UserError
@@ -20,13 +25,20 @@ from .trial import Result
 
 if TYPE_CHECKING:
     from ...target.cpu.machine import CpuTarget
+    from ...target.cuda.machine import CudaTarget
+    from ...templates.cuda.workload import CudaWorkload
     from ...templates.workload_cpu import CpuWorkload
     from .measure_vdla import AcceleratorTask
+    from .trial_cuda import Compile, DeviceTrials
 
 Description: TypeAlias = Mapping[str, Any]
 """A task as a JSON object; "kind" says who reads the rest."""
 Measure: TypeAlias = Callable[[Values | None], Result]
 """Measures a candidate of one task; None is the template's own choice."""
+
+
+CODE, DEVICE = "cuda code", "cuda device"
+_PARTS = {"kind", "target", "workload"}
 
 
 class TaskError(UserError):
@@ -41,6 +53,21 @@ def describe(task: AcceleratorTask) -> dict[str, Any]:
 def describe_cpu(target: CpuTarget, workload: CpuWorkload) -> dict[str, Any]:
     """The description of a task on a processor."""
     return {"kind": "llvm", "target": asdict(target), "workload": workload.to_dict()}
+
+
+def describe_cuda(target: CudaTarget, workload: CudaWorkload) -> dict[str, Any]:
+    """The description of a task on a GPU."""
+    return {"kind": "cuda", "target": asdict(target), "workload": workload.to_dict()}
+
+
+def describe_cuda_code(task: Description, folder: Path) -> dict[str, Any]:
+    """That of compiling the candidates of a task on a GPU into a folder."""
+    return {**task, "kind": CODE, "folder": str(folder)}
+
+
+def describe_cuda_device(task: Description, folder: Path, ordinal: int) -> dict[str, Any]:
+    """That of timing what lies in the folder on the GPU of a number."""
+    return {**task, "kind": DEVICE, "folder": str(folder), "device": ordinal}
 
 
 def canonical(description: Description) -> str:
@@ -62,10 +89,55 @@ def load(description: Description) -> Measure:
             return _load_processor(target, workload)
         case {"kind": "llvm"}:
             raise TaskError("a task on a processor has kind, target and workload, both JSON objects")
+        case {"kind": "cuda code"}:
+            return load_cuda_code(description)
+        case {"kind": "cuda device"}:
+            from .trial_cuda import trials_of_process
+
+            return load_cuda_device(description, trials_of_process)
+        case {"kind": "cuda"}:
+            raise TaskError("a task on a GPU is compiled in one process and measured in another")
         case _:
             raise TaskError(
-                f"there are no tasks of the kind {description.get('kind')!r}; there are 'vdla' and 'llvm'"
+                f"there are no tasks of the kind {description.get('kind')!r}; there are 'vdla', 'llvm' and 'cuda'"
             )
+
+
+def load_cuda_code(description: Description, compile: Compile | None = None) -> Measure:
+    """What compiles candidates of a task on a GPU, by NVRTC unless told; raises as `load` does."""
+    from ...target.cuda.nvrtc import compile_cubin, nvrtc_version
+    from .trial_cuda import compile_candidate
+
+    match description:
+        case {"folder": str(folder), **task} if task.keys() == _PARTS:
+            target, workload = _gpu_task(task)
+        case _:
+            raise TaskError("compiling a task on a GPU takes kind, target, workload and folder")
+    if compile is None:
+        nvrtc_version()  # Where it is missing no candidate is to blame.
+    made = compile or compile_cubin
+    return lambda values: compile_candidate(target, workload, Path(folder), values, made)
+
+
+def load_cuda_device(description: Description, trials: Callable[[int], DeviceTrials]) -> Measure:
+    """What times candidates of a task on the GPU whose `trials` they are, by its number; raises as `load` does."""
+    match description:
+        case {"device": int(ordinal), "folder": str(folder), **task} if task.keys() == _PARTS:
+            target, workload = _gpu_task(task)
+            return trials(ordinal).task(target, workload, Path(folder))
+        case _:
+            raise TaskError("timing a task on a GPU takes kind, target, workload, folder and device")
+
+
+def _gpu_task(task: Mapping[str, Any]) -> tuple[CudaTarget, CudaWorkload]:
+    from ...templates.cuda.workload import workload_from_dict
+    from .trial_cuda import target_from_dict
+
+    try:
+        target = target_from_dict(dict(task["target"]))
+    except (ValueError, TypeError) as error:
+        raise TaskError(f"a task on a GPU: {error}") from None
+    return target, workload_from_dict(task["workload"])
 
 
 def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measure:

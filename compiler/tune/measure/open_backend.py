@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .backends import TIMEOUT, Backend, InProcess
+from .cuda_workers import CudaWorkers
 from .dask_workers import DaskWorkers
 from .local_workers import LocalWorkers
 
@@ -22,3 +23,17 @@ def open_backend(
     if workers == 0:
         return InProcess()
     return LocalWorkers(workers, timeout=timeout, notify=notify)
+
+
+def open_cuda_backend(
+    *, workers: int, ordinal: int, timeout: float = TIMEOUT, notify: Callable[[str], None]
+) -> CudaWorkers:
+    """For tasks on GPU number `ordinal` of this machine: `workers` processes that compile, and one that has the device.
+
+    `timeout` and `notify` as of `open_backend`.
+    """
+    return CudaWorkers(
+        LocalWorkers(workers, timeout=timeout, notify=notify),
+        LocalWorkers(1, timeout=timeout, notify=notify),
+        ordinal=ordinal,
+    )

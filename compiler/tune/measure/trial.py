@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+WRONG = "wrong results"
+"""How the error of a candidate begins that computes something else."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -44,3 +49,13 @@ def result_from_dict(value: Mapping[str, Any]) -> Result:
     cost = math.inf if value["cost"] is None else float(value["cost"])
     parts = {name: float(value[name]) for name in ("seconds", "compile_seconds", "overhead_seconds")}
     return Result(cost=cost, error=value["error"], **parts)
+
+
+def results_obstacle(result: np.ndarray, reference: np.ndarray, tolerance: float) -> str | None:
+    """Why results are wrong, that may be off by `tolerance` of the reference's greatest; None where they are right."""
+    finite = np.isfinite(reference)
+    if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):
+        return f"{WRONG}: not finite where they should be, or the other way round"
+    limit = tolerance * max(float(np.abs(reference[finite]).max(initial=0.0)), 1e-30)
+    error = np.abs(result - reference)[finite].max(initial=0.0)
+    return None if error <= limit else f"{WRONG}: off by {error:.3g}, {limit:.3g} would be right"

@@ -22,7 +22,7 @@ from ...target.cpu.machine import CpuTarget
 from ...templates.tasks_cpu import knobs_obstacle, schedule, space
 from ...templates.workload_cpu import CpuWorkload
 from .reference_cpu import expected, inputs
-from .trial import Result
+from .trial import Result, results_obstacle
 
 SECONDS = 0.03
 """Thread CPU seconds of taking a candidate's time."""
@@ -30,8 +30,6 @@ MEMORY = 8 << 30
 """Bytes of addresses for a process that measures, LLVM's and numpy's included."""
 TOLERANCE = 1e-5
 """Of a candidate's results, relative to the reference's greatest: float32 sums of some thousand terms, in parts."""
-WRONG = "wrong results"
-"""How the error of a candidate begins that computes something else."""
 LEAST_SAMPLE = 2e-4
 """Seconds that one reading of the clock covers at least."""
 SAMPLES = (3, 25)
@@ -60,7 +58,7 @@ def evaluate(target: CpuTarget, workload: CpuWorkload, values: Mapping[str, int]
         result[...] = np.nan
         bound = kernel.bind({**bound_arrays, output: result})
         bound()
-        if (reason := _difference(result, reference)) is not None:
+        if (reason := results_obstacle(result, reference, TOLERANCE)) is not None:
             raise ValueError(reason)
         cost, error = _time(bound, SECONDS), None
     except Exception as problem:
@@ -84,16 +82,6 @@ def _known(workload: CpuWorkload) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """The arrays of a workload and its results, computed once for all of its candidates."""
     arrays = inputs(workload)
     return arrays, expected(workload, arrays)
-
-
-def _difference(result: np.ndarray, reference: np.ndarray) -> str | None:
-    """Why results are wrong; None where they are right."""
-    finite = np.isfinite(reference)
-    if not np.array_equal(np.where(finite, 0, result), np.where(finite, 0, reference), equal_nan=True):
-        return f"{WRONG}: not finite where they should be, or the other way round"
-    limit = TOLERANCE * max(float(np.abs(reference[finite]).max(initial=0.0)), 1e-30)
-    error = np.abs(result - reference)[finite].max(initial=0.0)
-    return None if error <= limit else f"{WRONG}: off by {error:.3g}, {limit:.3g} would be right"
 
 
 def _time(bound: BoundKernel, budget: float) -> float:

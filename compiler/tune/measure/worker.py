@@ -5,8 +5,8 @@
     {"task": task, "values": {...}, "timeout": s}      Result.to_dict()
 
 `task` is a description's canonical text (`descriptions.py`); it is loaded once, with one uncounted trial of the
-template's own choice, since code that is compiled on first use must not count as the first candidate's. What
-candidates print goes to standard error. The process ends with its input.
+template's own choice, since code that is compiled on first use must not count as the first candidate's (where this
+process's own time is what counts). What candidates print goes to standard error. The process ends with its input.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from vdla.isa.errors import UserError
 
 from .backends import attempt
-from .descriptions import Description, Measure, load
+from .descriptions import CODE, DEVICE, Description, Measure, load
 
 Load = Callable[[Description], Measure]
 
@@ -65,14 +65,17 @@ def _load(load: Load, tasks: dict[str, Measure], task: str) -> dict[str, Any]:
         tasks[task] = load(description)
     except UserError as error:
         return {"refused": str(error)}
-    if description["kind"] == "llvm":
+    kind = description["kind"]
+    if kind in ("llvm", CODE):
         _limit_memory()
-    attempt(tasks[task], None)
+    if kind not in (CODE, DEVICE):
+        # On GPUs nothing here is timed, and the template's own choice may be what a device does not survive.
+        attempt(tasks[task], None)
     return {"loaded": True}
 
 
 def _limit_memory() -> None:
-    """Candidates on processors could take all there is: LLVM's, for loops that are unrolled too far."""
+    """Compiling candidates could take all there is: LLVM's or NVRTC's, for loops that are unrolled too far."""
     from .trial_cpu import MEMORY
 
     _, most = resource.getrlimit(resource.RLIMIT_AS)

@@ -10,7 +10,10 @@ import numpy as np
 from ...ir.stmt import Program
 from ...schedule import LegalityError
 from ...target.cpu.machine import CpuTarget
+from ...target.cuda.machine import CudaTarget
 from ...target.vdla.link_alone import link_alone
+from ...templates.cuda import tasks as cuda_tasks
+from ...templates.cuda.workload import CudaWorkload
 from ...templates.space import Values
 from ...templates.tasks_cpu import schedule
 from ...templates.workload_cpu import CpuWorkload
@@ -48,6 +51,11 @@ def read_cpu(target: CpuTarget, workload: CpuWorkload) -> Read:
     """`program_features` of a workload's points on a processor."""
     program = workload.program()
     return read_scheduled(lambda values: schedule(target, workload, program, values).program)
+
+
+def read_cuda(target: CudaTarget, workload: CudaWorkload) -> Read:
+    """`program_features` of a workload's points on a GPU."""
+    return read_scheduled(lambda values: cuda_tasks.schedule(target, workload, values).program)
 
 
 def read_vdla(task: AcceleratorTask) -> Read:

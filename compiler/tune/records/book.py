@@ -27,20 +27,56 @@ _CHUNK = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBook:
-    """Successful records of many workloads: of each (`Task.key`), from the best on (`book_of`)."""
+    """Successful records of many workloads: of each (`Task.key`), from the best on (`book_of`).
+
+    `families` has those of all machines of a family together (`Task.alike`), for machines without records of their own.
+    """
 
     records: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
+    families: Mapping[Key, tuple[Record, ...]] = field(default_factory=lambda: _NONE)
 
     def lookup(self, workload: Description, target: Description, space: Space | None = None) -> Values | None:
         """The best knobs; with `space`, of those that are legal there. None where there are none.
 
         Empty knobs are the template's own choice, which is always legal.
         """
-        return first_legal(self.records.get(Task(workload=workload, target=target).key, ()), space)
+        best = self.best(workload, target, space)
+        return None if best is None else best.knobs
+
+    def best(self, workload: Description, target: Description, space: Space | None = None) -> Record | None:
+        """The record whose knobs `lookup` gives: of this very machine if there is one, else of its family."""
+        for found in self._known(workload, target):
+            if (record := first_legal(found, space)) is not None:
+                return record
+        return None
+
+    def fastest(self, choices: Sequence[tuple[Description, Space | None]], target: Description) -> int | None:
+        """Which workload of several that compute the same has the best record, with knobs legal in its space.
+
+        Records are compared with those of the first, which is what is taken without any: where it has none of this very
+        machine, with its family's. None where it has none at all.
+        """
+        for machine in range(2):
+            best = [first_legal(self._known(workload, target)[machine], space) for workload, space in choices]
+            if best and best[0] is not None:
+                ranks = {k: _rank(record) for k, record in enumerate(best) if record is not None}
+                return min(ranks, key=lambda k: (ranks[k], k))
+        return None
+
+    def _known(
+        self, workload: Description, target: Description
+    ) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+        """From the best on: of this machine, and of its family."""
+        task = Task(workload=workload, target=target)
+        alike = () if task.alike is None else self.families.get(task.alike, ())
+        return self.records.get(task.key, ()), alike
 
     def over(self, other: RecordBook) -> RecordBook:
         """This book, and `other` for the workloads that this one does not have."""
-        return RecordBook(records=MappingProxyType({**other.records, **self.records}))
+        return RecordBook(
+            records=MappingProxyType({**other.records, **self.records}),
+            families=MappingProxyType({**other.families, **self.families}),
+        )
 
     @property
     def stale(self) -> tuple[int, int]:
@@ -50,12 +86,14 @@ class RecordBook:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that `lookup` can answer, in hexadecimal: what a cache of compiled networks has to know."""
+        """SHA-256 of all that can be asked, in hexadecimal: what a cache of compiled networks has to know."""
         digest = hashlib.sha256()
-        for key in sorted(self.records):
-            digest.update(
-                repr((key, [sorted(record.knobs.items()) for record in self.records[key]])).encode()
-            )
+        for key, found in sorted(self.records.items()):
+            digest.update(repr((key, [sorted(record.knobs.items()) for record in found])).encode())
+        for key, found in sorted(self.families.items()):
+            # Where workloads are compared with one another, costs count, too.
+            asked = [(sorted(r.knobs.items()), r.compiler, _rank_of_like(r), r.task.key) for r in found]
+            digest.update(repr((key, asked)).encode())
         return digest.hexdigest()
 
 
@@ -66,7 +104,15 @@ def book_of(records: Iterable[Record]) -> RecordBook:
     compiler would have come before those of others, and what was checked before single readings.
     """
     by_task = _successful(records)
-    return RecordBook(records=MappingProxyType({key: _ranked(found) for key, found in by_task.items()}))
+    families: dict[Key, list[Record]] = {}
+    for found in by_task.values():
+        for record in found:
+            if record.task.alike is not None:
+                families.setdefault(record.task.alike, []).append(record)
+    return RecordBook(
+        records=MappingProxyType({key: _ranked(found) for key, found in by_task.items()}),
+        families=MappingProxyType({key: _ranked(found) for key, found in families.items()}),
+    )
 
 
 def read_book(paths: Sequence[Path]) -> tuple[RecordBook, list[Skipped]]:
@@ -122,24 +168,30 @@ def is_stale(record: Record) -> bool:
 
 def _ranked(records: Sequence[Record]) -> tuple[Record, ...]:
     """From the best on; of equals the first stays first."""
-    compilers = {record.compiler for record in records}
-
-    def rank(record: Record) -> tuple[bool, bool, float]:
-        stale = len(compilers) > 1 and is_stale(record)
-        return stale, record.strategy != CHECKED, math.inf if record.cost is None else record.cost
-
-    return tuple(sorted(records, key=rank))
+    if len({record.compiler for record in records}) > 1:
+        return tuple(sorted(records, key=_rank))
+    # All stale, or none: that need not be worked out.
+    return tuple(sorted(records, key=_rank_of_like))
 
 
-def first_legal(records: Sequence[Record], space: Space | None) -> Values | None:
-    """The knobs of the first record that has none or, with `space`, legal ones; None where there is no such record."""
+def _rank(record: Record) -> tuple[bool, bool, float]:
+    return is_stale(record), *_rank_of_like(record)
+
+
+def _rank_of_like(record: Record) -> tuple[bool, float]:
+    """Among records of one compiler."""
+    return record.strategy != CHECKED, math.inf if record.cost is None else record.cost
+
+
+def first_legal(records: Sequence[Record], space: Space | None) -> Record | None:
+    """The first record that has no knobs or, with `space`, legal ones; None where there is no such record."""
     if space is None:
-        return records[0].knobs if records else None
+        return records[0] if records else None
     for begin in range(0, len(records), _CHUNK):
         chunk = records[begin : begin + _CHUNK]
         legal = in_space(chunk, space)[2] | np.array([not record.knobs for record in chunk])
         if legal.any():
-            return chunk[int(legal.argmax())].knobs
+            return chunk[int(legal.argmax())]
     return None
 
 

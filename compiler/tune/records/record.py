@@ -30,12 +30,14 @@ class Task:
 
     Both are JSON objects; tuples in them become lists. Tasks are equal, and so are their keys, for equal workloads on
     equal machines, whatever these are called: of a target with a "digest" that and the kind count, of others
-    everything. ValueError for what is no such object.
+    everything. Of a target with a "family", `alike` is the key that the workload has on all of that family, else None.
+    ValueError for what is no such object.
     """
 
     workload: Description = field(compare=False)
     target: Description = field(compare=False)
     key: Key = field(init=False)
+    alike: Key | None = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, required in (("workload", "template"), ("target", "kind")):
@@ -49,13 +51,21 @@ class Task:
         identity = self.target
         if "digest" in identity:
             identity = {"kind": kind, "digest": identity["digest"]}
-        digest = hashlib.sha256(canonical(identity).encode()).hexdigest()
-        object.__setattr__(self, "key", (canonical(self.workload), digest))
+        workload = canonical(self.workload)
+        object.__setattr__(self, "key", (workload, _digest(identity)))
+        family = {"kind": kind, "family": self.target.get("family")}
+        object.__setattr__(
+            self, "alike", (workload, _digest(family)) if family["family"] is not None else None
+        )
 
     @property
     def unit(self) -> str:
         """What its costs are counted in, "cycles" or "seconds"."""
         return UNITS[self.target["kind"]]
+
+
+def _digest(identity: Description) -> str:
+    return hashlib.sha256(canonical(identity).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +89,19 @@ class Record:
 
 
 def describe_target(machine: Config | CpuTarget | CudaTarget) -> dict[str, Any]:
-    """The target of records for an accelerator, a processor or a GPU, as a JSON object."""
+    """The target of records for an accelerator, a processor or a GPU, as a JSON object.
+
+    GPUs of one compute capability are a family: what is best on one card is worth trying on another, and a target of an
+    architecture alone is that of a typical card.
+    """
     if isinstance(machine, Config):
         return {"kind": "vdla", "config": machine.name, "digest": machine.digest}
     if isinstance(machine, CudaTarget):
-        return {"kind": "cuda", "arch": machine.arch, "card": machine.card, "digest": machine.digest}
+        return {
+            "kind": "cuda",
+            "arch": machine.arch,
+            "card": machine.card,
+            "family": "{}.{}".format(*machine.capability),
+            "digest": machine.digest,
+        }
     return {"kind": "llvm", "triple": machine.triple, "cpu": machine.cpu, "digest": machine.digest}

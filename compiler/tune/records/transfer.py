@@ -1,6 +1,6 @@
 """What other workloads' records teach a model: samples of their features and costs, one group for each workload.
 
-`transfer_vdla.py` and `transfer_cpu.py` say what the workloads and spaces of their targets are.
+`transfer_vdla.py`, `transfer_cpu.py` and `transfer_cuda.py` say what the workloads and spaces of their targets are.
 """
 
 from __future__ import annotations
@@ -21,15 +21,31 @@ LOWERED = 64
 """Records of a workload that are lowered again at most, evenly from all of it: each costs a fraction of a trial."""
 
 
+SpaceOf = Callable[[Description], Space | None]
+"""The space of a workload; None for one that teaches nothing."""
+
+
+def with_axes(own: Space, space_of: SpaceOf) -> SpaceOf:
+    """`space_of` for workloads whose knobs are those of the space `own`; those of others are features of something
+    else."""
+    axes = [axis.name for axis in own.axes]
+
+    def alike(description: Description) -> Space | None:
+        found = space_of(description)
+        return found if found is not None and [axis.name for axis in found.axes] == axes else None
+
+    return alike
+
+
 def groups_of(
     records: Iterable[Record],
     own: Task,
-    space_of: Callable[[Description], Space | None],
+    space_of: SpaceOf,
     read_of: Callable[[Description], Read] | None = None,
 ) -> tuple[Samples, ...]:
     """Groups of samples from records on the same target; those of the task `own` itself are left out.
 
-    `space_of` gives the space of a workload, or None for one that teaches nothing here. Points that are not legal are
+    Points that are not legal are
     passed over, and so are groups of which fewer than two are. Costs of different versions of the compiler are groups
     of their own. With `read_of`, which reads a workload's programs, features are the `joined` ones of a short list.
     """

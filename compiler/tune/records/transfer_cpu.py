@@ -12,7 +12,7 @@ from ...templates.workload_vdla import WorkloadError
 from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target
-from .transfer import groups_of
+from .transfer import groups_of, with_axes
 
 
 def samples_from(
@@ -31,13 +31,8 @@ def samples_from(
             other = workload_from_dict(description)
         except WorkloadError:
             return None
-        if other.template != workload.template:
-            return None
-        found = space(target, other)
-        # Rules give programs the knobs that they have a use for: others than ours are features of something else.
-        return found if [axis.name for axis in found.axes] == axes else None
+        return space(target, other) if other.template == workload.template else None
 
-    axes = [axis.name for axis in space(target, workload).axes]
     own = Task(workload=workload.to_dict(), target=describe_target(target))
     reading = None if read_of is None else lambda description: read_of(workload_from_dict(description))
-    return groups_of(records, own, other_space, reading)
+    return groups_of(records, own, with_axes(space(target, workload), other_space), reading)

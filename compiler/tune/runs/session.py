@@ -27,8 +27,9 @@ Measure = Callable[[Sequence[Values]], Iterator[tuple[int, Result]]]
 class Job:
     """A task to be tuned: how its candidates are measured and proposed, and what it was known of before.
 
-    `weight` says how often the task occurs. `first` is a candidate to be tried before any is proposed. `known` are
-    trials of this very search by number, from before it was interrupted, with knobs that are legal.
+    `weight` says how often the task occurs; jobs of equal `layer` are ways to compute the same, of which the best
+    counts. `first` is a candidate to be tried before any is proposed. `known` are trials of this very search by number,
+    from before it was interrupted, with knobs that are legal.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Job:
     first: Values | None = None
     known: Mapping[int, Record] = field(default_factory=dict[int, Record])
     weight: float = 1.0
+    layer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,9 +175,18 @@ def _batch(job: Job, history: History, number: int, plan: Plan) -> tuple[np.ndar
 def _tasks(
     jobs: Sequence[Job], histories: Sequence[History], finished: Sequence[bool]
 ) -> list[task_scheduler.Task]:
+    bests = [history.best for history in histories]
+
+    def rival(k: int) -> float:
+        layer = jobs[k].layer
+        others = (bests[i] for i, job in enumerate(jobs) if i != k and job.layer == layer)
+        return math.inf if layer is None else min(others, default=math.inf)
+
     return [
-        task_scheduler.Task(history=history, weight=job.weight, floor=job.space.floor, finished=done)
-        for job, history, done in zip(jobs, histories, finished, strict=True)
+        task_scheduler.Task(
+            history=history, weight=job.weight, floor=job.space.floor, finished=done, rival=rival(k)
+        )
+        for k, (job, history, done) in enumerate(zip(jobs, histories, finished, strict=True))
     ]
 
 

@@ -2,13 +2,14 @@
 
 Follows the gradient of Ansor (Zheng et al., OSDI 2020, section 6.2): a task's next trial saves partly what its last
 ones saved, partly what it would if as many trials again brought it down to the floor, and that as often as the task
-occurs.
+occurs. Tasks that are ways to compute the same layer are rivals: what counts is how far one gets below the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from ..search.history import History
 
 HOPELESS = 10.0
 """Multiple of its floor that a task counts as costing while none of its trials has run."""
+BEHIND = 2.0
+"""Multiple of a rival's cost from which on a task is no longer warmed up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -23,13 +26,19 @@ class Task:
     """A layer that is being tuned: its trials, how often it occurs, and the least cost it could have (`Space.floor`).
 
     Costs and floors of a network's tasks have the same unit. A task that is `finished` (its space is exhausted, it has
-    stalled) gets no more trials.
+    stalled) gets no more trials. `rival` is the least cost of other ways to compute the layer.
     """
 
     history: History
     weight: float
     floor: float
     finished: bool = False
+    rival: float = inf
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether its trials show that another way is far better."""
+        return len(self.history) > 0 and self.history.best > BEHIND * self.rival
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +57,9 @@ class TaskScheduler:
         turns = [k for k, task in enumerate(tasks) if not task.finished]
         if not turns:
             return None
-        fewest = min(turns, key=lambda k: len(tasks[k].history))
-        if len(tasks[fewest].history) < self.warm_up:
-            return fewest
+        cold = [k for k in turns if len(tasks[k].history) < self.warm_up and not tasks[k].is_behind]
+        if cold:
+            return min(cold, key=lambda k: len(tasks[k].history))
         return max(turns, key=lambda k: self.gain(tasks[k]))
 
     def gain(self, task: Task) -> float:
@@ -60,6 +69,8 @@ class TaskScheduler:
         best = costs.min(initial=HOPELESS * task.floor)
         window = min(self.window, max(1, len(costs) - 1))
         before = costs[: len(costs) - window].min(initial=HOPELESS * task.floor)
-        gained = max(0.0, before - best) / window
-        hoped = max(0.0, best - task.floor) / trials
+        needed = min(best, task.rival)
+        gained = max(0.0, min(before, task.rival) - needed) / window
+        # The less, the further it is behind.
+        hoped = max(0.0, needed - task.floor) / trials * (needed / best if best > 0 else 1.0)
         return task.weight * float(self.experience * gained + (1 - self.experience) * hoped)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from every_operator import arrays_of, expected, programs
+from every_operator import SAME, STRIDED, arrays_of, expected, programs
 from vdla.compiler.ir import evaluate as evaluation
 from vdla.compiler.ir.evaluate import EvaluateError, evaluate
 from vdla.compiler.ir.expr import Buffer, Const, Var, equal, index, minimum
@@ -12,6 +12,10 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, nest, region, seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.functions import FUNCTIONS
+from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
+from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
+from vdla.compiler.te.ops.gemm_conv_transpose import gemm_conv_transpose
+from vdla.compiler.te.ops.winograd import winograd_conv2d
 
 FLOAT = [
     name for name, program in programs().items() if all(p.dtype is DType.FLOAT32 for p in program.parameters)
@@ -22,6 +26,7 @@ FLOAT = [
 @pytest.mark.parametrize("name", FLOAT)
 def test_operators(name, piece, monkeypatch):
     monkeypatch.setattr(evaluation, "MOST_ELEMENTS", piece)
+    monkeypatch.setattr(evaluation, "MOST_FACTOR", piece)
     program = programs()[name]
     found = evaluate(program, arrays_of(program), functions=FUNCTIONS)
     for output, array in expected(name).items():
@@ -89,6 +94,21 @@ BODIES = {
             pad=Const(7.0, DType.FLOAT32),
         ),
     ),
+    "copies of what was copied before": nest(
+        [(OUTER, 11)],
+        Copy(name="copy", destination=region(Y, (OUTER + 1, 1)), source=region(Y, (OUTER, 1))),
+    ),
+    "copies on top of each other": nest(
+        [(OUTER, 5), (INNER, 2)],
+        Copy(name="copy", destination=region(Y, (OUTER * 2, 4)), source=region(X, (OUTER // 2 + INNER, 4))),
+    ),
+    "boxes that others read": nest(
+        [(OUTER, 3)],
+        seq(
+            Copy(name="copy", destination=region(Y, (OUTER * 4, 4)), source=region(X, (OUTER * 4 % 5, 4))),
+            nest([(INNER, 4)], store(X, [OUTER * 4 + INNER], Y[OUTER * 4 + INNER] * 2.0)),
+        ),
+    ),
     "no iteration": seq(store(Y, [3], ZERO + 2.0), nest([(OUTER, 0)], store(Y, [3], ZERO))),
 }
 
@@ -106,6 +126,21 @@ def test_orders_that_matter_are_kept(name):
 def test_what_only_the_interpreter_runs_is_refused(name):
     with pytest.raises(EvaluateError, match="float32"):
         evaluate(programs()[name], arrays_of(programs()[name]), functions=FUNCTIONS)
+
+
+def test_convolutions_of_gpus():
+    """Their boxes are gathered, of what lies outside of the input too."""
+    sizes = {"batch": 2, "channels": 4, "height": 5, "width": 6, "filters": 3, "window": SAME}
+    for program in (
+        gemm_conv2d(**sizes, block=4),
+        direct_conv2d(**sizes),
+        winograd_conv2d(m=2, **sizes),
+        gemm_conv_transpose(**sizes | {"window": STRIDED}, block=4),
+    ):
+        arrays = arrays_of(program)
+        found, wanted = evaluate(program, arrays), interpret(program, arrays)
+        for parameter in program.parameters:
+            np.testing.assert_allclose(found[parameter.name], wanted[parameter.name], rtol=1e-5, atol=1e-5)
 
 
 def test_sums_that_begin_in_the_middle_are_refused():

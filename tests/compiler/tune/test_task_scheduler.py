@@ -32,6 +32,19 @@ def test_the_next_trials_go_where_most_can_be_saved() -> None:
     assert SCHEDULER.next_task([task([30.0] * 12), task([30.0] * 6)]) == 1
 
 
+def test_ways_to_compute_the_same_are_held_against_the_best() -> None:
+    best, behind = task([30.0] * 2), replace(task([70.0]), rival=30.0)
+    # Neither what is far behind is warmed up, nor does it count that it comes nearer.
+    assert behind.is_behind and SCHEDULER.next_task([behind, best]) == 1
+    near = replace(task([50.0]), rival=30.0)
+    assert not near.is_behind and SCHEDULER.next_task([near, task([30.0] * 4)]) == 0
+    falling = task([90.0] * 8 + [80.0, 70.0, 60.0, 50.0])
+    assert SCHEDULER.gain(falling) > SCHEDULER.gain(task([30.0] * 12))
+    assert 0 < SCHEDULER.gain(replace(falling, rival=30.0)) < SCHEDULER.gain(task([30.0] * 12))
+    # Nothing has run: nothing is known.
+    assert not replace(task([]), rival=1.0).is_behind
+
+
 def test_a_task_whose_trials_fail_gets_more_but_not_all() -> None:
     inf = np.inf
     assert SCHEDULER.next_task([task([12.0] * 8), task([inf] * 8)]) == 1

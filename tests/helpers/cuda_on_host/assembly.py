@@ -283,6 +283,8 @@ _INSTRUCTIONS: list[tuple[str, Callable[[_Use], str]]] = [
     (r"wgmma\.commit_group\.sync\.aligned", _call("ptx::wgmma_commit_group({line});")),
     (r"wgmma\.wait_group\.sync\.aligned", _call("ptx::wgmma_wait_group({line}, {0});")),
     (rf"fence\.proxy\.async(?:\.{_SHARED})?", _call("ptx::fence_proxy_async({line});")),
+    # Kernels run one after the other here.
+    (r"griddepcontrol\.wait", lambda _: ""),
     (
         r"cp\.async\.bulk\.tensor\.([1-5])d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes",
         _bulk_tensor,

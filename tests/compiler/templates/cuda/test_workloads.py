@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from float_networks import FloatNetwork, relative
 from vdla.compiler.cuda_driver import compile_cuda_emulated, network_workloads
+from vdla.compiler.ir.evaluate import evaluate
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cuda.emulate import emulate
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
+from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.templates.cuda.tasks import default_values, schedule, space
 from vdla.compiler.templates.cuda.workload import CudaWorkload, workload_from_dict
 from vdla.compiler.templates.tasks_cpu import knobs_obstacle
@@ -39,14 +41,47 @@ def model() -> bytes:
     return net.model()
 
 
-def workloads(target: CudaTarget) -> dict[str, CudaWorkload]:
-    return {w.template: w for _, w in network_workloads(model(), target)}
+def model_of_methods() -> bytes:
+    """A convolution that there are three ways for, a transposed one, and a row times a matrix."""
+    net = FloatNetwork(1, 6, 7, 7)
+    net.convolution(5, (3, 3), pads=[1] * 4)
+    net.add("Relu")
+    net.add("ConvTranspose", net.weights(5, 4, 3, 3), kernel_shape=[3, 3], strides=[2, 2])
+    net.add("GlobalAveragePool")
+    net.add("Flatten")
+    net.add("Gemm", net.weights(4, 10), net.weights(10))
+    net.shape = (1, 10)
+    return net.model()
 
 
-@pytest.mark.parametrize("target", [TARGET, TENSOR], ids=["float32", "tf32"])
-def test_a_sample_of_every_space_computes_what_the_workload_says(target: CudaTarget) -> None:
-    found = workloads(target)
-    assert len(found) >= 3
+def workloads(target: CudaTarget, of: bytes | None = None) -> dict[str, CudaWorkload]:
+    return {w.template: w for _, w in network_workloads(of or model(), target)}
+
+
+METHODS = {
+    "conv2d_direct_cuda",
+    "conv2d_cuda",
+    "winograd_cuda",
+    "conv_transpose_cuda",
+    "gemv_cuda",
+    "gemm_cuda",
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "of", "templates"),
+    [
+        (TARGET, model(), {"conv2d_cuda", "depthwise_cuda", "pool_cuda"}),
+        (TENSOR, model(), {"gemm_mma_cuda", "depthwise_cuda", "pool_cuda"}),
+        (TARGET, model_of_methods(), METHODS),
+    ],
+    ids=["float32", "tf32", "methods"],
+)
+def test_a_sample_of_every_space_computes_what_the_workload_says(
+    target: CudaTarget, of: bytes, templates: set[str]
+) -> None:
+    found = workloads(target, of)
+    assert found.keys() - {"elementwise_cuda"} == templates
     for workload in found.values():
         assert workload_from_dict(json.loads(json.dumps(workload.to_dict()))) == workload
         own = space(target, workload)
@@ -54,9 +89,10 @@ def test_a_sample_of_every_space_computes_what_the_workload_says(target: CudaTar
         rng = np.random.default_rng(1)
         *read, written = workload.expression.parameters
         arrays = {p.name: rng.standard_normal(p.shape, dtype=np.float32) for p in read}
-        expected = np.full(written.shape, np.nan, np.float32)
-        build(workload.expression)(**arrays, **{written.name: expected})
-        for values in (None, own.values(own.sample(rng, 1)[0])):
+        expected = evaluate(workload.expression, arrays, functions=FUNCTIONS)[written.name]
+        # What others take by default, tests of networks run; few rows are tiled here alone.
+        defaults = [None] if workload.template == "gemm_cuda" else []
+        for values in (*defaults, own.values(own.sample(rng, 1)[0])):
             s = schedule(target, workload, values)
             result = np.full(written.shape, np.nan, np.float32)
             packed = pack_arrays(s.trace, arrays)
@@ -83,8 +119,9 @@ def test_networks_take_recorded_knobs_that_are_legal() -> None:
     assert knobs.applied == [gathered]
     assert [workload for workload, _ in knobs.ignored] == [pool]
     assert relative(result, expected) < 1e-5
-    # Records of a GPU are not those of another one.
-    assert knobs_from(book_of(records), TENSOR).choose(gathered) is None
+    # Records of a GPU are those of others of its capability, and of no others.
+    assert knobs_from(book_of(records), cuda_target("sm_90a")).choose(gathered) == other
+    assert knobs_from(book_of(records), cuda_target("sm_80")).choose(gathered) is None
 
 
 def test_what_is_no_workload_is_refused() -> None:

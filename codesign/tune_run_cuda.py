@@ -1,0 +1,135 @@
+"""The steps of `vdla tune` on GPUs: workloads alone, then the network with their best, before and after."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vdla.compiler.cuda_driver import compile_cuda, network_workloads
+from vdla.compiler.runtime.cuda_device import Device, open_device
+from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
+from vdla.compiler.runtime.cuda_timing import repetitions_for
+from vdla.compiler.target.cuda.machine import CudaTarget
+from vdla.compiler.templates.cuda.tasks import default_values, space
+from vdla.compiler.templates.cuda.workload import CudaWorkload
+from vdla.compiler.tune.measure.backends import Backend
+from vdla.compiler.tune.measure.descriptions import describe_cuda
+from vdla.compiler.tune.program_features.reading import read_cuda
+from vdla.compiler.tune.records.apply_cuda import knobs_from
+from vdla.compiler.tune.records.book import book_of
+from vdla.compiler.tune.records.record import Record, describe_target
+from vdla.compiler.tune.records.transfer_cuda import samples_from
+from vdla.isa.errors import UserError
+
+from .cuda_run import device_target
+from .processor_run import relative_difference, sample_inputs
+from .tune_options import Options, Watchers
+from .tune_timed import Subject, Timed, subjects_named, subjects_of_nodes, tune_timed
+
+ROUNDS = 11
+"""Times that the whole network is timed before and after, in turns."""
+TOLERANCE = 1e-4
+"""Of a network's outputs, relative to the greatest: sums of float32 in another order, through all its layers."""
+TENSOR_FLOAT_TOLERANCE = 4e-3
+"""Where factors are rounded to tf32, which another order of sums before them may turn."""
+
+
+def card_target(text: str, ordinal: int) -> CudaTarget:
+    """The target `text` ("cuda ...") on the GPU of this number, which is opened and left. Raises UserError."""
+    with open_device(ordinal) as device:
+        target = device_target(text, device.properties)
+        check_device(device, target)
+        return target
+
+
+def subjects_of(path: Path, target: CudaTarget) -> list[Subject[CudaWorkload]]:
+    """The distinct workloads of a network, in its order, each with its nodes; a node has one for each way to compute
+    it. UserError where there are none."""
+    subjects = subjects_of_nodes(network_workloads(path, target))
+    if not subjects:
+        raise UserError(
+            f"{path}: has no layers that can be tuned on GPUs: convolutions, matrix products, pools and element-wise "
+            "operators, in float32"
+        )
+    return subjects
+
+
+def tune_workloads(
+    target: CudaTarget,
+    named: Sequence[tuple[str, CudaWorkload]],
+    options: Options,
+    backend: Backend,
+    known: Sequence[Record],
+    transfer: Sequence[Record],
+    watchers: Watchers,
+) -> dict[str, Any]:
+    """Tunes workloads that were named; the document of `vdla tune --json`, times in seconds."""
+    tasks, _ = tune_timed(_timed(target, transfer), subjects_named(named), options, backend, known, watchers)
+    return {"name": ", ".join(dict.fromkeys(name for name, _ in named)), **_target(target), "tasks": tasks}
+
+
+def tune_network(
+    target: CudaTarget,
+    path: Path,
+    options: Options,
+    backend: Backend,
+    known: Sequence[Record],
+    transfer: Sequence[Record],
+    watchers: Watchers,
+) -> tuple[dict[str, Any], list[Record]]:
+    """Tunes a network's workloads; the document of `vdla tune --json`, and all records of this run."""
+    subjects = subjects_of(path, target)
+    tasks, written = tune_timed(_timed(target, transfer), subjects, options, backend, known, watchers)
+    return {"name": path.stem, **_target(target), "tasks": tasks}, [*known, *written]
+
+
+def compare_network(
+    path: Path, target: CudaTarget, device: Device, records: Sequence[Record]
+) -> dict[str, Any]:
+    """A network with the template's own choices and with the records: milliseconds of one inference, and its outputs.
+
+    Both run in turns; the medians by the device's clock count. Raises UserError.
+    """
+    knobs = knobs_from(book_of(records), target)
+    codes = compile_cuda(path, target), compile_cuda(path, target, knobs=knobs)
+    with ExitStack() as closing:
+        plain, tuned = (closing.enter_context(CudaNetwork(code, device)) for code in codes)
+        arrays = sample_inputs(plain)
+        difference = relative_difference(plain.run(arrays), tuned.run(arrays))
+        timers = []
+        for network in (plain, tuned):
+            repetitions = repetitions_for(statistics.median(network.time(arrays, repeat=3)))
+            timers.append(network.timer(arrays, repetitions=repetitions))
+            closing.callback(timers[-1].close)
+        times = [[timer.milliseconds() for timer in timers] for _ in range(ROUNDS)]
+    before, after = (statistics.median(column) for column in zip(*times, strict=True))
+    allowed = TENSOR_FLOAT_TOLERANCE if target.tensor_float else TOLERANCE
+    return {
+        "default_ms": before,
+        "tuned_ms": after,
+        "kernels": len(codes[1].modules),
+        "kernels_tuned": len(knobs.applied),
+        "kernels_ignored": len(knobs.ignored),
+        "max_relative_error": difference,
+        "outputs_equal": difference is not None and difference <= allowed,
+    }
+
+
+def _target(target: CudaTarget) -> dict[str, Any]:
+    return {"target": "cuda", "arch": target.arch, "card": target.card, "tf32": target.tensor_float}
+
+
+def _timed(target: CudaTarget, transfer: Sequence[Record]) -> Timed[CudaWorkload]:
+    return Timed(
+        described=describe_target(target),
+        machine=f"GPU {target.card}",
+        describe=partial(describe_cuda, target),
+        space=partial(space, target),
+        defaults=partial(default_values, target),
+        samples=partial(samples_from, transfer, target),
+        read=partial(read_cuda, target),
+    )

@@ -1,0 +1,221 @@
+"""The steps of `vdla tune` on targets where candidates are timed, not simulated: all workloads, the best in turns."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from math import inf, isfinite
+from typing import Any, Generic, Protocol, TypeVar
+
+from vdla.compiler.templates.space import Space, Values
+from vdla.compiler.templates.tasks_cpu import knobs_obstacle
+from vdla.compiler.tune.measure.backends import Backend
+from vdla.compiler.tune.measure.package_identity import compiler_identity
+from vdla.compiler.tune.measure.trial import WRONG, Result
+from vdla.compiler.tune.program_features.program import Read
+from vdla.compiler.tune.records.book import CHECKED
+from vdla.compiler.tune.records.record import Record, Task
+from vdla.compiler.tune.records.resumed import trials_of
+from vdla.compiler.tune.runs.session import Job
+from vdla.compiler.tune.search.cost_model import Samples
+from vdla.compiler.tune.search.history import History
+
+from .tune_jobs import strategy_for, tune_jobs
+from .tune_options import Options, Watchers
+
+BASELINES = ("random", "grid")
+"""Strategies that take no hint: the others start at the template's own choice."""
+FINALISTS = 3
+"""Of a workload, how many are measured again at the end."""
+CHECKS = 3
+"""Times that the finalists of a workload and the template's choice are measured in turns at the end."""
+
+
+class Described(Protocol):
+    """A workload, as far as it matters here: equal ones are one."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The workload as a JSON object."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+W = TypeVar("W", bound=Described)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subject(Generic[W]):
+    """A workload to be tuned, and the names of the nodes that have it (none: it was named itself).
+
+    Subjects of one name are ways to compute the same.
+    """
+
+    name: str
+    workload: W
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timed(Generic[W]):
+    """What tuning needs to know of a target.
+
+    `described` is what its records say of it, `machine` how people call it; `describe` makes the task of a workload
+    that a backend measures. `space` and `defaults` are a workload's. `samples` of others teach its model, and `read`
+    makes features of its programs, see `tune_jobs.strategy_for`.
+    """
+
+    described: Mapping[str, Any]
+    machine: str
+    describe: Callable[[W], Mapping[str, Any]]
+    space: Callable[[W], Space]
+    defaults: Callable[[W], Values]
+    samples: Callable[[W, Callable[[W], Read] | None], tuple[Samples, ...]]
+    read: Callable[[W], Read]
+
+
+def subjects_named(named: Sequence[tuple[str, W]]) -> list[Subject[W]]:
+    """Workloads that were named, each once."""
+    names: dict[W, str] = {}
+    for name, workload in named:
+        names.setdefault(workload, name)
+    return [Subject(name=name, workload=workload) for workload, name in names.items()]
+
+
+def subjects_of_nodes(workloads: Sequence[tuple[str, W]]) -> list[Subject[W]]:
+    """The distinct workloads of a network's nodes, in its order, each with its nodes."""
+    nodes: dict[W, list[str]] = {}
+    for node, workload in workloads:
+        nodes.setdefault(workload, []).append(node)
+    return [
+        Subject(name=members[0], workload=workload, nodes=tuple(members))
+        for workload, members in nodes.items()
+    ]
+
+
+def tune_timed(
+    target: Timed[W],
+    subjects: Sequence[Subject[W]],
+    options: Options,
+    backend: Backend,
+    known: Sequence[Record],
+    watchers: Watchers,
+) -> tuple[list[dict[str, Any]], list[Record]]:
+    """The tasks of the document of `vdla tune --json`, costs in seconds, and the records that were written.
+
+    Raises UserError where no workload has a legal schedule, and as the backend does.
+    """
+    written: list[Record] = []
+
+    def write(record: Record) -> None:
+        written.append(record)
+        watchers.write(record)
+
+    compiler = compiler_identity(target.described["kind"])
+    jobs: list[Job] = []
+    read_of = cache(target.read)
+    for subject in subjects:
+        task = Task(workload=subject.workload.to_dict(), target=target.described)
+        own = target.space(subject.workload)
+        resumed = trials_of(known, task, own, strategy=options.strategy, seed=options.seed, compiler=compiler)
+        if resumed.warning is not None:
+            watchers.remark(f"{subject.name}: {resumed.warning}")
+        samples = partial(target.samples, subject.workload)
+        # So that records are not worse than none. In spaces that rules made the template's choice is no point.
+        first = None if options.strategy in BASELINES else target.defaults(subject.workload) or None
+        jobs.append(
+            Job(
+                name=subject.name,
+                task=task,
+                space=own,
+                measure=partial(backend.finished, target.describe(subject.workload)),
+                strategy=strategy_for(options, own, subject.workload, samples, read_of),
+                first=None if first is None or knobs_obstacle(own, first) else first,
+                known=resumed.trials,
+                weight=max(1, len(subject.nodes)),
+                layer=subject.name,
+            )
+        )
+    watchers.resumed(sum(len(job.known) for job in jobs))
+    histories = tune_jobs(
+        jobs,
+        options,
+        compiler=compiler,
+        machine=target.machine,
+        write=write,
+        watchers=watchers,
+    )
+    tasks = [
+        _task(target, subject, job, history, backend, options, write)
+        for subject, job, history in zip(subjects, jobs, histories, strict=True)
+    ]
+    return tasks, written
+
+
+def _task(
+    target: Timed[W],
+    subject: Subject[W],
+    job: Job,
+    history: History,
+    backend: Backend,
+    options: Options,
+    write: Callable[[Record], None],
+) -> dict[str, Any]:
+    """The workload's part of the document: the template's choice and the best, measured in turns, in seconds.
+
+    Of many noisy readings the least is lucky more than it is good. So the few best take turns with the template's
+    choice, and of the best of these, which need not be another, a record is written that counts more than readings.
+    """
+    order = [k for k in history.costs.argsort(kind="stable")[:FINALISTS] if isfinite(history.costs[k])]
+    finalists = [job.space.values(history.points[k]) for k in order]
+    began = time.perf_counter()
+    results = backend.measure(target.describe(subject.workload), [None, *finalists] * CHECKS)
+    default, *tuned = (results[k :: len(finalists) + 1] for k in range(len(finalists) + 1))
+    medians = [_median(group) for group in tuned]
+    best = min(((m, k) for k, m in enumerate(medians) if isfinite(m)), default=(inf, len(finalists)))[1]
+    knobs = finalists[best] if best < len(finalists) else None
+    default_cost = _median(default)
+    if knobs is not None or isfinite(default_cost):
+        # Where no trial is faster, the template's choice is worth applying; without knobs where the space has no such.
+        own = target.defaults(subject.workload)
+        own = own if knobs_obstacle(job.space, own) is None else {}
+        faster = knobs is not None and medians[best] <= default_cost
+        write(
+            Record(
+                task=job.task,
+                knobs=knobs if knobs is not None and faster else own,
+                cost=medians[best] if faster else default_cost,
+                trial=len(history),
+                seed=options.seed,
+                strategy=CHECKED,
+                elapsed=time.perf_counter() - began,
+                compiler=compiler_identity(job.task.target["kind"]),
+            )
+        )
+    wrong = any(WRONG in (result.error or "") for group in tuned for result in group)
+    return {
+        "name": subject.name,
+        "workload": subject.workload.to_dict(),
+        "nodes": list(subject.nodes),
+        "unit": job.task.unit,
+        "default": _number(default_cost),
+        "best": None if knobs is None else medians[best],
+        "floor": job.space.floor,
+        "trials": len(history),
+        "failed": int((history.costs == inf).sum()),
+        "knobs": None if knobs is None else dict(knobs),
+        "outputs_equal": None if knobs is None else not wrong,
+    }
+
+
+def _median(results: Sequence[Result]) -> float:
+    """Of those that ran; inf where none did."""
+    costs = [result.cost for result in results if not result.failed]
+    return statistics.median(costs) if costs else inf
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None

@@ -1,0 +1,122 @@
+"""Workloads of GPUs as one names them: those of the node of a network of one operator, in every way to compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from vdla.compiler.cuda_driver import network_workloads
+from vdla.compiler.target.cuda.machine import CudaTarget
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.ops.float_elementwise import float_elementwise
+from vdla.compiler.te.scalars import argument
+from vdla.compiler.templates.cuda.flat import flattened
+from vdla.compiler.templates.cuda.workload import CudaWorkload, workload_of
+from vdla.isa.errors import UserError
+
+from .bench.convolutions import same_window
+from .workload_names import (
+    ELEMENTWISE,
+    OPERATIONS,
+    parse_elementwise,
+    parse_sizes,
+    transposed_window,
+)
+
+MOST_ELEMENTS = 1 << 28
+"""Of a tensor: 1 GiB of float32, of which a process that measures has several."""
+
+
+def cuda_workloads(text: str, target: CudaTarget) -> list[CudaWorkload]:
+    """The float32 workloads that `text` names (`workload_names.FORMS`), batch 1, SAME padding: one for each way to
+    compute it, first what networks take without records.
+
+    Raises UserError for other texts.
+    """
+    found = _elementwise(text) if text.startswith(ELEMENTWISE) else _of_model(text, target)
+    if not found:
+        raise UserError(
+            f"--workload {text}: its kernels have no knobs on GPUs; there are conv2d, depthwise, conv_transpose, "
+            "dense, matmul and elementwise"
+        )
+    return found
+
+
+def _of_model(text: str, target: CudaTarget) -> list[CudaWorkload]:
+    operator, sizes = parse_sizes(text)
+    match operator:
+        case "conv2d":
+            size, channels, filters, kernel, stride = sizes
+            window = same_window(size, kernel, stride)
+            shapes = {"X": (1, channels, size, size), "W": (filters, channels, kernel, kernel)}
+            node = helper.make_node("Conv", ["X", "W"], ["Y"], "conv", **_window(window))
+        case "depthwise":
+            size, channels, kernel, stride = sizes
+            window = same_window(size, kernel, stride)
+            shapes = {"X": (1, channels, size, size), "W": (channels, 1, kernel, kernel)}
+            node = helper.make_node("Conv", ["X", "W"], ["Y"], "conv", group=channels, **_window(window))
+        case "conv_transpose":
+            size, channels, filters, kernel, stride = sizes
+            window, padding = transposed_window(text, kernel, stride)
+            shapes = {"X": (1, channels, size, size), "W": (channels, filters, kernel, kernel)}
+            node = helper.make_node(
+                "ConvTranspose", ["X", "W"], ["Y"], "conv", output_padding=padding, **_window(window)
+            )
+        case "dense":
+            rows, depth, columns = sizes
+            shapes = {"X": (rows, depth), "W": (depth, columns)}
+            node = helper.make_node("Gemm", ["X", "W"], ["Y"], "dense")
+        case "matmul":
+            batch, rows, depth, columns = sizes
+            shapes = {"X": (batch, rows, depth), "W": (batch, depth, columns)}
+            node = helper.make_node("MatMul", ["X", "W"], ["Y"], "matmul")
+        case _:
+            return []
+    if large := next((name for name, shape in shapes.items() if prod(shape) > MOST_ELEMENTS), None):
+        raise UserError(
+            f"--workload {text}: {large} has more than {MOST_ELEMENTS:,} elements; name a smaller one"
+        )
+    constants = () if operator == "matmul" else ("W",)
+    model = _model(node, shapes, constants)
+    return [workload for _, workload in network_workloads(model, target)]
+
+
+def _window(window: Window) -> dict[str, Any]:
+    """The attributes of an ONNX node."""
+    return {
+        "kernel_shape": list(window.kernel),
+        "strides": list(window.strides),
+        "pads": list(window.pads),
+    }
+
+
+def _model(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Sequence[str]) -> bytes:
+    """A model of one node; what its constants hold does not matter."""
+    given = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+        for name, shape in shapes.items()
+        if name not in constants
+    ]
+    held = [numpy_helper.from_array(np.zeros(shapes[name], np.float32), name) for name in constants]
+    output = helper.make_empty_tensor_value_info("Y")
+    output.type.tensor_type.elem_type = TensorProto.FLOAT
+    graph = helper.make_graph([node], "workload", given, [output], held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(model).SerializeToString()
+
+
+def _elementwise(text: str) -> list[CudaWorkload]:
+    operation, shapes = parse_elementwise(text)
+    _, function = OPERATIONS[operation]
+    try:
+        plain = float_elementwise(shapes, function(*(argument(i) for i in range(len(shapes)))))
+    except ValueError as error:
+        raise UserError(f"--workload {text}: {error}") from None
+    if prod(plain.parameters[-1].shape) > MOST_ELEMENTS:
+        raise UserError(f"--workload {text}: has more than {MOST_ELEMENTS:,} elements; name a smaller one")
+    found = workload_of("elementwise_cuda", flattened(plain))
+    return [] if found is None else [found]

@@ -1,0 +1,57 @@
+"""Kernels of one program as a network of their own, whose inputs and outputs are the program's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..graph.floating.graph import FloatGraph, GraphOutput, Tensor
+from ..graph.floating.storage_plan import StoragePlan, plan_steps
+from ..ir.expr import Buffer
+from ..target.cuda.machine import CudaTarget
+from ..target.cuda.module import CudaModule
+from .cuda_network import CompiledModule, CudaLaunch, CudaNetworkCode
+
+
+def graph_alone(
+    parameters: Sequence[Buffer], outputs: frozenset[str], name: str
+) -> tuple[FloatGraph, StoragePlan]:
+    """The graph of a program's parameters, of which it writes `outputs`, and where they lie."""
+    names = [parameter.name for parameter in parameters]
+    graph = FloatGraph(
+        name=name,
+        inputs=tuple([parameter for parameter in names if parameter not in outputs]),
+        outputs=tuple([GraphOutput(name=n, tensor=n) for n in names if n in outputs]),
+        nodes=(),
+        tensors={p.name: Tensor(name=p.name, shape=p.shape, dtype=p.dtype) for p in parameters},
+    )
+    return graph, plan_steps(graph, [names])
+
+
+def network_alone(
+    module: CudaModule,
+    cubin: bytes,
+    target: CudaTarget,
+    *,
+    operator: str,
+    operations: int,
+    compile_seconds: float = 0.0,
+) -> CudaNetworkCode:
+    """The network of a module that was compiled for `target`; `operator` names both."""
+    graph, plan = graph_alone(module.parameters, module.outputs, operator)
+    launch = CudaLaunch(
+        name=operator,
+        operator=operator,
+        members=(),
+        operations=operations,
+        module=operator,
+        tensors={parameter.name: parameter.name for parameter in module.parameters},
+        constants={},
+    )
+    return CudaNetworkCode(
+        graph=graph,
+        plan=plan,
+        launches=(launch,),
+        target=target,
+        modules=(CompiledModule(name=operator, module=module, cubin=cubin),),
+        compile_seconds=compile_seconds,
+    )

@@ -1,0 +1,94 @@
+"""The space of few rows times a matrix on a GPU: all settings of `gemv.Knobs` for one size."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ...ir.kernels import WARP
+from ...ir.stmt import Program
+from ...target.cuda.architectures import BLOCK_LIMITS, REGISTERS_PER_THREAD, THREADS_PER_BLOCK
+from ...target.cuda.machine import CudaTarget
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .gemm import problem_of
+from .gemm_account import MOST_UNROLLED, Problem, ceil_divided
+from .gemv import SHARED_BYTES, Knobs, choose_knobs
+from .tile import VECTOR
+from .traffic import moved_bytes, moving_seconds
+
+AXES = (
+    Axis(name="groups", values=(2, 4, 8, 16, 32)),
+    Axis(name="members", values=(2, 4, 8, 16, 32)),
+    Axis(name="vectors", values=(1, 2, 4, 8, 16, 32, 64)),
+    Axis(name="unroll", values=(2, 4, 8, 16)),
+)
+SLACK = 1.0
+"""The bound is what all programs move, so that none is hopeless."""
+OTHER_REGISTERS = 40
+"""Of a thread, beside its sums and what it has loaded: addresses and counters. An estimate."""
+
+
+def space(target: CudaTarget, program: Program) -> Space:
+    """The space of what has the stages of `te.ops.gemm`, as `gemv.schedule_rows` takes it; costs are seconds."""
+    return Space(
+        template="gemv_cuda",
+        axes=AXES,
+        account=partial(_account, target, problem_of(program), moved_bytes(program)),
+        floor=moved_bytes(program) / target.memory_bandwidth,
+        slack=SLACK,
+    )
+
+
+def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:
+    """The knobs of a point's values."""
+    return Knobs(**values)
+
+
+def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
+    """The point of `gemv.choose_knobs`."""
+    problem = problem_of(program)
+    knobs = choose_knobs(target, problem.rows, problem.columns, problem.depth)
+    return {axis.name: getattr(knobs, axis.name) for axis in AXES}
+
+
+def _account(target: CudaTarget, problem: Problem, moved: int, points: Columns) -> Account:
+    groups, members, vectors, unroll = (points[axis.name] for axis in AXES)
+    threads = groups * members * vectors
+    at_once = groups * members * unroll
+    columns = vectors * VECTOR
+    # The sums of all threads, and those of the groups.
+    shared = 4 * problem.rows * columns * groups * (members + 1)
+    registers = VECTOR * (problem.rows + unroll) + problem.rows * unroll + OTHER_REGISTERS
+    blocks = problem.batch * ceil_divided(problem.columns, columns)
+    steps = ceil_divided(problem.depth, at_once)
+    # Elements beyond the borders are multiplied, too.
+    whole = steps * at_once * ceil_divided(problem.columns, columns) * columns
+    moving = moving_seconds(
+        target, moved, blocks, np.minimum(threads, THREADS_PER_BLOCK), 4.0 * VECTOR * unroll
+    )
+    issued = steps * unroll * VECTOR * (problem.rows + 1) + (groups + members) * problem.rows
+    warps = ceil_divided(threads, WARP) * ceil_divided(blocks, target.multiprocessors)
+    lanes = target.architecture.float32_lanes // WARP
+    issuing = issued * warps / lanes / target.clock
+    return Account(
+        limits={
+            "threads of a block": (threads <= THREADS_PER_BLOCK) & (threads >= WARP // 4),
+            "threads along an axis": groups <= BLOCK_LIMITS["z"],
+            "shared memory": shared <= SHARED_BYTES,
+            "registers": (registers <= REGISTERS_PER_THREAD)
+            & (registers * threads <= target.registers_per_multiprocessor),
+            "products written out": unroll * VECTOR * problem.rows <= MOST_UNROLLED,
+            "the depth": at_once < 2 * max(problem.depth, WARP),
+        },
+        bound=np.full(threads.shape, moved / target.memory_bandwidth),
+        quantities={
+            ESTIMATE: np.maximum(moving, issuing),
+            "blocks": blocks.astype(np.float64),
+            "threads": threads.astype(np.float64),
+            "steps": steps.astype(np.float64),
+            "products": whole.astype(np.float64),
+            "columns": columns.astype(np.float64),
+        },
+        effective=dict(points),
+    )

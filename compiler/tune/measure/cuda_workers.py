@@ -1,0 +1,124 @@
+"""Trials on a GPU: many processes compile candidates, one has the device, checks their results and times them.
+
+The device's process is one of `local_workers.py` like the others: it is killed when a kernel hangs, and ends by itself
+after one that broke the device; the candidate has failed then, and the next one gets another process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ...templates.space import Values
+from .backends import Backend
+from .descriptions import Description, canonical, describe_cuda_code, describe_cuda_device
+from .trial import Result
+from .trial_cuda import candidate_name
+
+KEPT = 8
+"""Compiled candidates of a task that are kept, the fastest: they are what is measured again in the end."""
+
+
+class CudaWorkers(Backend):
+    """Measures tasks of the kind "cuda": `compilers` compile them, `timer` times them on GPU number `ordinal`.
+
+    Both are closed with it. `timer` is asked for one candidate at a time.
+    """
+
+    def __init__(self, compilers: Backend, timer: Backend, *, ordinal: int = 0) -> None:
+        self._compilers, self._timer, self._ordinal = compilers, timer, ordinal
+        self._folder = tempfile.TemporaryDirectory(prefix="vdla-tune-")
+        self._tasks: dict[str, _Task] = {}
+
+    def close(self) -> None:
+        """Ends the processes, and removes what was compiled."""
+        self._tasks.clear()
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._folder.cleanup)
+            closing.callback(self._compilers.close)
+            closing.callback(self._timer.close)
+
+    def finished(
+        self, description: Description, points: Sequence[Values | None]
+    ) -> Iterator[tuple[int, Result]]:
+        """The results as they come; where points come again, which are compiled once, in the order of `points`."""
+        task = self._task(description)
+        names = [candidate_name(values) for values in points]
+        first = {name: index for index, name in reversed(list(enumerate(names)))}
+        compiled = {name: _NO_WORK for name in first if name in task.kept}
+        missing = [
+            index for name, index in sorted(first.items(), key=lambda item: item[1]) if name not in compiled
+        ]
+        in_turns = len(first) < len(points)
+        try:
+            if not in_turns:
+                for name in list(compiled):
+                    yield first[name], self._timed(task, name, points[first[name]], compiled[name])
+            for k, result in self._compilers.finished(task.code, [points[index] for index in missing]):
+                index = missing[k]
+                compiled[names[index]] = result
+                if not in_turns:
+                    yield index, self._timed(task, names[index], points[index], result)
+            if in_turns:
+                for index, name in enumerate(names):
+                    yield index, self._timed(task, name, points[index], compiled[name])
+        finally:
+            task.discard([name for name in first if name not in task.kept])
+
+    def _task(self, description: Description) -> _Task:
+        key = hashlib.sha256(canonical(description).encode()).hexdigest()[:16]
+        if key not in self._tasks:
+            folder = Path(self._folder.name) / key
+            folder.mkdir()
+            self._tasks[key] = _Task(
+                folder=folder,
+                code=describe_cuda_code(description, folder),
+                device=describe_cuda_device(description, folder, self._ordinal),
+            )
+        return self._tasks[key]
+
+    def _timed(self, task: _Task, name: str, values: Values | None, compiled: Result) -> Result:
+        if compiled.failed:
+            return compiled
+        (result,) = self._timer.measure(task.device, [values])
+        task.keep(name, result.cost)
+        return replace(
+            result,
+            seconds=compiled.seconds + result.seconds,
+            compile_seconds=compiled.seconds,
+            overhead_seconds=compiled.overhead_seconds + result.overhead_seconds,
+        )
+
+
+_NO_WORK = Result(cost=0.0)
+"""Of a candidate that was compiled before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Task:
+    """A task's folder, the descriptions of its two steps, and what stays in the folder, with its seconds."""
+
+    folder: Path
+    code: Description
+    device: Description
+    kept: dict[str, float] = field(default_factory=dict)
+
+    def keep(self, name: str, seconds: float) -> None:
+        """Keeps a candidate if it is one of the fastest, instead of the slowest of these."""
+        if not math.isfinite(seconds):
+            self.kept.pop(name, None)
+            return
+        self.kept[name] = seconds
+        if len(self.kept) > KEPT:
+            del self.kept[max(self.kept, key=lambda other: self.kept[other])]
+
+    def discard(self, names: Sequence[str]) -> None:
+        """Removes candidates that are not kept, and those that no longer are."""
+        for path in self.folder.iterdir():
+            if path.stem in names or path.stem not in self.kept:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""What workloads on GPUs compute, and how far a candidate may be from it.
+
+A workload is a program; it is evaluated nest by nest (`ir.evaluate`) before any schedule has touched it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...ir.evaluate import evaluate
+from ...ir.expr import Const
+from ...ir.stmt import Program, Reduce
+from ...ir.visit import enclosing_loops, free_vars, walk
+from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance
+from ...te.functions import FUNCTIONS
+from ...templates.cuda.tensor_float import is_rounded
+from ...templates.cuda.workload import CudaWorkload
+
+WEIGHTS = "W"
+"""How the parameters begin that sums multiply by, whatever the operator."""
+
+
+def inputs(workload: CudaWorkload, seed: int = 0) -> dict[str, np.ndarray]:
+    """Arrays for all parameters that the workload's program reads, by name: float32, normally distributed.
+
+    Weights are scaled so that sums are about 1: functions fused behind them would make more of their rounding errors
+    otherwise.
+    """
+    rng = np.random.default_rng(seed)
+    scale = np.float32(longest_sum(workload.expression) ** -0.5)
+    arrays: dict[str, np.ndarray] = {}
+    for parameter in workload.expression.parameters[:-1]:
+        array = rng.standard_normal(parameter.shape, dtype=np.float32)
+        if parameter.name.startswith(WEIGHTS):
+            array *= scale
+        arrays[parameter.name] = array
+    return arrays
+
+
+def expected(workload: CudaWorkload, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The result: float32, sums in float64. EvaluateError for a program that no operator of a network has."""
+    program = workload.expression
+    return evaluate(program, arrays, functions=FUNCTIONS)[program.parameters[-1].name]
+
+
+def allowed(workload: CudaWorkload) -> float:
+    """How far results may be from `expected`, relative to the greatest: that of sums in any order, and what models may
+    be in any case (`target.cuda.tolerances`)."""
+    rounded = workload.template == "gemm_mma_cuda" and is_rounded(workload.expression)
+    depth = longest_sum(workload.expression)
+    return max(MODEL_TOLERANCE, tolerance("tf32" if rounded else "float32", depth))
+
+
+def longest_sum(program: Program) -> int:
+    """Terms of the longest sum, at least 1."""
+    longest = 1
+    for node in walk(program):
+        if isinstance(node, Reduce) and node.op == "add":
+            own = set().union(*map(free_vars, node.indices))
+            extents = [loop.extent for loop in enclosing_loops(program, node.name) if loop.name not in own]
+            longest = max(longest, math.prod(int(e.value) for e in extents if isinstance(e, Const)))
+    return longest

@@ -1,0 +1,157 @@
+"""One trial on a GPU, in two parts: a candidate is compiled anywhere, then loaded, checked and timed on the device.
+
+Between them it lies in a folder: `NAME.tar`, a network (`runtime.cuda_archive`), and `NAME.json`, its schedule's trace,
+which says how arrays are packed. Kernels may hang or break a device for the process that has it, which is therefore one
+of `local_workers.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...ir.evaluate import EvaluateError
+from ...runtime.cuda_alone import network_alone
+from ...runtime.cuda_archive import load_cuda_network, save_cuda_network
+from ...runtime.cuda_device import Device, DeviceError, open_device
+from ...runtime.cuda_network import CudaNetwork, check_device
+from ...runtime.cuda_timing import median_milliseconds
+from ...schedule.pack import pack_arrays
+from ...schedule.trace import trace_from_json, trace_to_json
+from ...target.cuda.machine import CudaTarget
+from ...target.cuda.module import lower
+from ...target.cuda.nvrtc import compile_cubin
+from ...target.cuda.prepare import prepare
+from ...templates.cuda.tasks import schedule, space
+from ...templates.cuda.workload import CudaWorkload
+from ...templates.space import Values
+from ...templates.tasks_cpu import knobs_obstacle
+from .reference_cuda import allowed, expected, inputs
+from .trial import Result, results_obstacle
+
+SAMPLES = 7
+"""Graphs that are timed, each of a millisecond at least."""
+OPERATOR = "candidate"
+
+Compile = Callable[[str, str], bytes]
+"""Makes a cubin of CUDA C++ for an architecture."""
+Measure = Callable[[Values | None], Result]
+
+
+def candidate_name(values: Values | None) -> str:
+    """What the files of a candidate are called."""
+    text = json.dumps(None if values is None else dict(sorted(values.items())))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def compile_candidate(
+    target: CudaTarget,
+    workload: CudaWorkload,
+    folder: Path,
+    values: Values | None,
+    compile: Compile = compile_cubin,
+) -> Result:
+    """Compiles one candidate (None: the template's defaults) into the folder; the seconds that took are its cost.
+
+    Whatever is wrong with it is the result's error.
+    """
+    begin = time.thread_time()
+    try:
+        if values is not None and (obstacle := knobs_obstacle(space(target, workload), values)) is not None:
+            raise ValueError(obstacle)
+        scheduled = schedule(target, workload, values)
+        module = lower(prepare(scheduled.program, target), target, name=OPERATOR)
+        cubin = compile(module.source, target.arch)
+        code = network_alone(module, cubin, target, operator=OPERATOR, operations=0)
+        place = folder / candidate_name(values)
+        place.with_suffix(".json").write_text(trace_to_json(scheduled.trace))
+        save_cuda_network(place.with_suffix(".tar"), code)
+        error = None
+    except Exception as problem:
+        # Whatever it is, a bug of a pass included, costs one trial.
+        error = f"{type(problem).__name__}: {problem}".splitlines()[0]
+    seconds = time.thread_time() - begin
+    cost = inf if error is not None else max(seconds, 1e-9)
+    return Result(cost=cost, error=error, seconds=seconds, compile_seconds=seconds)
+
+
+class DeviceTrials:
+    """Candidates on one device, which the process has until it ends, or until something fails on it."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._failed: str | None = None
+
+    def task(self, target: CudaTarget, workload: CudaWorkload, folder: Path) -> Measure:
+        """What times the candidates of a workload that lie in the folder; their results are computed here, at once.
+
+        DeviceError for a device that code for `target` does not run on.
+        """
+        check_device(self._device, target)
+        arrays = inputs(workload)
+        try:
+            reference = expected(workload, arrays)
+        except EvaluateError as error:
+            # Of a network's workloads the others can still be tuned.
+            reason = f"no reference: {error}".splitlines()[0]
+            return lambda _: Result(cost=inf, error=reason)
+        return functools.partial(self._measure, arrays, reference, allowed(workload), folder)
+
+    def _measure(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        reference: np.ndarray,
+        tolerance: float,
+        folder: Path,
+        values: Values | None,
+    ) -> Result:
+        """The median in seconds of a candidate's runs."""
+        if self._failed is not None:
+            # What a kernel has broken stays broken for the whole process; whoever waits starts another one.
+            raise SystemExit(f"the device failed before: {self._failed}")
+        begin = time.thread_time()
+        try:
+            cost, error = self._timed(arrays, reference, tolerance, folder / candidate_name(values)), None
+        except DeviceError as problem:
+            self._failed = str(problem)
+            cost, error = inf, self._failed.splitlines()[0]
+        except Exception as problem:
+            cost, error = inf, f"{type(problem).__name__}: {problem}".splitlines()[0]
+        return Result(cost=cost, error=error, seconds=time.thread_time() - begin)
+
+    def _timed(
+        self, arrays: Mapping[str, np.ndarray], reference: np.ndarray, tolerance: float, place: Path
+    ) -> float:
+        code = load_cuda_network(place.with_suffix(".tar"))
+        shapes = {p.name: p.shape for p in code.modules[0].module.parameters}
+        packed = pack_arrays(trace_from_json(place.with_suffix(".json").read_text()), arrays)
+        packed = {name: array.reshape(shapes[name]) for name, array in packed.items()}
+        with CudaNetwork(code, self._device) as network:
+            (result,) = network.run(packed).values()
+            if (
+                reason := results_obstacle(result.reshape(reference.shape), reference, tolerance)
+            ) is not None:
+                raise ValueError(reason)
+            return median_milliseconds(network, packed, samples=SAMPLES) / 1e3
+
+
+@functools.cache
+def trials_of_process(ordinal: int) -> DeviceTrials:
+    """Those of this process on the GPU of a number. Raises as `open_device` does."""
+    return DeviceTrials(open_device(ordinal))
+
+
+def target_from_dict(values: dict[str, Any]) -> CudaTarget:
+    """The target of a JSON object that `dataclasses.asdict` made of one. ValueError where it is none."""
+    if values.keys() != {field.name for field in fields(CudaTarget)}:
+        raise ValueError("this is no description of a GPU")
+    return CudaTarget(**values)
