@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from gpu_kernels import windows
 from vdla.compiler.ir.expr import Buffer, Const, Var, cast, equal, maximum, minimum, select
 from vdla.compiler.ir.stmt import (
     Alloc,
@@ -201,6 +202,7 @@ CASES: dict[str, Callable[[], Program]] = {
     "row-sums": row_sums,
     "steps": steps,
     "halves": halves,
+    "whole-blocks": windows,
 }
 
 

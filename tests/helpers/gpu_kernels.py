@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from vdla.compiler.ir.expr import Buffer, Const, ExprLike, Var, index, minimum
+from vdla.compiler.ir.expr import Buffer, Const, Expr, ExprLike, Var, index, minimum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import (
     Alloc,
@@ -166,6 +166,36 @@ def without_barrier(program: Program, position: int) -> Program:
 
 def barriers(program: Program) -> int:
     return sum(isinstance(node, Barrier) for node in walk(program))
+
+
+def windows(
+    *, columns: int = 20, pad: float = 0.0, steps: int = 5, ahead: int = 2, pending: int | None = None
+) -> Program:
+    """Y[b] = the sum of boxes of X that move along its rows, beyond its edges too; `ahead` of them on their way.
+
+    Waits leave `pending` of them (default: all but the next one).
+    """
+    x, y = buffer("X", 7, columns), buffer("Y", 2, 32)
+    s, total = buffer("S", 4, 4, 8, scope="shared"), buffer("total", 32, scope="register")
+    b, k = Var("b"), Var("k")
+
+    def bring(name: str, step: Expr) -> Stmt:
+        source = region(x, (b * 4 - 1, 4), (step * 8 - 4, 8))
+        target = region(s, (step % 4, 1), (0, 4), (0, 8))
+        return Copy(name=name, destination=target, source=source, pad=Const(pad, F32), asynchronous=True)
+
+    first, following = Var("first"), Var("next")
+    prologue = loop(first, ahead, seq(bring("begin", first), Commit()))
+    more = loop(following, minimum(1, steps - ahead - k), bring("bring", k + following + ahead))
+    add = threads("t", 32, lambda t: assign(total, t, total[t] + s[k % 4, t // 8, t % 8], "add"))
+    body = seq(
+        threads("z", 32, lambda z: assign(total, z, 0.0)),
+        prologue,
+        loop(k, steps, seq(Wait(pending=ahead - 1 if pending is None else pending), more, Commit(), add)),
+        Wait(pending=0),
+        threads("u", 32, lambda u: assign(y, (b, u), total[u])),
+    )
+    return Program(name="windows", parameters=(x, y), body=blocks("b", 2, lambda _: allocate(body, s, total)))
 
 
 def random_arrays(program: Program, seed: int = 0) -> dict[str, np.ndarray]:

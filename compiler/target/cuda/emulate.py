@@ -282,7 +282,7 @@ class _Block:
             case Copy():
                 # Issued once, for the whole block.
                 around = [(self.names.var(axis), maximum(0, 1 - places[axis])) for axis in self.axes]
-                return nest(around, self.inside(node, {}))
+                return nest(around, self.shadows.issue(node, {}, whole=True))
             case Commit():
                 return self.shadows.commit(places)
             case Wait():

@@ -246,7 +246,7 @@ class _Outline:
             for d in (b.dtype,)
             if d.bits == 16
         }
-        blocks = emitter.blocks()
+        blocks, opening = emitter.blocks(), emitter.opening()
         emitter.finish()
         maps = emitter.tensor_maps
         parameters += [f"const __grid_constant__ TensorMap {map_name}" for map_name in maps.values()]
@@ -257,6 +257,7 @@ class _Outline:
             for axis in AXES
             if axis in emitter.threads_used
         ]
+        head += opening
         if self.overlaps(shape):
             values.used.add("wait_for_kernels")
             head.append("wait_for_kernels();")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ...ir.expr import Buffer, Const, Expr, Var, binary, cast, equal, select
+from ...ir.expr import Buffer, Const, Expr, Load, Var, all_of, binary, cast, equal, select
 from ...ir.kernels import Kernel
 from ...ir.stmt import Assign, Copy, Region, Stmt, Wait, nest, seq
 from ...ir.types import DType
@@ -107,18 +107,44 @@ class Shadows:
             number = binary("+", binary("*", number, self.threads[axis]), places.get(axis, _ZERO))
         return number
 
-    def issue(self, copy: Copy, places: Mapping[str, Expr]) -> Stmt:
-        """A copy into the shadow; what it will fill becomes undefined, and remembers its group and thread."""
+    def issue(self, copy: Copy, places: Mapping[str, Expr], *, whole: bool = False) -> Stmt:
+        """A copy into the shadow; what it will fill becomes undefined, and remembers its group and thread.
+
+        A `whole` block's is made element by element: where large boxes are cut by the edges of arrays is beyond what
+        processors' copies of whole rows can be proven of.
+        """
         box = copy.destination
         shadow, stamp = self.shadows[box.buffer.name], self.stamps[box.buffer.name]
         group = binary("+", self.committed[self.place(places)], Const(1, DType.INT32))
         number = cast(binary("+", self.number(places), _ONE), DType.INT32)
         mark = binary("+", binary("*", group, Const(self.count, DType.INT32)), number)
+        moved = replace(copy, destination=replace(box, buffer=shadow), asynchronous=False)
         return seq(
-            replace(copy, destination=replace(box, buffer=shadow), asynchronous=False),
+            self.elements(moved) if whole and copy.pad is not None else moved,
             self.over(box, box.buffer, poison(box.buffer.dtype), copy.name),
             self.over(box, stamp, mark, copy.name),
         )
+
+    def elements(self, copy: Copy) -> Stmt:
+        """A padded copy as loops around an assignment."""
+        to, of = copy.destination, copy.source
+        loops = [(self.names.var(f"{copy.name}.{d}"), e) for d, e in enumerate(to.extents) if e != _ONE]
+
+        def place(region: Region) -> tuple[Expr, ...]:
+            offsets = iter([var for var, _ in loops])
+            pairs = zip(region.starts, region.extents, strict=True)
+            return tuple([start if extent == _ONE else start + next(offsets) for start, extent in pairs])
+
+        at = place(of)
+        inside = [
+            c
+            for index, size in zip(at, of.buffer.shape, strict=True)
+            for c in (index >= _ZERO, index < Const(size))
+        ]
+        assert copy.pad is not None
+        value = select(all_of(*inside), Load(of.buffer, at), copy.pad)
+        assign = Assign(name=copy.name, buffer=to.buffer, indices=place(to), value=value)
+        return nest(loops, assign)
 
     def over(self, box: Region, buffer: Buffer, value: Expr, name: str) -> Stmt:
         """Assigns one value to a box of a buffer."""

@@ -130,15 +130,17 @@ class KernelEmitter:
                 comment = f"  // {_printable(loop.name)}" if long else ""
                 lines.append(f"const int {name} = blockIdx.{axis};{comment}")
             conditions += self.below(loop.name, extent, grid[axis])
-        if self.shared.groups:
-            self.values.used.add("Groups")
-            first = [self.first_along(axis).text for axis in AXES if self.extents[axis] > 1]
-            begin = (
-                f"begin_groups<{self.shared.groups}>({self.shared.arrived}, {' && '.join(first) or 'true'})"
-            )
-            self.source.line(f"Groups {self.groups} = {begin};")
         self.where(conditions, self.kernel.body, self.block_level)
         return lines
+
+    def opening(self) -> list[str]:
+        """The lines that make shared memory ready for the body, and touch no other memory."""
+        if not self.shared.groups:
+            return []
+        self.values.used.add("Groups")
+        first = [self.first_along(axis).text for axis in AXES if self.extents[axis] > 1]
+        begin = f"begin_groups<{self.shared.groups}>({self.shared.arrived}, {' && '.join(first) or 'true'})"
+        return [f"Groups {self.groups} = {begin};"]
 
     def tensor_map(self, buffer: Buffer, tensor: TensorMap) -> str:
         """The name of the parameter that is a tensor map."""

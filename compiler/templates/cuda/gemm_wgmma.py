@@ -62,12 +62,12 @@ def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ())
 def schedule(
     target: CudaTarget, program: Program, knobs: Knobs | None = None, *, constants: Sequence[str] = ()
 ) -> Schedule:
-    """What has the stages of `te.ops.gemm` scheduled with `knobs` (default: `gemm_wgmma_knobs.choose_knobs`).
+    """What has the stages of `te.ops.gemm` scheduled with `knobs` (default: `default_knobs`).
 
     Statement "gemm" multiplies float16 or bfloat16 and sums in float32. Rows of factors that do not begin at multiples
     of 16 bytes are right too, but copied by single elements (`applies`: whether they are not). `constants` are
-    parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`). LegalityError where the program is none
-    such, for other architectures, or if the knobs do not fit together.
+    parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), which bulk copies have no need of.
+    LegalityError where the program is none such, for other architectures, or if the knobs do not fit together.
     """
     a, b = factors(program)
     where = f"cannot tile {program.name} for warpgroups: "
@@ -146,10 +146,14 @@ def schedule(
 
 def takes_bulk(program: Program) -> bool:
     """Whether bulk copies can bring both factors: their stages are copies of arrays whose rows are whole lines."""
-    return all(
-        f.in_lines and f.rank <= MOST_DIMENSIONS and _width(program, f.name, ()) == LINE
-        for f in factors(program)
-    )
+    for factor in factors(program):
+        copy = path_to(program, factor.name)[-1]
+        zeros = isinstance(copy, Copy) and (copy.pad is None or copy.pad.value == 0)
+        if not (zeros and factor.in_lines and factor.rank <= MOST_DIMENSIONS):
+            return False
+        if _width(program, factor.name, ()) != LINE:
+            return False
+    return True
 
 
 def default_knobs(target: CudaTarget, program: Program) -> Knobs:

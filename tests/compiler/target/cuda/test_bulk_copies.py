@@ -10,11 +10,10 @@ import pytest
 from cuda_on_host import HostRunError
 from cuda_on_host.agreement import Case, agree
 from cuda_on_host.modules import run_modules
-from gpu_kernels import allocate, assign, blocks, buffer, emulated, loop, random_arrays, threads
-from vdla.compiler.ir.expr import Const, Expr, Var, minimum
+from gpu_kernels import allocate, assign, blocks, buffer, emulated, random_arrays, threads, windows
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.kernels import kernels
-from vdla.compiler.ir.stmt import Commit, Copy, Program, Stmt, Wait, region, seq
+from vdla.compiler.ir.stmt import Commit, Copy, Program, Wait, region, seq
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime.cuda_device import TensorAt
 from vdla.compiler.runtime.cuda_launches import (
@@ -31,37 +30,6 @@ from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.races import RaceError
 
 TARGET = cuda_target("sm_90")
-ZERO = Const(0.0, DType.FLOAT32)
-
-
-def windows(
-    *, columns: int = 20, pad: Const | None = ZERO, steps: int = 5, ahead: int = 2, pending: int | None = None
-) -> Program:
-    """Y[b] = the sum of boxes of X that move along its rows, beyond its edges too; `ahead` of them on their way.
-
-    Waits leave `pending` of them (default: all but the next one).
-    """
-    x, y = buffer("X", 7, columns), buffer("Y", 2, 32)
-    s, total = buffer("S", 4, 4, 8, scope="shared"), buffer("total", 32, scope="register")
-    b, k = Var("b"), Var("k")
-
-    def bring(name: str, step: Expr) -> Stmt:
-        source = region(x, (b * 4 - 1, 4), (step * 8 - 4, 8))
-        target = region(s, (step % 4, 1), (0, 4), (0, 8))
-        return Copy(name=name, destination=target, source=source, pad=pad, asynchronous=True)
-
-    first, following = Var("first"), Var("next")
-    prologue = loop(first, ahead, seq(bring("begin", first), Commit()))
-    more = loop(following, minimum(1, steps - ahead - k), bring("bring", k + following + ahead))
-    add = threads("t", 32, lambda t: assign(total, t, total[t] + s[k % 4, t // 8, t % 8], "add"))
-    body = seq(
-        threads("z", 32, lambda z: assign(total, z, 0.0)),
-        prologue,
-        loop(k, steps, seq(Wait(pending=ahead - 1 if pending is None else pending), more, Commit(), add)),
-        Wait(pending=0),
-        threads("u", 32, lambda u: assign(y, (b, u), total[u])),
-    )
-    return Program(name="windows", parameters=(x, y), body=blocks("b", 2, lambda _: allocate(body, s, total)))
 
 
 def cube() -> Program:
@@ -140,6 +108,6 @@ def test_copies_that_hardware_has_not_are_refused():
 
     refused(windows(), "sm_80 has no copies of a whole block", "-arch=sm_90", arch="sm_80")
     refused(windows(columns=21), "rows of X: float32[7, 21] @ dram are no multiples of 16 bytes")
-    refused(windows(pad=Const(1.0, DType.FLOAT32)), "it pads with 1.0, and such copies pad with 0")
+    refused(windows(pad=1.0), "it pads with 1.0, and such copies pad with 0")
     with pytest.raises(RaceError, match="before the wait that covers the copy"):
         prepare(windows(pending=2), TARGET)

@@ -302,6 +302,15 @@ def test_defaults_fit_any_size():
         assert np.isfinite(cycles(TARGET, factors, knobs))
     # Few tiles with deep sums fill the card only if several blocks share one.
     assert choose_knobs(TARGET, Factors(rows=512, columns=49, depth=4608, batch=1, dtype=F16)).splits > 1
+    for rows, columns, depth in ((1, 1, 1), (64, 1000, 512), (1000, 8, 16), (784, 512, 256)):
+        factors = Factors(rows=rows, columns=columns, depth=depth, batch=3, dtype=F16)
+        knobs = choose_knobs(TARGET, factors, bulk=True)
+        assert knobs.bulk and knobs.obstacle() is None and resident(TARGET, knobs) >= 1
+    # What was fastest on an H100, of which cuBLAS is no more than a fiftieth faster.
+    square = Factors(rows=4096, columns=4096, depth=4096, batch=1, dtype=F16)
+    assert choose_knobs(TARGET, square, bulk=True) == Knobs(
+        rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=4, group=8, bulk=True
+    )
     large = choose_knobs(TARGET, Factors(rows=4096, columns=4096, depth=4096, batch=1, dtype=F16))
     assert large.rows * large.columns >= 128 * 128 and large.splits == 1
 
