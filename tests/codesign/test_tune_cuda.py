@@ -230,12 +230,15 @@ def test_workloads_have_names() -> None:
         "dense:64,64,48": {"gemm_cuda"},
         "conv_transpose:4,8,8,3,2": {"conv_transpose_cuda"},
         "elementwise:gelu,3x40": {"elementwise_cuda"},
+        "softmax:8,100": {"rows_cuda"},
+        "normalization:8,100": {"rows_cuda"},
+        "reduction:2,30,20": {"rows_cuda"},
     }
     for name, expected in templates.items():
         found = cuda_workloads(name, target)
         assert {workload.template for workload in found} == expected
         for workload in found:
             assert space(target, workload).size > 50 and workload.obstacle() is None
-    for wrong in ("softmax:8,8", "conv2d:C99", "matmul:1,100000,100000,8", "elementwise:add,2x3,4x3"):
+    for wrong in ("gelu:8,8", "conv2d:C99", "matmul:1,100000,100000,8", "elementwise:add,2x3,4x3"):
         with pytest.raises(UserError, match=wrong.partition(":")[0]):
             cuda_workloads(wrong, target)
