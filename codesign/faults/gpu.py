@@ -1,7 +1,7 @@
 """Faults in scheduled GPU kernels, each of which the checks must name and emulation must show in the numbers.
 
 A fault is a change of the loop IR of a kernel that is right: matrix products in tiles, whose operands come through
-shared memory, by plain or by asynchronous copies.
+shared memory, by threads' plain or asynchronous copies, or by copies that a block issues as a whole.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from vdla.compiler.ir.stmt import (
     Wait,
     seq,
 )
+from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.verify import VerifyError, verify
 from vdla.compiler.ir.visit import (
     N,
@@ -46,23 +47,33 @@ from vdla.compiler.target.cuda.emulate import emulate
 from vdla.compiler.target.cuda.errors import LoweringError
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.prepare import CHECKS, prepare
+from vdla.compiler.target.cuda.wgmma import ARCHITECTURE
+from vdla.compiler.target.cuda.wgmma_emit import has_products
 from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.templates.cuda import gemm_wgmma, gemm_wgmma_knobs
 from vdla.compiler.templates.cuda.tile import Tile, schedule_tile
 
 ROWS, COLUMNS, DEPTH = 70, 50, 44
 """Sizes with a rest in every tile, and more steps along the depth than stages."""
+WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
+"""Of the kernel with copies of a whole block, whose rows are multiples of 16 bytes; it multiplies float16."""
 TOLERANCE = 1e-5
 """Of the greatest product: what float32 sums of that depth in any order stay below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """`change` makes a faulty program of the prepared kernel with so many `stages`; `breaks` says what is wrong."""
+    """`change` makes a faulty program of the prepared kernel with so many `stages`; `breaks` says what is wrong.
+
+    `whole`: of the kernel in which a block copies as a whole.
+    """
 
     name: str
     stages: int
     change: Callable[[Program], Program]
     breaks: str
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +89,14 @@ class Verdict:
     numbers: str
 
 
-def kernel(stages: int, target: CudaTarget) -> Program:
-    """The right program, prepared."""
+def kernel(stages: int, target: CudaTarget, *, whole: bool = False) -> Program:
+    """The right program, prepared; `whole`: with copies of a whole block, which takes warpgroups (sm_90a)."""
+    if whole:
+        half = tensor_gemm(rows=ROWS, columns=WHOLE_COLUMNS, depth=WHOLE_DEPTH, dtype=DType.FLOAT16)
+        knobs = gemm_wgmma_knobs.Knobs(
+            rows=128, columns=32, depth=32, group_rows=64, group_columns=32, stages=stages, bulk=True
+        )
+        return prepare(gemm_wgmma.schedule(target, half, knobs).program, target)
     program = gemm(rows=ROWS, columns=COLUMNS, depth=DEPTH)
     tile = Tile(rows=32, columns=32, depth=8, thread_rows=4, thread_columns=4, stages=stages)
     return prepare(schedule_tile(program, tile).program, target)
@@ -87,8 +104,8 @@ def kernel(stages: int, target: CudaTarget) -> Program:
 
 def run_fault(fault: Fault) -> Verdict:
     """What the checks, and without them the numbers, say of a fault."""
-    target = cuda_target()
-    faulty = fault.change(kernel(fault.stages, target))
+    target = cuda_target(ARCHITECTURE) if fault.whole else cuda_target()
+    faulty = fault.change(kernel(fault.stages, target, whole=fault.whole))
     check, message = "", ""
     try:
         verify(faulty)
@@ -102,8 +119,8 @@ def run_fault(fault: Fault) -> Verdict:
 def numbers(program: Program) -> str:
     """What the results of an emulated kernel are: "" (right), "wrong", "NaN" or "refused"."""
     rng = np.random.default_rng(0)
-    arrays = {p.name: rng.standard_normal(p.shape).astype(np.float32) for p in program.parameters}
-    arrays["Y"] = np.full((ROWS, COLUMNS), np.nan, np.float32)
+    arrays = {p.name: rng.standard_normal(p.shape).astype(p.dtype.numpy) for p in program.parameters}
+    arrays["Y"] = np.full_like(arrays["Y"], np.nan)
     try:
         build(emulate(program))(**arrays)
     except (VerifyError, cpu_errors.LoweringError):
@@ -220,15 +237,20 @@ def _halved(position: int) -> Callable[[tuple[Var, ...], Expr], Expr]:
     return lambda loops, index: substitute_expr(index, {loops[position].name: loops[position] // 2})
 
 
-def _next_slot(phase: For) -> Stmt:
-    """k % n becomes (k + 1) % n."""
+def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
+    """k % n becomes (k + steps) % n."""
 
     def later(expr: Expr) -> Expr:
         if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.a, Var):
-            return Binary("%", expr.a + 1, expr.b)
+            return Binary("%", expr.a + steps, expr.b)
         return expr
 
-    return map_all_expressions(phase, lambda expr: map_expr(expr, later))
+    return lambda phase: map_all_expressions(phase, lambda expr: map_expr(expr, later))
+
+
+def _multiplies(node: Stmt) -> bool:
+    """The phases that multiply by warpgroups."""
+    return is_thread_loop(node) and has_products(node)
 
 
 def _others_registers(phase: For) -> Stmt:
@@ -268,8 +290,10 @@ def _waits_for(pending: int) -> Callable[[Stmt], Stmt]:
     return lambda _: Wait(pending=pending)
 
 
-def _fault(name: str, stages: int, change: Callable[[Program], Program], breaks: str) -> Fault:
-    return Fault(name=name, stages=stages, change=change, breaks=breaks)
+def _fault(
+    name: str, stages: int, change: Callable[[Program], Program], breaks: str, *, whole: bool = False
+) -> Fault:
+    return Fault(name=name, stages=stages, change=change, breaks=breaks, whole=whole)
 
 
 FAULTS: Final = (
@@ -327,7 +351,7 @@ FAULTS: Final = (
         "neighbouring threads store into the same column",
     ),
     _fault("blocks overlap", 1, _result_index(_halved(0), 0), "neighbouring blocks store into the same rows"),
-    _fault("wrong slot", 2, _in_phase("sum", _next_slot, 1), "the slot that is being filled is used"),
+    _fault("wrong slot", 2, _in_phase("sum", _later_slot(1), 1), "the slot that is being filled is used"),
     _fault(
         "registers of another thread",
         1,
@@ -346,5 +370,26 @@ FAULTS: Final = (
         1,
         _in_phase("sum", _nothing, 0),
         "sums start from what the registers happen to hold",
+    ),
+    _fault(
+        "missing barrier, whole block",
+        4,
+        _in_loop(_is(Barrier), _nothing),
+        "a slot is filled for the block while some of its warps still multiply it",
+        whole=True,
+    ),
+    _fault(
+        "wrong wait count, whole block",
+        4,
+        _in_loop(_is(Wait), _waits_for(2)),
+        "the slice in use may still be under way",
+        whole=True,
+    ),
+    _fault(
+        "wrong slot, whole block",
+        4,
+        lambda program: _edit(program, _multiplies, _later_slot(2)),
+        "the slot that is being filled is multiplied",
+        whole=True,
     ),
 )

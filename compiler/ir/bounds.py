@@ -80,13 +80,13 @@ def provably_at_least(expr: Expr, value: int, ranges: Ranges) -> bool:
 
 
 def _cancels(form: LinearForm, var: Var, ranges: Ranges) -> LinearForm | None:
-    """The greatest value of a variable if its extent has a min or max that cancels one in `form`."""
+    """The greatest value of a variable if its extent has a min, max or quotient that cancels one in `form`."""
     extent = ranges.get(var.name, UNKNOWN)
     if isinstance(extent, Interval):
         return None
     greatest = linear_form(extent).offset(-1)
     for atom, coefficient in greatest.terms.items():
-        if isinstance(atom, Binary) and atom.op in ("min", "max"):
+        if isinstance(atom, Binary) and atom.op in ("min", "max", "//"):
             held = form.terms.get(atom)
             if held is not None and held == -coefficient * form.terms[var]:
                 return greatest

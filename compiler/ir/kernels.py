@@ -22,6 +22,8 @@ THREAD_AXES = ("thread.x", "thread.y", "thread.z")
 BLOCK_AXES = ("block.x", "block.y", "block.z")
 WARP = 32
 """Threads that execute one instruction of a warp together (CUDA C++ Programming Guide, "SIMT Architecture")."""
+WARPGROUP, WARPGROUP_FRAGMENT = 4 * WARP, "fragment.d"
+"""Threads of the four warps that execute some instructions together, and the scope of what these work on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,13 @@ class Phase:
         if any(loop.kind == "thread.x" for loop in self.threads):
             return False
         return any(isinstance(n, Intrinsic) for n in walk(self.body))
+
+    @property
+    def lanes(self) -> int:
+        """How many threads along x execute its statements together, at least."""
+        uses = [n for n in walk(self.body) if isinstance(n, Intrinsic)] if self.collective else []
+        group = any(r.buffer.scope == WARPGROUP_FRAGMENT for use in uses for r in use.operands)
+        return WARPGROUP if group else WARP if uses else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +153,7 @@ def threads_of(kernel: Kernel) -> dict[str, int]:
             high = interval(loop.extent, loop_ranges(loops)).high
             most[loop.kind] = max(most[loop.kind], 1 if high is None else high)
             loops = (*loops, loop)
-        if phase.collective:
-            most["thread.x"] = max(most["thread.x"], WARP)
+        most["thread.x"] = max(most["thread.x"], phase.lanes)
     return most
 
 

@@ -9,12 +9,14 @@ next phase touches. Where both may touch one element in different threads, and o
 between them: in front of the phase, or in front of the loop around it if all that it conflicts with is outside. Loops
 are gone through until nothing new comes around from the end of an iteration to the beginning of the next one. An
 asynchronous copy counts as a write from the first wait behind it on, and before it is issued as one that must not
-meet what others still do. Shared buffers that are not allocated one within the other may lie in the same bytes, so a
-barrier comes between their uses. Barriers that are there already stay and count.
+meet what others still do. A barrier for what has been waited for comes right behind the wait, before more copies are
+issued: so it also stands between these and what was done before. Shared buffers that are not allocated one within the
+other may lie in the same bytes, so a barrier comes between their uses. Barriers that are there already stay and count.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -33,8 +35,22 @@ from ..ir.kernels import (
     threads_of,
 )
 from ..ir.separation import meets_only_at
-from ..ir.stmt import Alloc, Barrier, Copy, For, Program, Seq, Stmt, Wait, seq
-from ..ir.visit import map_children, substitute_expr
+from ..ir.stmt import (
+    Alloc,
+    Assign,
+    Barrier,
+    Commit,
+    Copy,
+    For,
+    Intrinsic,
+    Program,
+    Reduce,
+    Seq,
+    Stmt,
+    Wait,
+    seq,
+)
+from ..ir.visit import map_children, substitute_expr, walk
 
 
 def insert_barriers(program: Program) -> Program:
@@ -117,10 +133,23 @@ class _Block:
                 return self.loop(node, state, around)
             case Seq(statements=statements):
                 done: list[Stmt] = []
+                behind_wait: int | None = None
+                issued: list[_Use] = []
                 for inner in statements:
                     new, state = self.statement(inner, state, around)
+                    early = behind_wait is not None and _begins_with_barrier(new, inner)
+                    if early and not self.conflict(issued, self.collect(inner, around, None), around):
+                        done[behind_wait:behind_wait] = [Barrier()]
+                        state.add(issued)
+                        new, behind_wait = inner, None
                     done.append(new)
-                same = all(a is b for a, b in zip(done, statements, strict=True))
+                    if isinstance(inner, Wait):
+                        behind_wait, issued = len(done), []
+                    elif _only_issues(inner):
+                        issued += self.collect(inner, around, None)
+                    else:
+                        behind_wait = None
+                same = len(done) == len(statements) and all(map(operator.is_, done, statements))
                 return node if same else seq(*done), state
             case Alloc(buffer=buffer, body=body):
                 new, state = self.statement(body, state, around)
@@ -220,3 +249,19 @@ class _Block:
         if p.coordinates is not None and q.coordinates is not None:
             coordinates = [(a, b) for (_, a), (_, b) in zip(p.coordinates, q.coordinates, strict=True)]
         return not meets_only_at(p.access, q.access, coordinates, common)
+
+
+def _begins_with_barrier(new: Stmt, old: Stmt) -> bool:
+    """Whether a statement has come to be itself behind a barrier."""
+    match new:
+        case Seq(statements=(Barrier(), second)):
+            return second is old
+    return False
+
+
+def _only_issues(node: Stmt) -> bool:
+    """Whether all that a statement does is to issue asynchronous copies and to close groups of them."""
+    work = [
+        n for n in walk(node) if isinstance(n, Assign | Reduce | Copy | Intrinsic | Wait | Barrier | Commit)
+    ]
+    return all(isinstance(n, Commit) or (isinstance(n, Copy) and n.asynchronous) for n in work)

@@ -31,7 +31,7 @@ from .network_description import (
     read_constants,
 )
 
-FORMAT = 1
+FORMAT = 2
 """Goes up when the description or the way that kernels are called changes."""
 CUBINS = "cubins.bin"
 WHAT = "network compiled for a GPU"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,11 +19,26 @@ import numpy as np
 from vdla.isa.errors import UserError
 
 from ..target.cuda.architectures import STATIC_SHARED_BYTES
+from ..target.cuda.bulk_copies import TensorMap
 from ..target.cuda.errors import MissingCudaError
 
-Argument = int | np.integer
-"""What a kernel takes: addresses as int (8 bytes), numbers as numpy integers of the parameter's type."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorAt:
+    """A tensor map of an array that begins at an address of device memory, a multiple of 16."""
+
+    address: int
+    tensor: TensorMap
+
+
+Argument = int | np.integer | TensorAt
+"""What a kernel takes: addresses as int (8 bytes), numbers as numpy integers of the parameter's type, and tensor maps,
+which the device encodes and hands over by value (128 bytes)."""
 _ORDINAL = "cuda:"
+_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
+"""CUtensorMapSwizzle by the bytes of a row (CUDA Driver API)."""
+_PROMOTED_256 = 3
+"""CU_TENSOR_MAP_L2_PROMOTION_L2_256B: what is fetched into the second level cache at once."""
 
 
 class DeviceError(UserError):
@@ -125,8 +141,9 @@ class Device(Protocol):
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: tuple[Argument, ...],
+        overlaps: bool = False,
     ) -> None:
-        """One kernel in the stream's turn, x before y before z."""
+        """One kernel in the stream's turn, x before y before z; `overlaps`: it waits itself for the one before it."""
         ...
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
@@ -247,12 +264,16 @@ class CudaDevice:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: tuple[Argument, ...],
+        overlaps: bool = False,
     ) -> None:
         """Into the stream, or into the graph that is being captured."""
         assert isinstance(module, _Module)
         with self._calling(f"launching {function}"):
-            config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared_bytes)
-            self._core.launch(self._queue, config, module.kernels[function], *arguments)
+            config = self._core.LaunchConfig(
+                grid=grid, block=block, shmem_size=shared_bytes, programmatic_stream_serialization=overlaps
+            )
+            given = [self._encoded(a) if isinstance(a, TensorAt) else a for a in arguments]
+            self._core.launch(self._queue, config, module.kernels[function], *given)
 
     def capture(self, work: Callable[[], None]) -> DeviceGraph:
         """By a stream of the graph builder's own."""
@@ -341,6 +362,21 @@ class CudaDevice:
             if "OUT_OF_MEMORY" in reason or isinstance(error, MemoryError):
                 raise DeviceError(self._out_of_memory(size)) from None
             raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
+
+    def _encoded(self, argument: TensorAt) -> Any:
+        """A tensor map; its numbers are copied as bits, of whatever type they are."""
+        tensor = argument.tensor
+        size = math.prod(tensor.shape) * tensor.element_bytes
+        view = self._core.utils.StridedMemoryView.from_buffer(
+            self._core.Buffer.from_handle(argument.address, size),
+            tensor.shape,
+            dtype=np.dtype(f"u{tensor.element_bytes}"),
+        )
+        options = self._core.TensorMapDescriptorOptions(box_dim=tensor.box)
+        # cuda-core has no public name for these enumerations; their values are the driver's.
+        options.swizzle = type(options.swizzle)(_SWIZZLES[tensor.swizzle])
+        options.l2_promotion = type(options.l2_promotion)(_PROMOTED_256)
+        return view.as_tensor_map(options=options)
 
     def _make_current(self) -> None:
         """What is current is each thread's own affair."""

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from ..target.cuda.bulk_copies import TensorMap
 from ..target.cuda.module import (
     Argument,
     CudaModule,
     IntegerArgument,
     KernelLaunch,
     ParameterArgument,
+    TensorMapArgument,
     WorkspaceArgument,
 )
 from .cuda_device import Argument as DeviceArgument
+from .cuda_device import TensorAt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +31,26 @@ class DeviceCall:
     block: tuple[int, int, int]
     shared_bytes: int
     arguments: tuple[DeviceArgument, ...]
+    overlaps: bool
 
 
 def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: int) -> Iterator[DeviceCall]:
     """The launches of a module in order; `addresses` of its parameters by name."""
 
-    def value(argument: Argument) -> DeviceArgument:
-        match argument:
+    def address(array: ParameterArgument | WorkspaceArgument) -> int:
+        match array:
             case ParameterArgument(name=name):
                 return addresses[name]
             case WorkspaceArgument(offset=offset):
                 return workspace + offset
+
+    def value(argument: Argument) -> DeviceArgument:
+        match argument:
             case IntegerArgument(value=number):
                 return np.int32(number)
+            case TensorMapArgument(array=array, tensor=tensor):
+                return TensorAt(address=address(array), tensor=tensor)
+        return address(argument)
 
     for launch in module.launches:
         yield DeviceCall(
@@ -49,6 +59,7 @@ def kernel_calls(module: CudaModule, addresses: Mapping[str, int], workspace: in
             block=launch.block,
             shared_bytes=launch.shared_bytes,
             arguments=tuple([value(argument) for argument in launch.arguments]),
+            overlaps=launch.overlaps,
         )
 
 
@@ -75,6 +86,7 @@ def described_kernel_launches(entries: Sequence[Mapping[str, Any]]) -> tuple[Ker
                 block=_three(entry["block"]),
                 shared_bytes=entry["shared_bytes"],
                 arguments=tuple([_argument(argument) for argument in entry["arguments"]]),
+                overlaps=entry["overlaps"],
             )
             for entry in entries
         ]
@@ -87,5 +99,16 @@ def _three(numbers: Sequence[int]) -> tuple[int, int, int]:
 
 
 def _argument(entry: Mapping[str, Any]) -> Argument:
-    kinds = {"parameter": ParameterArgument, "workspace": WorkspaceArgument, "integer": IntegerArgument}
+    match entry["kind"]:
+        case "integer":
+            return IntegerArgument(**entry)
+        case "tensor_map":
+            tensor = entry["tensor"]
+            lists = {name: tuple(tensor[name]) for name in ("shape", "box")}
+            return TensorMapArgument(array=_array(entry["array"]), tensor=TensorMap(**{**tensor, **lists}))
+    return _array(entry)
+
+
+def _array(entry: Mapping[str, Any]) -> ParameterArgument | WorkspaceArgument:
+    kinds = {"parameter": ParameterArgument, "workspace": WorkspaceArgument}
     return kinds[entry["kind"]](**entry)

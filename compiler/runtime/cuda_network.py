@@ -240,6 +240,7 @@ class CudaNetwork:
                     block=call.block,
                     shared_bytes=call.shared_bytes,
                     arguments=call.arguments,
+                    overlaps=call.overlaps,
                 )
 
     def _bind(self, undo: ExitStack, places: _Places, base: int) -> list[list[DeviceCall]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 
-from ..ir.bounds import loop_ranges, provably_at_least
+from ..ir.bounds import interval, loop_range, loop_ranges, provably_at_least
 from ..ir.expr import Buffer, Expr, Var, minimum
 from ..ir.simplify import simplify
 from ..ir.slots import in_slot
@@ -18,8 +18,8 @@ from .legality import check_grid, touches, written
 from .tree import locate_loop, names_in, rebuild
 
 
-def pipeline(program: Program, loop: str, stages: int) -> Program:
-    """Turns the copies at the head of a loop's body into asynchronous ones, `stages` - 1 iterations ahead of their use.
+def pipeline(program: Program, loop: str, stages: int, ahead: int | None = None) -> Program:
+    """Turns the copies at the head of a loop's body into asynchronous ones, `ahead` iterations before their use.
 
     rewrite (pipeline("k", 2)):
         for k in range(n):                           alloc S: [2, 4]
@@ -36,17 +36,24 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
                                                      wait 0
     The buffers that these copies fill get `stages` slots, used in turn, and move outside the loop; `k.next` is a loop
     of one iteration where there is one to come. Every iteration closes one group of copies, so that the group of
-    iteration k is the oldest of `stages` - 1 when it is waited for. Copies are issued behind that wait, so that of
-    threads that share them one barrier serves both: what has come may be read, and what was read may be overwritten.
+    iteration k is the oldest of `ahead` (by default `stages` - 1) when it is waited for. Copies are issued behind that
+    wait, so that of threads that share them one barrier serves both: what has come may be read, and what was read may
+    be overwritten. With `ahead` less than that, the slots of the last `stages` - 1 - `ahead` iterations are left alone:
+    hardware may still be reading them.
     Copies may stand in loops of their own, as those that threads share do, whose names in front of the loop end with
     ".ahead" too. Legal for a loop whose iterations run in order and whose body begins with plain copies into buffers
     that it allocates, nothing else in it writes these, and nothing in it writes what the copies read. LegalityError for
-    less than two stages, and if a new name is taken.
+    less than two stages, for copies that would be no iteration ahead or more than there are slots for, and if a new
+    name is taken.
     """
     path, at = locate_loop(program, loop)
     where = f"cannot pipeline {loop}: "
     if stages < 2:
         raise LegalityError(f"{where}{stages} stages leave nothing to overlap", program, loop)
+    distance = stages - 1 if ahead is None else ahead
+    if not 1 <= distance < stages:
+        reason = f"{where}copies {distance} iterations ahead are no use of {stages} stages"
+        raise LegalityError(reason, program, loop)
     if at.kind not in ("serial", "unroll"):
         raise LegalityError(f"{where}it is {at.kind}, and its iterations must run in order", program, loop)
     allocated, heads, rest = _heads(at.body)
@@ -63,10 +70,10 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
             raise LegalityError(reason, program, copy.name)
     if clash := sorted(slotted & written(seq(*rest))):
         raise LegalityError(f"{where}{clash[0]} is not only filled by its copies", program, loop)
-    ahead, following = Var(f"{loop}.ahead"), Var(f"{loop}.next")
+    before, following = Var(f"{loop}.ahead"), Var(f"{loop}.next")
     taken = names_in(program)
     own = [n.name for head in heads for n in walk(head) if isinstance(n, Copy | For)]
-    for new in (ahead.name, following.name, f"{loop}.more", *(f"{name}.ahead" for name in own)):
+    for new in (before.name, following.name, f"{loop}.more", *(f"{name}.ahead" for name in own)):
         if new in taken:
             raise LegalityError(f"{where}the name {new} is taken", program, new)
 
@@ -83,21 +90,23 @@ def pipeline(program: Program, loop: str, stages: int) -> Program:
             issued.append(moved)
         return seq(*issued)
 
-    if provably_at_least(at.extent, stages - 1, ranges):
-        first = issue(ahead, ahead, ".ahead")
+    if provably_at_least(at.extent, distance, ranges):
+        first = issue(before, before, ".ahead")
     else:
-        # Fewer iterations than stages: the groups without one are empty.
+        # Fewer iterations than copies go ahead: the groups without one are empty.
         more = Var(f"{loop}.more")
-        exists = simplify(minimum(1, at.extent - ahead), ranges)
-        first = nest([(more, exists)], issue(ahead + more, ahead, ".ahead"))
-    prologue = nest([(ahead, stages - 1)], seq(first, Commit()))
-    to_come = simplify(minimum(1, at.extent - at.var - (stages - 1)), ranges)
-    later = at.var + following + (stages - 1)
-    issuing = nest([(following, to_come)], issue(later, later % stages, ""))
+        exists = simplify(minimum(1, at.extent - before), ranges)
+        first = nest([(more, exists)], issue(before + more, before, ".ahead"))
+    prologue = nest([(before, distance)], seq(first, Commit()))
+    to_come = simplify(minimum(1, at.extent - at.var - distance), ranges)
+    later = at.var + following + distance
+    most = interval(to_come, {**ranges, at.name: loop_range(at.extent)}).high
+    none = most is not None and most <= 0
+    issuing = seq() if none else nest([(following, to_come)], issue(later, later % stages, ""))
     using = seq(*rest)
     for buffer in wide:
         using = in_slot(using, buffer, at.var % stages)
-    inner: Stmt = seq(Wait(pending=stages - 2), issuing, Commit(), using)
+    inner: Stmt = seq(Wait(pending=distance - 1), issuing, Commit(), using)
     for buffer in reversed([b for b in allocated if b.name not in slotted]):
         inner = Alloc(buffer=buffer, body=inner)
     new = seq(prologue, For(var=at.var, extent=at.extent, body=inner, kind=at.kind), Wait(pending=0))

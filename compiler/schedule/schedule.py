@@ -18,6 +18,7 @@ from . import peel as peeling
 from . import pipeline as pipelining
 from . import reverse_compute_at as consumers
 from . import share_copy as sharing
+from . import split_copy as pieces
 from . import tensorize as hardware
 from .errors import LegalityError
 from .trace import Argument, Step, Trace, step_obstacle
@@ -27,9 +28,9 @@ class Schedule:
     """Threads a program through the primitives of this package and records each in a trace.
 
     Every method is the function of its name in `loops`, `annotate`, `peel`, `guard`, `pipeline`, `pad`, `pack`,
-    `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `share_copy` or `tensorize`,
-    which says what it does and when it is legal; all raise LegalityError and then leave the schedule as it was. Methods
-    that make new names return them.
+    `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `split_copy`, `share_copy` or
+    `tensorize`, which says what it does and when it is legal; all raise LegalityError and then leave the schedule as it
+    was. Methods that make new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -92,9 +93,10 @@ class Schedule:
         self._apply(loops.tile, "tile", y, x, rows, columns)
         return f"{y}.0", f"{x}.0", f"{y}.1", f"{x}.1"
 
-    def pipeline(self, loop: str, stages: int) -> None:
+    def pipeline(self, loop: str, stages: int, ahead: int | None = None) -> None:
         """See `pipeline.pipeline`."""
-        self._apply(pipelining.pipeline, "pipeline", loop, stages)
+        given = () if ahead is None else (ahead,)
+        self._apply(pipelining.pipeline, "pipeline", loop, stages, *given)
 
     def peel(self, loop: str, end: str = peeling.LAST) -> str:
         """See `peel.peel`; returns what the names in the copy end with."""
@@ -105,6 +107,11 @@ class Schedule:
     def expand_copy(self, name: str) -> None:
         """See `memory.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
         self._apply(memory.expand_copy, "expand_copy", name)
+
+    def split_copy(self, name: str, dimension: int, size: int) -> str:
+        """See `split_copy.split_copy`; returns the name of the loop."""
+        self._apply(pieces.split_copy, "split_copy", name, dimension, size)
+        return f"{name}.{dimension}"
 
     def share_copy(self, name: str, axes: sharing.Axes, width: int) -> None:
         """See `share_copy.share_copy`; the loops are called `name`.x, `name`.step, `name`.in and so on."""

@@ -80,7 +80,8 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "tile": (_LOOP, _LOOP, _COUNT, _COUNT),
     "annotate": (_LOOP, _LOOP_KIND),
     "peel": (_LOOP, _END),
-    "pipeline": (_LOOP, _COUNT),
+    "pipeline": (_LOOP, _COUNT, _COUNT),
+    "split_copy": (_STATEMENT, _COUNT, _COUNT),
     "expand_copy": (_STATEMENT,),
     "share_copy": (_STATEMENT, _AXES, _COUNT),
     "guard": (_LOOP, _COUNT),
@@ -98,7 +99,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "cache_write": (_BUFFER, _PLACE, _SCOPE),
     "tensorize": (_STATEMENT, _INTRINSIC, _ATTRIBUTES),
 }
-"""What may stand in a trace, with its arguments. `reorder` takes one loop or more."""
+"""What may stand in a trace, with its arguments. `reorder` takes one loop or more, `pipeline` one argument less."""
 
 
 def step_obstacle(step: Step) -> str | None:
@@ -108,6 +109,8 @@ def step_obstacle(step: Step) -> str | None:
         return f"there is no primitive {step.primitive!r}; there are: {', '.join(PRIMITIVES)}"
     if step.primitive == "reorder":
         kinds = kinds * max(1, len(step.arguments))
+    if step.primitive == "pipeline" and len(step.arguments) == 2:
+        kinds = kinds[:2]
     if len(step.arguments) != len(kinds):
         return f"{step.primitive} takes {len(kinds)} arguments, not {len(step.arguments)}"
     for position, (argument, kind) in enumerate(zip(step.arguments, kinds, strict=True), 1):

@@ -28,6 +28,7 @@ from vdla.compiler.target.cuda.module import (
     IntegerArgument,
     KernelLaunch,
     ParameterArgument,
+    TensorMapArgument,
     WorkspaceArgument,
     lower,
 )
@@ -217,16 +218,26 @@ def text(name: str) -> str:
 
 def _line(launch: KernelLaunch) -> str:
     shape = f"grid {launch.grid}, block {launch.block}, {launch.shared_bytes} bytes shared"
+    shape += ", overlaps" * launch.overlaps
     arguments: list[str] = []
     for argument in launch.arguments:
         match argument:
-            case ParameterArgument(name=name):
-                arguments.append(name)
-            case WorkspaceArgument(offset=offset):
-                arguments.append(f"workspace + {offset}")
             case IntegerArgument(value=value):
                 arguments.append(str(value))
+            case TensorMapArgument(array=array, tensor=tensor):
+                box, swizzle = "x".join(map(str, tensor.box)), tensor.swizzle
+                arguments.append(f"boxes of {box} in {_array(array)}, swizzled by {swizzle}")
+            case _:
+                arguments.append(_array(argument))
     return f"// {launch.function}({', '.join(arguments)}): {shape}"
+
+
+def _array(argument: ParameterArgument | WorkspaceArgument) -> str:
+    match argument:
+        case ParameterArgument(name=name):
+            return name
+        case WorkspaceArgument(offset=offset):
+            return f"workspace + {offset}"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from cuda_on_host import HostLaunch, Place, run_source
+from cuda_on_host import HostLaunch, Place, Tensor, run_source
+from cuda_on_host.modules import tensor_of
 from vdla.compiler.runtime.cuda_device import (
     Argument,
     Device,
@@ -20,6 +21,7 @@ from vdla.compiler.runtime.cuda_device import (
     DeviceModule,
     DeviceProperties,
     PinnedMemory,
+    TensorAt,
 )
 
 BASE = 1 << 32
@@ -105,7 +107,7 @@ class FakeDevice:
 
     def floats(self, address: Argument, count: int) -> np.ndarray:
         """Device memory as float32."""
-        assert int(address) % 4 == 0
+        assert not isinstance(address, TensorAt) and int(address) % 4 == 0
         return self.bytes_at(int(address), 4 * count).view(np.float32)
 
     def allocate(self, size: int) -> DeviceMemory:
@@ -145,10 +147,16 @@ class FakeDevice:
         block: tuple[int, int, int],
         shared_bytes: int,
         arguments: tuple[Argument, ...],
+        overlaps: bool = False,
     ) -> None:
         self._call()
         assert isinstance(module, Handle) and module in self.open
         assert shared_bytes <= module.functions[function]
+        for argument in arguments:
+            if isinstance(argument, TensorAt):
+                tensor = argument.tensor
+                self.bytes_at(argument.address, int(np.prod(tensor.shape)) * tensor.element_bytes)
+                assert argument.address % 16 == 0 and len(tensor.shape) == len(tensor.box) <= 5
         assert self._capture is not None, "networks launch graphs"
         self._capture.work.append(
             Launched(
@@ -218,15 +226,21 @@ class HostDevice(FakeDevice):
                 grid=launched.grid,
                 block=launched.block,
                 shared_bytes=launched.shared_bytes,
-                arguments=tuple(
-                    int(a) if isinstance(a, np.integer) else Place(array="memory", offset=int(a) - BASE)
-                    for a in launched.arguments
-                ),
+                arguments=tuple(map(_host_argument, launched.arguments)),
             )
             for launched in work
         ]
         results = run_source(source, launches, {"memory": self._memory[: self._used]}, orders=2, seconds=400)
         self._memory[: self._used] = results["memory"]
+
+
+def _host_argument(argument: Argument) -> int | Place | Tensor:
+    match argument:
+        case np.integer():
+            return int(argument)
+        case TensorAt(address=address, tensor=tensor):
+            return tensor_of(Place(array="memory", offset=address - BASE), tensor)
+    return Place(array="memory", offset=argument - BASE)
 
 
 def as_device(fake: FakeDevice) -> Device:

@@ -209,6 +209,13 @@ def _pipeline(s: Schedule) -> None:
     s.pipeline(tile, 3)
 
 
+def _pipeline_ahead(s: Schedule) -> None:
+    tile, _ = s.split("i", 2)
+    s.cache_read("A", tile, "shared")
+    s.split_copy("A.shared", 1, 4)
+    s.pipeline(tile, 4, 2)
+
+
 CASES = {
     "split": Case(sums, lambda s: s.split("i", 4)),
     "split-exact": Case(sums, lambda s: s.split("j", 4)),
@@ -235,6 +242,8 @@ CASES = {
     "guard": Case(sums, _guard),
     "pad": Case(staged, _pad),
     "pipeline": Case(sums, _pipeline),
+    "pipeline-ahead": Case(sums, _pipeline_ahead),
+    "split-copy": Case(padded, lambda s: s.split_copy("load", 1, 2)),
     "tensorize": Case(sums, lambda s: s.tensorize("j", DOT, (("lanes", 8),))),
     "peel-last": Case(product, _split_then(4, lambda s: s.peel("i.0"))),
     "peel-first": Case(padded, _peel_first),

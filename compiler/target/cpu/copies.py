@@ -149,6 +149,9 @@ class _Expansion:
         if rest != Const(0):
             var = Var(f"{name}.rest")
             at = simplify(vectors * self.lanes + var, ranges)
+            if not isinstance(rest, Const):
+                # As a difference, not a remainder: so it shows that `at` is less than the extent.
+                rest = binary("-", extent, vectors * self.lanes)
             kind: LoopKind = "vectorize" if isinstance(rest, Const) else "serial"
             inner = body(at, {**ranges, var.name: loop_range(rest)}, ".rest")
             parts.append(For(var=var, extent=rest, body=inner, kind=kind))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...ir.types import DType
-from . import mma_functions, wgmma_emit
+from . import bulk_copies, mma_functions, wgmma_emit
 from .errors import LoweringError
 from .text import PRODUCT, Text, call, operation
 
@@ -53,6 +53,9 @@ template <int PENDING> __device__ __forceinline__ void wait_async() {
 """
 _COMMIT_ASYNC = """\
 __device__ __forceinline__ void commit_async() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+"""
+_WAIT_FOR_KERNELS = """\
+__device__ __forceinline__ void wait_for_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 """
 _MAXIMUM = """\
 __device__ __forceinline__ float maximum(float a, float b) {
@@ -96,6 +99,7 @@ FUNCTIONS = {
     "copy_async_16": _COPY_ASYNC.format(size=16, cache="cg"),
     "commit_async": _COMMIT_ASYNC,
     "wait_async": _WAIT_ASYNC,
+    "wait_for_kernels": _WAIT_FOR_KERNELS,
     "maximum": _MAXIMUM,
     "minimum": _MAXIMUM.replace("maximum", "minimum").replace("max.NaN", "min.NaN"),
     "floor_divide": _FLOOR_DIVIDE,
@@ -104,10 +108,13 @@ FUNCTIONS = {
     "round_tf32": _ROUND_TF32,
     **mma_functions.FUNCTIONS,
     **wgmma_emit.FUNCTIONS,
+    **bulk_copies.FUNCTIONS,
 }
 """Definitions by name, in the order in which they are written; `float16` and `bfloat16` with their conversions."""
 
-NAMES = frozenset({*FUNCTIONS, "to_float", "to_float16", "to_bfloat16"})
+NAMES = frozenset(
+    {*FUNCTIONS, *wgmma_emit.NAMES, *bulk_copies.NAMES, "to_float", "to_float16", "to_bfloat16"}
+)
 """What the definitions call theirs."""
 _MATH = {"exp": "expf", "tanh": "tanhf", "log": "logf", "sqrt": "sqrtf", "erf": "erff"}
 """Functions of te.scalars that the math library has."""

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ...ir.expr import Buffer, Expr
-from ...ir.kernels import WARP
+from ...ir.kernels import WARP, WARPGROUP, WARPGROUP_FRAGMENT
 from ...ir.types import DType
 from .errors import LoweringError
 
 MATRIX_A, MATRIX_B, MATRIX_C = "fragment.a", "fragment.b", "fragment.c"
 """Scopes of the left factor [16, depth], the right factor [depth, 8] and the sums [16, 8]."""
-MATRIX_D = "fragment.d"
+MATRIX_D = WARPGROUP_FRAGMENT
 """Scope of a warpgroup's sums [64, columns], of 8 to 256 columns by 8."""
-WARPGROUP = 4 * WARP
-"""Lanes of the four warps that multiply together (`wgmma`)."""
 ROWS, COLUMNS = 16, 8
 """The shape of the product of one `mma`."""
 GROUP_ROWS, MOST_GROUP_COLUMNS = 64, 256

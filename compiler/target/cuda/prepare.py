@@ -12,17 +12,19 @@ from math import prod
 from ...ir.bounds import interval, loop_ranges
 from ...ir.kernels import Kernel, kernel_obstacle, kernels, threads_of
 from ...ir.printer import summarize
-from ...ir.stmt import Alloc, Copy, Program, Stmt
-from ...ir.visit import children, walk
+from ...ir.stmt import Copy, Program
+from ...ir.visit import walk
 from ...passes.insert_barriers import insert_barriers
 from ...passes.narrow_allocations import narrow_allocations
 from ...passes.pipeline import Pass, run_pipeline
 from . import wgmma
 from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB, THREADS_PER_BLOCK
+from .bulk_copies import check_bulk_copies
 from .errors import LoweringError
 from .machine import CudaTarget
 from .races import check_races
-from .storage import SHARED_ALIGNMENT
+from .shared_memory import plan_shared
+from .text import Names
 from .wgmma_emit import has_products
 
 PASSES = (
@@ -61,7 +63,7 @@ def check_limits(program: Program, target: CudaTarget) -> None:
     for kernel in kernels(program):
         _check_grid(kernel)
         _check_block(kernel)
-        held = shared_bytes(kernel.body)
+        held = shared_bytes(kernel)
         if held > target.shared_bytes_per_block:
             raise LoweringError(
                 f"{kernel.name}: {held / KIB:.1f} KiB of shared memory, but a block of {target.arch} has at most "
@@ -97,13 +99,9 @@ def _check_block(kernel: Kernel) -> None:
         )
 
 
-def shared_bytes(body: Stmt) -> int:
-    """Bytes of shared memory of a kernel; buffers that are not allocated one within the other share them."""
-    own = 0
-    if isinstance(body, Alloc) and body.buffer.scope == "shared":
-        size = prod(body.buffer.shape) * body.buffer.dtype.bits // 8
-        own = -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
-    return own + max((shared_bytes(child) for child in children(body)), default=0)
+def shared_bytes(kernel: Kernel) -> int:
+    """Bytes of shared memory of a kernel."""
+    return plan_shared(kernel, Names()).bytes
 
 
 def check_copies(program: Program, target: CudaTarget) -> None:
@@ -138,6 +136,7 @@ def check_instructions(program: Program, target: CudaTarget) -> None:
                 f"{kernel.name}: wgmma is an instruction of {wgmma.ARCHITECTURE} alone, and {target.arch} has none; "
                 f"generate code with -arch={wgmma.ARCHITECTURE}, or multiply with mma"
             )
+        check_bulk_copies(kernel, target)
 
 
 CHECKS = (check_form, check_instructions, check_limits, check_copies, check_order)

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from math import prod
 
 from ...ir.expr import Buffer
+from ...ir.kernels import Kernel
 from ...ir.stmt import Alloc, Stmt
 from ...ir.visit import children
 from .architectures import STATIC_SHARED_BYTES
+from .bulk_copies import groups_needed, swizzled_buffers
 from .storage import SHARED_ALIGNMENT, buffer_bytes
 from .text import TYPES, Names
+
+MBARRIER = 8
+"""Bytes of an mbarrier, and its alignment (PTX ISA, "mbarrier")."""
+_WORD = "unsigned long long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +31,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedPlan:
-    """The places of all buffers by name, and the bytes that they take together."""
+    """The places of all buffers by name, their alignment, and the bytes that they take together.
+
+    Behind them lie `groups` mbarriers, one for each group of bulk copies under way; `arrived` is what they are called.
+    """
 
     places: dict[str, Place]
+    alignment: int
     bytes: int
+    groups: int
+    arrived: str
 
     @property
     def dynamic_bytes(self) -> int:
@@ -41,38 +53,51 @@ class SharedPlan:
             return []
         own = not any(place.reused for place in self.places.values())
         if own and not self.dynamic_bytes:
-            return [
-                f"__shared__ alignas({SHARED_ALIGNMENT}) {TYPES[p.buffer.dtype]} {p.name}[{prod(p.buffer.shape)}];"
+            lines = [
+                f"__shared__ alignas({self.alignment}) {TYPES[p.buffer.dtype]} {p.name}[{prod(p.buffer.shape)}];"
                 for p in self.places.values()
             ]
+            if self.groups:
+                lines.append(f"__shared__ alignas({MBARRIER}) {_WORD} {self.arrived}[{self.groups}];")
+            return lines
         # Of an extern array NVRTC takes no alignas at this place.
-        head = f"__align__({SHARED_ALIGNMENT}) unsigned char shared"
+        head = f"__align__({self.alignment}) unsigned char shared"
         lines = [
             f"extern __shared__ {head}[];" if self.dynamic_bytes else f"__shared__ {head}[{self.bytes}];"
         ]
         for p in self.places.values():
             pointer = f"{TYPES[p.buffer.dtype]}*"
             lines.append(f"{pointer} const {p.name} = ({pointer})(shared + {p.offset});")
+        if self.groups:
+            offset = self.bytes - self.groups * MBARRIER
+            lines.append(f"{_WORD}* const {self.arrived} = ({_WORD}*)(shared + {offset});")
         return lines
 
 
-def plan_shared(body: Stmt, names: Names) -> SharedPlan:
-    """Places for all buffers of scope "shared" in a kernel's body; those whose lifetimes do not meet may share bytes.
+def plan_shared(kernel: Kernel, names: Names) -> SharedPlan:
+    """Places for all buffers of scope "shared" in a kernel; those whose lifetimes do not meet may share bytes.
 
     Buffers live for the body of their allocation, so those that are allocated side by side follow one another in
     time.
     """
     found: list[tuple[Alloc, int, int]] = []
+    swizzled = swizzled_buffers(kernel.body)
+    alignments = {SHARED_ALIGNMENT}
 
     def visit(statement: Stmt, used: int) -> None:
         if isinstance(statement, Alloc) and statement.buffer.scope == "shared":
-            end = used + -(-buffer_bytes(statement.buffer) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
+            buffer, alignment = statement.buffer, SHARED_ALIGNMENT
+            if buffer.name in swizzled:
+                alignment = max(alignment, 8 * buffer.shape[-1] * buffer.dtype.bits // 8)
+                alignments.add(alignment)
+            used = -(-used // alignment) * alignment
+            end = used + -(-buffer_bytes(buffer) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
             found.append((statement, used, end))
             used = end
         for child in children(statement):
             visit(child, used)
 
-    visit(body, 0)
+    visit(kernel.body, 0)
     places: dict[str, Place] = {}
     for alloc, start, end in found:
         buffer = alloc.buffer
@@ -82,4 +107,11 @@ def plan_shared(body: Stmt, names: Names) -> SharedPlan:
             offset=start,
             reused=any(other is not alloc and a < end and start < b for other, a, b in found),
         )
-    return SharedPlan(places=places, bytes=max((end for _, _, end in found), default=0))
+    groups = groups_needed(kernel)
+    return SharedPlan(
+        places=places,
+        alignment=max(alignments),
+        bytes=max((end for _, _, end in found), default=0) + groups * MBARRIER,
+        groups=groups,
+        arrived=names.make("arrived") if groups else "",
+    )

@@ -15,7 +15,7 @@ from ...ir.affine import linear_form
 from ...ir.bounds import Interval, interval, loop_range
 from ...ir.expr import Buffer, Const, Expr, Var
 from ...ir.grid import FRAGMENT, distribution, owners
-from ...ir.kernels import Kernel, is_thread_loop, phase_at
+from ...ir.kernels import Kernel, accesses, is_thread_loop, phase_at
 from ...ir.printer import format_buffer, format_region, summarize
 from ...ir.simplify import simplify
 from ...ir.stmt import (
@@ -37,6 +37,7 @@ from ...ir.types import DType
 from ...ir.visit import expressions, free_vars, loads_in, walk
 from .accumulate import accumulate
 from .architectures import LOCAL_BYTES
+from .bulk_copies import TensorMap, emit_bulk_copy, has_thread_copies, swizzled_buffers
 from .errors import LoweringError
 from .expressions import ExpressionEmitter
 from .indices import index, positive
@@ -45,11 +46,12 @@ from .launch_shape import AXES, Shape, missing_axes
 from .leaves import emit_leaf
 from .mma_emit import fragment_storage
 from .mma_fragments import Fragment
+from .overlap import overlapping_loops
 from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
 from .text import AND, EQUALITY, SUM, TYPES, Names, Source, Text
 from .vectorize import vectorized
-from .wgmma_emit import has_products, products
+from .wgmma_emit import has_products, only_products, overlapped, products, wait_products
 
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
@@ -84,10 +86,18 @@ class KernelEmitter:
         # threads.
         self._alone: tuple[str, ...] = ()
         self._fresh = 0
-        # Whether products of warpgroups are under way, and whether the kernel has such, which read shared memory in
-        # their own way.
-        self.products_begun = False
-        self._shows_products = has_products(kernel.body)
+        # Whether products of warpgroups are under way, or may be from one iteration to the next; and whether threads
+        # have touched shared memory since it was last shown to products and bulk copies, which see it in their own way.
+        self.products_begun = self.overlapping = False
+        self._overlapping = overlapping_loops(kernel)
+        self._shows = has_products(kernel.body) or shared.groups > 0
+        self._hidden = False
+        # Of copies that a block issues as a whole: what is read in swizzled rows, the state of their groups, the names
+        # of their tensor maps.
+        self.swizzled = swizzled_buffers(kernel.body)
+        self.groups = names.make("groups") if shared.groups else ""
+        self.tensor_maps: dict[tuple[str, TensorMap], str] = {}
+        self._thread_copies = has_thread_copies(kernel.body) or not shared.groups
 
     def finish(self) -> None:
         """Aligns the arrays in registers that are moved as vectors."""
@@ -120,8 +130,22 @@ class KernelEmitter:
                 comment = f"  // {_printable(loop.name)}" if long else ""
                 lines.append(f"const int {name} = blockIdx.{axis};{comment}")
             conditions += self.below(loop.name, extent, grid[axis])
+        if self.shared.groups:
+            self.values.used.add("Groups")
+            first = [self.first_along(axis).text for axis in AXES if self.extents[axis] > 1]
+            begin = (
+                f"begin_groups<{self.shared.groups}>({self.shared.arrived}, {' && '.join(first) or 'true'})"
+            )
+            self.source.line(f"Groups {self.groups} = {begin};")
         self.where(conditions, self.kernel.body, self.block_level)
         return lines
+
+    def tensor_map(self, buffer: Buffer, tensor: TensorMap) -> str:
+        """The name of the parameter that is a tensor map."""
+        key = buffer.name, tensor
+        if key not in self.tensor_maps:
+            self.tensor_maps[key] = self.names.make(f"{buffer.name}.map")
+        return self.tensor_maps[key]
 
     def block_level(self, statement: Stmt) -> None:
         """A statement that all threads of the block reach."""
@@ -130,9 +154,13 @@ class KernelEmitter:
                 for inner in statements:
                     self.block_level(inner)
             case For() if is_thread_loop(statement):
+                self._hidden |= not only_products(statement) and _touches_shared(statement)
                 self.phase(statement)
+            case For() if statement.name in self._overlapping:
+                with overlapped(self, statement):
+                    self.block_loop(statement)
             case For():
-                self.loop(statement, self.block_level)
+                self.block_loop(statement)
             case Alloc(buffer=buffer):
                 if buffer.scope == "shared":
                     self.allocate_shared(statement)
@@ -141,18 +169,41 @@ class KernelEmitter:
                 self.block_level(statement.body)
                 del self.values.storages[buffer.name]
             case Barrier():
-                if self._shows_products:
+                if self.overlapping:
+                    wait_products(self, 1)
+                if self._shows and self._hidden:
                     self.values.used.add("show_to_products")
                     self.source.line("show_to_products();")
+                self._hidden = False
                 self.source.line("__syncthreads();")
             case Commit():
-                self.values.used.add("commit_async")
-                self.source.line("commit_async();")
+                if self._thread_copies:
+                    self.values.used.add("commit_async")
+                    self.source.line("commit_async();")
+                if self.groups:
+                    self.source.line(f"commit_bulk<{self.shared.groups}>({self.groups});")
             case Wait(pending=pending):
-                self.values.used.add("wait_async")
-                self.source.line(f"wait_async<{pending}>();")
+                if self._thread_copies:
+                    self.values.used.add("wait_async")
+                    self.source.line(f"wait_async<{pending}>();")
+                if self.groups:
+                    self.source.line(f"wait_bulk<{self.shared.groups}, {pending}>({self.groups});")
+            case Copy(asynchronous=True):
+                self.source.line(f"// {_title(statement)}")
+                emit_bulk_copy(self, statement)
             case Assign() | Reduce() | Copy() | Intrinsic():
                 raise LoweringError(f"`{summarize(statement)}` stands in no loop over threads")
+
+    def block_loop(self, loop: For) -> None:
+        """A loop of all threads together, which perhaps does not run."""
+        hidden = self._hidden
+        self._hidden |= any(
+            is_thread_loop(n) and not only_products(n) and _touches_shared(n)
+            for n in walk(loop.body)
+            if isinstance(n, For)
+        )
+        self.loop(loop, self.block_level)
+        self._hidden |= hidden
 
     def allocate_shared(self, alloc: Alloc) -> None:
         """Memory of the block, which lies where the plan says."""
@@ -360,6 +411,11 @@ def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
     for expr in expressions(statement):
         for load in loads_in(expr):
             yield load.buffer, {name for at in load.indices for name in free_vars(at)}
+
+
+def _touches_shared(phase: Stmt) -> bool:
+    """Whether a phase reads or writes shared memory."""
+    return any(access.buffer.scope == "shared" for access in accesses(phase, ()))
 
 
 def _title(body: Stmt) -> str:

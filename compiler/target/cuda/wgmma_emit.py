@@ -1,9 +1,10 @@
 """Products of warpgroups as C++: descriptors of their factors, and inline PTX that is under way until it is waited for.
 
 What a warpgroup's threads do between a fence and a wait is one group (PTX ISA, "wgmma.fence", "wgmma.commit_group",
-"wgmma.wait_group"): all products of a phase that has nothing else in it, otherwise every single one. The hardware reads
-factors through the asynchronous proxy, so what threads have written becomes visible to it by a fence of theirs in front
-of the barrier that they meet at (PTX ISA, "Async proxy", "fence.proxy.async").
+"wgmma.wait_group"): all products of a phase that has nothing else in it, otherwise every single one. In loops where
+that is safe (`overlap`) an iteration's group is waited for an iteration later. The hardware reads factors through the
+asynchronous proxy, so what threads have written becomes visible to it by a fence of theirs in front of the barrier that
+they meet at (PTX ISA, "Async proxy", "fence.proxy.async").
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ...ir.expr import Const
 from ...ir.printer import format_region, summarize
-from ...ir.stmt import Assign, Copy, Intrinsic, Reduce, Region, Stmt
+from ...ir.stmt import Assign, Copy, For, Intrinsic, Reduce, Region, Stmt
 from ...ir.types import DType
 from ...ir.visit import walk
 from .errors import LoweringError
 from .mma_emit import first_register
-from .wgmma import CORE
+from .wgmma import CORE, SWIZZLES, reads_swizzled, swizzle_mode
 
 if TYPE_CHECKING:
     from .statements import KernelEmitter
@@ -28,9 +30,11 @@ PREFIX = "wgmma_"
 _PTX_TYPES = {DType.FLOAT16: "f16", DType.BFLOAT16: "bf16"}
 
 _DESCRIPTOR = """\
-__device__ __forceinline__ unsigned long long matrix_descriptor(const void* start, unsigned leading, unsigned stride) {
+__device__ __forceinline__ unsigned long long matrix_descriptor(
+    const void* start, unsigned leading, unsigned stride, unsigned swizzle = 0) {
     const unsigned long long address = (unsigned)__cvta_generic_to_shared(start) & 0x3FFFF;
-    return address >> 4 | (unsigned long long)(leading >> 4) << 16 | (unsigned long long)(stride >> 4) << 32;
+    return address >> 4 | (unsigned long long)(leading >> 4) << 16 | (unsigned long long)(stride >> 4) << 32
+        | (unsigned long long)swizzle << 62;
 }
 """
 _FENCE = """\
@@ -40,6 +44,12 @@ _WAIT = """\
 __device__ __forceinline__ void finish_products() {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+"""
+_COMMIT = """\
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING> __device__ __forceinline__ void wait_products() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
 }
 """
 _FENCE_PROXY = """\
@@ -55,10 +65,15 @@ FUNCTIONS = {
     "matrix_descriptor": _DESCRIPTOR,
     "begin_products": _FENCE,
     "finish_products": _WAIT,
+    "commit_products": _COMMIT,
     "show_to_products": _FENCE_PROXY,
     "hold_registers": _HOLD,
 }
 """Definitions by name; those of the products themselves are written as they are used (`definition`)."""
+
+
+NAMES = frozenset({*FUNCTIONS, "wait_products"})
+"""What they call theirs."""
 
 
 def is_product(node: object) -> bool:
@@ -71,19 +86,49 @@ def has_products(body: Stmt) -> bool:
     return any(is_product(node) for node in walk(body))
 
 
+def only_products(body: Stmt) -> list[Intrinsic]:
+    """The products in a statement, if it has such and does nothing else."""
+    work = [n for n in walk(body) if isinstance(n, Assign | Reduce | Copy | Intrinsic)]
+    uses = [n for n in work if isinstance(n, Intrinsic) and is_product(n)]
+    return uses if len(uses) == len(work) else []
+
+
 @contextmanager
 def products(kernel: KernelEmitter, body: Stmt) -> Iterator[None]:
     """Around the text of a phase: if it has products and nothing else, they are one group."""
-    work = [n for n in walk(body) if isinstance(n, Assign | Reduce | Copy | Intrinsic)]
-    uses = [n for n in work if isinstance(n, Intrinsic) and is_product(n)]
-    if not uses or len(uses) < len(work):
+    uses = only_products(body)
+    if not uses:
         yield
         return
-    _begin(kernel, uses)
+    if not kernel.overlapping:
+        _hold(kernel, uses)
+    _begin(kernel)
     kernel.products_begun = True
     yield
     kernel.products_begun = False
-    _finish(kernel, uses)
+    if kernel.overlapping:
+        kernel.values.used.add("commit_products")
+        kernel.source.line("commit_products();")
+    else:
+        _finish(kernel, uses)
+
+
+@contextmanager
+def overlapped(kernel: KernelEmitter, loop: For) -> Iterator[None]:
+    """Around a loop whose products are waited for an iteration later: none is under way before it and behind it."""
+    uses = [n for n in walk(loop.body) if isinstance(n, Intrinsic) and is_product(n)]
+    _hold(kernel, uses)
+    kernel.overlapping = True
+    yield
+    kernel.overlapping = False
+    wait_products(kernel, 0)
+    _hold(kernel, uses)
+
+
+def wait_products(kernel: KernelEmitter, pending: int) -> None:
+    """Leaves so many of the newest groups of products under way."""
+    kernel.values.used.add("commit_products")
+    kernel.source.line(f"wait_products<{pending}>();")
 
 
 def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
@@ -92,15 +137,17 @@ def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
     kernel.values.used.add("matrix_descriptor")
     kernel.values.defined[name] = definition(name)
     c, a, b = use.operands
-    _, _, _, order_a, order_b = name.split("_")
+    _, _, _, order_a, order_b, *_ = name.split("_")
+    matrix = _swizzled_matrix if reads_swizzled(use.declaration) else _matrix
     texts = (
         first_register(kernel, use, c),
-        _matrix(kernel, use, a, along_depth=order_a == "rows"),
-        _matrix(kernel, use, b, along_depth=order_b == "columns"),
+        matrix(kernel, use, a, along_depth=order_a == "rows"),
+        matrix(kernel, use, b, along_depth=order_b == "columns"),
     )
     alone = not kernel.products_begun
     if alone:
-        _begin(kernel, [use])
+        _hold(kernel, [use])
+        _begin(kernel)
     kernel.source.line(f"{name}({', '.join(texts)});")
     if alone:
         _finish(kernel, [use])
@@ -108,7 +155,7 @@ def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
 
 def definition(name: str) -> str:
     """The function of a product: all of the sums' registers go in and out."""
-    _, dtype, width, order_a, order_b = name.split("_")
+    _, dtype, width, order_a, order_b, *_ = name.split("_")
     count = int(width[1:]) // 2
     listed = ", ".join(f"%{r}" for r in range(count))
     outputs = ", ".join(f'"+f"(c[{r}])' for r in range(count))
@@ -126,9 +173,8 @@ __device__ __forceinline__ void {name}(float* c, unsigned long long a, unsigned 
 """
 
 
-def _begin(kernel: KernelEmitter, uses: Sequence[Intrinsic]) -> None:
+def _begin(kernel: KernelEmitter) -> None:
     kernel.values.used.add("begin_products")
-    _hold(kernel, uses)
     kernel.source.line("begin_products();")
 
 
@@ -165,3 +211,28 @@ def _matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_dept
         )
     leading, stride = (inner, outer) if along_depth else (outer, inner)
     return f"matrix_descriptor({kernel.values.pointer(region.buffer, form)}, {leading}, {stride})"
+
+
+def _swizzled_matrix(kernel: KernelEmitter, use: Intrinsic, region: Region, *, along_depth: bool) -> str:
+    """The descriptor of a factor in swizzled rows."""
+    values, storage = kernel.values, kernel.values.storages[region.buffer.name]
+    size = region.buffer.dtype.bits // 8
+    row = region.buffer.shape[-1] * size
+    lines = storage.strides[-2] == region.buffer.shape[-1]
+    if storage.space != "shared" or row not in SWIZZLES or not lines:
+        raise LoweringError(
+            f"`{summarize(use)}`: rows of {format_region(region)} are not {', '.join(map(str, SWIZZLES))} bytes of "
+            "shared memory"
+        )
+    # The hardware swizzles by bits of addresses, which is right for 8 lines that begin at a multiple of their size.
+    whole = (*region.starts[:-1], Const(0))
+    forms = values.offset(region.buffer, whole), values.offset(region.buffer, region.starts)
+    steps = zip(forms, (8 * row, 16 if along_depth else 8 * row), strict=True)
+    if any(n * size % step for form, step in steps for n in (form.constant, *form.terms.values())):
+        raise LoweringError(
+            f"`{summarize(use)}`: {format_region(region)} does not provably begin at 8 lines of {row} bytes"
+        )
+    leading = 16 if along_depth else storage.strides[-3] * size
+    mode = swizzle_mode(row)
+    values.used.add("matrix_descriptor")
+    return f"matrix_descriptor({values.pointer(region.buffer, forms[1])}, {leading}, {8 * row}, {mode})"

@@ -24,7 +24,7 @@ Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
     """Defaults for any shape of what has the stages of `te.ops.gemm`."""
     if gemm_wgmma.applies(target, program):
-        return gemm_wgmma_knobs.choose_knobs(target, gemm_mma.described(program))
+        return gemm_wgmma.default_knobs(target, program)
     if is_rounded(program) or gemm_mma.is_half(program):
         return gemm_mma.choose_knobs(target, gemm_mma.described(program))
     problem = problem_of(program)

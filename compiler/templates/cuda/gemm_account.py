@@ -31,25 +31,27 @@ OTHER_REGISTERS = 32
 15%: 115 for 8 x 8 sums, 78 for 8 x 4, 69 for 4 x 4, 39 for 2 x 2, where X is transposed; else 127, 91, 73 and 40."""
 HELD = 3
 """Elements of each row that a thread holds at once where it reads vectors along the depth: not quite whole vectors."""
-CACHE_BYTES_CYCLE = 38
+CACHE_BYTES_CYCLE = 37
 """Bytes that one multiprocessor gets from the second-level cache in a cycle while all do. Fitted."""
-COPY_INSTRUCTIONS = 4
+COPY_INSTRUCTIONS = 3.4
 """Of a piece that is copied: address, condition, the copy. Fitted."""
-GATHER_INSTRUCTIONS = 9.0
+GATHER_INSTRUCTIONS = 7.0
 """Of a thread for each element that it gathers: its address, whether its row and its column exist. Fitted."""
 APART_INSTRUCTIONS = 20.0
 """The same where its neighbours in depth are of other taps, so that it has a tap of its own to find. Fitted."""
-STALL_CYCLES = 8
+STALL_CYCLES = 4
 """Of a warp at every step in depth, whose operands come from shared memory; other warps fill them. Fitted."""
-APART = 0.44
+LONE = 0.34
+"""How much longer a warp takes that a scheduler has alone: no other issues where it waits for registers. Fitted."""
+APART = 0.5
 """Of the work of a multiprocessor's units, what does not run beside that of the busiest. Fitted."""
-LATENCY = 440
+LATENCY = 380
 """Cycles from global memory (what is read is mostly cached) into shared memory, and until the block goes on. Fitted."""
-BARRIER_CYCLES = 120
+BARRIER_CYCLES = 124
 """Of a step's barriers and waits. Fitted."""
 BLOCK_CYCLES = 2700
 """Before a block's first step and after its last: its launch, a tile that nothing hides, its stores. Fitted."""
-KERNEL_CYCLES = 2700
+KERNEL_CYCLES = 2650
 """Of one more kernel in a graph of kernels, about 1.4 us. Fitted."""
 MOST_UNROLLED = 2048
 """Multiply-adds of a thread in one step, which are all written out; more would outgrow the instruction cache."""
@@ -219,7 +221,7 @@ def kernel_cycles(
     def round_cycles(count: np.ndarray) -> np.ndarray:
         """Of `count` blocks that run at once on one multiprocessor."""
         each = ceil_divided(np.maximum(count, 1) * warps, SCHEDULERS)
-        issue = instructions * each + stalls / each
+        issue = instructions * (each + LONE / each) + stalls / each
         units = [issue, count * banks, count * moved / CACHE_BYTES_CYCLE]
         busy = (1 - APART) * np.maximum.reduce(units) + APART * sum(units)
         step = np.where(stages == 1, LATENCY + busy, np.maximum(busy, hidden)) + BARRIER_CYCLES

@@ -1,8 +1,9 @@
 """Matrix products by warpgroups (sm_90a): tensor cores read both factors where they lie in shared memory.
 
-As `gemm_mma`, but for the way of the factors: no warp loads fragments of them. A slice lies in core matrices of 8 lines
-of 16 bytes (`target.cuda.wgmma`), one line apart, as every thread's copies of 16 bytes leave it; four warps together
-multiply 64 rows of it by up to 256 columns, and have the sums in their registers.
+As `gemm_mma`, but for the way of the factors: no warp loads fragments of them. Four warps together multiply 64 rows of
+a slice by up to 256 columns, and have the sums in their registers. The slice comes by bulk copies, each a box of
+swizzled rows (`target.cuda.bulk_copies`); or, where rows of the factors do not begin at multiples of 16 bytes or a tile
+is no box, by threads' copies of 16 bytes, as core matrices of 8 such lines (`target.cuda.wgmma`), one line apart.
 """
 
 from __future__ import annotations
@@ -14,10 +15,20 @@ from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import LegalityError, Schedule
 from ...schedule.share_copy import Axes
+from ...target.cuda.bulk_copies import MOST_DIMENSIONS
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.mma import Order
 from ...target.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP
-from ...target.cuda.wgmma import ARCHITECTURE, CORE, DEPTH, FACTORS, store, wgmma, zero
+from ...target.cuda.wgmma import (
+    ARCHITECTURE,
+    CORE,
+    DEPTH,
+    FACTORS,
+    row_elements,
+    store,
+    wgmma,
+    zero,
+)
 from .digits import cut, drop_single, extent_of, loops_around, shape_of, unroll
 from .gemm_mma import (
     Factor,
@@ -31,7 +42,7 @@ from .gemm_mma import (
     is_half,
     widen_rows,
 )
-from .gemm_wgmma_knobs import CORE_LINES, Knobs, choose_knobs
+from .gemm_wgmma_knobs import CORE_LINES, OVERLAPPED, Knobs, choose_knobs
 from .tile import aligned, bind_blocks, fetch, whole_tiles
 
 LINE = CORE
@@ -64,19 +75,26 @@ def schedule(
         raise LegalityError(f"{where}{target.arch} has no wgmma, {ARCHITECTURE} has", program, "gemm")
     if a.dtype not in FACTORS or not (a.in_lines and b.in_lines):
         raise LegalityError(f"{where}{a.dtype} or the order of its factors is not a wgmma's", program, "gemm")
-    knobs = knobs or choose_knobs(target, described(program))
+    knobs = knobs or default_knobs(target, program)
     if (reason := knobs.obstacle()) is not None:
         raise LegalityError(f"{where}{reason}", program, "gemm")
+    if knobs.bulk and not takes_bulk(program):
+        raise LegalityError(f"{where}bulk copies do not bring its factors", program, "gemm")
     s = Schedule(program)
     partial = knobs.splits > 1
     statement, i, j, k, grid = whole_tiles(s, knobs.rows, knobs.columns, knobs.depth, knobs.splits)
     i0, i = s.split(i, knobs.rows)
     j0, j = s.split(j, knobs.columns)
     k0, k = s.split(k, knobs.depth)
-    wi, mi, i1, i2 = cut(s, i, (knobs.groups[0], knobs.group_rows // GROUP_ROWS, GROUP_ROWS // CORE, CORE))
-    wj, j1, j2 = cut(s, j, (knobs.groups[1], knobs.group_columns // CORE, CORE))
-    kt, k1, k2 = cut(s, k, (knobs.depth // DEPTH, DEPTH // CORE, CORE))
-    s.reorder(*grid, i0, j0, k0, wi, wj, kt, mi, i1, i2, j1, j2, k1, k2)
+    wi, mi, i = cut(s, i, (knobs.groups[0], knobs.group_rows // GROUP_ROWS, GROUP_ROWS))
+    wj, j = s.split(j, knobs.group_columns)
+    kt, k = s.split(k, DEPTH)
+    inner = (
+        [i, *_row_loops(s, b, j, knobs.group_columns), k]
+        if knobs.bulk
+        else [*s.split(i, CORE), *s.split(j, CORE), *s.split(k, CORE)]
+    )
+    s.reorder(*grid, i0, j0, k0, wi, wj, kt, mi, *inner)
     blocks, tile = blocks_in_groups(s, grid, i0, j0, knobs.group)
 
     sums = s.cache_write("sum.rf" if partial else "sum", tile, MATRIX_D)
@@ -91,14 +109,17 @@ def schedule(
         s.set_scope(factor.name, "shared")
     store_loop = _keep_sums(s, sums, knobs)
     axes: Axes = ((Z, knobs.groups[0]), (Y, knobs.groups[1]), (X, WARPGROUP))
-    for factor in (a, b):
+    columns = knobs.group_columns
+    for factor, size in ((a, GROUP_ROWS), (b, columns)):
+        if knobs.bulk:
+            _pack_rows(s, factor, size)
+            continue
         width = _width(s.program, factor.name, constants)
         fetch(s, factor.name, k0, axes, width if width == LINE else 1, constants)
         _pack_cores(s, factor.name)
-    columns = knobs.group_columns
     orders = _order(a, rows=True), _order(b, rows=False)
-    s.tensorize(i1, wgmma(a.dtype, columns, *orders))
-    s.tensorize(f"{i1}.init", zero(columns))
+    s.tensorize(inner[0], wgmma(a.dtype, columns, *orders, swizzled=knobs.bulk))
+    s.tensorize(_start(s, inner) if knobs.bulk else f"{inner[0]}.init", zero(columns))
     s.tensorize(store_loop, store(columns, "dram" if partial else "shared"))
     for loop in (kt, mi, f"{mi}.init"):
         s.unroll(loop)
@@ -110,13 +131,55 @@ def schedule(
     bind_all(s, (wi, Z), (wj, Y), (f"{wi}.init", Z), (f"{wj}.init", Y))
     if not partial:
         _finish(s, knobs, axes)
-    if (stages := min(knobs.stages, extent_of(s, k0))) > 1:
+    slices = extent_of(s, k0)
+    if knobs.bulk:
+        stages = min(knobs.stages, slices + OVERLAPPED)
+        s.pipeline(k0, stages, stages - OVERLAPPED)
+    elif (stages := min(knobs.stages, slices)) > 1:
         s.pipeline(k0, stages)
-    for factor in (a, b):
+    for factor in (a, b) if not knobs.bulk else ():
         s.widen(factor.name, len(shape_of(s, factor.name)) - 2, CORE_LINES)
     if not partial:
         widen_rows(s, "sum", matrix=False)
     return s
+
+
+def takes_bulk(program: Program) -> bool:
+    """Whether bulk copies can bring both factors: their stages are copies of arrays whose rows are whole lines."""
+    return all(
+        f.in_lines and f.rank <= MOST_DIMENSIONS and _width(program, f.name, ()) == LINE
+        for f in factors(program)
+    )
+
+
+def default_knobs(target: CudaTarget, program: Program) -> Knobs:
+    """What `gemm_wgmma_knobs.choose_knobs` takes for a program."""
+    return choose_knobs(target, described(program), bulk=takes_bulk(program))
+
+
+def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
+    """The loop over a warpgroup's columns, cut into swizzled rows of B where these are across the depth."""
+    row = row_elements(columns)
+    return [j] if b.along_depth or row in (None, columns) else list(s.split(j, row))
+
+
+def _pack_rows(s: Schedule, factor: Factor, size: int) -> None:
+    """Makes a copy one of boxes of swizzled rows: those across the depth are as long as divides a product's `size`."""
+    if factor.along_depth:
+        return
+    row = row_elements(size)
+    assert row is not None
+    s.unroll(s.split_copy(factor.name, factor.data, row))
+    s.pack(
+        factor.name, ((factor.data, row),), (*range(factor.data - 1), factor.data, factor.depth, factor.rank)
+    )
+
+
+def _start(s: Schedule, inner: Sequence[str]) -> str:
+    """Cuts the loops that clear the sums as `zero` has them; returns the outermost one."""
+    i, *columns, _ = (f"{loop}.init" for loop in inner)
+    j = s.fuse(*columns) if len(columns) == 2 else columns[0]
+    return (*s.split(i, CORE), *s.split(j, CORE))[0]
 
 
 def _width(program: Program, stage: str, constants: Sequence[str]) -> int:

@@ -22,7 +22,7 @@ from .gemm_account import (
     choose_tile,
 )
 from .tile import Tile
-from .traffic import moving_seconds
+from .traffic import BLOCK_CYCLES, moving_seconds
 
 THREADS = 128
 """Threads of a block that transforms: each holds two tiles in its registers."""
@@ -32,8 +32,8 @@ OTHER_INSTRUCTIONS = 60
 """Of a thread: which tile is its own, and where that lies. An estimate."""
 ALONE = 3
 """Cycles between two instructions of a warp, which mostly wait for others of its own. An estimate."""
-UNHIDDEN = 2.0
-"""A transform's seconds over the greater of what it moves and what it issues, its launch among them. Fitted."""
+UNHIDDEN = 2.4
+"""A transform's seconds over the greater of moving and issuing, without what a block takes alone. Fitted."""
 GAIN = 0.95
 """Of another method's time: what is closer no estimate here can tell apart, and transforms need memory."""
 MOST_BYTES = 1 << 29
@@ -105,7 +105,7 @@ def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> f
         moving = moving_seconds(place, moved, blocks, np.array([THREADS], np.int64), np.array([4.0 * n * n]))
         warps = ceil(threads / (WARP * SCHEDULERS * target.multiprocessors))
         issued = max(warps, ALONE) * (arithmetic + loaded + OTHER_INSTRUCTIONS) / target.clock
-        seconds += UNHIDDEN * max(float(moving[0]), issued)
+        seconds += UNHIDDEN * (max(float(moving[0]), issued) - BLOCK_CYCLES / target.clock)
     return seconds
 
 

@@ -23,6 +23,9 @@ MESSAGES = {
     "registers of another thread": ("VerifyError", "each thread has its own register memory", "NaN"),
     "shared buffer too small": ("VerifyError", "outside 0 .. 30 of a", "refused"),
     "barrier in a loop over threads": ("LoweringError", "stands in a loop over threads", "refused"),
+    "missing barrier, whole block": ("RaceError", "with no barrier after the wait", "NaN"),
+    "wrong wait count, whole block": ("RaceError", "before the wait that covers the copy", "NaN"),
+    "wrong slot, whole block": ("RaceError", "before the wait that covers the copy", "NaN"),
     # Nothing is out of order: only what is computed is wrong.
     "sums not cleared": ("", "", "NaN"),
 }
@@ -31,6 +34,10 @@ MESSAGES = {
 @pytest.mark.parametrize("stages", [1, 2, 3])
 def test_without_a_fault_the_numbers_are_right(stages):
     assert numbers(kernel(stages, cuda_target())) == ""
+
+
+def test_without_a_fault_the_numbers_are_right_for_whole_blocks():
+    assert numbers(kernel(4, cuda_target("sm_90a"), whole=True)) == ""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

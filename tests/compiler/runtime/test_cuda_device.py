@@ -14,7 +14,8 @@ from unittest.mock import MagicMock, create_autospec
 import numpy as np
 import pytest
 from vdla.compiler.runtime import cuda_device
-from vdla.compiler.runtime.cuda_device import CudaDevice, DeviceError, DeviceProperties
+from vdla.compiler.runtime.cuda_device import CudaDevice, DeviceError, DeviceProperties, TensorAt
+from vdla.compiler.target.cuda.bulk_copies import TensorMap
 
 core = importlib.import_module("cuda.core")
 driver = importlib.import_module("cuda.bindings.driver")
@@ -69,7 +70,10 @@ class Stand:
             EventOptions=core.EventOptions,
             LaunchConfig=core.LaunchConfig,
             launch=self.launch,
+            TensorMapDescriptorOptions=core.TensorMapDescriptorOptions,
+            utils=SimpleNamespace(StridedMemoryView=self.of(core.utils.StridedMemoryView)),
         )
+        self.tensor = self.core.utils.StridedMemoryView.from_buffer.return_value
         self.set_attribute = MagicMock(return_value=(SUCCESS,))
         self.driver = SimpleNamespace(
             CUfunction_attribute=driver.CUfunction_attribute,
@@ -156,6 +160,24 @@ def test_what_is_opened_is_closed(stand: Stand):
     stand.graph.close.assert_called_once_with()
     stand.pinned.close.assert_called_once_with()
     stand.buffer.close.assert_called_once_with(stand.stream)
+
+
+def test_tensor_maps_are_made_by_cuda_core(stand: Stand):
+    tensor = TensorMap(element_bytes=2, shape=(3, 40), box=(2, 32), swizzle=64)
+    with CudaDevice(0) as device:
+        module = device.load(b"cubin", {"f": 0})
+        device.launch(
+            module, "f", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0,
+            arguments=(TensorAt(address=1 << 20, tensor=tensor), 1 << 21),
+        )  # fmt: skip
+    view = stand.core.utils.StridedMemoryView.from_buffer
+    assert view.call_args.args == (stand.view, (3, 40)) and view.call_args.kwargs == {"dtype": np.uint16}
+    options = stand.tensor.as_tensor_map.call_args.kwargs["options"]
+    assert (options.box_dim, options.swizzle.name) == ((2, 32), "SWIZZLE_64B")
+    assert (
+        options.l2_promotion.name == "L2_256B" and options.interleave.name == options.oob_fill.name == "NONE"
+    )
+    assert stand.launch.call_args.args[3:] == (stand.tensor.as_tensor_map.return_value, 1 << 21)
 
 
 def out_of_memory(*_: object, **__: object) -> None:

@@ -176,6 +176,14 @@ def test_pipelined_copies_arrive_in_time(factor, stages):
     same(sums(), s)
 
 
+@pytest.mark.parametrize(("factor", "stages", "ahead"), [(2, 4, 2), (2, 3, 1), (4, 6, 3), (10, 4, 2)])
+def test_slots_behind_are_left_alone(factor, stages, ahead):
+    s = Schedule(sums())
+    s.pipeline(loaded(s, factor), stages, ahead)
+    assert f"wait {ahead - 1}\n" in format_node(s.program)
+    same(sums(), s)
+
+
 def test_pipelines_nest():
     s = Schedule(primitives.product())
     outer, _ = s.split("i", 5)
@@ -201,6 +209,8 @@ def rewritten():
 PIPELINE = [
     (sums, lambda s: s.pipeline("i", 2), "does not begin with copies into buffers that it allocates"),
     (sums, lambda s: s.pipeline(loaded(s), 1), "1 stages leave nothing to overlap"),
+    (sums, lambda s: s.pipeline(loaded(s), 3, 3), "copies 3 iterations ahead are no use of 3 stages"),
+    (sums, lambda s: s.pipeline(loaded(s), 3, 0), "copies 0 iterations ahead are no use of 3 stages"),
     (
         sums,
         lambda s: (t := loaded(s), s.parallel(t), s.pipeline(t, 2)),

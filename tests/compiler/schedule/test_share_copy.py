@@ -112,6 +112,10 @@ def _cached(s: Schedule) -> None:
 
 X4 = (("thread.x", 4),)
 REFUSED = [
+    (sums, lambda s: s.split_copy("sum", 0, 2), "cannot split sum: it is not a plain copy"),
+    (padded, lambda s: s.split_copy("load", 1, 3), "no constant extent of more than 1 that 3 divides"),
+    (padded, lambda s: s.split_copy("load", 0, 1), "dimension 0 has no constant extent of more than 1"),
+    (padded, lambda s: s.split_copy("load", 2, 1), "dimension 2 has no constant extent"),
     (sums, lambda s: s.share_copy("sum", X4, 1), "cannot share sum: it is not a plain copy"),
     (padded, lambda s: s.share_copy("load", X4, 3), "pieces of 3 do not divide its innermost extent, 8"),
     (

@@ -6,7 +6,17 @@ generator; the models follow the CUDA C++ Programming Guide and the PTX ISA.
 """
 
 from .execute import HostRunError, run_jobs, run_source
-from .jobs import HostLaunch, Job, Place, Sparse
+from .jobs import HostLaunch, Job, Place, Sparse, Tensor
 from .text import UnknownText
 
-__all__ = ["HostLaunch", "HostRunError", "Job", "Place", "Sparse", "UnknownText", "run_jobs", "run_source"]
+__all__ = [
+    "HostLaunch",
+    "HostRunError",
+    "Job",
+    "Place",
+    "Sparse",
+    "Tensor",
+    "UnknownText",
+    "run_jobs",
+    "run_source",
+]

@@ -161,6 +161,28 @@ def _cp_async(use: _Use) -> str:
     return f"ptx::cp_async({use.place}, {cg}, {use.address(0)}, {use.address(1)}, {size}, {source_size});"
 
 
+def _bulk_tensor(use: _Use) -> str:
+    tensor, coordinates = _split(use.operands[1].strip("[] "))
+    at = _split(coordinates.strip("{} "))
+    if len(at) != int(use.match[1]):
+        raise UnknownText(f"line {use.line}: {use.opcode} with {coordinates}")
+    listed = ", ".join(map(_register, at))
+    return (
+        f"ptx::cp_async_bulk_tensor({use.place}, {use.address(0)}, {_register(tensor)}, "
+        f"{{{listed}}}, {use.address(2)});"
+    )
+
+
+def _expect(use: _Use) -> str:
+    if use.operands[0] != "_":
+        raise UnknownText(f"line {use.line}: {use.opcode} with a state")
+    return f"ptx::mbarrier_arrive({use.place}, {use.address(1)}, {use.value(2) if use.match[1] else 0});"
+
+
+def _try_wait(use: _Use) -> str:
+    return f"{use.value(0)} = ptx::mbarrier_try_wait({use.place}, {use.address(1)}, {use.value(2)});"
+
+
 def _matrix(use: _Use) -> str:
     count, transposed = int(use.match[2]), "true" if use.match[3] else "false"
     registers, address = (0, 1) if use.match[1] == "ld" else (1, 0)
@@ -261,6 +283,18 @@ _INSTRUCTIONS: list[tuple[str, Callable[[_Use], str]]] = [
     (r"wgmma\.commit_group\.sync\.aligned", _call("ptx::wgmma_commit_group({line});")),
     (r"wgmma\.wait_group\.sync\.aligned", _call("ptx::wgmma_wait_group({line}, {0});")),
     (rf"fence\.proxy\.async(?:\.{_SHARED})?", _call("ptx::fence_proxy_async({line});")),
+    # Kernels run one after the other here.
+    (r"griddepcontrol\.wait", lambda _: ""),
+    (
+        r"cp\.async\.bulk\.tensor\.([1-5])d\.shared::cluster\.global\.tile\.mbarrier::complete_tx::bytes",
+        _bulk_tensor,
+    ),
+    (
+        rf"mbarrier\.init\.{_SHARED}\.b64",
+        lambda use: f"ptx::mbarrier_init({use.place}, {use.address(0)}, {use.value(1)});",
+    ),
+    (rf"mbarrier\.arrive(\.expect_tx)?\.{_SHARED}\.b64", _expect),
+    (rf"mbarrier\.try_wait\.parity\.{_SHARED}\.b64", _try_wait),
     (r"cvt\.rna\.tf32\.f32", _assign("ptx::to_tf32({1})")),
     (r"cvt\.rn\.f16\.f32", _assign("ptx::to_f16(ptx::f32({1}))")),
     (r"cvt\.f32\.f16", _assign("ptx::bits(float(ptx::from_f16({1})))")),

@@ -15,9 +15,9 @@ struct AsyncCopy {
     int line;
 };
 
-struct Source {  // a core matrix that a product reads, as it was
-    const unsigned char* core;
-    unsigned char data[128];
+struct Source {  // a line of a core matrix that a product reads, as it was
+    const unsigned char* line;
+    unsigned char data[16];
 };
 
 struct Products {  // of wgmma: sources are kept by the first thread of a warpgroup
@@ -40,6 +40,10 @@ struct AsyncCopies {
 };
 
 AsyncCopies& copies_of_thread();
+
+// Of bulk copies and mbarriers (bulk.cpp): none at a block's beginning, none under way at its end.
+void begin_bulk();
+void end_bulk();
 
 // Fails where a copy of any thread filled some of these bytes and its thread has not fenced it since.
 void check_fenced(int line, const char* what, const unsigned char* from, unsigned bytes);

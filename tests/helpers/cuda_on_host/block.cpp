@@ -36,6 +36,7 @@ struct Fiber {
     int line;
     unsigned first, members;  // the threads that meet there
     void* payload;
+    bool (*holds)(void*);  // what it waits for, if it is no meeting
     AsyncCopies copies;
 };
 
@@ -205,16 +206,30 @@ void meet(int line, const char* what, unsigned first, unsigned members, void* pa
     give_way();
 }
 
+void wait_until(int line, const char* what, bool (*holds)(void*), void* context) {
+    Fiber* self = running;
+    while (!holds(context)) {
+        self->state = Fiber::waiting;
+        self->what = what, self->line = line, self->first = self->members = 0;
+        self->payload = context, self->holds = holds;
+        give_way();
+        self->holds = nullptr;
+    }
+}
+
 void meet_block(int line, const char* what) { meet(line, what, 0, threads, nullptr, nullptr); }
 void meet_warp(int line, const char* what) { meet(line, what, warp_begin(), warp_members(), nullptr, nullptr); }
 
 Fiber* next_fiber() {
     std::vector<Fiber*> ready;
-    for (size_t t = 0; t < threads; t++)
-        if (fibers[t]->state == Fiber::ready) {
+    for (size_t t = 0; t < threads; t++) {
+        Fiber* f = fibers[t];
+        if (f->state == Fiber::waiting && f->holds && f->holds(f->payload)) f->state = Fiber::ready;
+        if (f->state == Fiber::ready) {
             if (order == ascending) return fibers[t];
             ready.push_back(fibers[t]);
         }
+    }
     if (ready.empty()) return nullptr;
     return order == descending ? ready.back() : ready[randomness() % ready.size()];
 }
@@ -243,6 +258,7 @@ Fiber* next_fiber() {
 
 void run_block() {
     begin_shared();
+    begin_bulk();
     threads = static_cast<size_t>(blockDim.x) * blockDim.y * blockDim.z;
     while (fibers.size() < threads) fibers.push_back(new Fiber());
     for (size_t t = 0; t < threads; t++) {
@@ -251,6 +267,7 @@ void run_block() {
         f->index = {static_cast<unsigned>(t % blockDim.x), static_cast<unsigned>(t / blockDim.x % blockDim.y),
                     static_cast<unsigned>(t / blockDim.x / blockDim.y)};
         f->copies = {};
+        f->holds = nullptr;
         getcontext(&f->context);
         f->context.uc_stack.ss_sp = f->stack;
         f->context.uc_stack.ss_size = STACK;
@@ -263,6 +280,7 @@ void run_block() {
     for (size_t t = 0; t < threads; t++)
         if (const Products& products = fibers[t]->copies.products; products.issued || !products.committed.empty())
             fail(0, "a product of thread %zu is not waited for", t);
+    end_bulk();
 }
 
 void launch(const char* name, dim3 grid, dim3 block, size_t dynamic_bytes, void (*call)(const void*), const void* context) {

@@ -32,6 +32,9 @@ constexpr unsigned char POISON = 0xFF;  // NaN as any floating-point type, -1 or
 void meet(int line, const char* what, unsigned first, unsigned members, void* payload, void (*act)(void**, unsigned));
 
 // All threads of the block, or of the warp, meet.
+// This thread waits until `holds` says so; asked again whenever another thread has given way.
+void wait_until(int line, const char* what, bool (*holds)(void*), void* context);
+
 void meet_block(int line, const char* what);
 void meet_warp(int line, const char* what);
 
@@ -62,6 +65,20 @@ struct Pointer {  // converts to the type of the kernel's parameter
     template <typename T>
     operator T*() const {
         return reinterpret_cast<T*>(address);
+    }
+};
+
+struct TensorMap {  // by value, as 128 bytes that the text knows nothing of
+    unsigned char* address;
+    unsigned element_bytes, swizzle, dimensions;
+    unsigned long long sizes[5];
+    unsigned box[5];  // innermost first, as sizes are
+    template <typename T>
+    operator T() const {
+        static_assert(sizeof(T) == 128 && alignof(T) == 64 && sizeof(TensorMap) <= 128);
+        T result = {};
+        __builtin_memcpy(&result, this, sizeof(TensorMap));
+        return result;
     }
 };
 

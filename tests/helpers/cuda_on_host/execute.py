@@ -78,7 +78,7 @@ def run_jobs(jobs: Sequence[Job], *, orders: int = 3, seconds: int = 60) -> list
 
 def _models() -> list[Path]:
     """The compiled models, made once for a user and text."""
-    sources = [_HERE / "block.cpp", _HERE / "ptx.cpp", _HERE / "wgmma.cpp"]
+    sources = [_HERE / "block.cpp", _HERE / "ptx.cpp", _HERE / "wgmma.cpp", _HERE / "bulk.cpp"]
     parts = [*_FLAGS, *(path.read_text() for path in sorted(_HERE.glob("*.[ch]pp")))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
     folder = cached("cuda_on_host", key, _compile_models(sources))

@@ -20,16 +20,27 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tensor:
+    """A tensor map: boxes in a dense array `shape` of elements of so many bytes, and how their rows are swizzled."""
+
+    place: Place
+    element_bytes: int
+    shape: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostLaunch:
     """One launch: a kernel of the text, extents x, y, z, bytes of dynamic shared memory, arguments in order.
 
-    An argument is an array's name, a place in one, or a number.
+    An argument is an array's name, a place in one, a tensor map, or a number.
     """
 
     function: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
-    arguments: tuple[str | Place | int | float, ...]
+    arguments: tuple[str | Place | Tensor | int | float, ...]
     shared_bytes: int = 0
 
 
@@ -106,8 +117,15 @@ def _launch(namespace: str, launch: HostLaunch, names: Sequence[str]) -> str:
     )
 
 
-def _argument(argument: str | Place | int | float, names: Sequence[str]) -> str:
+def _argument(argument: str | Place | Tensor | int | float, names: Sequence[str]) -> str:
     match argument:
+        case Tensor(place=place, shape=shape, box=box):
+            # Innermost first, as the hardware counts dimensions.
+            sizes, boxes = (", ".join(map(str, reversed(extents))) for extents in (shape, box))
+            numbers = f"{argument.element_bytes}, {argument.swizzle}, {len(shape)}"
+            return (
+                f"host::TensorMap{{{_argument(place, names)}.address, {numbers}, {{{sizes}}}, {{{boxes}}}}}"
+            )
         case str():
             return f"host::Pointer{{memory[{names.index(argument)}]}}"
         case Place(array=array, offset=offset):

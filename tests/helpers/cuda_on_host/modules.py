@@ -6,19 +6,21 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from vdla.compiler.ir.stmt import Program
+from vdla.compiler.target.cuda.bulk_copies import TensorMap
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.target.cuda.module import (
     Argument,
     CudaModule,
     IntegerArgument,
     ParameterArgument,
+    TensorMapArgument,
     WorkspaceArgument,
     lower,
 )
 from vdla.compiler.target.cuda.prepare import prepare
 
 from .execute import run_jobs
-from .jobs import HostLaunch, Job, Place
+from .jobs import HostLaunch, Job, Place, Tensor
 
 Arrays = Mapping[str, np.ndarray]
 _WORKSPACE = "(workspace)"
@@ -60,14 +62,32 @@ def job_of(module: CudaModule, arrays: Arrays) -> Job:
     return Job(source=module.source, launches=launches, arrays=given)
 
 
-def _argument(argument: Argument) -> str | Place | int:
+def _argument(argument: Argument) -> Place | Tensor | int:
     match argument:
-        case ParameterArgument(name=name):
-            return name
-        case WorkspaceArgument(offset=offset):
-            return Place(array=_WORKSPACE, offset=offset)
         case IntegerArgument(value=value):
             return value
+        case TensorMapArgument(array=array, tensor=tensor):
+            return tensor_of(_place(array), tensor)
+    return _place(argument)
+
+
+def _place(array: ParameterArgument | WorkspaceArgument) -> Place:
+    match array:
+        case ParameterArgument(name=name):
+            return Place(array=name)
+        case WorkspaceArgument(offset=offset):
+            return Place(array=_WORKSPACE, offset=offset)
+
+
+def tensor_of(place: Place, tensor: TensorMap) -> Tensor:
+    """A tensor map as the host's model has it."""
+    return Tensor(
+        place=place,
+        element_bytes=tensor.element_bytes,
+        shape=tensor.shape,
+        box=tensor.box,
+        swizzle=tensor.swizzle,
+    )
 
 
 def run_programs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -14,7 +15,7 @@ from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.templates.cuda.lower import lower_cuda_node
 
 from .execute import run_jobs
-from .jobs import HostLaunch, Job, Place
+from .jobs import HostLaunch, Job, Place, Tensor
 from .modules import Arrays, job_of
 
 
@@ -80,8 +81,15 @@ def _root(graph: FloatGraph, name: str) -> tuple[str, int]:
     return name, 0
 
 
-def _moved(argument: str | Place | int | float, places: dict[str, Place]) -> str | Place | int | float:
+Argument = str | Place | Tensor | int | float
+
+
+def _moved(argument: Argument, places: dict[str, Place]) -> Argument:
     match argument:
+        case Tensor(place=place):
+            where = _moved(place, places)
+            assert isinstance(where, Place)
+            return replace(argument, place=where)
         case str():
             return places[argument]
         case Place(array=array, offset=offset):

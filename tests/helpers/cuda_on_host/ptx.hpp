@@ -91,6 +91,14 @@ void wgmma_commit_group(int line);
 void wgmma_wait_group(int line, unsigned pending);
 void fence_proxy_async(int line);
 
+// -- bulk tensor copies and mbarriers (bulk.cpp)
+
+void mbarrier_init(int line, const char* what, uint32_t address, uint32_t count);
+void mbarrier_arrive(int line, const char* what, uint32_t address, uint32_t expected_bytes);
+bool mbarrier_try_wait(int line, const char* what, uint32_t address, uint32_t parity);
+void cp_async_bulk_tensor(int line, const char* what, uint32_t to, uint64_t map, std::initializer_list<uint32_t> at,
+                          uint32_t mbarrier);
+
 // -- integers: dp4a, the sum of whose products wraps
 
 uint32_t dp4a(bool a_signed, bool b_signed, uint32_t a, uint32_t b, uint32_t c);

@@ -15,17 +15,17 @@ using host::fail;
 
 constexpr unsigned GROUP = 128, ROWS = 64, DEPTH = 16, WIDEST = 256;
 
-// "Matrix Descriptor Format"; without swizzling.
+// "Matrix Descriptor Format".
 struct Matrix {
-    uint32_t start, leading, stride;  // bytes
+    uint32_t start, leading, stride, row;  // bytes; a row that is swizzled, or 0
 };
 
 static Matrix decode(int line, const char* what, uint64_t descriptor) {
     auto field = [&](unsigned from) { return static_cast<uint32_t>(descriptor >> from & 0x3FFF) << 4; };
-    if (descriptor & ~0x3FFF'3FFF'3FFFull & ~0xC000'C000'C000ull)
-        fail(line, "%s: descriptor 0x%llx: a base offset or swizzling", what, (unsigned long long)descriptor);
-    if (descriptor & 0xC000'C000'C000ull) fail(line, "%s: reserved bits of descriptor 0x%llx", what, (unsigned long long)descriptor);
-    return {field(0), field(16), field(32)};
+    if (descriptor >> 49 & 7) fail(line, "%s: descriptor 0x%llx: a base offset", what, (unsigned long long)descriptor);
+    if (descriptor & 0x3FF1'C000'C000'C000ull) fail(line, "%s: reserved bits of descriptor 0x%llx", what, (unsigned long long)descriptor);
+    const uint32_t rows[] = {0, 128, 64, 32};
+    return {field(0), field(16), field(32), rows[descriptor >> 62]};
 }
 
 struct Product {
@@ -39,26 +39,41 @@ struct Product {
     host::AsyncCopies* copies;
 };
 
+// "Shared Memory Matrix Layout", with swizzling: line `line` of 16 bytes of the core matrix at (index, depth). Eight lines
+// are rows of a block; across the depth a row has several core matrices side by side, then comes the next block.
+static uint32_t swizzled_line(const Matrix& matrix, bool transposed, unsigned index, unsigned depth, unsigned line) {
+    unsigned pieces = matrix.row / 16, beside = index / 8;
+    uint32_t address = matrix.start + line * matrix.row;
+    if (transposed)
+        address += beside / pieces * matrix.leading + beside % pieces * 16 + depth / 8 * matrix.stride;
+    else
+        address += beside * matrix.stride + depth / 8 * 16;
+    return address ^ (address >> 7 & (pieces - 1)) << 4;
+}
+
 // "Shared Memory Matrix Layout": core matrices of 8 lines of 16 bytes; `index` counts rows of A or columns of B. A line
 // is along the depth, or, transposed, along the index.
 static void read_matrix(const Product& product, uint64_t descriptor, bool transposed, unsigned size, double (*to)[DEPTH]) {
     Matrix matrix = decode(product.line, product.what, descriptor);
     for (unsigned index = 0; index < size; index += 8)
         for (unsigned depth = 0; depth < DEPTH; depth += 8) {
-            uint32_t low = matrix.start + index / 8 * matrix.stride + depth / 8 * matrix.leading;
-            uint32_t address = host::whole_shared_address(low & 0x3FFFF);
-            unsigned char* core = host::shared_pointer(product.line, product.what, address, 16);
-            host::check_fenced(product.line, product.what, core, 128);
-            host::Source source = {core, {}};
-            memcpy(source.data, core, 128);
-            product.copies->products.open.push_back(source);
-            for (unsigned line = 0; line < 8; line++)
+            for (unsigned line = 0; line < 8; line++) {
+                uint32_t low = matrix.row
+                    ? swizzled_line(matrix, transposed, index, depth, line)
+                    : matrix.start + index / 8 * matrix.stride + depth / 8 * matrix.leading + 16 * line;
+                uint32_t address = host::whole_shared_address(low & 0x3FFFF);
+                unsigned char* at = host::shared_pointer(product.line, product.what, address, 16);
+                host::check_fenced(product.line, product.what, at, 16);
+                host::Source source = {at, {}};
+                memcpy(source.data, at, 16);
+                product.copies->products.open.push_back(source);
                 for (unsigned i = 0; i < 8; i++) {
                     uint16_t x;
-                    memcpy(&x, core + 16 * line + 2 * i, 2);
+                    memcpy(&x, at + 2 * i, 2);
                     double value = product.type == F16 ? from_f16(x) : from_bf16(x);
                     to[index + (transposed ? i : line)][depth + (transposed ? line : i)] = value;
                 }
+            }
         }
 }
 
@@ -110,7 +125,7 @@ void wgmma_wait_group(int line, unsigned pending) {
     host::Products& products = host::copies_of_thread().products;
     while (products.committed.size() > pending) {
         for (const host::Source& source : products.committed.front())
-            if (memcmp(source.core, source.data, 128))
+            if (memcmp(source.line, source.data, 16))
                 fail(line, "a factor of wgmma was overwritten before the wait");
         products.committed.erase(products.committed.begin());
     }

@@ -32,7 +32,7 @@ def test_accesses_are_as_wide_as_the_text_says():
 
 def test_sums_stay_in_registers():
     """Nothing of the tiles' 4 x 4 sums lies in local memory, and the innermost loop is whole."""
-    ptx = compile_ptx(cuda_texts.module("pipelined-gemm").source, "sm_80")
+    ptx = compile_ptx(cuda_texts.module("pipelined-gemm", "sm_80").source, "sm_80")
     assert ".local" not in ptx
     assert ptx.count("fma.rn.f32") == 16 * 8
     assert "cp.async.cg.shared.global" in ptx

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from gpu_kernels import allocate, assign, barriers, blocks, buffer, loop, reverse, threads
 from vdla.compiler.ir.expr import Var
+from vdla.compiler.ir.kernels import kernels
 from vdla.compiler.ir.stmt import Alloc, Commit, Copy, For, Program, Wait, region, seq
 from vdla.compiler.target.cuda.errors import LoweringError
 from vdla.compiler.target.cuda.machine import cuda_target
@@ -71,7 +72,7 @@ def test_shared_memory():
     refused(shared(most // 2, most // 2 + 32), "KiB of shared memory")
     # One after the other they may have the same bytes.
     prepare(shared(most // 2, most // 2 + 32, nested=False), TARGET)
-    assert shared_bytes(shared(32, 33).body) == 128 + 256
+    assert shared_bytes(kernels(shared(32, 33))[0]) == 128 + 256
     refused(shared(20 * 1024), "at most 64.0 KiB", target=replace(TARGET, shared_bytes_per_block=64 * 1024))
 
 

@@ -157,7 +157,7 @@ def test_indices_have_32_bits_where_they_fit():
         source = lowered(blocks(threads(nest([(K, columns // 32)], body)), rows), buffer).source
         assert ("(long long)b * 4096" in source) is wide
         assert ("b * 4095 + " in source) is not wide
-        compile_cubin(source, "sm_80")
+        compile_cubin(source, "sm_90")
 
 
 def test_divisions_are_plain_where_nothing_is_negative():
@@ -170,7 +170,7 @@ def test_divisions_are_plain_where_nothing_is_negative():
     assert "Y[(b * 32 + tx) / 5] = X[(b * 32 + tx) % 7];" in source
     assert "Y[b * 4 + (tx >> 3) + (tx & 15)] = X[0];" in source
     assert "floor_modulo(tx - b * 40, 7) + floor_divide(tx - b * 40, 7)" in source
-    compile_cubin(source, "sm_80")
+    compile_cubin(source, "sm_90")
 
 
 def test_divisions_that_recur_get_a_name():
@@ -206,7 +206,7 @@ def test_names_become_legal_and_stay_apart():
     assert "v3_kernels(" in source
     assert "const float* __restrict__ float_2, float* __restrict__ maximum_2" in source
     assert "maximum_2[tx] = float_2[tx];" in source
-    compile_cubin(source, "sm_80")
+    compile_cubin(source, "sm_90")
 
 
 def test_comments_end_with_their_line():
@@ -264,7 +264,7 @@ def test_an_instruction_of_one_thread():
     assert (
         "total = __dp4a(*(const int*)&a[tx * 8 + k * 4], *(const int*)&w[tx * 8 + k * 4], total);" in source
     )
-    compile_cubin(source, "sm_80")
+    compile_cubin(source, "sm_90")
     crooked = Intrinsic(
         name="dot",
         declaration=dot_s8(scope="shared"),
@@ -352,7 +352,7 @@ def test_how_wide_copies_are(shape: tuple[int, ...], starts: tuple[Expr, ...], a
     )
     source = lowered(blocks(Alloc(buffer=held, body=threads(copy)), 2), x).source
     assert says in source
-    compile_cubin(source, "sm_80")
+    compile_cubin(source, "sm_90")
 
 
 def test_more_than_a_threads_memory():
@@ -369,3 +369,23 @@ def test_sums_begin_without_reading_what_is_there():
     body = Alloc(buffer=held, body=seq(nest([(K, 8), (V, 4)], total), put(Y, T, held[0])))
     source = lowered(blocks(threads(body), 1), X, Y).source
     assert "held[v] = fmaf(X[tx], X[k], k == 0 ? 0.0f : held[v]);" in source
+
+
+@pytest.mark.parametrize(
+    ("count", "arch", "overlaps"), [(264, "sm_90", True), (265, "sm_90", False), (8, "sm_80", False)]
+)
+def test_kernels_of_few_blocks_wait_for_the_one_before_themselves(
+    count: int, arch: str, overlaps: bool
+) -> None:
+    x = vector("X", count)
+    body = blocks(threads(put(x, B, Const(1.0, F32)), extent=1), extent=count)
+    program = Program(name="one", parameters=(x,), body=body)
+    module = lower(program, cuda_target(arch))
+    (launch,) = module.launches
+    assert launch.overlaps == overlaps
+    kernel = module.source[module.source.index("__global__") :]
+    lines = [line.strip() for line in kernel.splitlines()]
+    assert ("wait_for_kernels();" in lines) == overlaps
+    if overlaps:
+        # Before anything of memory.
+        assert lines.index("wait_for_kernels();") < min(i for i, line in enumerate(lines) if "X[" in line)

@@ -9,13 +9,14 @@ import pytest
 from cuda_on_host import HostRunError
 from cuda_on_host.modules import run_modules
 from gpu_kernels import emulated
+from vdla.compiler.ir.printer import format_node
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.ir.types import DType
 from vdla.compiler.schedule import LegalityError, replay, trace_from_json, trace_to_json
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cuda.intrinsics import intrinsics
 from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.target.cuda.module import lower
+from vdla.compiler.target.cuda.module import TensorMapArgument, lower
 from vdla.compiler.target.cuda.nvrtc import compile_cubin, compile_ptx
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.tolerances import OUTPUTS, worst_case
@@ -90,6 +91,41 @@ CASES = [
     ),
 ]
 
+BULK = Knobs(rows=64, columns=32, depth=32, group_rows=64, group_columns=32, stages=3, bulk=True)
+# Rows of 16 bytes, ragged ends, every order of the factors, rows of 128, 64 and 32 bytes.
+BULK_CASES = [
+    Case(
+        dtype=F16,
+        sizes=(200, 40, 120),
+        output=F16,
+        finished=True,
+        knobs=replace(BULK, rows=128, columns=64, stages=4, group=2),
+    ),
+    Case(
+        dtype=BF16,
+        sizes=(72, 24, 200),
+        transposed=(True, True),
+        batch=True,
+        knobs=replace(BULK, group_columns=16, depth=64, stages=4),
+    ),
+    Case(
+        dtype=BF16,
+        sizes=(136, 48, 200),
+        output=BF16,
+        transposed=(True, False),
+        knobs=replace(BULK, rows=128, group_rows=128, columns=48, group_columns=48, splits=2, depth=16),
+    ),
+    Case(
+        dtype=F16,
+        sizes=(60, 200, 96),
+        transposed=(False, True),
+        constants=("W",),
+        knobs=replace(BULK, columns=128, group_columns=128),
+    ),
+    # One slice.
+    Case(dtype=F16, sizes=(60, 200, 40), knobs=replace(BULK, columns=128, group_columns=64, depth=64)),
+]
+
 
 def operands(program: Program, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
@@ -111,14 +147,16 @@ def exact(case: Case, arrays: dict[str, np.ndarray]) -> tuple[np.ndarray, np.nda
 
 def test_generated_text_computes_the_products():
     jobs = []
-    for case in CASES:
+    for case in (*CASES, *BULK_CASES):
         program = case.program()
         s = gemm_wgmma.schedule(TARGET, program, case.knobs, constants=case.constants)
         again = replay(program, trace_from_json(trace_to_json(s.trace)), intrinsics())
         assert again.program == s.program
         arrays = pack_arrays(s.trace, operands(program))
         jobs.append((lower(prepare(s.program, TARGET), TARGET), arrays))
-    for case, got in zip(CASES, run_modules(jobs, orders=2), strict=True):
+    overlapped = ["wait_products<1>();" in module.source for module, _ in jobs]
+    assert overlapped == [False] * len(CASES) + [True] * len(BULK_CASES)
+    for case, got in zip((*CASES, *BULK_CASES), run_modules(jobs, orders=2), strict=True):
         wanted, allowed = exact(case, operands(case.program()))
         assert (abs(got["Y"].astype(np.float64) - wanted) <= allowed).all(), case
 
@@ -134,9 +172,75 @@ def test_copies_are_shown_to_the_products():
         run_modules([(broken, operands(case.program()))], orders=1)
 
 
+# What is left out or wrong, and what the model of the hardware says.
+OVERWRITTEN, STUCK = "overwritten before the wait", "threads that wait for one another"
+BULK_FAULTS = {
+    "products of a slice more under way": ("wait_products<1>();", "wait_products<2>();", OVERWRITTEN),
+    "no barrier in front of copies": (
+        ";\n        __syncthreads();\n        if (gemm",
+        ";\n        if (gemm",
+        STUCK,
+    ),
+    "a slice read before it has come": ("wait_bulk<2, 1>", "wait_bulk<2, 2>", STUCK),
+    "the slot of a slice in use": (" + 2) & 3)", " + 3) & 3)", OVERWRITTEN),
+    "bytes that do not come": ("groups.bytes += bytes;", "groups.bytes += bytes + 16;", STUCK),
+    "phases that do not alternate": ("groups.phase ^=", "groups.phase |=", OVERWRITTEN),
+}
+
+
+@pytest.mark.parametrize("fault", BULK_FAULTS)
+def test_faults_of_bulk_copies_are_found_out(fault: str):
+    program = tensor_gemm(rows=128, columns=64, depth=256, dtype=F16)
+    s = gemm_wgmma.schedule(TARGET, program, replace(BULK, rows=128, columns=64, stages=4))
+    module = lower(prepare(s.program, TARGET), TARGET)
+    right, wrong, message = BULK_FAULTS[fault]
+    assert right in module.source
+    broken = replace(module, source=module.source.replace(right, wrong))
+    with pytest.raises(HostRunError, match=message):
+        run_modules([(broken, operands(program))], orders=2)
+
+
+def test_one_barrier_a_slice_stands_behind_the_wait():
+    """So products of the slice before are under way while threads meet, and copies come behind what they overwrite."""
+    program = tensor_gemm(rows=256, columns=256, depth=512, dtype=F16)
+    s = gemm_wgmma.schedule(TARGET, program, replace(BULK, stages=4))
+    lines = [line.strip() for line in format_node(prepare(s.program, TARGET)).splitlines()]
+    at = lines.index("for gemm.k.0 in range(16):")
+    assert lines[at + 1 : at + 4] == [
+        "wait 1",
+        "barrier",
+        "for gemm.k.0.next in range(min(14 - gemm.k.0, 1)):",
+    ]
+    assert lines[at:].count("barrier") == 3
+
+
+def test_instructions_of_bulk_copies():
+    """One thread's copies, products that are waited for a slice later, and nothing between them."""
+    program = tensor_gemm(rows=512, columns=512, depth=512, dtype=F16)
+    knobs = Knobs(rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=4, bulk=True)
+    module = lower(prepare(gemm_wgmma.schedule(TARGET, program, knobs).program, TARGET), TARGET)
+    (launch,) = module.launches
+    assert launch.block == (128, 1, 2) and launch.shared_bytes == knobs.shared_bytes
+    boxes = [a.tensor for a in launch.arguments if isinstance(a, TensorMapArgument)]
+    assert [(t.box, t.swizzle, t.shape) for t in boxes] == [
+        ((64, 64), 128, (512, 512)),
+        ((128, 64), 128, (512, 512)),
+    ]
+    ptx = compile_ptx(module.source, "sm_90a")
+    copy = "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    # Before the loop, which may be unrolled, and in it: of B four boxes of 128 bytes, of A one.
+    assert ptx.count(copy) in (10, 15) and "cp.async.cg" not in ptx
+    assert ptx.count("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16") == 4
+    assert ptx.count("wgmma.wait_group.sync.aligned 1") == ptx.count("wgmma.wait_group.sync.aligned 0") == 1
+    assert "ld.local" not in ptx and "st.local" not in ptx
+    assert ptx.count("fence.proxy.async") < ptx.count("bar.sync")
+    assert compile_cubin(module.source, "sm_90a")[:4] == b"\x7fELF"
+
+
 def test_defaults_emulated():
-    case = CASES[0]
+    case = BULK_CASES[0]
     program = case.program()
+    assert gemm_wgmma.default_knobs(TARGET, program).bulk
     kernel = prepare(gemm_wgmma.schedule(TARGET, program).program, TARGET)
     arrays = operands(program, 3)
     y = program.parameters[-1]
@@ -211,6 +315,16 @@ def test_defaults_fit_any_size():
         ({"depth": 24}, "slices of 24 are not made of 16"),
         ({"rows": 64 * 9}, "1152 threads are more than a block may have"),
         ({"stages": 0}, "there must be a stage, a row of tiles and a split"),
+        ({"bulk": True, "depth": 48}, "slices of 48 are not 64, 32, 16 deep, as swizzled rows are"),
+        ({"bulk": True}, "24 columns of a warpgroup are not made of 16, a swizzled row"),
+        (
+            {"bulk": True, "columns": 288, "group_columns": 96},
+            "64x288 tiles are larger than boxes of bulk copies",
+        ),
+        (
+            {"bulk": True, "columns": 32, "group_columns": 32, "stages": 2},
+            "2 stages are too few: products of 2 slices are under way",
+        ),
     ],
 )
 def test_knobs_that_do_not_fit(knobs: dict[str, int], message: str):

@@ -214,7 +214,7 @@ def test_account_takes_what_conv2d_gathers() -> None:
 def test_is_not_chosen_where_transforms_cost_too_much() -> None:
     for sizes in (
         Sizes(batch=1, channels=3, height=224, width=224, filters=64, window=SAME),
-        Sizes(batch=1, channels=512, height=7, width=7, filters=512, window=SAME),
+        Sizes(batch=1, channels=96, height=9, width=9, filters=96, window=SAME),
         # Gigabytes between its kernels.
         Sizes(batch=64, channels=256, height=56, width=56, filters=256, window=SAME),
     ):

@@ -1,0 +1,316 @@
+"""Bulk tensor copies (sm_90 and later): boxes of arrays that the hardware brings to shared memory for a whole block.
+
+An asynchronous copy in no loop over threads is one (PTX ISA, "cp.async.bulk.tensor"): one thread issues it. It finds
+the array by a *tensor map*, a description that the host makes and a launch hands over; what lies outside of the array
+is filled with zeros. Copies say on an mbarrier in shared memory when they have come: a group of them has an mbarrier of
+its own until all threads have waited for it, then it serves another group.
+
+Where products of warpgroups read a buffer in rows of 32, 64 or 128 bytes (`wgmma`), these are swizzled: pieces of 16
+bytes trade places within their row, by rules that copy and product share. Nothing else can find them then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...ir.expr import Const, Expr
+from ...ir.kernels import Kernel, is_thread_loop
+from ...ir.printer import format_buffer, summarize
+from ...ir.simplify import simplify_form
+from ...ir.stmt import Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Reduce, Seq, Stmt, Wait
+from ...ir.visit import children, expressions, loads_in, walk
+from .addresses import evaluate
+from .errors import LoweringError
+from .indices import index
+from .machine import CudaTarget
+from .wgmma import SWIZZLES, reads_swizzled
+
+if TYPE_CHECKING:
+    from .statements import KernelEmitter
+
+ALIGNMENT = 128
+"""Bytes that what a bulk tensor copy fills begins at a multiple of (PTX ISA, "cp.async.bulk.tensor")."""
+MOST_DIMENSIONS = 5
+MOST_BOX = 256
+"""Dimensions of a tensor map, and elements of its box along each (CUDA Driver API, "cuTensorMapEncodeTiled")."""
+STEP = 16
+"""Bytes that rows of a box, and strides of an array, are multiples of (same place)."""
+CAPABILITY = (9, 0)
+"""Of the first devices that have such copies."""
+_MOST_STEPS = 200_000
+_ONE = Const(1)
+
+_STRUCT = """\
+struct alignas(64) TensorMap { unsigned char bytes[128]; };
+"""
+_GROUPS = """\
+struct Groups {  // of bulk copies: each has an mbarrier, which they use in turn
+    unsigned long long* arrived;
+    bool issues;  // whether this thread issues copies
+    int issued, awaited, phase, flying, bytes;
+};
+template <int MOST> __device__ __forceinline__ Groups begin_groups(unsigned long long* arrived, bool issues) {
+    for (int i = 0; i < MOST && issues; ++i) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;"
+                     :: "r"((unsigned)__cvta_generic_to_shared(arrived + i)) : "memory");
+    }
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    __syncthreads();
+    return Groups{arrived, issues, 0, 0, 0, 0, 0};
+}
+template <int MOST> __device__ __forceinline__ void commit_bulk(Groups& groups) {
+    if (groups.issues) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                     :: "r"((unsigned)__cvta_generic_to_shared(groups.arrived + groups.issued)), "r"(groups.bytes)
+                     : "memory");
+    }
+    groups.bytes = 0;
+    groups.issued = groups.issued + 1 == MOST ? 0 : groups.issued + 1;
+    ++groups.flying;
+}
+template <int MOST, int PENDING> __device__ __forceinline__ void wait_bulk(Groups& groups) {
+    for (; groups.flying > PENDING; --groups.flying) {
+        asm volatile("{.reg .pred done; again: "
+                     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra again;}"
+                     :: "r"((unsigned)__cvta_generic_to_shared(groups.arrived + groups.awaited)), "r"(groups.phase)
+                     : "memory");
+        groups.awaited = groups.awaited + 1 == MOST ? 0 : groups.awaited + 1;
+        groups.phase ^= groups.awaited == 0;
+    }
+}
+"""
+FUNCTIONS = {"TensorMap": _STRUCT, "Groups": _GROUPS}
+"""Definitions by name; those of the copies themselves are written as they are used (`_definition`)."""
+NAMES = frozenset(
+    {
+        *FUNCTIONS,
+        "begin_groups",
+        "commit_bulk",
+        "wait_bulk",
+        *(f"copy_bulk_{d}d" for d in range(1, MOST_DIMENSIONS + 1)),
+    }
+)
+"""What the definitions call theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMap:
+    """What a tensor map says beside an address: an array `shape` of elements of so many bytes, and a box in it.
+
+    The array is dense and row-major. Boxes lie row by row in shared memory; rows of `swizzle` bytes are swizzled, none
+    if it is 0.
+    """
+
+    element_bytes: int
+    shape: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+def bulk_copies(body: Stmt) -> Iterator[Copy]:
+    """The asynchronous copies that the block as a whole issues."""
+    if isinstance(body, Copy) and body.asynchronous:
+        yield body
+    if not (isinstance(body, For) and is_thread_loop(body)):
+        for child in children(body):
+            yield from bulk_copies(child)
+
+
+def has_thread_copies(body: Stmt) -> bool:
+    """Whether threads by themselves copy asynchronously."""
+    late = sum(isinstance(n, Copy) and n.asynchronous for n in walk(body))
+    return late > len(list(bulk_copies(body)))
+
+
+def check_bulk_copies(kernel: Kernel, target: CudaTarget) -> None:
+    """LoweringError for bulk copies where there are none, and for uses of swizzled buffers that find nothing."""
+    copies = list(bulk_copies(kernel.body))
+    if copies and target.architecture.capability < CAPABILITY:
+        raise LoweringError(
+            f"`{summarize(copies[0])}` stands in no loop over threads, and {target.arch} has no copies of a whole "
+            "block; share it out to threads, or generate code with -arch=sm_90"
+        )
+    swizzled = swizzled_buffers(kernel.body)
+    filled = {id(copy) for copy in copies}
+    for node in walk(kernel.body):
+        used: list[str] = [load.buffer.name for e in expressions(node) for load in loads_in(e)]
+        match node:
+            case Assign(buffer=buffer) | Reduce(buffer=buffer):
+                used.append(buffer.name)
+            case Copy(destination=to, source=of):
+                used += [of.buffer.name] if id(node) in filled else [of.buffer.name, to.buffer.name]
+            case Intrinsic() if not reads_swizzled(node.declaration):
+                used += [operand.buffer.name for operand in node.operands]
+        if found := sorted(swizzled & set(used)):
+            raise LoweringError(
+                f"`{summarize(node)}`: {found[0]} is read by products of warpgroups in swizzled rows, which only "
+                "copies of a whole block fill and nothing else reads"
+            )
+
+
+def swizzled_buffers(body: Stmt) -> frozenset[str]:
+    """The buffers in shared memory that products of warpgroups read in swizzled rows."""
+    return frozenset(
+        operand.buffer.name
+        for node in walk(body)
+        if isinstance(node, Intrinsic) and reads_swizzled(node.declaration)
+        for operand in node.operands
+        if operand.buffer.scope == "shared"
+    )
+
+
+def emit_bulk_copy(kernel: KernelEmitter, copy: Copy) -> None:
+    """One thread's order to copy a box; LoweringError where no tensor map says what the copy does."""
+    values, to, of = kernel.values, copy.destination, copy.source
+    tensor = _tensor_map(copy, kernel.swizzled)
+    storage = values.storages[to.buffer.name]
+    form = values.offset(to.buffer, to.starts)
+    size = to.buffer.dtype.bits // 8
+    room = 8 * tensor.swizzle or ALIGNMENT
+    offsets = (form.constant, *form.terms.values())
+    if storage.space != "shared" or any(offset * size % room for offset in offsets):
+        raise LoweringError(
+            f"`{summarize(copy)}` does not provably fill multiples of {room} bytes of shared memory"
+        )
+    step = 1
+    for d in reversed([d for d, e in enumerate(to.extents) if e != _ONE]):
+        if storage.strides[d] != step:
+            raise LoweringError(
+                f"`{summarize(copy)}` fills a box with gaps; copies of a whole block leave none"
+            )
+        step *= _constant(copy, to.extents[d])
+    rank = len(tensor.shape)
+    name = f"copy_bulk_{rank}d"
+    values.used |= {"TensorMap", "Groups"}
+    values.defined[name] = _definition(rank)
+    at = [index(values, simplify_form(s, values.ranges)).text.text for s in reversed(of.starts)]
+    place = values.pointer(to.buffer, form)
+    kernel.source.line(
+        f"{name}({kernel.groups}, {place}, &{kernel.tensor_map(of.buffer, tensor)}, {step * size}, {', '.join(at)});"
+    )
+
+
+def groups_needed(kernel: Kernel) -> int:
+    """How many mbarriers the groups of a kernel's bulk copies need; 0 without any.
+
+    One serves a group until all threads have waited for it and met at a barrier behind that, which is when later groups
+    may have it. LoweringError for loops around waits whose iterations depend on the block.
+    """
+    if not any(True for _ in bulk_copies(kernel.body)):
+        return 0
+    walked = _Groups()
+    walked.visit(kernel.body, {})
+    return walked.finish()
+
+
+class _Groups:
+    """A block's commits, waits and barriers, gone through as they happen."""
+
+    def __init__(self) -> None:
+        self.needed = 1
+        self.committed = 0
+        self.awaited = 0
+        self.free = 0
+        self.steps = 0
+        self.opened = False
+
+    def visit(self, node: Stmt, values: Mapping[str, int]) -> None:
+        match node:
+            case For() if is_thread_loop(node):
+                return
+            case For():
+                try:
+                    count = evaluate(node.extent, values)
+                except KeyError:
+                    raise LoweringError(
+                        f"`{summarize(node)}`: what is copied for a whole block in it would differ between blocks"
+                    ) from None
+                for i in range(count):
+                    self.visit(node.body, {**values, node.name: i})
+            case Seq(statements=statements):
+                for inner in statements:
+                    self.visit(inner, values)
+            case Alloc(body=body):
+                self.visit(body, values)
+            case Copy():
+                self.opened = True
+                self.note()
+            case Commit():
+                self.committed, self.opened = self.committed + 1, False
+                self.note()
+            case Wait(pending=pending):
+                self.awaited = max(self.awaited, self.committed - pending)
+            case Barrier():
+                self.free = self.awaited
+            case _:
+                pass
+
+    def note(self) -> None:
+        """Counts the groups that are not free to be used again."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            raise LoweringError(f"a block copies more than {_MOST_STEPS} times")
+        self.needed = max(self.needed, self.committed + self.opened - self.free)
+
+    def finish(self) -> int:
+        return self.needed
+
+
+def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
+    """The tensor map of a copy; LoweringError where it has none."""
+    of, to = copy.source.buffer, copy.destination.buffer
+    where = f"`{summarize(copy)}` stands in no loop over threads, and no tensor map says what it reads: "
+    size = of.dtype.bits // 8
+    if copy.pad is not None and copy.pad.value != 0:
+        raise LoweringError(f"{where}it pads with {copy.pad.value}, and such copies pad with 0")
+    if of.dtype is not to.dtype:
+        raise LoweringError(f"{where}it converts on the way")
+    box = tuple([_constant(copy, e) for e in copy.source.extents])
+    stride = size
+    for extent in reversed(of.shape[1:]):
+        stride *= extent
+        if stride % STEP:
+            raise LoweringError(f"{where}rows of {format_buffer(of)} are no multiples of {STEP} bytes")
+    if len(box) > MOST_DIMENSIONS or max(box) > MOST_BOX or min(box) < 1:
+        raise LoweringError(
+            f"{where}boxes have up to {MOST_DIMENSIONS} dimensions of up to {MOST_BOX} elements"
+        )
+    row = box[-1] * size
+    if row % STEP:
+        raise LoweringError(f"{where}rows of {row} bytes are no multiples of {STEP}")
+    swizzle = row if to.name in swizzled else 0
+    if swizzle and (swizzle not in SWIZZLES or to.shape[-1] != box[-1]):
+        sizes = ", ".join(map(str, SWIZZLES))
+        raise LoweringError(
+            f"{where}swizzled rows have {sizes} bytes, as the rows of {to.name} that it fills"
+        )
+    return TensorMap(element_bytes=size, shape=of.shape, box=box, swizzle=swizzle)
+
+
+def _constant(copy: Copy, extent: Expr) -> int:
+    if not isinstance(extent, Const):
+        raise LoweringError(
+            f"`{summarize(copy)}` stands in no loop over threads, so its extents must be constants"
+        )
+    return int(extent.value)
+
+
+def _definition(rank: int) -> str:
+    """The function that issues a copy of so many dimensions; coordinates come innermost first."""
+    numbers = [f"c{d}" for d in range(rank)]
+    listed = ", ".join(f"%{3 + d}" for d in range(rank))
+    given = ", ".join(f'"r"({c})' for c in numbers)
+    return f"""\
+__device__ __forceinline__ void copy_bulk_{rank}d(
+    Groups& groups, void* to, const TensorMap* map, int bytes, {", ".join(f"int {c}" for c in numbers)}) {{
+    groups.bytes += bytes;
+    if (groups.issues) {{
+        asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {{{listed}}}], [%2];"
+                     :: "r"((unsigned)__cvta_generic_to_shared(to)), "l"(map),
+                        "r"((unsigned)__cvta_generic_to_shared(groups.arrived + groups.issued)), {given} : "memory");
+    }}
+}}
+"""
