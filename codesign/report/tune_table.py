@@ -55,8 +55,9 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _operator(workload: Mapping[str, Any]) -> list[str]:
-    """What a program without knobs of its own is, which its template does not say."""
-    return [workload["operator"]] if "operator" in workload else []
+    """What a workload computes, where its template does not say it."""
+    named = workload.get("rows") or workload
+    return [named["operator"]] if "operator" in named else []
 
 
 def _cost(value: float | None, scale: float) -> str:

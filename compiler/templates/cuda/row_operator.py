@@ -22,6 +22,7 @@ Operator: TypeAlias = Literal["softmax", "log_softmax", "row_normalization", "ch
 OPERATORS: tuple[str, ...] = (*get_args(get_args(Operator)[0]), *get_args(Kind))
 _NORMALIZATIONS = ("row_normalization", "channel_normalization")
 MOST_SIZE = 1 << 40
+MOST_AXES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +130,10 @@ def row_operator_from_dict(values: Any) -> RowOperator:
     shape, axes = (values[name] for name in ("shape", "axes"))
     if operator not in OPERATORS:
         raise WorkloadError(f"rows_cuda: operator is {operator!r}, must be one of {', '.join(OPERATORS)}")
-    for name, sizes, most in (("shape", shape, MOST_SIZE), ("axes", axes, len(shape) - 1)):
-        least = 1 if name == "shape" else 0
-        fine = isinstance(sizes, list | tuple) and len(sizes) <= 8
-        if not fine or not all(type(size) is int and least <= size <= most for size in sizes):
-            raise WorkloadError(f"rows_cuda: {name} is {sizes!r}, must be a list of numbers from {least}")
+    if not _are_numbers(shape, 1, MOST_SIZE):
+        raise WorkloadError(f"rows_cuda: shape is {shape!r}, must be a list of sizes")
+    if not _are_numbers(axes, 0, len(shape) - 1) or len(set(axes)) != len(axes):
+        raise WorkloadError(f"rows_cuda: axes is {axes!r}, must be a list of different axes of {shape}")
     if type(bias) is not bool or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1e30:
         raise WorkloadError("rows_cuda: bias is true or false, epsilon a number from 0")
     found = RowOperator(
@@ -144,3 +144,12 @@ def row_operator_from_dict(values: Any) -> RowOperator:
     ):
         raise WorkloadError(f"rows_cuda: a {operator} has no such shape and axes")
     return found
+
+
+def _are_numbers(value: Any, least: int, most: int) -> bool:
+    """Whether a value is a list of integers of this range, not too long."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) <= MOST_AXES
+        and all(type(item) is int and least <= item <= most for item in value)
+    )

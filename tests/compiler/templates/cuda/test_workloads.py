@@ -132,7 +132,14 @@ def test_operators_of_rows_take_recorded_knobs_with_what_is_fused() -> None:
         (result,) = tuned.run(x).values()
     assert knobs.applied == found and not knobs.ignored
     assert relative(result, expected) < 1e-5
-    for change in ({"operator": "mode"}, {"axes": [4]}, {"shape": []}, {"bias": 1}, {"epsilon": "x"}):
+    for change in (
+        {"operator": "mode"},
+        {"axes": [4]},
+        {"shape": []},
+        {"shape": 3},
+        {"bias": 1},
+        {"epsilon": "x"},
+    ):
         described = softmax.to_dict()
         with pytest.raises(WorkloadError, match="rows_cuda"):
             workload_from_dict({**described, "rows": {**described["rows"], **change}})
