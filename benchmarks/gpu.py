@@ -1,15 +1,17 @@
 """GPU kernels and networks: checked against float64, then timed against torch where that is installed.
 
     python benchmarks/gpu.py [--device cuda:0|cuda:emulated] [--check-only] [--only NAME ...] [--update]
-                             [--rounds N] [--json]
+                             [--rounds N] [--library-convolutions] [--json]
 
 First every operator, the layers C1-C12 and D1-D9, products of all precisions and five networks are checked. If all are
 within the tolerances of `codesign/bench/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
 device's clock, in CUDA graphs: ours and torch's (cuDNN, cuBLAS; in a CUDA graph, eager, and for networks torch.compile
 at max-autotune) take turns, and medians of their ratios count: above 1 ours is faster. TF32 is off on both sides but in
-rows that say tf32. The whole is written to benchmarks/results/gpu-CARD.json at the end, or not at all. --only takes
-names of rows and of groups (convolutions, "depthwise convolutions", products, operators, networks); what it measures is
-written with --update alone, which puts these rows into the card's file and leaves the others there.
+rows that say tf32. At max-autotune torch.compile compiles Triton's convolutions, too, for ten minutes and more in the
+case of ResNet-18; with --library-convolutions it has cuDNN's alone, and its column says so. The whole is written to
+benchmarks/results/gpu-CARD.json at the end, or not at all. --only takes names of rows and of groups (convolutions,
+"depthwise convolutions", products, operators, networks); what it measures is written with --update alone, which puts
+these rows into the card's file and leaves the others there.
 
 Without a GPU, --device cuda:emulated runs the checks on this processor, in reduced shapes. Exit codes: 1 where a check
 fails, 2 where it cannot run.
@@ -55,6 +57,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument(
+        "--library-convolutions", action="store_true", help="torch.compile has cuDNN's convolutions only"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     try:
@@ -128,7 +133,9 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
         if entry in choose_entries((*every, *checked_entries(reduced=False)), arguments.only)
     ]
     for entry in chosen:
-        row = measure_entry(place, torch, entry, arguments.rounds)
+        row = measure_entry(
+            place, torch, entry, arguments.rounds, library_convolutions=arguments.library_convolutions
+        )
         rows.append(row)
         if not arguments.json:
             peers = "  ".join(

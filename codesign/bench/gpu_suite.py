@@ -27,7 +27,7 @@ from .gpu_run import (
     product_inputs,
     product_on,
 )
-from .gpu_torch import TorchTimer, model_forward, product_forward, set_precision
+from .gpu_torch import TorchTimer, model_forward, product_forward, set_convolutions, set_precision
 from .suite import UnknownRowError
 
 SIZES = (512, 1024, 2048, 4096, 8192)
@@ -39,6 +39,7 @@ tf32 and bfloat16 round factors or results to 11 and 8 bits, float16 to 11."""
 NETWORK_FACTOR = 4.0
 """How much more is allowed where many layers follow one another."""
 GRAPHED, EAGER, COMPILED = "torch, CUDA graph", "torch, eager", "torch.compile, max-autotune"
+COMPILED_LIBRARY = f"{COMPILED}, convolutions by cuDNN"
 
 MilliSeconds = Callable[[], float]
 
@@ -147,8 +148,18 @@ def check_entry(place: Place, entry: GpuEntry, *, reduced: bool) -> Checked:
     return check_model(place, entry.model, reduced=reduced, tolerance=entry.tolerance)
 
 
-def measure_entry(place: Place, torch: ModuleType | None, entry: GpuEntry, rounds: int) -> GpuRow:
-    """Ours and the peers' runs take turns; each round gives one ratio to each peer."""
+def measure_entry(
+    place: Place,
+    torch: ModuleType | None,
+    entry: GpuEntry,
+    rounds: int,
+    *,
+    library_convolutions: bool = False,
+) -> GpuRow:
+    """Ours and the peers' runs take turns; each round gives one ratio to each peer.
+
+    `library_convolutions`: torch.compile has those of cuDNN only (`gpu_torch.set_convolutions`).
+    """
     place = _in_precision(place, entry)
     with ExitStack() as undo:
         ours = _ours(place, entry)
@@ -157,7 +168,7 @@ def measure_entry(place: Place, torch: ModuleType | None, entry: GpuEntry, round
         timers: dict[str, MilliSeconds] = {}
         if torch is not None:
             set_precision(torch, tensor_float=entry.precision == "tf32")
-            timers = _peers(torch, entry, ours.inputs, repetitions_for(ours_once))
+            timers = _peers(torch, entry, ours.inputs, repetitions_for(ours_once), library_convolutions)
         times: list[float] = []
         theirs: dict[str, list[float]] = {name: [] for name in timers}
         for _ in range(rounds):
@@ -206,7 +217,11 @@ def _ours(place: Place, entry: GpuEntry) -> Ours:
 
 
 def _peers(
-    torch: ModuleType, entry: GpuEntry, inputs: Mapping[str, Any], repetitions: int
+    torch: ModuleType,
+    entry: GpuEntry,
+    inputs: Mapping[str, Any],
+    repetitions: int,
+    library_convolutions: bool,
 ) -> dict[str, MilliSeconds]:
     if entry.group == "products":
         given = inputs if entry.model is None else product_inputs(entry.precision, entry.size)
@@ -221,7 +236,9 @@ def _peers(
     }
     if entry.group == "networks":
         assert entry.model is not None
+        set_convolutions(torch, library=library_convolutions)
         best = model_forward(torch, entry.model.make(False), inputs, compiled=True)
         # It captures graphs of its own.
-        timers[COMPILED] = TorchTimer(torch, best, repetitions=repetitions, graphed=False).milliseconds
+        name = COMPILED_LIBRARY if library_convolutions else COMPILED
+        timers[name] = TorchTimer(torch, best, repetitions=repetitions, graphed=False).milliseconds
     return timers

@@ -40,6 +40,12 @@ def set_precision(torch: ModuleType, *, tensor_float: bool) -> None:
     torch.set_float32_matmul_precision("high" if tensor_float else "highest")
 
 
+def set_convolutions(torch: ModuleType, *, library: bool) -> None:
+    """Whether torch.compile takes convolutions from cuDNN alone, or tries Triton's at max-autotune as well."""
+    config: Any = importlib.import_module("torch._inductor.config")
+    config.max_autotune_conv_backends = "ATEN" if library else "ATEN,TRITON"
+
+
 class TorchTimer:
     """Milliseconds of `forward` by events of the device, of `repetitions` at once, in one graph if `graphed`."""
 
