@@ -158,7 +158,17 @@ def tune_timed(
             tasks.append(_task_behind(subject, job, history))
         else:
             tasks.append(_task(target, subject, job, history, backend, options, write))
-    return tasks, written
+    return [task | {"fastest": task is _fastest(tasks, task["name"])} for task in tasks], written
+
+
+def _fastest(tasks: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    """The fastest of the ways to compute a layer."""
+
+    def cost(task: Mapping[str, Any]) -> float:
+        known = [task[what] for what in ("best", "default") if task[what] is not None]
+        return min(known, default=inf)
+
+    return min((task for task in tasks if task["name"] == name), key=cost)
 
 
 def _task_behind(subject: Subject[W], job: Job, history: History) -> dict[str, Any]:

@@ -103,6 +103,7 @@ def test_a_way_that_is_far_behind_gets_no_more_than_it_deserves() -> None:
     near, far = tasks
     assert far["best"] > 2 * near["best"] and far["trials"] == 1 and near["trials"] == 7
     assert far["default"] == far["best"] == written[1].cost and far["outputs_equal"] is True
+    assert near["fastest"] is True and far["fastest"] is False
     # Nothing of it is measured again in the end.
     checked = [record.task.workload for record in written if record.strategy == CHECKED]
     assert checked == [near["workload"]]
