@@ -30,6 +30,9 @@ MOST_ELEMENTS = 1 << 23
 MOST_FACTOR = 1 << 26
 """Elements of a factor, as a product of matrices takes it, of sums that are computed whole: half a gigabyte."""
 
+MOST_MATRICES = 256
+"""Of a batch that are multiplied one by one, rather than all of their elements."""
+
 
 class EvaluateError(Exception):
     """A program that only the interpreter can run: of integers, with intrinsics, with sums that begin in the middle."""
@@ -108,6 +111,7 @@ class _Place:
 class _Machine:
     functions: Functions
     cells: dict[str, _Cell] = field(default_factory=dict)
+    loops: dict[int, bool] = field(default_factory=dict)
 
     def run(self, node: Stmt, place: _Place) -> None:
         match node:
@@ -125,7 +129,7 @@ class _Machine:
                 guards = place.guards if isinstance(extent, Const) else (*place.guards, (name, extent))
                 if count <= 0:
                     return
-                if _independent(node):
+                if self.independent(node):
                     self.run(body, replace(place, axes={**place.axes, name: (0, count)}, guards=guards))
                     return
                 for i in range(count):
@@ -142,6 +146,12 @@ class _Machine:
                     self.gather(node, piece)
             case _:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
+
+    def independent(self, loop: For) -> bool:
+        """`_independent`, found out once for a loop inside of others."""
+        if id(loop) not in self.loops:
+            self.loops[id(loop)] = _independent(loop)
+        return self.loops[id(loop)]
 
     def copy(self, node: Copy, place: _Place) -> None:
         (to, sizes), (of, counts) = (
@@ -240,10 +250,8 @@ class _Machine:
         """What is added up, or the greatest of it, with an axis of one for each loop that is gone."""
         factors = self.factors(node, place) if mask is None else None
         if factors is not None:
-            (a, of_a), (b, of_b) = factors
-            total = np.einsum(
-                a, of_a, b, of_b, [k for k in range(len(place.axes)) if k not in gone], optimize=True
-            )
+            kept_axes = [k for k in range(len(place.axes)) if k not in gone]
+            total = _sum_of_products(*factors, kept_axes, [place.shape[k] for k in kept_axes])
             return np.expand_dims(total, gone).astype(np.float32)
         found = np.broadcast_to(self.value(node.value, place), place.shape)
         if mask is not None:
@@ -347,6 +355,36 @@ class _Machine:
                 return np.asarray(found).astype(dtype.numpy)
 
 
+def _sum_of_products(
+    first: tuple[np.ndarray, list[int]],
+    second: tuple[np.ndarray, list[int]],
+    kept: list[int],
+    shape: list[int],
+) -> np.ndarray:
+    """The sums over all axes but `kept`, of this shape: one product of matrices, or a few, where that is possible."""
+    (a, of_a), (b, of_b) = first, second
+    each = [k for k in of_a if k in of_b and k in kept]
+    sizes = [shape[kept.index(k)] for k in each]
+    if not 1 < prod(sizes) <= MOST_MATRICES:
+        return np.einsum(a, of_a, b, of_b, kept, optimize=True)
+    total = np.empty(shape)
+    for place in np.ndindex(*sizes):
+        here = dict(zip(each, place, strict=True))
+
+        def of(axes: list[int], here: Mapping[int, int] = here) -> tuple[int | slice, ...]:
+            return tuple([here.get(k, slice(None)) for k in axes])
+
+        total[of(kept)] = np.einsum(
+            a[of(of_a)],
+            [k for k in of_a if k not in here],
+            b[of(of_b)],
+            [k for k in of_b if k not in here],
+            [k for k in kept if k not in here],
+            optimize=True,
+        )
+    return total
+
+
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": np.add,
     "-": np.subtract,
@@ -373,9 +411,8 @@ def _float32(buffer: Buffer) -> None:
 def _independent(loop: For) -> bool:
     """Whether all statements of a loop may go through its iterations before the next statement does."""
     leaves = [s for s in walk(loop) if isinstance(s, Assign | Reduce | Copy)]
-    if any(isinstance(s, Copy) for s in leaves) and any(
-        not isinstance(s.extent, Const) for s in walk(loop) if isinstance(s, For)
-    ):
+    ragged = [s for s in walk(loop) if isinstance(s, For) and not isinstance(s.extent, Const)]
+    if any(isinstance(s, Copy) for around in ragged for s in walk(around)):
         return False
     if len(leaves) > 1:
         inside = {s.buffer.name for s in walk(loop) if isinstance(s, Alloc)}
