@@ -372,7 +372,7 @@ def test_sums_begin_without_reading_what_is_there():
 
 
 @pytest.mark.parametrize(
-    ("count", "arch", "overlaps"), [(264, "sm_90", True), (265, "sm_90", False), (8, "sm_80", False)]
+    ("count", "arch", "overlaps"), [(528, "sm_90", True), (529, "sm_90", False), (8, "sm_80", False)]
 )
 def test_kernels_of_few_blocks_wait_for_the_one_before_themselves(
     count: int, arch: str, overlaps: bool
