@@ -20,6 +20,7 @@ from vdla.compiler.tune.records.book import CHECKED
 from vdla.compiler.tune.records.record import Record, Task
 from vdla.compiler.tune.records.resumed import trials_of
 from vdla.compiler.tune.runs.session import Job
+from vdla.compiler.tune.runs.task_scheduler import BEHIND
 from vdla.compiler.tune.search.cost_model import Samples
 from vdla.compiler.tune.search.history import History
 
@@ -148,11 +149,33 @@ def tune_timed(
         write=write,
         watchers=watchers,
     )
-    tasks = [
-        _task(target, subject, job, history, backend, options, write)
-        for subject, job, history in zip(subjects, jobs, histories, strict=True)
-    ]
-    return tasks, written
+    bests: dict[str, float] = {}
+    for subject, history in zip(subjects, histories, strict=True):
+        bests[subject.name] = min(history.best, bests.get(subject.name, inf))
+    tasks = []
+    for subject, job, history in zip(subjects, jobs, histories, strict=True):
+        if job.first is not None and BEHIND * bests[subject.name] < history.best < inf:
+            tasks.append(_task_behind(subject, job, history))
+        else:
+            tasks.append(_task(target, subject, job, history, backend, options, write))
+    return [task | {"fastest": task is _fastest(tasks, task["name"])} for task in tasks], written
+
+
+def _fastest(tasks: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    """The fastest of the ways to compute a layer."""
+
+    def cost(task: Mapping[str, Any]) -> float:
+        known = [task[what] for what in ("best", "default") if task[what] is not None]
+        return min(known, default=inf)
+
+    return min((task for task in tasks if task["name"] == name), key=cost)
+
+
+def _task_behind(subject: Subject[W], job: Job, history: History) -> dict[str, Any]:
+    """The part of the document of a way to compute a layer that is far behind another: its trials tell enough."""
+    best = int(history.costs.argmin())
+    knobs = job.space.values(history.points[best])
+    return _described(subject, job, history, float(history.costs[0]), history.best, knobs, right=True)
 
 
 def _task(
@@ -196,18 +219,32 @@ def _task(
             )
         )
     wrong = any(WRONG in (result.error or "") for group in tuned for result in group)
+    cost = inf if knobs is None else medians[best]
+    return _described(subject, job, history, default_cost, cost, knobs, right=not wrong)
+
+
+def _described(
+    subject: Subject[W],
+    job: Job,
+    history: History,
+    default: float,
+    best: float,
+    knobs: Values | None,
+    *,
+    right: bool,
+) -> dict[str, Any]:
     return {
         "name": subject.name,
         "workload": subject.workload.to_dict(),
         "nodes": list(subject.nodes),
         "unit": job.task.unit,
-        "default": _number(default_cost),
-        "best": None if knobs is None else medians[best],
+        "default": _number(default),
+        "best": _number(best),
         "floor": job.space.floor,
         "trials": len(history),
         "failed": int((history.costs == inf).sum()),
         "knobs": None if knobs is None else dict(knobs),
-        "outputs_equal": None if knobs is None else not wrong,
+        "outputs_equal": None if knobs is None else right,
     }
 
 

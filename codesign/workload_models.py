@@ -21,6 +21,7 @@ from vdla.isa.errors import UserError
 from .bench.convolutions import same_window
 from .workload_names import (
     ELEMENTWISE,
+    EPSILON,
     OPERATIONS,
     parse_elementwise,
     parse_sizes,
@@ -39,10 +40,7 @@ def cuda_workloads(text: str, target: CudaTarget) -> list[CudaWorkload]:
     """
     found = _elementwise(text) if text.startswith(ELEMENTWISE) else _of_model(text, target)
     if not found:
-        raise UserError(
-            f"--workload {text}: its kernels have no knobs on GPUs; there are conv2d, depthwise, conv_transpose, "
-            "dense, matmul and elementwise"
-        )
+        raise UserError(f"--workload {text}: its kernels have no knobs on GPUs")
     return found
 
 
@@ -74,13 +72,22 @@ def _of_model(text: str, target: CudaTarget) -> list[CudaWorkload]:
             batch, rows, depth, columns = sizes
             shapes = {"X": (batch, rows, depth), "W": (batch, depth, columns)}
             node = helper.make_node("MatMul", ["X", "W"], ["Y"], "matmul")
+        case "softmax":
+            shapes = {"X": sizes}
+            node = helper.make_node("Softmax", ["X"], ["Y"], "softmax", axis=1)
+        case "normalization":
+            shapes = {"X": sizes, "W": (sizes[1],), "B": (sizes[1],)}
+            node = helper.make_node(
+                "LayerNormalization", ["X", "W", "B"], ["Y"], "normalize", axis=1, epsilon=EPSILON
+            )
         case _:
-            return []
+            shapes = {"X": sizes}
+            node = helper.make_node("ReduceSum", ["X", "axes"], ["Y"], "reduction", keepdims=0)
     if large := next((name for name, shape in shapes.items() if prod(shape) > MOST_ELEMENTS), None):
         raise UserError(
             f"--workload {text}: {large} has more than {MOST_ELEMENTS:,} elements; name a smaller one"
         )
-    constants = () if operator == "matmul" else ("W",)
+    constants = () if operator == "matmul" else [name for name in shapes if name != "X"]
     model = _model(node, shapes, constants)
     return [workload for _, workload in network_workloads(model, target)]
 
@@ -95,13 +102,15 @@ def _window(window: Window) -> dict[str, Any]:
 
 
 def _model(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constants: Sequence[str]) -> bytes:
-    """A model of one node; what its constants hold does not matter."""
+    """A model of one node; what its constants hold does not matter, but for "axes", which are the second."""
     given = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
         for name, shape in shapes.items()
         if name not in constants
     ]
     held = [numpy_helper.from_array(np.zeros(shapes[name], np.float32), name) for name in constants]
+    if "axes" in node.input:
+        held.append(numpy_helper.from_array(np.array([1], np.int64), "axes"))
     output = helper.make_empty_tensor_value_info("Y")
     output.type.tensor_type.elem_type = TensorProto.FLOAT
     graph = helper.make_graph([node], "workload", given, [output], held)

@@ -40,7 +40,7 @@ FORMS = (
     "conv2d:NAME (C1 to C12), conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, depthwise:NAME (D1 to D9), "
     "depthwise:SIZE,CHANNELS,KERNEL,STRIDE, dense:ROWS,DEPTH,COLUMNS, or elementwise:OPERATION,SHAPE,... as in "
     "elementwise:add,64x56x56,64x1x1; on processors and GPUs also "
-    "matmul:BATCH,ROWS,DEPTH,COLUMNS and conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, on processors "
+    "matmul:BATCH,ROWS,DEPTH,COLUMNS, conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, "
     "softmax:ROWS,SIZE, normalization:ROWS,SIZE or reduction:OUTER,SIZE,INNER (the sum over SIZE)"
 )
 """What a workload may be called."""

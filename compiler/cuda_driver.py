@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -264,7 +264,13 @@ def _lowered_node(
     if not methods or methods[0].workload is None:
         return methods[0] if methods else None
     known = [method for method in methods if method.workload is not None]
-    return known[knobs.compare([method.workload for method in known if method.workload is not None])]
+    chosen = known[knobs.compare([method.workload for method in known if method.workload is not None])]
+    if chosen.workload is None or chosen.workload.rows is None:
+        return chosen
+    # Its knobs make another program, which is scheduled as it is.
+    of_rows = knobs.row_knobs(target, chosen.workload)
+    lowered = lower_cuda_node(target, graph, node, lambda _: of_rows)
+    return None if lowered is None else replace(lowered, workload=None)
 
 
 def _prepared(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> Iterator[_Prepared]:

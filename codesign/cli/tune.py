@@ -62,9 +62,9 @@ def tune(
             metavar="NAME",
             help="Instead of a model: conv2d:C2, depthwise:D1, conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, "
             "depthwise:SIZE,CHANNELS,KERNEL,STRIDE, dense:ROWS,DEPTH,COLUMNS or elementwise:OPERATION,SHAPE,... as in "
-            "elementwise:add,64x56x56,64x1x1; on llvm and cuda also matmul:BATCH,ROWS,DEPTH,COLUMNS and "
-            "conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, on llvm softmax:ROWS,SIZE, normalization:ROWS,SIZE or "
-            "reduction:OUTER,SIZE,INNER. May be repeated.",
+            "elementwise:add,64x56x56,64x1x1; on llvm and cuda also matmul:BATCH,ROWS,DEPTH,COLUMNS, "
+            "softmax:ROWS,SIZE, normalization:ROWS,SIZE, reduction:OUTER,SIZE,INNER or "
+            "conv_transpose:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE. May be repeated.",
         ),
     ] = None,
     target: Annotated[

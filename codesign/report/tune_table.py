@@ -17,11 +17,13 @@ def tune_table(document: Mapping[str, Any]) -> Table:
     table.add_column("template")
     for name in ("times", "trials", "failed", f"default, {unit}", f"tuned, {unit}", "gain", "above floor"):
         table.add_column(name, justify="right")
+    names = [task["name"] for task in document["tasks"]]
     for task in document["tasks"]:
+        mark = ["*"] if names.count(task["name"]) > 1 and task.get("fastest") else []
         best, default = task["best"], task["default"]
         table.add_row(
             task["name"],
-            " ".join([task["workload"]["template"], *_operator(task["workload"])]),
+            " ".join([task["workload"]["template"], *_operator(task["workload"]), *mark]),
             str(max(1, len(task["nodes"]))),
             str(task["trials"]),
             str(task["failed"]),
@@ -37,6 +39,9 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
     """What the table does not say."""
     trials = sum(task["trials"] for task in document["tasks"])
     lines = [f"{trials} trials alone in {document['seconds']:.1f} s, kept in {document['records']}"]
+    names = [task["name"] for task in document["tasks"]]
+    if len(set(names)) < len(names):
+        lines.append("* the fastest of the ways to compute a layer, which networks take with these records")
     network = document.get("network")
     if network is not None and "default_ms" in network:
         clock = "on one thread" if document["target"] == "llvm" else "by the device's clock"
@@ -55,8 +60,9 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
 
 
 def _operator(workload: Mapping[str, Any]) -> list[str]:
-    """What a program without knobs of its own is, which its template does not say."""
-    return [workload["operator"]] if "operator" in workload else []
+    """What a workload computes, where its template does not say it."""
+    named = workload.get("rows") or workload
+    return [named["operator"]] if "operator" in named else []
 
 
 def _cost(value: float | None, scale: float) -> str:

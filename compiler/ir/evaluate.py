@@ -17,18 +17,20 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from .affine import LinearForm, linear_form
-from .bounds import Ranges, form_interval, loop_range
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
+from .independence import is_independent
 from .interp import Functions
-from .regions import write_regions
-from .stmt import Alloc, Assign, Copy, For, Node, Program, Reduce, Region, Seq, Stmt
+from .stmt import Alloc, Assign, Copy, For, Program, Reduce, Region, Seq, Stmt
 from .types import DType
-from .visit import expressions, free_vars, walk, walk_expr
+from .visit import free_vars
 
 MOST_ELEMENTS = 1 << 23
 """Of an array on the way, as far as the iteration space can be cut along what a statement writes."""
 MOST_FACTOR = 1 << 26
 """Elements of a factor, as a product of matrices takes it, of sums that are computed whole: half a gigabyte."""
+
+MOST_MATRICES = 256
+"""Of a batch that are multiplied one by one, rather than all of their elements."""
 
 
 class EvaluateError(Exception):
@@ -108,6 +110,7 @@ class _Place:
 class _Machine:
     functions: Functions
     cells: dict[str, _Cell] = field(default_factory=dict)
+    loops: dict[int, bool] = field(default_factory=dict)
 
     def run(self, node: Stmt, place: _Place) -> None:
         match node:
@@ -125,7 +128,7 @@ class _Machine:
                 guards = place.guards if isinstance(extent, Const) else (*place.guards, (name, extent))
                 if count <= 0:
                     return
-                if _independent(node):
+                if self.independent(node):
                     self.run(body, replace(place, axes={**place.axes, name: (0, count)}, guards=guards))
                     return
                 for i in range(count):
@@ -142,6 +145,12 @@ class _Machine:
                     self.gather(node, piece)
             case _:
                 raise EvaluateError(f"{type(node).__name__} cannot be evaluated here")
+
+    def independent(self, loop: For) -> bool:
+        """`is_independent`, found out once for a loop inside of others."""
+        if id(loop) not in self.loops:
+            self.loops[id(loop)] = is_independent(loop)
+        return self.loops[id(loop)]
 
     def copy(self, node: Copy, place: _Place) -> None:
         (to, sizes), (of, counts) = (
@@ -240,10 +249,8 @@ class _Machine:
         """What is added up, or the greatest of it, with an axis of one for each loop that is gone."""
         factors = self.factors(node, place) if mask is None else None
         if factors is not None:
-            (a, of_a), (b, of_b) = factors
-            total = np.einsum(
-                a, of_a, b, of_b, [k for k in range(len(place.axes)) if k not in gone], optimize=True
-            )
+            kept_axes = [k for k in range(len(place.axes)) if k not in gone]
+            total = _sum_of_products(*factors, kept_axes, [place.shape[k] for k in kept_axes])
             return np.expand_dims(total, gone).astype(np.float32)
         found = np.broadcast_to(self.value(node.value, place), place.shape)
         if mask is not None:
@@ -347,6 +354,36 @@ class _Machine:
                 return np.asarray(found).astype(dtype.numpy)
 
 
+def _sum_of_products(
+    first: tuple[np.ndarray, list[int]],
+    second: tuple[np.ndarray, list[int]],
+    kept: list[int],
+    shape: list[int],
+) -> np.ndarray:
+    """The sums over all axes but `kept`, of this shape: one product of matrices, or a few, where that is possible."""
+    (a, of_a), (b, of_b) = first, second
+    each = [k for k in of_a if k in of_b and k in kept]
+    sizes = [shape[kept.index(k)] for k in each]
+    if not 1 < prod(sizes) <= MOST_MATRICES:
+        return np.einsum(a, of_a, b, of_b, kept, optimize=True)
+    total = np.empty(shape)
+    for place in np.ndindex(*sizes):
+        here = dict(zip(each, place, strict=True))
+
+        def of(axes: list[int], here: Mapping[int, int] = here) -> tuple[int | slice, ...]:
+            return tuple([here.get(k, slice(None)) for k in axes])
+
+        total[of(kept)] = np.einsum(
+            a[of(of_a)],
+            [k for k in of_a if k not in here],
+            b[of(of_b)],
+            [k for k in of_b if k not in here],
+            [k for k in kept if k not in here],
+            optimize=True,
+        )
+    return total
+
+
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": np.add,
     "-": np.subtract,
@@ -368,67 +405,3 @@ _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
 def _float32(buffer: Buffer) -> None:
     if buffer.dtype is not DType.FLOAT32:
         raise EvaluateError(f"{buffer.name} is {buffer.dtype}, not float32")
-
-
-def _independent(loop: For) -> bool:
-    """Whether all statements of a loop may go through its iterations before the next statement does."""
-    leaves = [s for s in walk(loop) if isinstance(s, Assign | Reduce | Copy)]
-    if any(isinstance(s, Copy) for s in leaves) and any(
-        not isinstance(s.extent, Const) for s in walk(loop) if isinstance(s, For)
-    ):
-        return False
-    if len(leaves) > 1:
-        inside = {s.buffer.name for s in walk(loop) if isinstance(s, Alloc)}
-        return all(_apart(loop, b.name) for b in write_regions(loop) if b.name not in inside)
-    match leaves:
-        case [Copy(destination=to, source=of)]:
-            return to.buffer.name != of.buffer.name or _apart(loop, to.buffer.name)
-        case [Assign(buffer=buffer) as leaf]:
-            return not _reads(leaf, buffer.name) or _apart(loop, buffer.name)
-        case [Reduce(buffer=buffer, indices=indices) as leaf]:
-            # All iterations may add to the same element, or each to one of its own.
-            written = set().union(*map(free_vars, indices))
-            return not _reads(leaf, buffer.name) and (loop.name not in written or _apart(loop, buffer.name))
-    return True
-
-
-def _reads(statement: Node, buffer: str) -> list[tuple[Expr, ...]]:
-    loads = [e for top in expressions(statement) for e in walk_expr(top) if isinstance(e, Load)]
-    return [e.indices for e in loads if e.buffer.name == buffer]
-
-
-def _apart(loop: For, buffer: str) -> bool:
-    """Whether no iteration of the loop touches an element of the buffer that another one does.
-
-    That is so where, in one dimension, all indices are c times its variable and something from 0 to c - 1.
-    """
-    ranges: dict[str, Any] = {}
-    touched: list[tuple[Expr, ...]] = []
-    for node in walk(loop.body):
-        if isinstance(node, For):
-            ranges[node.name] = loop_range(node.extent)
-        touched += _reads(node, buffer)
-        if isinstance(node, Assign | Reduce) and node.buffer.name == buffer:
-            touched.append(node.indices)
-        if isinstance(node, Copy):
-            for box in (node.source, node.destination):
-                if box.buffer.name == buffer:
-                    last = [s + e - Const(1) for s, e in zip(box.starts, box.extents, strict=True)]
-                    touched += [box.starts, tuple(last)]
-    if not touched:
-        return True
-    return any(_digit([indices[d] for indices in touched], loop.var, ranges) for d in range(len(touched[0])))
-
-
-def _digit(indices: list[Expr], var: Var, ranges: Ranges) -> bool:
-    steps = {linear_form(index).terms.get(var, 0) for index in indices}
-    if len(steps) > 1 or (step := steps.pop()) <= 0:
-        return False
-    for index in indices:
-        form = linear_form(index)
-        rest = form_interval(
-            LinearForm({a: c for a, c in form.terms.items() if a != var}, form.constant), ranges
-        )
-        if rest.low is None or rest.high is None or rest.low < 0 or rest.high >= step:
-            return False
-    return True

@@ -208,7 +208,7 @@ def test_programs_of_the_accelerator_are_compiled_with_records(vdla, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--workload", LAYER, "--target", "cuda"), "tune for vdla or llvm"),
+        (("--workload", LAYER, "--target", "cuda"), "no NVIDIA driver was found"),
         (("--workload", LAYER, "--target", "rocm"), "there are vdla"),
         (("--workload", LAYER, "--target", "vdla,llvm"), "one target at a time"),
         (("--workload", LAYER, "--target", "llvm -mtriple=aarch64-linux-gnu"), "cannot be measured"),

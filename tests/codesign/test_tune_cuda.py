@@ -58,19 +58,23 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tune(
-    options: Options, known: list[Record], faults: dict[str, str] | None = None
-) -> tuple[dict[str, Any], list[Record]]:
+    options: Options,
+    known: list[Record],
+    faults: dict[str, str] | None = None,
+    names: Sequence[str] = (NAME,),
+) -> tuple[list[dict[str, Any]], list[Record]]:
+    """The tasks and records of these workloads, as if they were ways to compute the first."""
     written: list[Record] = []
     loader = Loader(faults or {})
-    named = [(NAME, workload) for workload in cuda_workloads(NAME, CARD)]
+    named = [(NAME, workload) for name in names for workload in cuda_workloads(name, CARD)]
     with CudaWorkers(InProcess(loader), InProcess(loader)) as backend:
         watchers = Watchers(write=written.append)
         document = tune_workloads(CARD, named, options, backend, known, [], watchers)
-    return document["tasks"][0], written
+    return document["tasks"], written
 
 
 def test_a_workload_is_tuned_and_resumed() -> None:
-    task, written = tune(OPTIONS, [])
+    (task,), written = tune(OPTIONS, [])
     (workload,) = cuda_workloads(NAME, CARD)
     assert [record.trial for record in written] == [0, 1, 2, 3, 4, 5, 6]
     assert written[0].knobs == default_values(CARD, workload)
@@ -78,7 +82,7 @@ def test_a_workload_is_tuned_and_resumed() -> None:
     assert written[-1].strategy == CHECKED and written[-1].cost == min(task["best"], task["default"])
     assert task["outputs_equal"] is True and task["workload"] == workload.to_dict()
     # The same search, interrupted and told that it may go on, makes the same trials.
-    again, more = tune(replace(OPTIONS, trials=9), written[:4])
+    (again,), more = tune(replace(OPTIONS, trials=9), written[:4])
     assert [record.trial for record in more[:-1]] == [4, 5, 6, 7, 8] and again["trials"] == 9
     assert [record.knobs for record in more[:2]] == [record.knobs for record in written[4:6]]
     # Records of a card are found by its architecture alone, and the other way round.
@@ -89,9 +93,20 @@ def test_a_workload_is_tuned_and_resumed() -> None:
 
 def test_wrong_results_are_failed_trials() -> None:
     values = dict.fromkeys(("1", "2", "4", "8", "16"), "wrong")
-    task, written = tune(replace(OPTIONS, strategy="random", trials=3), [], values)
+    (task,), written = tune(replace(OPTIONS, strategy="random", trials=3), [], values)
     assert task["failed"] == 3 and task["best"] is None and task["default"] is not None
     assert all("wrong results" in (record.error or "") for record in written[:3])
+
+
+def test_a_way_that_is_far_behind_gets_no_more_than_it_deserves() -> None:
+    tasks, written = tune(replace(OPTIONS, trials=8), [], names=(NAME, "matmul:1,192,8,256"))
+    near, far = tasks
+    assert far["best"] > 2 * near["best"] and far["trials"] == 1 and near["trials"] == 7
+    assert far["default"] == far["best"] == written[1].cost and far["outputs_equal"] is True
+    assert near["fastest"] is True and far["fastest"] is False
+    # Nothing of it is measured again in the end.
+    checked = [record.task.workload for record in written if record.strategy == CHECKED]
+    assert checked == [near["workload"]]
 
 
 class IdleDevice(FakeDevice):
@@ -230,12 +245,15 @@ def test_workloads_have_names() -> None:
         "dense:64,64,48": {"gemm_cuda"},
         "conv_transpose:4,8,8,3,2": {"conv_transpose_cuda"},
         "elementwise:gelu,3x40": {"elementwise_cuda"},
+        "softmax:8,100": {"rows_cuda"},
+        "normalization:8,100": {"rows_cuda"},
+        "reduction:2,30,20": {"rows_cuda"},
     }
     for name, expected in templates.items():
         found = cuda_workloads(name, target)
         assert {workload.template for workload in found} == expected
         for workload in found:
             assert space(target, workload).size > 50 and workload.obstacle() is None
-    for wrong in ("softmax:8,8", "conv2d:C99", "matmul:1,100000,100000,8", "elementwise:add,2x3,4x3"):
+    for wrong in ("gelu:8,8", "conv2d:C99", "matmul:1,100000,100000,8", "elementwise:add,2x3,4x3"):
         with pytest.raises(UserError, match=wrong.partition(":")[0]):
             cuda_workloads(wrong, target)

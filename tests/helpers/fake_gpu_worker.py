@@ -1,7 +1,7 @@
 """Workers of tasks on GPUs without a GPU: python fake_gpu_worker.py '{"16": "hang"}'.
 
 Candidates are compiled to their text. The device multiplies matrices X and W in numpy, whatever the text says, and
-takes the longer the more blocks and steps there are. The fault of a candidate is looked up by its knob "thread_rows".
+takes the longer the more elements and blocks there are. A candidate's fault is looked up by its knob "thread_rows".
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class ProductDevice(FakeDevice):
     def milliseconds(self, graph: DeviceGraph) -> float:
         assert isinstance(graph, Handle)
         self.run(graph)
-        return sum(1e-3 * (1 + prod(launched.grid) / prod(launched.block)) for launched in graph.work)
+        each = 1e-6 * prod(self.shapes["Y"])
+        return sum(each * (1 + prod(launched.grid) / prod(launched.block)) for launched in graph.work)
 
 
 def parameters(launched: Launched) -> list[str]:

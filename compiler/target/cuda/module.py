@@ -190,6 +190,17 @@ class _Outline:
             )
         )
 
+    def parameter(self, buffer: Buffer, name: str, shape: Shape, *, changed: bool) -> str:
+        """The declaration of a pointer to an array.
+
+        What is only read may go through a cache that is not coherent, if it is declared to be restricted. But an array
+        must not change while such a kernel runs (PTX ISA, "ld.global.nc"), and one that overlaps runs while the one
+        before it still writes. That nothing changed lies in it, is said by what is changed.
+        """
+        const = "" if changed else "const "
+        restrict = "__restrict__ " if changed or not self.overlaps(shape) else ""
+        return f"{const}{TYPES[buffer.dtype]}* {restrict}{name}"
+
     def overlaps(self, shape: Shape) -> bool:
         """Whether a kernel is better launched while the one before it ends."""
         few = prod(shape.grid) <= OVERLAPPED_BLOCKS * self.target.multiprocessors
@@ -221,8 +232,7 @@ class _Outline:
             storages[buffer.name] = held
             if buffer.name not in by_address:
                 continue
-            const = "" if buffer.name in changed else "const "
-            parameters.append(f"{const}{TYPES[buffer.dtype]}* __restrict__ {held.name}")
+            parameters.append(self.parameter(buffer, held.name, shape, changed=buffer.name in changed))
         variables = {n: names.make(n) for n in iteration}
         shared = plan_shared(kernel, names)
         emitter = KernelEmitter(kernel, shape, shared, names, source)

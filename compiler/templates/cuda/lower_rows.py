@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -13,15 +14,13 @@ from ...ir.stmt import Program
 from ...ir.visit import loops
 from ...target.cuda.architectures import GRID_LIMITS
 from ...target.cuda.machine import CudaTarget
-from ...te.merge import merge_axes
 from ...te.ops.lstm import lstm_steps
-from ...te.ops.normalization import normalize
 from ...te.ops.reduction import Kind
-from ...te.ops.softmax import softmax
-from ...te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
 from ..fused_cpu import shapes_beside
 from . import lstm, named, rows
 from .lowered import LoweredCudaNode, in_order
+from .row_operator import RowOperator
+from .workload import workload_of_rows
 
 
 def lower_softmax(
@@ -29,20 +28,15 @@ def lower_softmax(
 ) -> LoweredCudaNode:
     """Softmax along an axis."""
     shape = graph.data_shape(node)
-    outer, size, inner = rows.row_shape(shape, operator.axis)
-    knobs = knobs or rows.choose_knobs(target, outer * inner, size, beside=inner)
-    program = thread_softmax(
-        shape,
-        operator.axis,
-        group=knobs.group,
-        lanes=knobs.lanes,
-        columns=knobs.columns,
-        kept=knobs.kept,
-        logarithm=operator.logarithm,
+    of_rows = RowOperator(
+        operator="log_softmax" if operator.logarithm else "softmax",
+        shape=shape,
+        axes=(operator.axis % len(shape),),
     )
+    program = of_rows.program(knobs or of_rows.choose_knobs(target))
     if _fits(program):
-        return in_order(graph, node, program, "rows", named.schedule, flat=False)
-    program = softmax(shape, operator.axis, logarithm=operator.logarithm)
+        return _of_rows(graph, node, of_rows, program, flat=False)
+    program = of_rows.plain()
     return in_order(graph, node, program, statements=("scale",))
 
 
@@ -58,23 +52,17 @@ def lower_normalization(
     lead, size = shape[: operator.axis], prod(shape[operator.axis :])
     outer = lead[0] if operator.by_channel else prod(lead)
     channels = lead[1] if operator.by_channel else 1
-    by = "channel" if operator.by_channel else "row"
-    bias = len(node.own_inputs) == 3
-    knobs = knobs or rows.choose_knobs(target, outer * channels, size)
-    program = thread_normalize(
-        outer=outer,
-        channels=channels,
-        size=size,
+    of_rows = RowOperator(
+        operator="channel_normalization" if operator.by_channel else "row_normalization",
+        shape=(outer, channels, size),
+        axes=(2,),
+        bias=len(node.own_inputs) == 3,
         epsilon=operator.epsilon,
-        by=by,
-        bias=bias,
-        group=min(knobs.group, channels if operator.by_channel else outer),
-        lanes=knobs.lanes,
-        kept=knobs.kept,
     )
+    program = of_rows.program(knobs or of_rows.choose_knobs(target))
     if _fits(program):
-        return in_order(graph, node, program, "rows", named.schedule, flat=False)
-    program = normalize(outer=outer, channels=channels, size=size, epsilon=operator.epsilon, by=by, bias=bias)
+        return _of_rows(graph, node, of_rows, program, flat=False)
+    program = of_rows.plain()
     return in_order(graph, node, program)
 
 
@@ -89,23 +77,9 @@ def lower_reduction(
     """Sums, means, greatest values, …"""
     shape = graph.data_shape(node)
     apart = shapes_beside(graph, node, tuple(axes))
-    merged = merge_axes(shape, axes, apart) or ((1, False),)
-    kept = prod(size for size, reduced in merged if not reduced)
-    size, reduced = merged[-1]
-    knobs = knobs or rows.choose_reduction_knobs(
-        target, kept, prod(shape) // kept, beside=1 if reduced else size
-    )
-    program = thread_reduction(
-        shape,
-        axes,
-        kind,
-        group=knobs.group,
-        lanes=knobs.lanes,
-        columns=knobs.columns,
-        chunks=knobs.chunks,
-        beside=apart,
-    )
-    return in_order(graph, node, program, "rows", named.schedule)
+    of_rows = RowOperator(operator=kind, shape=shape, axes=tuple([axis % len(shape) for axis in axes]))
+    program = of_rows.program(knobs or of_rows.choose_knobs(target, apart), apart)
+    return _of_rows(graph, node, of_rows, program, flat=True)
 
 
 def lower_lstm(
@@ -126,6 +100,13 @@ def lower_lstm(
         return in_order(graph, node, lstm_steps(**sizes))
     template = partial(lstm.schedule, knobs=knobs)
     return in_order(graph, node, program, f"lstm {knobs.cells}", template, flat=False)
+
+
+def _of_rows(
+    graph: FloatGraph, node: Node, operator: RowOperator, program: Program, *, flat: bool
+) -> LoweredCudaNode:
+    lowered = in_order(graph, node, program, "rows", named.schedule, flat=flat)
+    return replace(lowered, workload=workload_of_rows(operator))
 
 
 def _fits(program: Program) -> bool:

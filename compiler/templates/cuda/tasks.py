@@ -28,13 +28,18 @@ from . import (
     gemm_mma_space,
     gemm_space,
     gemv_space,
+    named,
     pool,
     pool_space,
+    rows,
+    rows_space,
     tile,
     winograd,
     winograd_space,
 )
+from .flat import flattened
 from .gemm import schedule as schedule_product
+from .row_operator import RowOperator
 from .workload import CudaTemplate, CudaWorkload
 
 Choose = Callable[[CudaWorkload], Values | None]
@@ -60,6 +65,17 @@ class ChosenKnobs:
     compare: Compare = take_default
     applied: list[CudaWorkload] = field(default_factory=list)
     ignored: list[tuple[CudaWorkload, str]] = field(default_factory=list)
+
+    def row_knobs(self, target: CudaTarget, workload: CudaWorkload) -> rows.Knobs | None:
+        """Knobs chosen for an operator of rows, which decide its program; None: the defaults."""
+        values = self.choose(workload)
+        if not values or workload.rows is None:
+            return None
+        if (obstacle := knobs_obstacle(space(target, workload), values)) is not None:
+            self.ignored.append((workload, obstacle))
+            return None
+        self.applied.append(workload)
+        return rows_space.knobs_of(workload.rows, values)
 
     def schedule(self, target: CudaTarget, workload: CudaWorkload) -> Schedule:
         """As the function `schedule`, with the knobs chosen for the workload."""
@@ -145,6 +161,17 @@ def _warps(target: CudaTarget, workload: CudaWorkload, knobs: gemm_mma.Knobs | N
     return gemm_mma.schedule(target, workload.expression, knobs, constants=workload.constants)
 
 
+def _rows(workload: CudaWorkload) -> RowOperator:
+    assert workload.rows is not None  # CudaWorkload.obstacle
+    return workload.rows
+
+
+def _schedule_rows(target: CudaTarget, workload: CudaWorkload, knobs: rows.Knobs | None) -> Schedule:
+    operator = _rows(workload)
+    program = operator.program(knobs or operator.choose_knobs(target))
+    return named.schedule(target, flattened(program) if operator.is_reduction else program)
+
+
 def _window(workload: CudaWorkload) -> Window:
     assert workload.window is not None  # CudaWorkload.obstacle
     return workload.window
@@ -195,6 +222,12 @@ _TEMPLATES: Mapping[CudaTemplate, _Template] = MappingProxyType(
             elementwise_space.default_values,
             elementwise_space.knobs_of,
             _alone(elementwise.schedule),
+        ),
+        "rows_cuda": _Template(
+            space=lambda target, w: rows_space.space(target, _rows(w)),
+            defaults=lambda target, w: rows_space.default_values(target, _rows(w)),
+            knobs=lambda _, w, values: rows_space.knobs_of(_rows(w), values),
+            schedule=_schedule_rows,
         ),
     }
 )

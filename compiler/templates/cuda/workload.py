@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -18,6 +18,7 @@ from ...te.blocks import Window
 from ..workload_cpu import expression_obstacle, read_fields
 from ..workload_vdla import MOST_ELEMENTS, WorkloadError
 from .flat import nests
+from .row_operator import RowOperator, row_operator_from_dict
 
 CudaTemplate: TypeAlias = Literal[
     "gemm_cuda",
@@ -30,6 +31,7 @@ CudaTemplate: TypeAlias = Literal[
     "depthwise_cuda",
     "pool_cuda",
     "elementwise_cuda",
+    "rows_cuda",
 ]
 """The templates that have a space of knobs, as the spaces call them."""
 
@@ -39,12 +41,14 @@ class CudaWorkload:
     """Any tensor expression that a template with knobs schedules.
 
     Its parameters are float32, and the last one is all that it writes. `constants` are the names of those that are
-    packed ahead, in the order of the parameters; `window` is a depthwise convolution's.
+    packed ahead, in the order of the parameters; `window` is a depthwise convolution's. `rows` is an operator of rows,
+    whose knobs make programs of their own, `expression` the plain one: what is fused with it does not matter.
     """
 
     template: CudaTemplate
     window: Window | None = None
     constants: tuple[str, ...] = ()
+    rows: RowOperator | None = None
     expression: Program
 
     def program(self) -> Program:
@@ -59,6 +63,10 @@ class CudaWorkload:
             return f"{large.name} has more than {MOST_ELEMENTS} elements"
         if (self.window is None) == (self.template == "depthwise_cuda"):
             return "a depthwise convolution has a window, and nothing else has"
+        if (self.rows is None) == (self.template == "rows_cuda"):
+            return "rows_cuda has an operator of rows, and nothing else has"
+        if self.rows is not None and self.rows.plain() != self.expression:
+            return "the program is not that of its operator of rows"
         if self.template == "elementwise_cuda" and len(nests(self.expression)) != 1:
             return "only programs of one nest of loops have element-wise knobs"
         return None
@@ -69,6 +77,7 @@ class CudaWorkload:
             "template": self.template,
             "window": None if self.window is None else json.loads(json.dumps(asdict(self.window))),
             "constants": list(self.constants),
+            "rows": None if self.rows is None else json.loads(json.dumps(asdict(self.rows))),
             "expression": program_to_dict(self.expression),
         }
 
@@ -86,12 +95,24 @@ def workload_of(
     return workload if workload.obstacle() is None else None
 
 
+def workload_of_rows(operator: RowOperator) -> CudaWorkload | None:
+    """The workload of an operator of rows; None where it cannot be measured."""
+    workload = CudaWorkload(template="rows_cuda", rows=operator, expression=operator.plain())
+    return workload if workload.obstacle() is None else None
+
+
 def workload_from_dict(values: Mapping[str, Any]) -> CudaWorkload:
     """The workload of a JSON object. WorkloadError, which names the field, where it is none that can be built."""
     template = values.get("template")
     if template not in get_args(CudaTemplate):
         raise WorkloadError(f"there is no template {template!r} with knobs on GPUs")
-    workload: CudaWorkload = read_fields(CudaWorkload, f"{template}", values)
+    rows = values.get("rows")
+    operator = None if rows is None else row_operator_from_dict(rows)
+    # Nested ones are read by those that know them.
+    workload: CudaWorkload = read_fields(
+        CudaWorkload, f"{template}", {**values, "rows": None} if "rows" in values else values
+    )
+    workload = replace(workload, rows=operator)
     if (reason := workload.obstacle()) is not None:
         raise WorkloadError(f"{template}: {reason}")
     return workload

@@ -33,7 +33,7 @@ def test_cubins(name: str, arch: str):
 
 
 def test_accesses_are_as_wide_as_the_text_says():
-    ptx = compile_ptx(cuda_texts.module("element-wise").source, "sm_90")
+    ptx = compile_ptx(cuda_texts.module("element-wise", "sm_80").source, "sm_80")
     assert "ld.global.nc.v4.f32" in ptx
     assert "st.global.v4.f32" in ptx
 

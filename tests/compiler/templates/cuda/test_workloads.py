@@ -65,7 +65,13 @@ METHODS = {
     "conv_transpose_cuda",
     "gemv_cuda",
     "gemm_cuda",
+    "rows_cuda",
 }
+
+
+def record(workload: CudaWorkload, knobs: dict[str, int]) -> Record:
+    task = Task(workload=workload.to_dict(), target=describe_target(TARGET))
+    return Record(task=task, knobs=knobs, cost=1e-6, trial=0, seed=0, strategy="random", elapsed=0.0)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +106,48 @@ def test_a_sample_of_every_space_computes_what_the_workload_says(
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_networks_take_recorded_knobs_that_are_legal() -> None:
-    def record(workload: CudaWorkload, knobs: dict[str, int]) -> Record:
-        task = Task(workload=workload.to_dict(), target=describe_target(TARGET))
-        return Record(task=task, knobs=knobs, cost=1e-6, trial=0, seed=0, strategy="random", elapsed=0.0)
+def rows_network() -> bytes:
+    """A mean and a softmax, each with what is fused with it."""
+    net = FloatNetwork(4, 30, 6, 6)
+    net.add("GlobalAveragePool")
+    net.add("Relu")
+    net.add("Flatten")
+    net.add("Softmax", axis=-1)
+    net.add("Tanh")
+    net.shape = (4, 30)
+    return net.model()
 
+
+def test_operators_of_rows_take_recorded_knobs_with_what_is_fused() -> None:
+    found = [w for _, w in network_workloads(rows_network(), TARGET) if w.rows is not None]
+    assert [w.rows.operator for w in found if w.rows is not None] == ["mean", "softmax"]
+    own = {"group": 4, "lanes": 8}
+    mean, softmax = found
+    records = [record(mean, {**own, "chunks": 4}), record(softmax, {**own, "kept": 0})]
+    knobs = knobs_from(book_of(records), TARGET)
+    x = {"x": np.random.default_rng(3).standard_normal((4, 30, 6, 6), dtype=np.float32)}
+    with compile_cuda_emulated(rows_network(), TARGET) as plain:
+        (expected,) = plain.run(x).values()
+    with compile_cuda_emulated(rows_network(), TARGET, knobs=knobs) as tuned:
+        (result,) = tuned.run(x).values()
+    assert knobs.applied == found and not knobs.ignored
+    assert relative(result, expected) < 1e-5
+    for change in (
+        {"operator": "mode"},
+        {"axes": [4]},
+        {"shape": []},
+        {"shape": 3},
+        {"bias": 1},
+        {"epsilon": "x"},
+    ):
+        described = softmax.to_dict()
+        with pytest.raises(WorkloadError, match="rows_cuda"):
+            workload_from_dict({**described, "rows": {**described["rows"], **change}})
+    with pytest.raises(WorkloadError, match="not that of its operator"):
+        workload_from_dict({**softmax.to_dict(), "rows": mean.to_dict()["rows"]})
+
+
+def test_networks_take_recorded_knobs_that_are_legal() -> None:
     found = workloads(TARGET)
     gathered, pool = found["conv2d_cuda"], found["pool_cuda"]
     own = space(TARGET, gathered)

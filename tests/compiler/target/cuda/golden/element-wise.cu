@@ -5,7 +5,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Vector { T at[N]; };
 __device__ __forceinline__ void wait_for_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 extern "C" __global__ void __launch_bounds__(64) element_wise(
-    const float* __restrict__ X, float* __restrict__ Y) {
+    const float* X, float* __restrict__ Y) {
     const int i_0 = blockIdx.x;
     const int tx = threadIdx.x;
     wait_for_kernels();

@@ -25,7 +25,7 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Vector { T at[N]; };
 __device__ __forceinline__ void wait_for_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 extern "C" __global__ void __launch_bounds__(256) halves(
-    const float16* __restrict__ X, bfloat16* __restrict__ Y) {
+    const float16* X, bfloat16* __restrict__ Y) {
     extern __shared__ __align__(128) unsigned char shared[];
     float16* const held = (float16*)(shared + 0);
     const int tx = threadIdx.x;

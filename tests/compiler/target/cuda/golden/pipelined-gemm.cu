@@ -20,7 +20,7 @@ __device__ __forceinline__ float maximum(float a, float b) {
 }
 
 extern "C" __global__ void __launch_bounds__(16) pipelined_gemm(
-    const float* __restrict__ W, const float* __restrict__ X, float* __restrict__ Y) {
+    const float* W, const float* X, float* __restrict__ Y) {
     __shared__ alignas(128) float b[384];
     __shared__ alignas(128) float a[384];
     const int i_0 = blockIdx.y;

@@ -3,7 +3,7 @@
 __device__ __forceinline__ void wait_for_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 extern "C" __global__ void __launch_bounds__(32) row_sums(
-    const float* __restrict__ X, float* __restrict__ Y) {
+    const float* X, float* __restrict__ Y) {
     __shared__ alignas(128) float parts[32];
     const int i = blockIdx.x;
     const int tx = threadIdx.x;

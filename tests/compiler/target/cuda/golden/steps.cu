@@ -10,7 +10,7 @@
 __device__ __forceinline__ void wait_for_kernels() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 extern "C" __global__ void __launch_bounds__(32) steps_0(
-    const float* __restrict__ X, float* __restrict__ held, int t) {
+    const float* X, float* __restrict__ held, int t) {
     const int tx = threadIdx.x;
     wait_for_kernels();
     // double
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(32) steps_0(
 }
 
 extern "C" __global__ void __launch_bounds__(32) steps_1(
-    const float* __restrict__ held, float* __restrict__ Y, int t) {
+    const float* held, float* __restrict__ Y, int t) {
     const int tx = threadIdx.x;
     wait_for_kernels();
     // turn

@@ -1,0 +1,96 @@
+"""The space of operators of rows on a GPU: all settings of `rows.Knobs` for one operator."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from ...ir.kernels import WARP
+from ...target.cuda.architectures import GRID_LIMITS, THREADS_PER_BLOCK
+from ...target.cuda.machine import CudaTarget
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from .gemm_account import ceil_divided
+from .row_operator import RowOperator
+from .rows import Knobs
+from .traffic import moved_bytes, moving_seconds
+
+GROUP = Axis(name="group", values=(1, 2, 4, 8, 16, 32, 64))
+LANES = Axis(name="lanes", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
+KEPT = Axis(name="kept", values=(0, 1))
+CHUNKS = Axis(name="chunks", values=(1, 2, 4, 8, 16, 32, 64, 128, 256, 512))
+MOST_KEPT = 64
+"""Elements that a thread keeps in registers, beside what else it holds."""
+LOADS = 4
+"""Of a thread that wait for memory at once where a loop has them one after the other. An estimate."""
+SLACK = 1.0
+"""The bound is what all programs move, so that none is hopeless."""
+
+
+def space(target: CudaTarget, operator: RowOperator) -> Space:
+    """The space of an operator; costs are seconds."""
+    moved = moved_bytes(operator.plain())
+    return Space(
+        template="rows_cuda",
+        axes=(GROUP, LANES, CHUNKS if operator.is_reduction else KEPT),
+        account=partial(_account, target, operator, moved),
+        floor=moved / target.memory_bandwidth,
+        slack=SLACK,
+    )
+
+
+def knobs_of(operator: RowOperator, values: Values) -> Knobs:
+    """The knobs of a point's values."""
+    return Knobs(
+        group=values["group"],
+        lanes=values["lanes"],
+        columns=operator.sizes[2] > 1,
+        kept=bool(values.get("kept", 0)),
+        chunks=values.get("chunks", 1),
+    )
+
+
+def default_values(target: CudaTarget, operator: RowOperator) -> dict[str, int]:
+    """The point of `RowOperator.choose_knobs`, or the nearest one to it."""
+    knobs = operator.choose_knobs(target)
+    wanted = {"group": knobs.group, "lanes": knobs.lanes, "kept": int(knobs.kept), "chunks": knobs.chunks}
+    return {
+        axis.name: min(axis.values, key=lambda value: abs(value - wanted[axis.name]))
+        for axis in space(target, operator).axes
+    }
+
+
+def _account(target: CudaTarget, operator: RowOperator, moved: int, points: Columns) -> Account:
+    rows, size, beside = operator.sizes
+    group, lanes = points["group"], points["lanes"]
+    one = np.ones_like(group)
+    kept, chunks = points.get("kept", 0 * one), points.get("chunks", one)
+    threads = group * lanes
+    cut = ceil_divided(size, chunks)
+    steps = ceil_divided(np.where(chunks > 1, ceil_divided(cut, group), cut), lanes)
+    # Rows side by side are in groups of neighbours.
+    blocks = np.where(chunks > 1, rows * chunks, ceil_divided(beside, group) * (rows // beside))
+    blocks = np.where((chunks == 1) & (beside == 1), ceil_divided(rows, group), blocks)
+    read = one if operator.is_reduction else np.where(kept == 1, one, 3 * one)
+    at_once = 4.0 * np.where(kept == 1, steps, np.minimum(steps, LOADS))
+    resident = np.minimum(threads, THREADS_PER_BLOCK)
+    seconds = read * moving_seconds(target, moved, blocks, resident, at_once)
+    most = 2 * max(1, size)
+    return Account(
+        limits={
+            "threads of a block": (threads <= THREADS_PER_BLOCK) & (threads >= min(WARP, rows * size)),
+            "threads with nothing to do": (lanes < most)
+            & ((group < 2 * rows) | (chunks > 1))
+            & (chunks * 2 <= most),
+            "what a thread keeps": (kept == 0) | (steps <= MOST_KEPT),
+            "the grid": (chunks == 1) | (rows <= GRID_LIMITS["y"]),
+        },
+        bound=np.full(group.shape, moved / target.memory_bandwidth),
+        quantities={
+            ESTIMATE: seconds,
+            "blocks": blocks.astype(np.float64),
+            "threads": threads.astype(np.float64),
+            "steps": np.maximum(1, steps).astype(np.float64),
+        },
+        effective=dict(points),
+    )
