@@ -17,8 +17,14 @@ from vdla.codesign.bench.float64 import float64_outputs
 from vdla.codesign.bench.gpu_models import inputs_of, operator_cases
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler import cuda_driver
-from vdla.compiler.cuda_driver import compile_cuda, compile_cuda_emulated, compile_cuda_emulated_ahead
+from vdla.compiler.cuda_driver import (
+    compile_cuda,
+    compile_cuda_emulated,
+    compile_cuda_emulated_ahead,
+    compile_cuda_schedule,
+)
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime import cuda_archive
 from vdla.compiler.runtime.archive import ArchiveError, is_for_gpu
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
@@ -26,6 +32,8 @@ from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.templates.cuda import gemm_wgmma
 
 SHAPE = (1, 5, 9, 9)
 TARGET = cuda_target()
@@ -90,6 +98,27 @@ def test_loops_of_the_host_through_their_text(texts):
         got = network.run(inputs)
     for output, values in float64_outputs(exported, inputs).items():
         assert relative_error(got[output], values) < 1e-6
+
+
+def test_tensor_maps_through_an_archive(texts, tmp_path: Path):
+    """A product whose factors come by bulk copies, as a network alone: kept in a file, and run."""
+    target = cuda_target("sm_90a")
+    program = tensor_gemm(rows=40, columns=48, depth=72, dtype=DType.FLOAT16)
+    schedule = gemm_wgmma.schedule(target, program)
+    code = compile_cuda_schedule(schedule, target, operator="product", operations=2 * 40 * 48 * 72)
+    save_cuda_network(tmp_path / "product.tar", code)
+    again = load_cuda_network(tmp_path / "product.tar")
+    assert [m.module.launches for m in again.modules] == [m.module.launches for m in code.modules]
+    assert "tensor_map" in {
+        a.kind for m in again.modules for launch in m.module.launches for a in launch.arguments
+    }
+    rng = np.random.default_rng(4)
+    given = {
+        name: rng.integers(-9, 9, shape).astype(np.float16)
+        for name, shape in (("X", (40, 72)), ("W", (72, 48)))
+    }
+    with CudaNetwork(again, HostDevice()) as network:
+        np.testing.assert_array_equal(network.run(given)["Y"], given["X"].astype(np.float32) @ given["W"])
 
 
 def test_guards_of_ragged_pieces_are_followed_in_some_order_of_the_threads():

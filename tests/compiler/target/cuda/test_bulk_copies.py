@@ -11,6 +11,7 @@ from cuda_on_host import HostRunError
 from cuda_on_host.agreement import Case, agree
 from cuda_on_host.modules import run_modules
 from gpu_kernels import allocate, assign, blocks, buffer, emulated, random_arrays, threads, windows
+from vdla.compiler.ir.expr import Buffer, ExprLike, Var
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.kernels import kernels
 from vdla.compiler.ir.stmt import Commit, Copy, Program, Wait, region, seq
@@ -45,8 +46,33 @@ def cube() -> Program:
     return Program(name="cube", parameters=(x, y), body=blocks("b", 1, lambda _: body))
 
 
+def both() -> Program:
+    """Y = X + Z, of which the block copies X and its threads Z, in one group."""
+    x, z, y = buffer("X", 64), buffer("Z", 64), buffer("Y", 64)
+    s, t = buffer("S", 32, scope="shared"), buffer("T", 32, scope="shared")
+    b = Var("b")
+
+    def copy(name: str, to: Buffer, at: ExprLike, of: Buffer, first: ExprLike, size: int) -> Copy:
+        return Copy(
+            name=name,
+            destination=region(to, (at, size)),
+            source=region(of, (first, size)),
+            asynchronous=True,
+        )
+
+    body = seq(
+        copy("whole", s, 0, x, b * 32, 32),
+        threads("u", 32, lambda u: copy("shared", t, u, z, b * 32 + u, 1)),
+        Commit(),
+        Wait(pending=0),
+        threads("v", 32, lambda v: assign(y, b * 32 + v, s[31 - v] + t[31 - v])),
+    )
+    return Program(name="both", parameters=(x, z, y), body=blocks("b", 2, lambda _: allocate(body, s, t)))
+
+
 def test_text_and_emulation_do_what_the_program_says():
-    agree([Case(name="windows", program=windows()), Case(name="cube", program=cube())], TARGET, orders=3)
+    cases = [Case(name=p.name, program=p) for p in (windows(), cube(), both())]
+    agree(cases, TARGET, orders=3)
     program = windows()
     arrays = random_arrays(program)
     wanted = interpret(program, arrays, poison=False)["Y"]
