@@ -1,0 +1,81 @@
+"""How far off the accounts are by which GPU templates choose tiles: against candidates that a card has timed.
+
+    python benchmarks/gpu_account.py [RECORDS.jsonl ...] [--arch sm_90a] [--all] [--json]
+
+Without records: the candidates of benchmarks/results/gpu-tiles-nvidia-h100-80gb-hbm3.json, drawn at random among those
+of which the account expects no more than 2.5 to 4 times the best one's time, to which its constants were fitted. Those
+of another card come from the tuner:
+
+    vdla tune --target cuda --strategy random --trials 200 --workload conv2d:C2 -o RECORDS.jsonl
+
+Prints for each template how many candidates there are, what it costs to take the candidate that the account likes best
+instead of the best one (geometric mean and worst), and how well candidates are told apart (`Judgement.spread`); --all
+for every workload. Needs no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from vdla.codesign.bench.gpu_accounts import Judgement, judge, mean_regret, measured_in, read_tiles
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.tune.records.files import read_records
+from vdla.isa.errors import UserError
+
+TILES = Path(__file__).parent / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("records", nargs="*", type=Path)
+    parser.add_argument("--arch", default="sm_90a", help="the architecture of the records' card")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    try:
+        judgements = judged(arguments.records, arguments.arch)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    if arguments.json:
+        print(json.dumps([asdict(judgement) for judgement in judgements]))
+    else:
+        report(judgements, every=arguments.all)
+
+
+def judged(records: list[Path], arch: str) -> list[Judgement]:
+    if records:
+        read = [record for path in records for record in read_records(path)[0]]
+        measured = measured_in(read, cuda_target(arch))
+    else:
+        measured = read_tiles(TILES)
+    if not measured:
+        raise UserError("no candidates with knobs were measured on a GPU")
+    return [judge(each) for each in measured]
+
+
+def report(judgements: list[Judgement], *, every: bool) -> None:
+    if every:
+        for j in judgements:
+            print(
+                f"{j.template:20} {j.name:28} {j.candidates:4} candidates, best {j.best * 1e6:8.2f} us, "
+                f"regret {j.regret:.2f}, spread {j.spread:.2f}, bias {j.bias:.2f}"
+            )
+    for template in dict.fromkeys(j.template for j in judgements):
+        own = [j for j in judgements if j.template == template]
+        worst = max(own, key=lambda j: j.regret)
+        spread = sum(j.spread * j.candidates for j in own) / sum(j.candidates for j in own)
+        print(
+            f"{template:20} {len(own):3} workloads, {sum(j.candidates for j in own):5} candidates: regret "
+            f"{mean_regret(own):.3f} (worst {worst.regret:.2f}, {worst.name}), spread {spread:.2f}"
+        )
+
+
+if __name__ == "__main__":
+    main()
