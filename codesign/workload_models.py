@@ -40,7 +40,9 @@ def cuda_workloads(text: str, target: CudaTarget) -> list[CudaWorkload]:
     """
     found = _elementwise(text) if text.startswith(ELEMENTWISE) else _of_model(text, target)
     if not found:
-        raise UserError(f"--workload {text}: its kernels have no knobs on GPUs, or it is too large to be measured")
+        raise UserError(
+            f"--workload {text}: its kernels have no knobs on GPUs, or it is too large to be measured"
+        )
     return found
 
 

@@ -81,7 +81,7 @@ def measured_in(records: Iterable[Record], target: CudaTarget) -> list[Measured]
         if kept:
             measured.append(
                 Measured(
-                    name=workload.expression.name,
+                    name=_shapes(workload),
                     target=target,
                     workload=workload,
                     knobs={n: np.array([trial.knobs[n] for trial in kept], np.int64) for n in names},
@@ -89,6 +89,11 @@ def measured_in(records: Iterable[Record], target: CudaTarget) -> list[Measured]
                 )
             )
     return measured
+
+
+def _shapes(workload: CudaWorkload) -> str:
+    """The shapes of a workload's arrays, which its name does not hold."""
+    return " ".join("x".join(map(str, p.shape)) for p in workload.expression.parameters)
 
 
 def _of_task(card: CudaTarget, task: dict[str, Any]) -> Measured:

@@ -72,7 +72,9 @@ def test_records_of_the_tuner_are_candidates() -> None:
     assert measured.seconds.tolist() == [2e-6]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"arch": "sm_90a", "card": "x", "tasks": [{}]}', '{"arch": "sm_90a"}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"arch": "sm_90a", "card": "x", "tasks": [{}]}', '{"arch": "sm_90a"}']
+)
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "tiles.json"
     path.write_text(text)
