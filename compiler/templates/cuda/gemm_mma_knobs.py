@@ -19,7 +19,8 @@ MOST_REGISTERS = 255
 SHARED_BYTES_A_CYCLE = 128
 """Of a multiprocessor: 32 banks of 4 bytes (CUDA C++ Programming Guide, "Shared Memory")."""
 CACHE_BYTES_A_CYCLE = 22
-"""From the second level cache to one of all multiprocessors, while all read. Fitted (how well: `benchmarks/gpu_account.py`)."""
+"""From the second level cache to one of all multiprocessors, while all read. Fitted (`benchmarks/gpu_account.py`
+says how well)."""
 HOPPER_SHARE = 0.38
 """What `mma.sync` reaches of a Hopper card's peak, which takes wgmma: fitted to these kernels. (Alone, in registers, it
 reaches 62.9%: Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking", 2024.)"""
