@@ -164,6 +164,18 @@ class CudaNetwork:
                 self.device.run(self._graph)
             return self._results()
 
+    def poison(self) -> None:
+        """Fills activations and working memory with NaN (all bits 1), so that what kernels leave out shows in results.
+
+        Else it may hold what a network before this one left there, right results among them. DeviceError where the
+        device fails.
+        """
+        places = _Places.of(self.code)
+        with self._lock:
+            for start, end in ((0, self.code.plan.bytes), (places.workspace, places.size)):
+                if end > start:
+                    self._fill(self._arena + start, end - start)
+
     def time(self, inputs: Mapping[str, np.ndarray], *, repeat: int = 20) -> list[float]:
         """Milliseconds of each of `repeat` runs of all kernels by the device's own clock, without copies from and to
         the host; arguments and errors as of `run`."""
@@ -269,6 +281,17 @@ class CudaNetwork:
         try:
             for key, array in arrays.items():
                 _upload(self.device, staging, np.ascontiguousarray(array), base + places.constants[key])
+        finally:
+            staging.close()
+
+    def _fill(self, address: int, size: int) -> None:
+        """Bytes of 0xFF, through page-locked memory that is given back at once."""
+        staging = self.device.allocate_pinned(min(size, STAGING_BYTES))
+        try:
+            staging.array[:] = 0xFF
+            for start in range(0, size, staging.array.size):
+                self.device.copy_in(address + start, staging, 0, min(size - start, staging.array.size))
+            self.device.synchronize()
         finally:
             staging.close()
 

@@ -61,6 +61,7 @@ class Handle:
     def close(self) -> None:
         self.device.open.remove(self)
         self.array = np.zeros(0, np.uint8)
+        self.device.take_back(self.address)
 
 
 class FakeDevice:
@@ -117,6 +118,11 @@ class FakeDevice:
         address = BASE + self._used
         self._used += -(-size // 256) * 256
         return Handle(self, address=address)
+
+    def take_back(self, address: int) -> None:
+        """What was handed out last is handed out again, as it is."""
+        if address and not any(handle.address > address for handle in self.open):
+            self._used = address - BASE
 
     def allocate_pinned(self, size: int) -> PinnedMemory:
         self._call()

@@ -67,6 +67,14 @@ def test_candidates_are_compiled_once_and_measured_in_turns(
     assert again[3].cost == pytest.approx(default.cost) and again[1].cost == pytest.approx(measured[0].cost)
 
 
+def test_results_that_an_earlier_candidate_left_are_no_results() -> None:
+    loader = fake_gpu_worker.Loader({"4": "nothing"})
+    with CudaWorkers(InProcess(loader), InProcess(loader)) as workers:
+        right, nothing = workers.measure(TASK, [candidate(2), candidate(4)])
+    assert right.error is None
+    assert nothing.error is not None and nothing.error.startswith("ValueError: wrong results")
+
+
 def test_a_candidate_that_hangs_or_breaks_the_device_costs_one_trial() -> None:
     faults = {"16": "hang", "8": "break"}
     command = (sys.executable, str(fake_gpu_worker.__file__), json.dumps(faults))
