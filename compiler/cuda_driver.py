@@ -88,7 +88,7 @@ def network_workloads(model: Path | str | bytes, target: CudaTarget) -> list[tup
 
     A node that can be computed in several ways comes once for each, first as it is without records.
     """
-    graph = float_graph(model, lanes=1, batch=1, fusion=True, dump=None)
+    graph = _graph_of(model, batch=1, fusion=True, dump=None)
     found = ((node, lower_methods(target, graph, node)) for node in graph.nodes)
     return [(n.name, step.workload) for n, steps in found for step in steps if step.workload is not None]
 
@@ -206,6 +206,19 @@ _Prepared = tuple[LoweredStep[CudaTarget], Schedule, Program, Dump | None]
 """A kernel to be, its schedule, its program ready to be emitted, and where to dump what comes of it."""
 
 
+def _graph_of(model: Path | str | bytes, *, batch: int, fusion: bool, dump: Dump | None) -> FloatGraph:
+    """A model's graph as GPUs compute it: tensors lie as ONNX has them, since threads read along the width."""
+    try:
+        return float_graph(model, lanes=1, batch=batch, fusion=fusion, dump=dump)
+    except NodeError as error:
+        if error.op_type.startswith(("QLinear", "MatMulInteger", "ConvInteger")):
+            raise ModelError(
+                f"{error}; on GPUs quantized models compute in float32, so give the form with QuantizeLinear and "
+                "DequantizeLinear (QDQ)"
+            ) from None
+        raise
+
+
 def _lowered(
     model: Path | str | bytes,
     target: CudaTarget,
@@ -215,16 +228,7 @@ def _lowered(
     knobs: ChosenKnobs | None,
 ) -> _Lowered:
     dump = None if dump_passes is None else dump_to(dump_passes)
-    try:
-        # Tensors lie as ONNX has them: threads read along the width, so channels need no blocks.
-        graph = float_graph(model, lanes=1, batch=batch, fusion=fusion, dump=dump)
-    except NodeError as error:
-        if error.op_type.startswith(("QLinear", "MatMulInteger", "ConvInteger")):
-            raise ModelError(
-                f"{error}; on GPUs quantized models compute in float32, so give the form with QuantizeLinear and "
-                "DequantizeLinear (QDQ)"
-            ) from None
-        raise
+    graph = _graph_of(model, batch=batch, fusion=fusion, dump=dump)
     plan = plan_storage(graph)
     if dump is not None:
         dump("memory-plan", format_plan(graph, plan))

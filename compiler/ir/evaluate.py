@@ -265,7 +265,7 @@ class _Machine:
         """Both factors of a sum of products in float64, without copies, each with the axes that it depends on.
 
         None for other sums, under guards, and where a factor is too large to be summed up whole. An axis on which none
-        depends is the first one's.
+        depends is the second one's.
         """
         value = node.value
         if node.op != "add" or place.guards or not isinstance(value, Binary) or value.op != "*":

@@ -12,11 +12,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .backends import BackendError
+
 COMMAND = (sys.executable, "-P", "-m", "vdla.compiler.tune.measure.worker")
 """Starts a worker; -P keeps the current folder from standing in for installed packages."""
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _LONGEST = 200
 _LAST_SECONDS = 1.0
+_KILLED_SECONDS = 60.0
 
 
 class WorkerProcess:
@@ -66,14 +69,23 @@ class WorkerProcess:
         return [json.loads(line) for line in lines]
 
     def end(self) -> str:
-        """Kills the process, unless it is ending by itself, and says in a few words how it ended."""
+        """Kills the process, unless it is ending by itself, and says in a few words how it ended.
+
+        BackendError where it does not end even so: it may hang within a driver, which nothing outside can stop.
+        """
         assert self._process.stdin is not None and self._process.stdout is not None
         if self._ending:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_LAST_SECONDS)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        code = self._process.wait()
+        try:
+            code = self._process.wait(_KILLED_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise BackendError(
+                f"process {self._process.pid}, which measures, does not end although it was killed: a driver holds it; "
+                "restart this machine, or reset its device"
+            ) from None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         self._process.stdout.close()

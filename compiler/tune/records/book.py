@@ -72,9 +72,12 @@ class RecordBook:
         return self.records.get(task.key, ()), alike
 
     def over(self, other: RecordBook) -> RecordBook:
-        """This book, and `other` for the workloads that this one does not have."""
+        """This book, and `other` for the workloads that this one does not have, on a target or on one of its family."""
+        others = {
+            key: found for key, found in other.records.items() if found[0].task.alike not in self.families
+        }
         return RecordBook(
-            records=MappingProxyType({**other.records, **self.records}),
+            records=MappingProxyType({**others, **self.records}),
             families=MappingProxyType({**other.families, **self.families}),
         )
 

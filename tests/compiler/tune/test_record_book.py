@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 from tuning_records import LLVM, TASK, VDLA, WORKLOAD, file_of, trial
+from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.templates.space import Account, Axis, Space
 from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.records import files as record_files
@@ -19,7 +20,7 @@ from vdla.compiler.tune.records.book import (
     shipped_files,
 )
 from vdla.compiler.tune.records.files import read_records, write_records
-from vdla.compiler.tune.records.record import Task
+from vdla.compiler.tune.records.record import Task, describe_target
 from vdla.compiler.tune.records.resumed import points_of, trials_of
 
 
@@ -156,3 +157,11 @@ def test_costs_of_other_compilers_and_single_readings_do_not_compare():
     book = book_of([older, old, fresh, lucky, checked])
     assert [record.cost for record in book.records[TASK.key]] == [75.0, 70.0, 80.0, 40.0, 50.0]
     assert book.stale == (2, 5)
+
+
+def test_records_of_a_sibling_card_go_before_another_books_of_the_very_card():
+    card, sibling = (describe_target(cuda_target(arch)) for arch in ("sm_90a", "sm_90"))
+    mine = book_of([trial(0, 3e-6, Task(workload=WORKLOAD, target=sibling), knobs=knobs(4))])
+    other = book_of([trial(0, 1e-6, Task(workload=WORKLOAD, target=card), knobs=knobs(8))])
+    assert mine.over(other).lookup(WORKLOAD, card) == mine.lookup(WORKLOAD, card) == knobs(4)
+    assert other.over(mine).lookup(WORKLOAD, card) == knobs(8)
