@@ -26,8 +26,8 @@ SHARED_BYTES = 48 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
-    """A block has `groups` x `members` x `vectors` threads; each adds up all rows of one vector of columns, `unroll`
-    steps in depth at once."""
+    """`groups` x `members` x `vectors` threads of a block add up all rows of one vector of columns each, `unroll` steps
+    in depth at once. A block has `VECTOR` threads for the members of a group at least: those add up their sums."""
 
     groups: int
     members: int

@@ -21,7 +21,7 @@ AXES = (
     Axis(name="groups", values=(2, 4, 8, 16, 32)),
     Axis(name="members", values=(2, 4, 8, 16, 32)),
     Axis(name="vectors", values=(1, 2, 4, 8, 16, 32, 64)),
-    Axis(name="unroll", values=(2, 4, 8, 16)),
+    Axis(name="unroll", values=(2, 4, 8)),
 )
 SLACK = 1.0
 """The bound is what all programs move, so that none is hopeless."""
@@ -54,7 +54,8 @@ def default_values(target: CudaTarget, program: Program) -> dict[str, int]:
 
 def _account(target: CudaTarget, problem: Problem, moved: int, points: Columns) -> Account:
     groups, members, vectors, unroll = (points[axis.name] for axis in AXES)
-    threads = groups * members * vectors
+    # Members of a group add up a vector of columns at least, each one of it.
+    threads = groups * np.maximum(members, VECTOR) * vectors
     at_once = groups * members * unroll
     columns = vectors * VECTOR
     # The sums of all threads, and those of the groups.

@@ -78,7 +78,7 @@ def _account(target: CudaTarget, operator: RowOperator, moved: int, points: Colu
     most = 2 * max(1, size)
     return Account(
         limits={
-            "threads of a block": (threads <= THREADS_PER_BLOCK) & (threads >= min(WARP, rows * size)),
+            "threads of a block": (threads <= THREADS_PER_BLOCK) & ((threads >= WARP) | (rows * size < WARP)),
             "threads with nothing to do": (lanes < most)
             & ((group < 2 * rows) | (chunks > 1))
             & (chunks * 2 <= most),

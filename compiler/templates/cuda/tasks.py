@@ -8,8 +8,11 @@ from types import MappingProxyType
 from typing import Any
 
 from ...ir.stmt import Program
+from ...ir.verify import VerifyError
 from ...schedule import LegalityError, Schedule
+from ...target.cuda.errors import LoweringError
 from ...target.cuda.machine import CudaTarget
+from ...target.cuda.prepare import prepare
 from ...te.blocks import Window
 from ..space import Space, Values
 from ..tasks_cpu import knobs_obstacle
@@ -86,9 +89,10 @@ class ChosenKnobs:
         if obstacle is None:
             try:
                 chosen = schedule(target, workload, values)
-            except LegalityError as error:
+                prepare(chosen.program, target)
+            except (LegalityError, LoweringError, VerifyError) as error:
                 # A point that only looked legal: the network runs, if not as fast.
-                obstacle = error.reason
+                obstacle = error.reason if isinstance(error, LegalityError) else str(error).splitlines()[0]
             else:
                 self.applied.append(workload)
                 return chosen
