@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -54,6 +54,10 @@ def evaluate(
     with np.errstate(all="ignore"):
         machine.run(program.body, _Place())
     return {p.name: machine.cells[p.name].data for p in program.parameters}
+
+
+_Factor: TypeAlias = tuple[np.ndarray, list[int]]
+"""A factor of products, with the axes of loops that its dimensions are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +139,9 @@ class _Machine:
                     self.run(body, replace(place, values={**place.values, name: i}, guards=guards))
             case Assign() | Reduce():
                 kept = [name for name in place.axes if name in self.kept(node)]
-                whole = isinstance(node, Reduce) and self.factors(node, place) is not None
-                for piece in [place] if whole else place.pieces(kept):
-                    self.store(node, piece, kept)
+                factors = self.factors(node, place) if isinstance(node, Reduce) else None
+                for piece in place.pieces(kept) if factors is None else [place]:
+                    self.store(node, piece, kept, factors)
             case Copy(asynchronous=False) if not place.axes:
                 self.copy(node, place)
             case Copy(asynchronous=False) if not place.guards:
@@ -208,7 +212,10 @@ class _Machine:
         names = set(self.cells[node.buffer.name].axes)
         return names.union(*map(free_vars, node.indices))
 
-    def store(self, node: Assign | Reduce, place: _Place, kept: list[str]) -> None:
+    def store(
+        self, node: Assign | Reduce, place: _Place, kept: list[str], factors: tuple[_Factor, _Factor] | None
+    ) -> None:
+        """Writes what a statement computes in all iterations; of sums of products from `factors`, if they are known."""
         mask: np.ndarray | None = None
         for name, extent in place.guards:
             here = np.asarray(place.variable(name) < self.value(extent, place))
@@ -221,7 +228,7 @@ class _Machine:
         small = replace(
             place, axes={name: span if name in kept else (0, 1) for name, span in place.axes.items()}
         )
-        total = self.total(node, place, kept, gone, mask)
+        total = self.total(node, place, kept, gone, mask, factors)
         if mask is not None:
             mask = np.any(np.broadcast_to(mask, place.shape), axis=gone, keepdims=True)
         if not begins:
@@ -244,10 +251,16 @@ class _Machine:
         return True
 
     def total(
-        self, node: Reduce, place: _Place, kept: list[str], gone: tuple[int, ...], mask: np.ndarray | None
+        self,
+        node: Reduce,
+        place: _Place,
+        kept: list[str],
+        gone: tuple[int, ...],
+        mask: np.ndarray | None,
+        factors: tuple[_Factor, _Factor] | None,
     ) -> np.ndarray:
         """What is added up, or the greatest of it, with an axis of one for each loop that is gone."""
-        factors = self.factors(node, place) if mask is None else None
+        factors = factors or self.factors(node, place)
         if factors is not None:
             kept_axes = [k for k in range(len(place.axes)) if k not in gone]
             total = _sum_of_products(*factors, kept_axes, [place.shape[k] for k in kept_axes])
@@ -259,10 +272,8 @@ class _Machine:
             return found.max(axis=gone, keepdims=True)
         return found.sum(axis=gone, keepdims=True, dtype=np.float64).astype(np.float32)
 
-    def factors(
-        self, node: Reduce, place: _Place
-    ) -> tuple[tuple[np.ndarray, list[int]], tuple[np.ndarray, list[int]]] | None:
-        """Both factors of a sum of products in float64, without copies, each with the axes that it depends on.
+    def factors(self, node: Reduce, place: _Place) -> tuple[_Factor, _Factor] | None:
+        """Both factors of a sum of products in float64, each with the axes that it depends on.
 
         None for other sums, under guards, and where a factor is too large to be summed up whole. An axis on which none
         depends is the second one's.
@@ -270,7 +281,7 @@ class _Machine:
         value = node.value
         if node.op != "add" or place.guards or not isinstance(value, Binary) or value.op != "*":
             return None
-        found: list[tuple[np.ndarray, list[int]]] = []
+        found: list[_Factor] = []
         for e in (value.a, value.b):
             view = self.view(e, place, np.float64)
             if view is None:
@@ -355,8 +366,8 @@ class _Machine:
 
 
 def _sum_of_products(
-    first: tuple[np.ndarray, list[int]],
-    second: tuple[np.ndarray, list[int]],
+    first: _Factor,
+    second: _Factor,
     kept: list[int],
     shape: list[int],
 ) -> np.ndarray:
