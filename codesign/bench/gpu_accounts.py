@@ -70,10 +70,10 @@ def measured_in(records: Iterable[Record], target: CudaTarget) -> list[Measured]
     found: dict[str, tuple[CudaWorkload, list[Record]]] = {}
     for record in records:
         if record.task.target["kind"] == "cuda" and record.cost is not None and record.knobs:
-            key = json.dumps(record.task.workload, sort_keys=True)
-            if key not in found:
-                found[key] = workload_from_dict(record.task.workload), []
-            found[key][1].append(record)
+            text, _ = record.task.key
+            if text not in found:
+                found[text] = workload_from_dict(record.task.workload), []
+            found[text][1].append(record)
     measured: list[Measured] = []
     for workload, trials in found.values():
         names = [axis.name for axis in tasks.space(target, workload).axes]
@@ -114,14 +114,15 @@ def _of_task(card: CudaTarget, task: dict[str, Any]) -> Measured:
 def judge(measured: Measured) -> Judgement:
     """The account's estimates against what was measured."""
     account = tasks.space(measured.target, measured.workload).account(measured.knobs)
-    ratios = np.log(account.quantities[ESTIMATE] / measured.seconds)
+    estimates = account.quantities[ESTIMATE]
+    ratios = np.log(estimates / measured.seconds)
     best = float(measured.seconds.min())
     return Judgement(
         name=measured.name,
         template=measured.workload.template,
         candidates=len(ratios),
         best=best,
-        regret=float(measured.seconds[np.argmin(ratios + np.log(measured.seconds))]) / best,
+        regret=float(measured.seconds[np.argmin(estimates)]) / best,
         spread=float(np.std(ratios)),
         bias=float(np.exp(np.mean(ratios))),
     )
