@@ -12,7 +12,7 @@ from typing import Any
 from vdla.compiler.cuda_driver import compile_cuda, network_workloads
 from vdla.compiler.runtime.cuda_device import Device, open_device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
-from vdla.compiler.runtime.cuda_timing import repetitions_for
+from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.templates.cuda.tasks import default_values, space
 from vdla.compiler.templates.cuda.workload import CudaWorkload
@@ -102,8 +102,7 @@ def compare_network(
         difference = relative_difference(plain.run(arrays), tuned.run(arrays))
         timers = []
         for network in (plain, tuned):
-            repetitions = repetitions_for(statistics.median(network.time(arrays, repeat=3)))
-            timers.append(network.timer(arrays, repetitions=repetitions))
+            timers.append(repeating_timer(network, arrays))
             closing.callback(timers[-1].close)
         times = [[timer.milliseconds() for timer in timers] for _ in range(ROUNDS)]
     before, after = (statistics.median(column) for column in zip(*times, strict=True))

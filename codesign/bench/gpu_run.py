@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from statistics import median
 
 import ml_dtypes
 import numpy as np
@@ -19,7 +18,7 @@ from vdla.compiler.cuda_driver import (
 from vdla.compiler.ir.types import DType
 from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork
-from vdla.compiler.runtime.cuda_timing import repetitions_for
+from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
 from vdla.compiler.templates.cuda import gemm_mma, gemm_wgmma
@@ -135,8 +134,7 @@ def product_inputs(precision: str, size: int) -> dict[str, np.ndarray]:
 def _on_device(network: CudaNetwork, inputs: Arrays) -> Ours:
     with ExitStack() as undo:
         undo.callback(network.close)
-        repetitions = repetitions_for(median(network.time(inputs, repeat=5)))
-        timer = network.timer(inputs, repetitions=repetitions)
+        timer = repeating_timer(network, inputs)
         undo.callback(timer.close)
         closing = undo.pop_all()
     return Ours(

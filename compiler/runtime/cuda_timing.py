@@ -9,7 +9,7 @@ from statistics import median
 
 import numpy as np
 
-from .cuda_network import CudaNetwork
+from .cuda_network import CudaNetwork, NetworkTimer
 
 LEAST_MILLISECONDS = 1.0
 """Shorter work is repeated within one graph until it takes so long, so that events' resolution does not count."""
@@ -23,11 +23,15 @@ def repetitions_for(milliseconds: float) -> int:
     return max(1, min(MOST_REPETITIONS, ceil(LEAST_MILLISECONDS / max(milliseconds, 1e-4))))
 
 
+def repeating_timer(network: CudaNetwork, inputs: Mapping[str, np.ndarray]) -> NetworkTimer:
+    """`CudaNetwork.timer` of so many repetitions that resolution does not count; raises as that does."""
+    return network.timer(inputs, repetitions=repetitions_for(median(network.time(inputs, repeat=TRIED))))
+
+
 def median_milliseconds(network: CudaNetwork, inputs: Mapping[str, np.ndarray], *, samples: int) -> float:
     """One run's time by the device's clock in the median of `samples` graphs; what fits stays in the level 2 cache.
 
     Raises as `CudaNetwork.run` does.
     """
-    repetitions = repetitions_for(median(network.time(inputs, repeat=TRIED)))
-    with closing(network.timer(inputs, repetitions=repetitions)) as timer:
+    with closing(repeating_timer(network, inputs)) as timer:
         return median([timer.milliseconds() for _ in range(samples)])
