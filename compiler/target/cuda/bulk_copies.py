@@ -202,7 +202,7 @@ def groups_needed(kernel: Kernel) -> int:
         return 0
     walked = _Groups()
     walked.visit(kernel.body, {})
-    return walked.finish()
+    return walked.needed
 
 
 class _Groups:
@@ -253,9 +253,6 @@ class _Groups:
         if self.steps > _MOST_STEPS:
             raise LoweringError(f"a block copies more than {_MOST_STEPS} times")
         self.needed = max(self.needed, self.committed + self.opened - self.free)
-
-    def finish(self) -> int:
-        return self.needed
 
 
 def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:

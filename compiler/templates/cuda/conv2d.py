@@ -47,10 +47,10 @@ def problem_of(program: Program, tag: str = "") -> Problem:
     """The product whose stages' names end with `tag`."""
     copy = path_to(program, f"b{tag}")[-1]
     assert isinstance(copy, Copy)
-    gathered = all(extent == Const(1) for extent in copy.destination.extents)
+    if any(extent != Const(1) for extent in copy.destination.extents):
+        return gemm.problem_of(program, tag=tag)
     # X is [batch, groups, channels of a group, ...].
-    channels = copy.source.buffer.shape[2] if gathered else 0
-    return gemm.problem_of(program, gather_instructions(channels) if gathered else 0.0, tag)
+    return gemm.problem_of(program, gather_instructions(copy.source.buffer.shape[2]), tag)
 
 
 def gather_instructions(channels: int) -> float:
