@@ -30,10 +30,13 @@ SLACK = 1.0
 def space(target: CudaTarget, operator: RowOperator) -> Space:
     """The space of an operator; costs are seconds."""
     moved = moved_bytes(operator.plain())
+    default = default_values(target, operator)
+    # A warp at least, or what the template takes where it shares short rows out to all multiprocessors.
+    least = min(WARP, default["group"] * default["lanes"])
     return Space(
         template="rows_cuda",
-        axes=(GROUP, LANES, CHUNKS if operator.is_reduction else KEPT),
-        account=partial(_account, target, operator, moved),
+        axes=_axes(operator),
+        account=partial(_account, target, operator, moved, least),
         floor=moved / target.memory_bandwidth,
         slack=SLACK,
     )
@@ -56,11 +59,15 @@ def default_values(target: CudaTarget, operator: RowOperator) -> dict[str, int]:
     wanted = {"group": knobs.group, "lanes": knobs.lanes, "kept": int(knobs.kept), "chunks": knobs.chunks}
     return {
         axis.name: min(axis.values, key=lambda value: abs(value - wanted[axis.name]))
-        for axis in space(target, operator).axes
+        for axis in _axes(operator)
     }
 
 
-def _account(target: CudaTarget, operator: RowOperator, moved: int, points: Columns) -> Account:
+def _axes(operator: RowOperator) -> tuple[Axis, ...]:
+    return GROUP, LANES, CHUNKS if operator.is_reduction else KEPT
+
+
+def _account(target: CudaTarget, operator: RowOperator, moved: int, least: int, points: Columns) -> Account:
     rows, size, beside = operator.sizes
     group, lanes = points["group"], points["lanes"]
     one = np.ones_like(group)
@@ -78,7 +85,7 @@ def _account(target: CudaTarget, operator: RowOperator, moved: int, points: Colu
     most = 2 * max(1, size)
     return Account(
         limits={
-            "threads of a block": (threads <= THREADS_PER_BLOCK) & ((threads >= WARP) | (rows * size < WARP)),
+            "threads of a block": (threads <= THREADS_PER_BLOCK) & (threads >= least),
             "threads with nothing to do": (lanes < most)
             & ((group < 2 * rows) | (chunks > 1))
             & (chunks * 2 <= most),

@@ -177,7 +177,13 @@ def test_what_is_no_workload_is_refused() -> None:
             workload_from_dict({**described, **change})
 
 
-@pytest.mark.parametrize("name", ["softmax:5,1", "reduction:2,9,1", "reduction:1,1,1", "dense:1,7,3"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("softmax:5,1", "softmax:33,1", "softmax:31,3", "softmax:1000,2", "normalization:33,2"),
+        *("reduction:2,9,1", "reduction:1,1,1", "reduction:33,9,2", "dense:1,7,3"),
+    ],
+)
 def test_the_templates_choice_is_a_legal_point_of_degenerate_shapes(name: str) -> None:
     for workload in cuda_workloads(name, TARGET):
         assert knobs_obstacle(space(TARGET, workload), default_values(TARGET, workload)) is None
