@@ -266,13 +266,13 @@ def _lowered_node(
         return lower_cuda_node(target, graph, node)
     methods = lower_methods(target, graph, node)
     if not methods or methods[0].workload is None:
-        return methods[0] if methods else None
-    known = [method for method in methods if method.workload is not None]
-    chosen = known[knobs.compare([method.workload for method in known if method.workload is not None])]
-    if chosen.workload is None or chosen.workload.rows is None:
+        return next(iter(methods), None)
+    known = [(method, method.workload) for method in methods if method.workload is not None]
+    chosen, workload = known[knobs.compare([workload for _, workload in known])]
+    if workload.rows is None:
         return chosen
     # Its knobs make another program, which is scheduled as it is.
-    of_rows = knobs.row_knobs(target, chosen.workload)
+    of_rows = knobs.row_knobs(target, workload)
     lowered = lower_cuda_node(target, graph, node, lambda _: of_rows)
     return None if lowered is None else replace(lowered, workload=None)
 
