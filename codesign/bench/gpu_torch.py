@@ -96,6 +96,8 @@ def model_forward(
     module = _module(torch, model).eval().to(device)
     arrays = [torch.from_numpy(np.ascontiguousarray(inputs[v.name])).to(device) for v in model.graph.input]
     if compiled:
+        # All models here share one `forward`, and after eight compilations of one function torch runs it uncompiled.
+        torch.compiler.reset()
         module = torch.compile(module, mode="max-autotune")
     return lambda: module(*arrays)
 
