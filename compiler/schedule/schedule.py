@@ -8,6 +8,7 @@ from typing import Any
 from ..ir.grid import AXES
 from ..ir.stmt import IntrinsicDeclaration, LoopKind, Program
 from . import annotate as annotations
+from . import box_copy as boxes
 from . import compute_at as producers
 from . import compute_early as early
 from . import guard as guarding
@@ -28,9 +29,9 @@ class Schedule:
     """Threads a program through the primitives of this package and records each in a trace.
 
     Every method is the function of its name in `loops`, `annotate`, `peel`, `guard`, `pipeline`, `pad`, `pack`,
-    `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `split_copy`, `share_copy` or
-    `tensorize`, which says what it does and when it is legal; all raise LegalityError and then leave the schedule as it
-    was. Methods that make new names return them.
+    `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `box_copy`, `split_copy`,
+    `share_copy` or `tensorize`, which says what it does and when it is legal; all raise LegalityError and then leave
+    the schedule as it was. Methods that make new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -107,6 +108,10 @@ class Schedule:
     def expand_copy(self, name: str) -> None:
         """See `memory.expand_copy`; the loops are called `name`.0, `name`.1 and so on."""
         self._apply(memory.expand_copy, "expand_copy", name)
+
+    def box_copy(self, name: str) -> None:
+        """See `box_copy.box_copy`."""
+        self._apply(boxes.box_copy, "box_copy", name)
 
     def split_copy(self, name: str, dimension: int, size: int) -> str:
         """See `split_copy.split_copy`; returns the name of the loop."""

@@ -83,6 +83,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "pipeline": (_LOOP, _COUNT, _COUNT),
     "split_copy": (_STATEMENT, _COUNT, _COUNT),
     "expand_copy": (_STATEMENT,),
+    "box_copy": (_STATEMENT,),
     "share_copy": (_STATEMENT, _AXES, _COUNT),
     "guard": (_LOOP, _COUNT),
     "pad": (_LOOP, _COUNT),

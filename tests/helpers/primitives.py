@@ -216,6 +216,12 @@ def _pipeline_ahead(s: Schedule) -> None:
     s.pipeline(tile, 4, 2)
 
 
+def _box_copy(s: Schedule) -> None:
+    name = s.cache_read("A", None, "inp")
+    s.expand_copy(name)
+    s.box_copy(name)
+
+
 CASES = {
     "split": Case(sums, lambda s: s.split("i", 4)),
     "split-exact": Case(sums, lambda s: s.split("j", 4)),
@@ -243,6 +249,7 @@ CASES = {
     "pad": Case(staged, _pad),
     "pipeline": Case(sums, _pipeline),
     "pipeline-ahead": Case(sums, _pipeline_ahead),
+    "box-copy": Case(activated, _box_copy),
     "split-copy": Case(padded, lambda s: s.split_copy("load", 1, 2)),
     "tensorize": Case(sums, lambda s: s.tensorize("j", DOT, (("lanes", 8),))),
     "peel-last": Case(product, _split_then(4, lambda s: s.peel("i.0"))),

@@ -110,12 +110,22 @@ def _cached(s: Schedule) -> None:
     s.cache_read("A", "i.0", "shared")
 
 
+def _elements(s: Schedule, order: tuple[int, int]) -> None:
+    s.cache_read("A", None, "inp")
+    s.expand_copy("A.inp")
+    s.pack("A.inp", (), order)
+
+
 X4 = (("thread.x", 4),)
 REFUSED = [
     (sums, lambda s: s.split_copy("sum", 0, 2), "cannot split sum: it is not a plain copy"),
     (padded, lambda s: s.split_copy("load", 1, 3), "no constant extent of more than 1 that 3 divides"),
     (padded, lambda s: s.split_copy("load", 0, 1), "dimension 0 has no constant extent of more than 1"),
     (padded, lambda s: s.split_copy("load", 2, 1), "dimension 2 has no constant extent"),
+    (sums, lambda s: s.box_copy("sum"), "cannot copy a box at sum: it is not the plain copy of an element"),
+    (padded, lambda s: (s.expand_copy("load"), s.box_copy("load")), "it is not the plain copy of an element"),
+    (sums, lambda s: (_elements(s, (1, 0)), s.box_copy("A.inp")), "go along are not in the same order"),
+    (sums, lambda s: (_elements(s, (0, 1)), s.split("A.inp.1", 4), s.box_copy("A.inp")), "in no loops over"),
     (sums, lambda s: s.share_copy("sum", X4, 1), "cannot share sum: it is not a plain copy"),
     (padded, lambda s: s.share_copy("load", X4, 3), "pieces of 3 do not divide its innermost extent, 8"),
     (
