@@ -37,6 +37,8 @@ which the device encodes and hands over by value (128 bytes)."""
 _ORDINAL = "cuda:"
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 """CUtensorMapSwizzle by the bytes of a row (CUDA Driver API)."""
+_TF32 = 11
+"""CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: float32 that copies round."""
 _PROMOTED_256 = 3
 """CU_TENSOR_MAP_L2_PROMOTION_L2_256B: what is fetched into the second level cache at once."""
 
@@ -370,10 +372,12 @@ class CudaDevice:
         view = self._core.utils.StridedMemoryView.from_buffer(
             self._core.Buffer.from_handle(argument.address, size),
             tensor.shape,
-            dtype=np.dtype(f"u{tensor.element_bytes}"),
+            dtype=np.dtype(np.float32 if tensor.rounds else f"u{tensor.element_bytes}"),
         )
         options = self._core.TensorMapDescriptorOptions(box_dim=tensor.box)
         # cuda-core has no public name for these enumerations; their values are the driver's.
+        if tensor.rounds:
+            options.data_type = importlib.import_module(type(options).__module__).TensorMapDataType(_TF32)
         options.swizzle = type(options.swizzle)(_SWIZZLES[tensor.swizzle])
         options.l2_promotion = type(options.l2_promotion)(_PROMOTED_256)
         return view.as_tensor_map(options=options)

@@ -6,7 +6,9 @@ is filled with zeros. Copies say on an mbarrier in shared memory when they have 
 its own until all threads have waited for it, then it serves another group.
 
 Where products of warpgroups read a buffer in rows of 32, 64 or 128 bytes (`wgmma`), these are swizzled: pieces of 16
-bytes trade places within their row, by rules that copy and product share. Nothing else can find them then.
+bytes trade places within their row, by rules that copy and product share. Nothing else can find them then. If they are
+float32, the copy rounds them to tf32, which is what such products multiply: ties to even, as an H100 showed (NVIDIA
+does not say), where `te.scalars.round_tf32` has them away from zero.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from .addresses import evaluate
 from .errors import LoweringError
 from .indices import index
 from .machine import CudaTarget
+from .mma import TF32
 from .wgmma import SWIZZLES, reads_swizzled
 
 if TYPE_CHECKING:
@@ -100,13 +103,14 @@ class TensorMap:
     """What a tensor map says beside an address: an array `shape` of elements of so many bytes, and a box in it.
 
     The array is dense and row-major. Boxes lie row by row in shared memory; rows of `swizzle` bytes are swizzled, none
-    if it is 0.
+    if it is 0. `rounds`: elements are float32, and rounded to tf32 on the way.
     """
 
     element_bytes: int
     shape: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    rounds: bool = False
 
 
 def bulk_copies(body: Stmt) -> Iterator[Copy]:
@@ -283,7 +287,8 @@ def _tensor_map(copy: Copy, swizzled: frozenset[str]) -> TensorMap:
         raise LoweringError(
             f"{where}swizzled rows have {sizes} bytes, as the rows of {to.name} that it fills"
         )
-    return TensorMap(element_bytes=size, shape=of.shape, box=box, swizzle=swizzle)
+    rounds = swizzle > 0 and of.dtype is TF32
+    return TensorMap(element_bytes=size, shape=of.shape, box=box, swizzle=swizzle, rounds=rounds)
 
 
 def _constant(copy: Copy, extent: Expr) -> int:

@@ -111,7 +111,7 @@ def shape_of(scope: str, dtype: DType, columns: int = COLUMNS) -> tuple[int, int
         return depth_of(dtype), COLUMNS
     if scope == MATRIX_C and dtype in (DType.FLOAT32, DType.INT32):
         return ROWS, COLUMNS
-    if scope == MATRIX_D and dtype is DType.FLOAT32:
+    if scope == MATRIX_D and dtype in (DType.FLOAT32, DType.INT32):
         whole = max(COLUMNS, min(columns // COLUMNS * COLUMNS, MOST_GROUP_COLUMNS))
         return GROUP_ROWS, whole
     raise LoweringError(f"there are no fragments of {dtype} @ {scope}")

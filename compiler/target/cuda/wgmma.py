@@ -8,6 +8,8 @@ swizzling): a line is what neighbours in memory make, a piece of a row or of a c
 
 Or they lie there as bulk tensor copies bring them (`bulk_copies`), in rows of 32, 64 or 128 bytes that are swizzled: a
 factor whose rows are along the depth as [lines, length], one whose rows are across it as [length / row, lines, row].
+Factors of 8 and of 32 bits must lie so, along the depth. float32 stands for tf32: the hardware reads the bits that tf32
+has, and bulk copies have rounded to these.
 """
 
 from __future__ import annotations
@@ -17,23 +19,28 @@ from math import gcd
 from ...ir.expr import Buffer, Const, Expr, Load, Var, cast
 from ...ir.stmt import Assign, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
-from .mma import Order
-from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS
+from ...te.scalars import round_tf32
+from .mma import FACTORS, TF32, Order, sum_type
+from .mma_fragments import GROUP_ROWS, MATRIX_D, MOST_GROUP_COLUMNS, depth_of
 
-FACTORS = (DType.FLOAT16, DType.BFLOAT16)
-"""Types of the factors, both alike; sums are float32."""
-DEPTH = 16
-"""Of one product."""
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
+"""Types of factors that may lie in either order, and as core matrices."""
+HALF_DEPTH = depth_of(DType.FLOAT16)
 CORE = 8
-"""Lines of a core matrix, and elements of a line."""
+"""Lines of a core matrix, and elements of 16 bits of a line."""
 COLUMNS = tuple(range(CORE, MOST_GROUP_COLUMNS + 1, CORE))
-"""All widths of a product (PTX ISA, "wgmma.mma_async", its .shape)."""
+"""All widths of a product of floats (PTX ISA, "wgmma.mma_async", its .shape)."""
 SWIZZLES = (128, 64, 32)
 """Bytes of swizzled rows."""
-_SWIZZLED = "_swizzled"
+SWIZZLED = "_swizzled"
 """What the names of products of swizzled factors end with."""
 ARCHITECTURE = "sm_90a"
 """The only architecture that has them."""
+
+
+def columns_of(dtype: DType) -> tuple[int, ...]:
+    """The widths of products whose left factor is of a type: those of integers are multiples of 16 from 32 on."""
+    return tuple([n for n in COLUMNS if n < 32 or n % 16 == 0 or not dtype.is_integer])
 
 
 def wgmma(
@@ -42,89 +49,101 @@ def wgmma(
     order_a: Order = "rows",
     order_b: Order = "columns",
     *,
+    right: DType | None = None,
     swizzled: bool = False,
 ) -> IntrinsicDeclaration:
-    """wgmma.mma_async.m64nNk16: c [64, `columns`] += a [64, 16] times b [16, `columns`], sums in float32.
+    """wgmma.mma_async.m64nNk{8, 16, 32}: c [64, `columns`] += a [64, depth] times b [depth, `columns`].
 
-    Orders say whether neighbours in a line are neighbours in a row of the factor or in a column. Core matrices:
-    a [8, 2, 8, 8] (in order "columns" [2, 8, 8, 8]), b [columns / 8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]).
-    Swizzled: a [64, 16] (in order "columns" [1, 16, 64]), b [columns, 16] (in order "rows" [columns / n, 16, n], n as
-    `row_elements` has it). It always adds: clear the sums first (`zero`). ValueError for types and widths that no such
-    operation has.
+    Factors are of `dtype` and `right` (by default the same), `depth_of` deep, sums of `sum_type`. Orders say whether
+    neighbours in a line are neighbours in a row of the factor or in a column. Core matrices: a [8, 2, 8, 8] (in order
+    "columns" [2, 8, 8, 8]), b [columns / 8, 2, 8, 8] (in order "rows" [2, columns / 8, 8, 8]). Swizzled: a [64, depth]
+    (in order "columns" [1, 16, 64]), b [columns, depth] (in order "rows" [columns / n, 16, n], n as `row_elements` has
+    it). It always adds: clear the sums first (`zero`). ValueError for types, orders and widths that no such operation
+    has.
     """
-    if dtype not in FACTORS:
-        raise ValueError(f"no wgmma multiplies {dtype}; there are {', '.join(t.value for t in FACTORS)}")
-    _check_columns(columns)
-    c = _sums(columns)
+    right = right or dtype
+    if (dtype, right) not in FACTORS:
+        types = ", ".join(dict.fromkeys(a.value for a, _ in FACTORS))
+        raise ValueError(f"no wgmma multiplies {dtype} by {right}; there are {types}")
+    if dtype not in HALVES and (order_a, order_b, swizzled) != ("rows", "columns", True):
+        raise ValueError(f"factors of {dtype} must lie in swizzled rows along the depth")
+    _check_columns(columns, dtype)
+    c = _sums(columns, sum_type(dtype))
     if swizzled:
-        loops, row, x, y = _swizzled_factors(dtype, columns, order_a, order_b)
+        loops, row, x, y = _swizzled_factors(dtype, right, columns, order_a, order_b)
         at = row
     else:
         i1, i2, j1, j2, k1, k2 = (Var(name) for name in ("i1", "i2", "j1", "j2", "k1", "k2"))
         held, place = _factor("a", dtype, GROUP_ROWS, (i1, i2), (k1, k2), along_depth=order_a == "rows")
         x = held[place]
-        held, place = _factor("b", dtype, columns, (j1, j2), (k1, k2), along_depth=order_b == "columns")
+        held, place = _factor("b", right, columns, (j1, j2), (k1, k2), along_depth=order_b == "columns")
         y = held[place]
-        loops = [*_digits((i1, i2), GROUP_ROWS), *_digits((j1, j2), columns), *_digits((k1, k2), DEPTH)]
+        loops = [*_digits((i1, i2), GROUP_ROWS), *_digits((j1, j2), columns), *_digits((k1, k2), HALF_DEPTH)]
         at = (i1 * CORE + i2, _matrix(j1, columns) * CORE + j2)
-    reduce = Reduce(
-        name="wgmma",
-        op="add",
-        buffer=c,
-        indices=at,
-        value=cast(x, DType.FLOAT32) * cast(y, DType.FLOAT32),
-    )
-    name = f"wgmma_{dtype.value}_n{columns}_{order_a}_{order_b}{_SWIZZLED if swizzled else ''}"
+    reduce = Reduce(name="wgmma", op="add", buffer=c, indices=at, value=_read(x) * _read(y))
+    types = "_".join(dict.fromkeys((dtype.value, right.value)))
+    name = f"wgmma_{types}_n{columns}_{order_a}_{order_b}{SWIZZLED if swizzled else ''}"
     return IntrinsicDeclaration(name=name, parameters=(c, x.buffer, y.buffer), body=nest(loops, reduce))
+
+
+def _read(element: Load) -> Expr:
+    """What is multiplied of an element."""
+    dtype = element.buffer.dtype
+    return round_tf32(element) if dtype is TF32 else cast(element, sum_type(dtype))
 
 
 def reads_swizzled(declaration: IntrinsicDeclaration) -> bool:
     """Whether a declaration is a product of swizzled factors."""
-    return declaration.name.endswith(_SWIZZLED)
+    return declaration.name.endswith(SWIZZLED)
 
 
 def row_elements(size: int) -> int | None:
-    """Elements of the swizzled rows across the depth of a factor of `size` rows or columns; None if none divide it."""
+    """Elements (of 16 bits) of the swizzled rows across the depth of a factor of `size` rows or columns; None if none
+    divide it.
+    """
     return next((n // 2 for n in SWIZZLES if size % (n // 2) == 0), None)
 
 
-def zero(columns: int) -> IntrinsicDeclaration:
+def zero(columns: int, total: DType = DType.FLOAT32) -> IntrinsicDeclaration:
     """Clears the sums c [64, `columns`] of a warpgroup."""
     _check_columns(columns)
-    c = _sums(columns)
+    c = _sums(columns, total)
     i1, i2, j1, j2 = (Var(name) for name in ("i1", "i2", "j1", "j2"))
     assign = Assign(
         name="zero",
         buffer=c,
         indices=(i1 * CORE + i2, _matrix(j1, columns) * CORE + j2),
-        value=Const(0.0, DType.FLOAT32),
+        value=Const(0.0 if total.is_float else 0, total),
     )
     body = nest([*_digits((i1, i2), GROUP_ROWS), *_digits((j1, j2), columns)], assign)
-    return IntrinsicDeclaration(name=f"zero_fragment_wgmma_n{columns}", parameters=(c,), body=body)
+    name = f"zero_fragment_wgmma_{total.value}_n{columns}"
+    return IntrinsicDeclaration(name=name, parameters=(c,), body=body)
 
 
-def store(columns: int, scope: str = "shared") -> IntrinsicDeclaration:
+def store(columns: int, scope: str = "shared", total: DType = DType.FLOAT32) -> IntrinsicDeclaration:
     """The sums of a warpgroup to memory of a scope ("shared" or "dram"): target [64, `columns`] = c."""
     _check_columns(columns)
-    c = _sums(columns)
+    c = _sums(columns, total)
     target = Buffer(name="target", shape=c.shape, dtype=c.dtype, scope=scope)
     i, j = Var("i"), Var("j")
     assign = Assign(name="store", buffer=target, indices=(i, j), value=c[i, j])
     body = nest([(i, GROUP_ROWS), (j, columns)], assign)
-    return IntrinsicDeclaration(
-        name=f"store_fragment_wgmma_n{columns}_{scope}", parameters=(target, c), body=body
-    )
+    name = f"store_fragment_wgmma_{total.value}_n{columns}_{scope}"
+    return IntrinsicDeclaration(name=name, parameters=(target, c), body=body)
 
 
 def declarations() -> list[IntrinsicDeclaration]:
     """All operations of warpgroups."""
     orders: tuple[Order, Order] = ("rows", "columns")
-    found = [wgmma(t, n, a, b) for t in FACTORS for n in COLUMNS for a in orders for b in orders]
+    found = [wgmma(t, n, a, b) for t in HALVES for n in COLUMNS for a in orders for b in orders]
     for columns in COLUMNS:
         fitting = orders if row_elements(columns) else orders[1:]
-        found += [wgmma(t, columns, a, b, swizzled=True) for t in FACTORS for a in orders for b in fitting]
-    for columns in COLUMNS:
-        found += [zero(columns), store(columns), store(columns, "dram")]
+        found += [wgmma(t, columns, a, b, swizzled=True) for t in HALVES for a in orders for b in fitting]
+    others = [(a, b) for a, b in FACTORS if a not in HALVES]
+    found += [wgmma(a, n, right=b, swizzled=True) for a, b in others for n in columns_of(a)]
+    for total in (DType.FLOAT32, DType.INT32):
+        for columns in COLUMNS:
+            found += [zero(columns, total), store(columns, total=total), store(columns, "dram", total)]
     return found
 
 
@@ -149,35 +168,37 @@ def swizzle_mode(swizzle: int) -> int:
     return SWIZZLES.index(swizzle) + 1 if swizzle else 0
 
 
-def _check_columns(columns: int) -> None:
-    if columns not in COLUMNS:
+def _check_columns(columns: int, dtype: DType = DType.FLOAT16) -> None:
+    if columns not in columns_of(dtype):
+        step = 16 if dtype.is_integer and columns >= 32 else CORE
         raise ValueError(
-            f"no wgmma has {columns} columns; they are a multiple of {CORE} up to {MOST_GROUP_COLUMNS}"
+            f"no wgmma of {dtype} has {columns} columns; they are a multiple of {step} up to {MOST_GROUP_COLUMNS}"
         )
 
 
-def _sums(columns: int) -> Buffer:
-    return Buffer(name="c", shape=(GROUP_ROWS, columns), dtype=DType.FLOAT32, scope=MATRIX_D)
+def _sums(columns: int, total: DType) -> Buffer:
+    return Buffer(name="c", shape=(GROUP_ROWS, columns), dtype=total, scope=MATRIX_D)
 
 
 def _factor(
     name: str, dtype: DType, size: int, data: tuple[Var, Var], depth: tuple[Var, Var], *, along_depth: bool
 ) -> tuple[Buffer, tuple[Expr, ...]]:
     """A factor's core matrices, and the element that coordinates of 8s and 1s mean."""
-    lines, length = ((size, data), (DEPTH, depth)) if along_depth else ((DEPTH, depth), (size, data))
+    deep = (HALF_DEPTH, depth)
+    lines, length = ((size, data), deep) if along_depth else (deep, (size, data))
     shape = (lines[0] // CORE, length[0] // CORE, CORE, CORE)
     at = (_matrix(lines[1][0], lines[0]), _matrix(length[1][0], length[0]), lines[1][1], length[1][1])
     return Buffer(name=name, shape=shape, dtype=dtype, scope="shared"), at
 
 
 def _swizzled_factors(
-    dtype: DType, columns: int, order_a: Order, order_b: Order
+    left: DType, right: DType, columns: int, order_a: Order, order_b: Order
 ) -> tuple[list[tuple[Var, int]], tuple[Expr, Expr], Load, Load]:
     """The loops of a product of swizzled factors, the place of a sum, and the elements that are multiplied."""
     k = Var("k")
-    row, rows, x = _swizzled_factor("a", dtype, GROUP_ROWS, "i", k, along_depth=order_a == "rows")
-    column, across, y = _swizzled_factor("b", dtype, columns, "j", k, along_depth=order_b == "columns")
-    return [*rows, *across, (k, DEPTH)], (row, column), x, y
+    row, rows, x = _swizzled_factor("a", left, GROUP_ROWS, "i", k, along_depth=order_a == "rows")
+    column, across, y = _swizzled_factor("b", right, columns, "j", k, along_depth=order_b == "columns")
+    return [*rows, *across, (k, depth_of(left))], (row, column), x, y
 
 
 def _swizzled_factor(
@@ -186,13 +207,13 @@ def _swizzled_factor(
     """Where an element stands in rows or columns, the loops over them, and the element."""
     if along_depth:
         i = Var(data)
-        held = Buffer(name=name, shape=(size, DEPTH), dtype=dtype, scope="shared")
+        held = Buffer(name=name, shape=(size, depth_of(dtype)), dtype=dtype, scope="shared")
         return i, [(i, size)], held[i, k]
     row = row_elements(size)
     if row is None:
         raise ValueError(f"no swizzled row divides {size} columns of {dtype}; {SWIZZLES[-1] // 2} or more do")
     outer, inner = Var(f"{data}1"), Var(f"{data}2")
-    held = Buffer(name=name, shape=(size // row, DEPTH, row), dtype=dtype, scope="shared")
+    held = Buffer(name=name, shape=(size // row, HALF_DEPTH, row), dtype=dtype, scope="shared")
     if size == row:
         return inner, [(inner, row)], held[0, k, inner]
     return outer * row + inner, [(outer, size // row), (inner, row)], held[outer, k, inner]

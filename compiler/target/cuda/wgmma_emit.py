@@ -15,19 +15,27 @@ from typing import TYPE_CHECKING
 
 from ...ir.expr import Const
 from ...ir.printer import format_region, summarize
-from ...ir.stmt import Assign, Copy, For, Intrinsic, Reduce, Region, Stmt
+from ...ir.stmt import Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Reduce, Region, Stmt
 from ...ir.types import DType
 from ...ir.visit import walk
 from .errors import LoweringError
+from .mma import TF32
 from .mma_emit import first_register
-from .wgmma import CORE, SWIZZLES, reads_swizzled, swizzle_mode
+from .mma_fragments import depth_of
+from .wgmma import CORE, HALVES, SWIZZLED, SWIZZLES, reads_swizzled, swizzle_mode
 
 if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 PREFIX = "wgmma_"
 """What the names of products begin with."""
-_PTX_TYPES = {DType.FLOAT16: "f16", DType.BFLOAT16: "bf16"}
+_PTX_TYPES = {
+    DType.FLOAT16: "f16",
+    DType.BFLOAT16: "bf16",
+    TF32: "tf32",
+    DType.INT8: "s8",
+    DType.UINT8: "u8",
+}
 
 _DESCRIPTOR = """\
 __device__ __forceinline__ unsigned long long matrix_descriptor(
@@ -59,6 +67,10 @@ _HOLD = """\
 template <int N> __device__ __forceinline__ void hold_registers(float* c) {
     #pragma unroll
     for (int i = 0; i < N; ++i) asm volatile("" : "+f"(c[i]) :: "memory");
+}
+template <int N> __device__ __forceinline__ void hold_registers(int* c) {
+    #pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+r"(c[i]) :: "memory");
 }
 """
 FUNCTIONS = {
@@ -135,9 +147,9 @@ def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
     """wgmma.mma_async: the sums' registers change in place, at the latest when the group is waited for."""
     name = use.declaration.name
     kernel.values.used.add("matrix_descriptor")
-    kernel.values.defined[name] = definition(name)
+    kernel.values.defined[name] = definition(use.declaration)
     c, a, b = use.operands
-    _, _, _, order_a, order_b, *_ = name.split("_")
+    order_a, order_b = _orders(use.declaration)
     matrix = _swizzled_matrix if reads_swizzled(use.declaration) else _matrix
     texts = (
         first_register(kernel, use, c),
@@ -153,24 +165,36 @@ def emit_wgmma(kernel: KernelEmitter, use: Intrinsic) -> None:
         _finish(kernel, [use])
 
 
-def definition(name: str) -> str:
+def definition(declaration: IntrinsicDeclaration) -> str:
     """The function of a product: all of the sums' registers go in and out."""
-    _, dtype, width, order_a, order_b, *_ = name.split("_")
-    count = int(width[1:]) // 2
+    c, *factors = declaration.parameters
+    a, b = (_PTX_TYPES[factor.dtype] for factor in factors)
+    count = c.shape[1] // 2
     listed = ", ".join(f"%{r}" for r in range(count))
-    outputs = ", ".join(f'"+f"(c[{r}])' for r in range(count))
-    # 1 for a factor whose lines are not along the depth (imm-trans-a, imm-trans-b).
-    transposed = int(order_a == "columns"), int(order_b == "rows")
-    kind = _PTX_TYPES[DType(dtype)]
+    whole = c.dtype.is_integer
+    letter, sums, total = ("r", "int", "s32") if whole else ("f", "float", "f32")
+    outputs = ", ".join(f'"+{letter}"(c[{r}])' for r in range(count))
+    kind = f"m64n{c.shape[1]}k{depth_of(factors[0].dtype)}.{total}.{a}.{b}"
+    # Signs of the factors (floats), and whether their lines are across the depth (16 bits).
+    flags = "" if whole else ", 1, 1"
+    if factors[0].dtype in HALVES:
+        order_a, order_b = _orders(declaration)
+        flags += f", {int(order_a == 'columns')}, {int(order_b == 'rows')}"
     return f"""\
-__device__ __forceinline__ void {name}(float* c, unsigned long long a, unsigned long long b) {{
+__device__ __forceinline__ void {declaration.name}({sums}* c, unsigned long long a, unsigned long long b) {{
     asm volatile("{{.reg .pred add; setp.ne.b32 add, %{count + 2}, 0; "
-        "wgmma.mma_async.sync.aligned.m64{width}k16.f32.{kind}.{kind} {{{listed}}}, "
-        "%{count}, %{count + 1}, add, 1, 1, {transposed[0]}, {transposed[1]};}}"
+        "wgmma.mma_async.sync.aligned.{kind} {{{listed}}}, "
+        "%{count}, %{count + 1}, add{flags};}}"
         : {outputs}
         : "l"(a), "l"(b), "n"(1) : "memory");
 }}
 """
+
+
+def _orders(declaration: IntrinsicDeclaration) -> tuple[str, str]:
+    """Of the factors: "rows" or "columns", as `wgmma.wgmma` has them."""
+    a, b = declaration.name.removesuffix(SWIZZLED).split("_")[-2:]
+    return a, b
 
 
 def _begin(kernel: KernelEmitter) -> None:

@@ -162,8 +162,12 @@ def test_what_is_opened_is_closed(stand: Stand):
     stand.buffer.close.assert_called_once_with(stand.stream)
 
 
-def test_tensor_maps_are_made_by_cuda_core(stand: Stand):
-    tensor = TensorMap(element_bytes=2, shape=(3, 40), box=(2, 32), swizzle=64)
+@pytest.mark.parametrize(
+    ("rounds", "dtype", "name"), [(False, np.uint16, None), (True, np.float32, "TFLOAT32")]
+)
+def test_tensor_maps_are_made_by_cuda_core(stand: Stand, rounds: bool, dtype: type, name: str | None):
+    size = np.dtype(dtype).itemsize
+    tensor = TensorMap(element_bytes=size, shape=(3, 40), box=(2, 64 // size), swizzle=64, rounds=rounds)
     with CudaDevice(0) as device:
         module = device.load(b"cubin", {"f": 0})
         device.launch(
@@ -171,9 +175,10 @@ def test_tensor_maps_are_made_by_cuda_core(stand: Stand):
             arguments=(TensorAt(address=1 << 20, tensor=tensor), 1 << 21),
         )  # fmt: skip
     view = stand.core.utils.StridedMemoryView.from_buffer
-    assert view.call_args.args == (stand.view, (3, 40)) and view.call_args.kwargs == {"dtype": np.uint16}
+    assert view.call_args.args == (stand.view, (3, 40)) and view.call_args.kwargs == {"dtype": dtype}
     options = stand.tensor.as_tensor_map.call_args.kwargs["options"]
-    assert (options.box_dim, options.swizzle.name) == ((2, 32), "SWIZZLE_64B")
+    assert (options.box_dim, options.swizzle.name) == ((2, 64 // size), "SWIZZLE_64B")
+    assert getattr(options.data_type, "name", None) == name
     assert (
         options.l2_promotion.name == "L2_256B" and options.interleave.name == options.oob_fill.name == "NONE"
     )

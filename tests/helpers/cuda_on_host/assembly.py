@@ -200,11 +200,14 @@ def _mma(use: _Use) -> str:
 
 
 def _wgmma(use: _Use) -> str:
-    columns, a, b = use.match.groups()
-    if a != b:
-        raise UnknownText(f"line {use.line}: {use.opcode}")
-    others = ", ".join(use.value(i) for i in range(1, 8))
-    return f"ptx::wgmma({use.place}, {columns}, ptx::{a.upper()}, {{{use.places(0)}}}, {others});"
+    columns, depth, *types = use.match.groups()
+    listed = ", ".join(f"ptx::{t.upper()}" for t in types)
+    # Integers have no signs to choose, and halves alone lie in two orders.
+    count = {"16": 8, "8": 6, "32": 4}[depth]
+    if len(use.operands) != count:
+        raise UnknownText(f"line {use.line}: {use.opcode} with {len(use.operands)} operands")
+    others = ", ".join(use.value(i) for i in range(1, count))
+    return f"ptx::wgmma({use.place}, {columns}, {depth}, {listed}, {{{use.places(0)}}}, {others});"
 
 
 def _load_store(use: _Use) -> str:
@@ -278,7 +281,9 @@ _INSTRUCTIONS: list[tuple[str, Callable[[_Use], str]]] = [
     (r"mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.(f32)\.(bf16)\.(bf16)\.(f32)", _mma),
     (r"mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.(f16|f32)\.(f16)\.(f16)\.(f16|f32)", _mma),
     (r"mma\.sync\.aligned\.m16n8k(16|32)\.row\.col\.(s32)\.([su]8)\.([su]8)\.(s32)", _mma),
-    (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.(b?f16)", _wgmma),
+    (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(16)\.(f32)\.(b?f16)\.(\4)", _wgmma),
+    (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(8)\.(f32)\.(tf32)\.(tf32)", _wgmma),
+    (r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(32)\.(s32)\.([su]8)\.([su]8)", _wgmma),
     (r"wgmma\.fence\.sync\.aligned", _call("ptx::wgmma_fence({line});")),
     (r"wgmma\.commit_group\.sync\.aligned", _call("ptx::wgmma_commit_group({line});")),
     (r"wgmma\.wait_group\.sync\.aligned", _call("ptx::wgmma_wait_group({line}, {0});")),

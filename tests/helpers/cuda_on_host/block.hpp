@@ -70,7 +70,7 @@ struct Pointer {  // converts to the type of the kernel's parameter
 
 struct TensorMap {  // by value, as 128 bytes that the text knows nothing of
     unsigned char* address;
-    unsigned element_bytes, swizzle, dimensions;
+    unsigned element_bytes, swizzle, rounds, dimensions;  // rounds: float32 to tf32
     unsigned long long sizes[5];
     unsigned box[5];  // innermost first, as sizes are
     template <typename T>

@@ -21,13 +21,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """A tensor map: boxes in a dense array `shape` of elements of so many bytes, and how their rows are swizzled."""
+    """A tensor map: boxes in a dense array `shape` of elements of so many bytes, and how their rows are swizzled.
+
+    `rounds`: elements are float32, which become tf32.
+    """
 
     place: Place
     element_bytes: int
     shape: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int
+    rounds: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +126,7 @@ def _argument(argument: str | Place | Tensor | int | float, names: Sequence[str]
         case Tensor(place=place, shape=shape, box=box):
             # Innermost first, as the hardware counts dimensions.
             sizes, boxes = (", ".join(map(str, reversed(extents))) for extents in (shape, box))
-            numbers = f"{argument.element_bytes}, {argument.swizzle}, {len(shape)}"
+            numbers = f"{argument.element_bytes}, {argument.swizzle}, {int(argument.rounds)}, {len(shape)}"
             return (
                 f"host::TensorMap{{{_argument(place, names)}.address, {numbers}, {{{sizes}}}, {{{boxes}}}}}"
             )

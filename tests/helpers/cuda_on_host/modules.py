@@ -87,6 +87,7 @@ def tensor_of(place: Place, tensor: TensorMap) -> Tensor:
         shape=tensor.shape,
         box=tensor.box,
         swizzle=tensor.swizzle,
+        rounds=tensor.rounds,
     )
 
 

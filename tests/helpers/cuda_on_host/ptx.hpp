@@ -83,9 +83,10 @@ void mma(int line, const char* what, unsigned k, Type a_type, Type b_type, Type 
 
 // -- warpgroups: wgmma (wgmma.cpp)
 
-// D = A B + D of 128 threads, or A B; A is 64 x 16, B 16 x `columns`, both by descriptors.
-void wgmma(int line, const char* what, unsigned columns, Type type, std::initializer_list<uint32_t*> d, uint64_t a,
-           uint64_t b, bool add, int scale_a, int scale_b, int transposed_a, int transposed_b);
+// D = A B + D of 128 threads, or A B; A is 64 x `depth`, B `depth` x `columns`, both by descriptors.
+void wgmma(int line, const char* what, unsigned columns, unsigned depth, Type sum_type, Type a_type, Type b_type,
+           std::initializer_list<uint32_t*> d, uint64_t a, uint64_t b, bool add, int scale_a = 1, int scale_b = 1,
+           int transposed_a = 0, int transposed_b = 0);
 void wgmma_fence(int line);
 void wgmma_commit_group(int line);
 void wgmma_wait_group(int line, unsigned pending);

@@ -32,11 +32,12 @@ from vdla.compiler.target.cuda.mma_fragments import Fragment
 from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.nvrtc import compile_cubin, compile_ptx
 from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.target.cuda.wgmma import COLUMNS, FACTORS, descriptor, store, wgmma, zero
+from vdla.compiler.target.cuda.wgmma import COLUMNS, HALVES, columns_of, descriptor, store, wgmma, zero
 from vdla.compiler.te.functions import FUNCTIONS
 
 TARGET = cuda_target("sm_90a")
 F16, BF16, F32 = DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32
+S8, U8 = DType.INT8, DType.UINT8
 
 
 @pytest.mark.parametrize("columns", [8, 24, 256])
@@ -71,14 +72,43 @@ def test_descriptors_have_the_fields_of_the_isa():
 def test_every_width_is_declared_for_128_lanes():
     known = intrinsics()
     for columns in range(8, 257, 8):
-        for dtype in FACTORS:
+        for dtype in HALVES:
             assert lanes_of(known[wgmma(dtype, columns).name]) == 128
-        assert lanes_of(known[zero(columns).name]) == lanes_of(known[store(columns).name]) == 128
+        assert lanes_of(known[wgmma(F32, columns, swizzled=True).name]) == 128
+        for total in (F32, DType.INT32):
+            for made in (zero(columns, total), store(columns, total=total), store(columns, "dram", total)):
+                assert lanes_of(known[made.name]) == 128
+    for a, b in ((S8, S8), (S8, U8), (U8, S8), (U8, U8)):
+        made = known[wgmma(a, 96, right=b, swizzled=True).name]
+        assert [p.dtype for p in made.parameters] == [DType.INT32, a, b]
+        assert [p.shape for p in made.parameters] == [(64, 96), (64, 32), (96, 32)]
     assert len(COLUMNS) == 32
-    with pytest.raises(ValueError, match="no wgmma has 264 columns; they are a multiple of 8 up to 256"):
-        wgmma(F16, 264)
-    with pytest.raises(ValueError, match="no wgmma multiplies int8; there are float16, bfloat16"):
-        wgmma(DType.INT8, 8)
+    # "wgmma.mma_async", .shape: of integers 8, 16, 24, 32, 48, 64 and so on.
+    assert columns_of(S8)[:6] == (8, 16, 24, 32, 48, 64) and len(columns_of(S8)) == 18
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((F16, 264), "no wgmma of float16 has 264 columns; they are a multiple of 8 up to 256"),
+        (
+            (DType.INT32, 8),
+            "no wgmma multiplies int32 by int32; there are float16, bfloat16, float32, int8, uint8",
+        ),
+        ((DType.INT8, 8), "factors of int8 must lie in swizzled rows along the depth"),
+        ((F32, 8, "rows", "rows"), "factors of float32 must lie in swizzled rows along the depth"),
+    ],
+)
+def test_products_that_no_instruction_has(arguments: tuple, message: str):
+    with pytest.raises(ValueError, match=message):
+        wgmma(*arguments)
+
+
+def test_integers_have_fewer_widths():
+    with pytest.raises(
+        ValueError, match="no wgmma of int8 has 40 columns; they are a multiple of 16 up to 256"
+    ):
+        wgmma(S8, 40, swizzled=True)
 
 
 def one_product(
