@@ -12,6 +12,8 @@ import onnx
 from onnx import helper, numpy_helper
 from vdla.isa.errors import UserError
 
+from .gpu_run import in_columns
+
 Forward = Callable[[], Any]
 WARM_UP = 3
 """Runs before capture: cuDNN measures its algorithms, and libraries take their workspaces, in the first."""
@@ -105,10 +107,10 @@ def model_forward(
 def product_forward(
     torch: ModuleType, precision: str, inputs: Mapping[str, np.ndarray], *, device: str = "cuda"
 ) -> Forward:
-    """A call that multiplies X and W, on cuBLAS; int8 as its library likes it best, W column after column."""
+    """A call that multiplies X and W as they lie (`gpu_run.in_columns`), on cuBLAS."""
     if precision == "int8":
         x, w = (torch.from_numpy(inputs[name]).to(device) for name in ("X", "W"))
-        w = w.t().contiguous().t()
+        w = w.t() if in_columns(precision) else w
         return lambda: torch._int_mm(x, w)
     kinds = {"float16": torch.float16, "bfloat16": torch.bfloat16}
     x, w = (
