@@ -40,7 +40,7 @@ def lower_dense(
     if epilogue.operand:
         bound["R"] = rest[0]
     template = "dense" if knobs is None else f"dense {knobs}"
-    workload = workload_of(gemm.template_of(ends.program), ends.program, ("W",))
+    workload = workload_of(gemm.template_of(target, ends.program, ("W",)), ends.program, ("W",))
     return lowered(
         graph,
         node,

@@ -21,10 +21,10 @@ Knobs: TypeAlias = Tile | gemv.Knobs | gemm_mma.Knobs | gemm_wgmma_knobs.Knobs
 """Of one kind of kernel or another."""
 
 
-def choose_knobs(target: CudaTarget, program: Program) -> Knobs:
-    """Defaults for any shape of what has the stages of `te.ops.gemm`."""
-    if gemm_wgmma.applies(target, program):
-        return gemm_wgmma.default_knobs(target, program)
+def choose_knobs(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
+    """Defaults for any shape of what has the stages of `te.ops.gemm`; `constants` as of `schedule`."""
+    if gemm_wgmma.applies(target, program, constants):
+        return gemm_wgmma.default_knobs(target, program, constants)
     if is_rounded(program) or gemm_mma.is_half(program):
         return gemm_mma.choose_knobs(target, gemm_mma.described(program))
     problem = problem_of(program)
@@ -41,7 +41,7 @@ def schedule(
     Factors rounded to tf32 (`tensor_float`), and those of 16 bits, are multiplied on tensor cores. `constants` are
     parameters, X or W, that are packed ahead as `schedule.pack.pack_arrays` does it. X is packed for tiles only.
     """
-    knobs = knobs or choose_knobs(target, program)
+    knobs = knobs or choose_knobs(target, program, constants)
     if isinstance(knobs, Tile):
         return schedule_tile(program, knobs, constants)
     if isinstance(knobs, gemm_wgmma_knobs.Knobs):
@@ -51,10 +51,10 @@ def schedule(
     return gemv.schedule_rows(program, knobs, [name for name in constants if name == "W"])
 
 
-def template_of(program: Program) -> CudaTemplate:
+def template_of(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> CudaTemplate:
     """The template with a space of knobs that the defaults are of, for a product of float32."""
     if is_rounded(program):
-        return "gemm_mma_cuda"
+        return "gemm_wgmma_cuda" if gemm_wgmma.applies(target, program, constants) else "gemm_mma_cuda"
     return "gemv_cuda" if problem_of(program).rows <= gemv.MOST_ROWS else "gemm_cuda"
 
 

@@ -191,7 +191,7 @@ def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     way from the second level cache, if enough is in flight; blocks that are on a multiprocessor together share these.
     All multiprocessors take as many rounds of blocks as the last one.
     """
-    blocks = tiles(factors, knobs) * knobs.splits
+    blocks = tiles(factors, knobs.rows, knobs.columns) * knobs.splits
     slices = -(-factors.depth // (knobs.depth * knobs.splits))
     peak = target.peak(precision(factors.dtype)) / (target.multiprocessors * target.clock)
     if target.capability >= (9, 0):
@@ -220,12 +220,9 @@ def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
     return total + adding * (np.asarray(knobs.splits) > 1)
 
 
-def tiles(factors: Factors, knobs: Settings) -> np.ndarray:
-    """Tiles of all results."""
-    down, beside = (
-        -(-factors.rows // np.asarray(knobs.rows)),
-        -(-factors.columns // np.asarray(knobs.columns)),
-    )
+def tiles(factors: Factors, rows: int | np.ndarray, columns: int | np.ndarray) -> np.ndarray:
+    """Tiles of `rows` x `columns` of all results."""
+    down, beside = -(-factors.rows // np.asarray(rows)), -(-factors.columns // np.asarray(columns))
     return down * beside * factors.batch
 
 
@@ -257,7 +254,7 @@ def choose_knobs(target: CudaTarget, factors: Factors) -> Knobs:
     )
     kept = legal(target, factors, points)
     # Splits pay where they fill the card, and each has slices enough to be under way.
-    few = (tiles(factors, points) <= target.multiprocessors) & (
+    few = (tiles(factors, points.rows, points.columns) <= target.multiprocessors) & (
         factors.depth >= 4 * points.depth * points.splits
     )
     kept &= (points.splits == 1) | few

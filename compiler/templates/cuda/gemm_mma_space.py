@@ -96,7 +96,7 @@ def _points(factors: Factors, columns: Columns) -> Points:
 
 def _account(target: CudaTarget, factors: Factors, columns: Columns) -> Account:
     points = _points(factors, columns)
-    blocks = tiles(factors, points) * points.splits
+    blocks = tiles(factors, points.rows, points.columns) * points.splits
     slices = -(-factors.depth // (points.depth * points.splits))
     held = np.maximum(1, resident(target, factors, points))
     operations = 2.0 * points.rows * points.columns * points.depth * slices * blocks

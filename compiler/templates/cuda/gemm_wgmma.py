@@ -4,59 +4,67 @@ As `gemm_mma`, but for the way of the factors: no warp loads fragments of them. 
 a slice by up to 256 columns, and have the sums in their registers. The slice comes by bulk copies, each a box of
 swizzled rows (`target.cuda.bulk_copies`); or, where rows of the factors do not begin at multiples of 16 bytes or a tile
 is no box, by threads' copies of 16 bytes, as core matrices of 8 such lines (`target.cuda.wgmma`), one line apart.
+
+Factors of 8 bits and of float32, which bulk copies round to tf32, must lie in rows along the depth: what does not is
+packed so ahead, or transposed by a kernel of its own (`along_depth`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
-from ...ir.expr import Const
+from ...ir.expr import Buffer, Const
 from ...ir.stmt import Copy, Program
 from ...ir.visit import path_to
 from ...schedule import LegalityError, Schedule
 from ...schedule.share_copy import Axes
 from ...target.cuda.bulk_copies import MOST_DIMENSIONS
 from ...target.cuda.machine import CudaTarget
-from ...target.cuda.mma import Order
-from ...target.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP
-from ...target.cuda.wgmma import (
-    ARCHITECTURE,
-    CORE,
-    DEPTH,
-    FACTORS,
-    row_elements,
-    store,
-    wgmma,
-    zero,
-)
-from .digits import cut, drop_single, extent_of, loops_around, shape_of, unroll
-from .gemm_mma import (
-    Factor,
-    X,
-    Y,
-    Z,
-    bind_all,
-    blocks_in_groups,
-    described,
-    factors,
-    is_half,
-    widen_rows,
-)
-from .gemm_wgmma_knobs import CORE_LINES, OVERLAPPED, Knobs, choose_knobs
+from ...target.cuda.mma import TF32, Order, sum_type
+from ...target.cuda.mma_fragments import GROUP_ROWS, MATRIX_D, ROWS, WARPGROUP, depth_of
+from ...target.cuda.wgmma import ARCHITECTURE, CORE, HALVES, row_elements, store, wgmma, zero
+from . import gemm_mma_knobs
+from .along_depth import lay_along_depth
+from .digits import allocated, cut, drop_single, extent_of, loops_around, shape_of, unroll
+from .gemm_mma import Factor, X, Y, Z, bind_all, blocks_in_groups, described, factors, widen_rows
+from .gemm_mma_knobs import CACHE_BYTES_A_CYCLE, LAUNCH
+from .gemm_wgmma_knobs import CORE_LINES, OVERLAPPED, Knobs, choose_knobs, cycles
+from .tensor_float import is_rounded
 from .tile import aligned, bind_blocks, fetch, whole_tiles
 
 LINE = CORE
-"""Elements of 16 bytes."""
+"""Elements of 16 bits in 16 bytes."""
 
 
 def applies(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> bool:
     """Whether warpgroups should multiply: the target has such products of these types, copies can bring whole lines of
-    both factors, and there are more rows than an `mma` has.
+    both factors, and there are more rows than an `mma` has; of types that must lie along the depth, also whether that
+    is faster than `gemm_mma`, with a transposition if one is needed.
     """
-    if target.arch != ARCHITECTURE or not is_half(program):
+    if target.arch != ARCHITECTURE:
         return False
-    wide = all(f.in_lines and _width(program, f.name, constants) == LINE for f in factors(program))
-    return wide and extent_of(Schedule(program), "gemm.i") > ROWS
+    try:
+        a, b = factors(program)
+    except LegalityError:
+        return False
+    if extent_of(Schedule(program), "gemm.i") <= ROWS:
+        return False
+    if a.dtype in HALVES:
+        return all(f.in_lines and _width(program, f.name, constants) == LINE for f in (a, b))
+    if a.dtype is TF32 and not is_rounded(program):
+        return False
+    s = Schedule(program)
+    try:
+        transposed = lay_along_depth(s, constants)
+    except LegalityError:
+        return False
+    if not takes_bulk(s.program):
+        return False
+    sizes = described(program)
+    own = float(cycles(target, sizes, choose_knobs(target, sizes, bulk=True)))
+    own += sum(_transposition_cycles(target, allocated(s, stage)) for stage in transposed)
+    return own < float(gemm_mma_knobs.cycles(target, sizes, gemm_mma_knobs.choose_knobs(target, sizes)))
 
 
 def schedule(
@@ -64,23 +72,26 @@ def schedule(
 ) -> Schedule:
     """What has the stages of `te.ops.gemm` scheduled with `knobs` (default: `default_knobs`).
 
-    Statement "gemm" multiplies float16 or bfloat16 and sums in float32. Rows of factors that do not begin at multiples
-    of 16 bytes are right too, but copied by single elements (`applies`: whether they are not). `constants` are
-    parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), which bulk copies have no need of.
-    LegalityError where the program is none such, for other architectures, or if the knobs do not fit together.
+    Statement "gemm" multiplies what `target.cuda.wgmma.wgmma` does. Rows of 16-bit factors that do not begin at
+    multiples of 16 bytes are right too, but copied by single elements (`applies`: whether they are not). `constants`
+    are parameters whose arrays are packed ahead (`schedule.pack.pack_arrays`), which bulk copies of 16-bit factors have
+    no need of. LegalityError where the program is none such, for other architectures, or if the knobs do not fit
+    together.
     """
-    a, b = factors(program)
     where = f"cannot tile {program.name} for warpgroups: "
     if target.arch != ARCHITECTURE:
         raise LegalityError(f"{where}{target.arch} has no wgmma, {ARCHITECTURE} has", program, "gemm")
-    if a.dtype not in FACTORS or not (a.in_lines and b.in_lines):
-        raise LegalityError(f"{where}{a.dtype} or the order of its factors is not a wgmma's", program, "gemm")
-    knobs = knobs or default_knobs(target, program)
-    if (reason := knobs.obstacle()) is not None:
-        raise LegalityError(f"{where}{reason}", program, "gemm")
-    if knobs.bulk and not takes_bulk(program):
-        raise LegalityError(f"{where}bulk copies do not bring its factors", program, "gemm")
     s = Schedule(program)
+    if factors(program)[0].dtype not in HALVES:
+        lay_along_depth(s, constants)
+    a, b = factors(s.program)
+    if not (a.in_lines and b.in_lines) or (a.dtype not in HALVES and not (a.along_depth and b.along_depth)):
+        raise LegalityError(f"{where}the order of its factors of {a.dtype} is not a wgmma's", program, "gemm")
+    knobs = knobs or default_knobs(target, program, constants)
+    if (reason := knobs.obstacle(a.dtype)) is not None:
+        raise LegalityError(f"{where}{reason}", program, "gemm")
+    if knobs.bulk and not takes_bulk(s.program):
+        raise LegalityError(f"{where}bulk copies do not bring its factors", program, "gemm")
     partial = knobs.splits > 1
     statement, i, j, k, grid = whole_tiles(s, knobs.rows, knobs.columns, knobs.depth, knobs.splits)
     i0, i = s.split(i, knobs.rows)
@@ -88,7 +99,7 @@ def schedule(
     k0, k = s.split(k, knobs.depth)
     wi, mi, i = cut(s, i, (knobs.groups[0], knobs.group_rows // GROUP_ROWS, GROUP_ROWS))
     wj, j = s.split(j, knobs.group_columns)
-    kt, k = s.split(k, DEPTH)
+    kt, k = s.split(k, depth_of(a.dtype))
     inner = (
         [i, *_row_loops(s, b, j, knobs.group_columns), k]
         if knobs.bulk
@@ -118,9 +129,10 @@ def schedule(
         fetch(s, factor.name, k0, axes, width if width == LINE else 1, constants)
         _pack_cores(s, factor.name)
     orders = _order(a, rows=True), _order(b, rows=False)
-    s.tensorize(inner[0], wgmma(a.dtype, columns, *orders, swizzled=knobs.bulk))
-    s.tensorize(_start(s, inner) if knobs.bulk else f"{inner[0]}.init", zero(columns))
-    s.tensorize(store_loop, store(columns, "dram" if partial else "shared"))
+    total = sum_type(a.dtype)
+    s.tensorize(inner[0], wgmma(a.dtype, columns, *orders, right=b.dtype, swizzled=knobs.bulk))
+    s.tensorize(_start(s, inner) if knobs.bulk else f"{inner[0]}.init", zero(columns, total))
+    s.tensorize(store_loop, store(columns, "dram" if partial else "shared", total))
     for loop in (kt, mi, f"{mi}.init"):
         s.unroll(loop)
 
@@ -151,14 +163,17 @@ def takes_bulk(program: Program) -> bool:
         zeros = isinstance(copy, Copy) and (copy.pad is None or copy.pad.value == 0)
         if not (zeros and factor.in_lines and factor.rank <= MOST_DIMENSIONS):
             return False
-        if _width(program, factor.name, ()) != LINE:
+        if _width(program, factor.name, ()) * factor.dtype.bits != LINE * 16:
             return False
     return True
 
 
-def default_knobs(target: CudaTarget, program: Program) -> Knobs:
+def default_knobs(target: CudaTarget, program: Program, constants: Sequence[str] = ()) -> Knobs:
     """What `gemm_wgmma_knobs.choose_knobs` takes for a program."""
-    return choose_knobs(target, described(program), bulk=takes_bulk(program))
+    s = Schedule(program)
+    if factors(program)[0].dtype not in HALVES:
+        lay_along_depth(s, constants)
+    return choose_knobs(target, described(s.program), bulk=takes_bulk(s.program))
 
 
 def _row_loops(s: Schedule, b: Factor, j: str, columns: int) -> list[str]:
@@ -187,13 +202,20 @@ def _start(s: Schedule, inner: Sequence[str]) -> str:
 
 
 def _width(program: Program, stage: str, constants: Sequence[str]) -> int:
-    """Elements that a copy of a stage moves at once; 1 for those gathered one by one."""
+    """Elements that a copy of a stage moves at once, 16 bytes at most; 1 for those gathered one by one."""
     path = path_to(program, stage)
     copy = path[-1]
     if not isinstance(copy, Copy) or any(e == Const(1) for e in copy.destination.extents[-2:]):
         return 1
+    line = LINE * 16 // copy.source.buffer.dtype.bits
     # What is packed ahead is packed in tiles, whose rows are whole lines.
-    return LINE if copy.source.buffer.name in constants else aligned(copy, LINE)
+    return line if copy.source.buffer.name in constants else aligned(copy, line)
+
+
+def _transposition_cycles(target: CudaTarget, copied: Buffer) -> float:
+    """Of a kernel that reads and writes an array once."""
+    moved = 2 * prod(copied.shape) * copied.dtype.bits / 8
+    return LAUNCH + moved / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
 
 
 def _order(factor: Factor, *, rows: bool) -> Order:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TypeAlias
+
+import numpy as np
 
 from ...ir.types import DType
 from ...target.cuda.bulk_copies import MOST_BOX
 from ...target.cuda.machine import CudaTarget
-from ...target.cuda.mma_fragments import GROUP_ROWS, MOST_GROUP_COLUMNS, WARPGROUP
+from ...target.cuda.mma_fragments import GROUP_ROWS, MOST_GROUP_COLUMNS, WARPGROUP, depth_of
 from ...target.cuda.shared_memory import MBARRIER
-from ...target.cuda.wgmma import CORE, DEPTH, SWIZZLES, row_elements
+from ...target.cuda.wgmma import CORE, HALVES, SWIZZLES, columns_of, row_elements
 from .gemm_mma_knobs import (
     CACHE_BYTES_A_CYCLE,
     LATENCY,
@@ -18,8 +21,10 @@ from .gemm_mma_knobs import (
     MOST_REGISTERS,
     SHARED_BYTES_A_CYCLE,
     Factors,
+    group_of,
     precision,
     room,
+    tiles,
 )
 
 MOST_GROUPS = 4
@@ -79,44 +84,35 @@ class Knobs:
         """Threads of a block."""
         return self.groups[0] * self.groups[1] * WARPGROUP
 
-    @property
-    def registers(self) -> int:
-        """Registers of a thread."""
-        return self.group_rows * self.group_columns // WARPGROUP + OTHER_REGISTERS
+    def shared_bytes(self, dtype: DType) -> int:
+        """Shared memory of a block for factors of a type: all stages, or the tile of results in their place."""
+        return int(_shared_bytes(self, dtype))
 
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a block: all stages, or the tile of results, which takes their place."""
-        factors = self.stages * (self.rows + self.columns) * self.depth * 2
-        if self.bulk:
-            # One mbarrier for each slice that is on its way.
-            factors += (self.stages - OVERLAPPED) * MBARRIER
-        else:
-            factors = factors * CORE_LINES // CORE
-        results = self.rows * int(room(self.columns, DType.FLOAT32, matrix=False)) * 4
-        return max(factors, results if self.splits == 1 else 0)
-
-    def obstacle(self) -> str | None:
-        """Why these knobs do not fit together; None if they do."""
+    def obstacle(self, dtype: DType) -> str | None:
+        """Why these knobs do not fit together for factors of a type; None if they do."""
         if self.group_rows % GROUP_ROWS or self.group_rows < 1:
             return f"{self.group_rows} rows of a warpgroup are not made of {GROUP_ROWS}"
-        if self.group_columns % CORE or not 1 <= self.group_columns <= MOST_GROUP_COLUMNS:
-            return f"{self.group_columns} columns of a warpgroup are no multiple of {CORE} up to {MOST_GROUP_COLUMNS}"
+        if self.group_columns not in columns_of(dtype):
+            step = columns_of(dtype)[-1] - columns_of(dtype)[-2]
+            return f"{self.group_columns} columns of a warpgroup are no multiple of {step} up to {MOST_GROUP_COLUMNS}"
         if self.rows % self.group_rows or self.columns % self.group_columns or min(self.groups) < 1:
             return f"tiles of warpgroups do not divide a block's, {self.rows}x{self.columns}"
-        if self.depth % DEPTH or self.depth < 1:
-            return f"slices of {self.depth} are not made of {DEPTH}, the depth of a wgmma"
+        unit = depth_of(dtype)
+        if self.depth % unit or self.depth < 1:
+            return f"slices of {self.depth} are not made of {unit}, the depth of a wgmma of {dtype}"
         if self.threads > 1024:
             return f"{self.threads} threads are more than a block may have (1024)"
         if min(self.stages, self.group, self.splits) < 1:
             return "there must be a stage, a row of tiles and a split"
-        return self._bulk_obstacle() if self.bulk else None
+        if self.bulk:
+            return self._bulk_obstacle(dtype)
+        return None if dtype in HALVES else f"products of {dtype} take what bulk copies bring alone"
 
-    def _bulk_obstacle(self) -> str | None:
-        if self.depth * 2 not in SWIZZLES:
-            rows = ", ".join(str(n // 2) for n in SWIZZLES)
+    def _bulk_obstacle(self, dtype: DType) -> str | None:
+        if self.depth * dtype.bits // 8 not in SWIZZLES:
+            rows = ", ".join(str(n * 8 // dtype.bits) for n in SWIZZLES)
             return f"slices of {self.depth} are not {rows} deep, as swizzled rows are"
-        if row_elements(self.group_columns) is None:
+        if dtype in HALVES and row_elements(self.group_columns) is None:
             return f"{self.group_columns} columns of a warpgroup are not made of {SWIZZLES[-1] // 2}, a swizzled row"
         if max(self.rows, self.columns) > MOST_BOX:
             return f"{self.rows}x{self.columns} tiles are larger than boxes of bulk copies ({MOST_BOX})"
@@ -125,82 +121,138 @@ class Knobs:
         return None
 
 
-def resident(target: CudaTarget, knobs: Knobs) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """Many settings of the knobs at once: an int64 array of one length for each number of `Knobs`, one `bulk`."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    depth: np.ndarray
+    group_rows: np.ndarray
+    group_columns: np.ndarray
+    stages: np.ndarray
+    group: np.ndarray
+    splits: np.ndarray
+    bulk: bool
+
+    def at(self, index: int) -> Knobs:
+        """One of them."""
+        numbers = {f.name: int(getattr(self, f.name)[index]) for f in fields(self) if f.name != "bulk"}
+        return Knobs(**numbers, bulk=self.bulk)
+
+
+Settings: TypeAlias = Knobs | Points
+
+
+def _groups(knobs: Settings) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(knobs.rows // knobs.group_rows), np.asarray(knobs.columns // knobs.group_columns)
+
+
+def _registers(knobs: Settings) -> np.ndarray:
+    """Registers of a thread."""
+    return np.asarray(knobs.group_rows * knobs.group_columns // WARPGROUP + OTHER_REGISTERS)
+
+
+def _shared_bytes(knobs: Settings, dtype: DType) -> np.ndarray:
+    factors = knobs.stages * (knobs.rows + knobs.columns) * knobs.depth * dtype.bits // 8
+    if knobs.bulk:
+        # One mbarrier for each slice that is on its way.
+        factors = factors + (knobs.stages - OVERLAPPED) * MBARRIER
+    else:
+        factors = factors * CORE_LINES // CORE
+    results = knobs.rows * room(np.asarray(knobs.columns), DType.FLOAT32, matrix=False) * 4
+    return np.maximum(factors, results * (np.asarray(knobs.splits) == 1))
+
+
+def resident(target: CudaTarget, dtype: DType, knobs: Settings) -> np.ndarray:
     """How many blocks a multiprocessor holds at a time; 0 for those that are too large."""
-    if knobs.registers > MOST_REGISTERS or knobs.shared_bytes > target.shared_bytes_per_block:
-        return 0
-    return min(
-        # A kilobyte of each block's shared memory is the system's.
-        target.shared_bytes_per_multiprocessor // (knobs.shared_bytes + 1024),
-        target.registers_per_multiprocessor // (knobs.threads * knobs.registers),
-        target.threads_per_multiprocessor // knobs.threads,
-    )
+    down, beside = _groups(knobs)
+    threads = down * beside * WARPGROUP
+    shared, registers = _shared_bytes(knobs, dtype), _registers(knobs)
+    # A kilobyte of each block's shared memory is the system's.
+    by_memory = target.shared_bytes_per_multiprocessor // (shared + 1024)
+    by_registers = target.registers_per_multiprocessor // (threads * registers)
+    held = np.minimum(np.minimum(by_memory, by_registers), target.threads_per_multiprocessor // threads)
+    return np.where((registers > MOST_REGISTERS) | (shared > target.shared_bytes_per_block), 0, held)
 
 
-def cycles(target: CudaTarget, factors: Factors, knobs: Knobs) -> float:
-    """About how long a product takes, in cycles of the card's clock; infinite for what does not fit.
+def limits(target: CudaTarget, factors: Factors, knobs: Settings) -> Mapping[str, np.ndarray]:
+    """What settings of whole warpgroups must keep to, by name: bool for each."""
+    down, beside = _groups(knobs)
+    found = {
+        "warpgroups of a block": down * beside <= MOST_GROUPS,
+        "a block on a multiprocessor": resident(target, factors.dtype, knobs) >= 1,
+        "a slice for every split": np.asarray(
+            (np.asarray(knobs.splits) == 1) | (knobs.depth * knobs.splits <= factors.depth)
+        ),
+    }
+    if knobs.bulk:
+        found["boxes"] = np.asarray((knobs.rows <= MOST_BOX) & (knobs.columns <= MOST_BOX))
+        found["stages beyond those under way"] = np.asarray(knobs.stages > OVERLAPPED)
+    return found
+
+
+def cycles(target: CudaTarget, factors: Factors, knobs: Settings) -> np.ndarray:
+    """About how long a product takes, in cycles of the card's clock; float64, infinite for what does not fit.
 
     A slice takes the longest of its products on the tensor cores, of their way from shared memory, and of its way from
     the second level cache; blocks that are on a multiprocessor together share these and fill one another's rests.
     """
-    held = resident(target, knobs)
-    if not held:
-        return float("inf")
-    tiles = -(-factors.rows // knobs.rows) * -(-factors.columns // knobs.columns) * factors.batch
+    held = resident(target, factors.dtype, knobs)
     slices = -(-factors.depth // (knobs.depth * knobs.splits))
-    waves = -(-tiles * knobs.splits // target.multiprocessors)
-    together = min(held, waves)
+    waves = -(-tiles(factors, knobs.rows, knobs.columns) * knobs.splits // target.multiprocessors)
+    together = np.maximum(1, np.minimum(held, waves))
     peak = target.peak(precision(factors.dtype)) / (target.multiprocessors * target.clock)
-    below, beside = knobs.groups
+    below, beside = _groups(knobs)
+    size = factors.dtype.bits / 8
     multiply = 2 * knobs.rows * knobs.columns * knobs.depth / peak
     # Each product of 64 rows reads these rows and all of its columns.
     reads = knobs.rows * beside + knobs.columns * below * (knobs.group_rows // GROUP_ROWS)
-    read = (reads + knobs.rows + knobs.columns) * knobs.depth * 2 / SHARED_BYTES_A_CYCLE
-    fetched = (knobs.rows + knobs.columns) * knobs.depth * 2
+    read = (reads + knobs.rows + knobs.columns) * knobs.depth * size / SHARED_BYTES_A_CYCLE
+    fetched = (knobs.rows + knobs.columns) * knobs.depth * size
+    results = knobs.rows * knobs.columns * 8
     if knobs.bulk:
-        latency, ahead = BULK_LATENCY, knobs.stages - OVERLAPPED
-        one_slice = max(multiply, read, fetched / BULK_BYTES_A_CYCLE, BULK_TRIP / (ahead * together))
-        one_slice += BULK_TURN / together
-        results = knobs.rows * knobs.columns * 8 / BULK_RESULT_BYTES_A_CYCLE
+        latency, ahead = BULK_LATENCY, np.maximum(1, np.asarray(knobs.stages) - OVERLAPPED)
+        one_slice = np.maximum(np.maximum(multiply, read), fetched / BULK_BYTES_A_CYCLE)
+        one_slice = np.maximum(one_slice, BULK_TRIP / (ahead * together)) + BULK_TURN / together
+        results = results / BULK_RESULT_BYTES_A_CYCLE
     else:
         latency = LATENCY
-        results = knobs.rows * knobs.columns * 8 / CACHE_BYTES_A_CYCLE
-        one_slice = max(multiply, read, fetched / CACHE_BYTES_A_CYCLE) + TURN / together
-        one_slice += max(0.0, latency - (knobs.stages - 1) * one_slice * together) / together / 2
+        results = results / CACHE_BYTES_A_CYCLE
+        one_slice = np.maximum(np.maximum(multiply, read), fetched / CACHE_BYTES_A_CYCLE) + TURN / together
+        stall = np.maximum(0.0, latency - (knobs.stages - 1) * one_slice * together)
+        one_slice = one_slice + stall / together / 2
     total = waves * (slices * one_slice + results) + 2 * latency
-    if knobs.splits > 1:
-        elements = factors.rows * factors.columns * factors.batch * (knobs.splits + 1)
-        total += LAUNCH + elements * 4 / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
-    return total
+    elements = factors.rows * factors.columns * factors.batch * (knobs.splits + 1)
+    adding = LAUNCH + elements * 4 / (CACHE_BYTES_A_CYCLE * target.multiprocessors)
+    return np.where(held < 1, np.inf, total + adding * (np.asarray(knobs.splits) > 1))
 
 
 def choose_knobs(target: CudaTarget, factors: Factors, *, bulk: bool = False) -> Knobs:
     """Defaults: those for which `cycles` is least, of equals those with the deepest slices, then the most stages."""
-    found: list[Knobs] = []
     widths = (16, 32, 64, 96, 128, 192, 256) if bulk else (8, 16, 32, 64, 128, 256)
     stages = (3, 4, 5, 6, 8) if bulk else (2, 3, 4)
-    tiles = product((1, 2), (1, 2), (64, 128), widths, (32, 64), stages, (1, 2, 4, 8, 16))
-    for below, beside, rows, columns, depth, stages, splits in tiles:
-        if bulk and (
-            max(below * rows, beside * columns) > MOST_BOX or rows * columns > MOST_SUMS * WARPGROUP
-        ):
-            continue
-        if below * beside > MOST_GROUPS or (splits > 1 and factors.depth < 4 * depth * splits):
-            continue
-        count = -(-factors.rows // (below * rows))
-        # The greatest power of two up to 8 that divides the rows of tiles.
-        group = min(8, count & -count) if factors.batch == 1 else 1
-        found.append(
-            Knobs(
-                rows=below * rows,
-                columns=beside * columns,
-                depth=depth,
-                group_rows=rows,
-                group_columns=columns,
-                stages=stages,
-                group=group,
-                splits=splits,
-                bulk=bulk,
-            )
-        )
-    return min(found, key=lambda knobs: (cycles(target, factors, knobs), -knobs.depth, -knobs.stages))
+    depths = [row * 8 // factors.dtype.bits for row in (64, 128)]
+    axes = ((1, 2), (1, 2), (64, 128), widths, depths, stages, (1, 2, 4, 8, 16))
+    grid = np.meshgrid(*axes, indexing="ij")
+    below, beside, group_rows, group_columns, depth, stage, splits = (
+        axis.ravel().astype(np.int64) for axis in grid
+    )
+    rows, columns = below * group_rows, beside * group_columns
+    points = Points(
+        rows=rows,
+        columns=columns,
+        depth=depth,
+        group_rows=group_rows,
+        group_columns=group_columns,
+        stages=stage,
+        group=group_of(factors, rows, np.int64(8)),
+        splits=splits,
+        bulk=bulk,
+    )
+    kept = np.logical_and.reduce(list(limits(target, factors, points).values()))
+    kept &= (splits == 1) | (factors.depth >= 4 * depth * splits)
+    if bulk:
+        kept &= group_rows * group_columns <= MOST_SUMS * WARPGROUP
+    cost = np.where(kept, cycles(target, factors, points), np.inf)
+    return points.at(int(np.lexsort((-stage, -depth, cost))[0]))

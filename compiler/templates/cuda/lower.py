@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,10 @@ from .lower_rows import lower_lstm, lower_normalization, lower_reduction, lower_
 from .lowered import LoweredCudaNode
 from .matmul import lower_matrix_product
 from .tasks import schedule
+from .workload import CudaTemplate
+
+_OTHERS: Mapping[str, CudaTemplate] = {"gemv_cuda": "gemm_cuda", "gemm_wgmma_cuda": "gemm_mma_cuda"}
+"""What else can schedule the products of a template: few rows can be tiled, too, and single warps do what four do."""
 
 ChooseKnobs = Callable[[Node], Any]
 """Knobs of a node's template, such as a tuner found; None: the template's defaults."""
@@ -106,13 +110,13 @@ def lower_methods(target: CudaTarget, graph: FloatGraph, node: Node) -> tuple[Lo
     default = lower_cuda_node(target, graph, node)
     if default is None:
         return ()
-    if default.workload is None or default.workload.template != "gemv_cuda":
+    other = None if default.workload is None else _OTHERS.get(default.workload.template)
+    if default.workload is None or other is None:
         return (default,)
-    # Few rows can be tiled, too.
-    tiled = replace(default.workload, template="gemm_cuda")
+    workload = replace(default.workload, template=other)
     return default, replace(
         default,
-        key=kernel_key(tiled.template, tiled.expression),
-        schedule=lambda t: schedule(t, tiled),
-        workload=tiled,
+        key=kernel_key(other, workload.expression),
+        schedule=lambda t: schedule(t, workload),
+        workload=workload,
     )

@@ -48,5 +48,5 @@ def lower_matrix_product(
         ends,
         lambda t: gemm.schedule(t, ends.program, knobs, constants=constants),
         {"X": x, "W": w, "Y": node.output},
-        workload=workload_of(gemm.template_of(ends.program), ends.program, constants),
+        workload=workload_of(gemm.template_of(target, ends.program, constants), ends.program, constants),
     )

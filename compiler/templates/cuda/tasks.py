@@ -30,6 +30,9 @@ from . import (
     gemm_mma,
     gemm_mma_space,
     gemm_space,
+    gemm_wgmma,
+    gemm_wgmma_knobs,
+    gemm_wgmma_space,
     gemv_space,
     named,
     pool,
@@ -165,6 +168,10 @@ def _warps(target: CudaTarget, workload: CudaWorkload, knobs: gemm_mma.Knobs | N
     return gemm_mma.schedule(target, workload.expression, knobs, constants=workload.constants)
 
 
+def _warpgroups(target: CudaTarget, workload: CudaWorkload, knobs: gemm_wgmma_knobs.Knobs | None) -> Schedule:
+    return gemm_wgmma.schedule(target, workload.expression, knobs, constants=workload.constants)
+
+
 def _rows(workload: CudaWorkload) -> RowOperator:
     assert workload.rows is not None  # CudaWorkload.obstacle
     return workload.rows
@@ -190,6 +197,12 @@ _TEMPLATES: Mapping[CudaTemplate, _Template] = MappingProxyType(
             gemm_mma_space.default_values,
             lambda _, program, values: gemm_mma_space.knobs_of(program, values),
             _warps,
+        ),
+        "gemm_wgmma_cuda": _Template(
+            space=lambda target, w: gemm_wgmma_space.space(target, w.expression),
+            defaults=lambda target, w: gemm_wgmma_space.default_values(target, w.expression, w.constants),
+            knobs=lambda _, w, values: gemm_wgmma_space.knobs_of(w.expression, values),
+            schedule=_warpgroups,
         ),
         "conv2d_cuda": _of_program(
             conv2d_space.space, conv2d_space.default_values, conv2d_space.knobs_of, _alone(conv2d.schedule)

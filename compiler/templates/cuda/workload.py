@@ -24,6 +24,7 @@ CudaTemplate: TypeAlias = Literal[
     "gemm_cuda",
     "gemv_cuda",
     "gemm_mma_cuda",
+    "gemm_wgmma_cuda",
     "conv2d_cuda",
     "conv2d_direct_cuda",
     "winograd_cuda",

@@ -49,7 +49,7 @@ def expected(workload: CudaWorkload, arrays: Mapping[str, np.ndarray]) -> np.nda
 def allowed(workload: CudaWorkload) -> float:
     """How far results may be from `expected`, relative to the greatest: that of sums in any order, and what models may
     be in any case (`target.cuda.tolerances`)."""
-    rounded = workload.template == "gemm_mma_cuda" and is_rounded(workload.expression)
+    rounded = workload.template in ("gemm_mma_cuda", "gemm_wgmma_cuda") and is_rounded(workload.expression)
     depth = longest_sum(workload.expression)
     return max(MODEL_TOLERANCE, tolerance("tf32" if rounded else "float32", depth))
 

@@ -220,7 +220,7 @@ def test_instructions_of_bulk_copies():
     knobs = Knobs(rows=128, columns=256, depth=64, group_rows=64, group_columns=256, stages=4, bulk=True)
     module = lower(prepare(gemm_wgmma.schedule(TARGET, program, knobs).program, TARGET), TARGET)
     (launch,) = module.launches
-    assert launch.block == (128, 1, 2) and launch.shared_bytes == knobs.shared_bytes
+    assert launch.block == (128, 1, 2) and launch.shared_bytes == knobs.shared_bytes(F16)
     boxes = [a.tensor for a in launch.arguments if isinstance(a, TensorMapArgument)]
     assert [(t.box, t.swizzle, t.shape) for t in boxes] == [
         ((64, 64), 128, (512, 512)),
@@ -257,7 +257,7 @@ def test_instructions():
     module = lower(prepare(s.program, TARGET), TARGET)
     (launch,) = module.launches
     assert launch.block == (128, 1, 2)
-    assert launch.shared_bytes == knobs.shared_bytes
+    assert launch.shared_bytes == knobs.shared_bytes(F16)
     ptx = compile_ptx(module.source, "sm_90a")
     assert ptx.count("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16") == 4
     assert ptx.count("wgmma.wait_group.sync.aligned 0") == 1
@@ -298,14 +298,14 @@ def test_defaults_fit_any_size():
     for rows, columns, depth in ((1, 1, 1), (64, 1000, 512), (512, 49, 4608), (1000, 3, 7), (4096,) * 3):
         factors = Factors(rows=rows, columns=columns, depth=depth, batch=1, dtype=F16)
         knobs = choose_knobs(TARGET, factors)
-        assert knobs.obstacle() is None and resident(TARGET, knobs) >= 1
+        assert knobs.obstacle(F16) is None and resident(TARGET, F16, knobs) >= 1
         assert np.isfinite(cycles(TARGET, factors, knobs))
     # Few tiles with deep sums fill the card only if several blocks share one.
     assert choose_knobs(TARGET, Factors(rows=512, columns=49, depth=4608, batch=1, dtype=F16)).splits > 1
     for rows, columns, depth in ((1, 1, 1), (64, 1000, 512), (1000, 8, 16), (784, 512, 256)):
         factors = Factors(rows=rows, columns=columns, depth=depth, batch=3, dtype=F16)
         knobs = choose_knobs(TARGET, factors, bulk=True)
-        assert knobs.bulk and knobs.obstacle() is None and resident(TARGET, knobs) >= 1
+        assert knobs.bulk and knobs.obstacle(F16) is None and resident(TARGET, F16, knobs) >= 1
     # What was fastest on an H100, of which cuBLAS is no more than a fiftieth faster.
     square = Factors(rows=4096, columns=4096, depth=4096, batch=1, dtype=F16)
     assert choose_knobs(TARGET, square, bulk=True) == Knobs(

@@ -29,6 +29,7 @@ from vdla.compiler.tune.records.record import Record, Task, describe_target
 SHAPE = (1, 32, 9, 9)
 TARGET = cuda_target()
 TENSOR = cuda_target(tensor_float=True)
+GROUPS = cuda_target("sm_90a", tensor_float=True)
 
 
 def model() -> bytes:
@@ -54,6 +55,14 @@ def model_of_methods() -> bytes:
     net.add("Flatten")
     net.add("Gemm", net.weights(4, 10), net.weights(10))
     net.shape = (1, 10)
+    return net.model()
+
+
+def model_of_products() -> bytes:
+    """A dense layer that warpgroups multiply."""
+    net = FloatNetwork(72, 96)
+    net.add("Gemm", net.weights(96, 40), net.weights(40))
+    net.shape = (72, 40)
     return net.model()
 
 
@@ -83,8 +92,9 @@ def record(workload: CudaWorkload, knobs: dict[str, int]) -> Record:
         (TARGET, model(), {"conv2d_cuda", "depthwise_cuda", "pool_cuda"}),
         (TENSOR, model(), {"gemm_mma_cuda", "depthwise_cuda", "pool_cuda"}),
         (TARGET, model_of_methods(), METHODS),
+        (GROUPS, model_of_products(), {"gemm_wgmma_cuda", "gemm_mma_cuda"}),
     ],
-    ids=["float32", "tf32", "methods"],
+    ids=["float32", "tf32", "methods", "warpgroups"],
 )
 def test_a_sample_of_every_space_computes_what_the_workload_says(
     target: CudaTarget, of: bytes, templates: set[str]

@@ -1,0 +1,70 @@
+"""Factors of a product in rows along its depth, as bulk copies bring them to products that take no other order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir.stmt import Copy
+from ...ir.visit import path_to
+from ...schedule import Schedule
+from .digits import extent_of, loops_around
+from .gemm_mma import Factor, factors
+
+LANES = 4
+"""Neighbours in a row that a thread reads at once."""
+THREADS = 128
+
+
+def lay_along_depth(s: Schedule, constants: Sequence[str] = ()) -> list[str]:
+    """Makes the stage of each factor of a program with the stages of `te.ops.gemm` one copy of a box along the depth.
+
+    What lies across it is packed so ahead, if it is one of the `constants`, or else transposed in a kernel of its own
+    first, whose loops are scheduled here. Returns the names of these stages. Stages that are no copies stay as they
+    are. LegalityError where factors have not the form of `gemm_mma.factors`.
+    """
+    return [stage for f in factors(s.program) if (stage := _lay(s, f, constants)) is not None]
+
+
+def _lay(s: Schedule, factor: Factor, constants: Sequence[str]) -> str | None:
+    around = loops_around(s, factor.name)
+    if factor.along_depth or not factor.in_lines:
+        return None
+    order = (*range(factor.rank - 2), factor.rank - 1, factor.rank - 2)
+    if around:
+        # A copy by elements, as of a matrix that lies along the depth already.
+        s.pack(factor.name, (), order)
+        s.box_copy(factor.name)
+        return None
+    copy = path_to(s.program, factor.name)[-1]
+    if not isinstance(copy, Copy):
+        return None
+    source = copy.source.buffer.name
+    transposed = None
+    if source not in constants:
+        transposed = source = s.cache_read(source, None, "dram")
+        s.expand_copy(transposed)
+    s.expand_copy(factor.name)
+    for buffer in (source, factor.name):
+        s.pack(buffer, (), order)
+    s.box_copy(factor.name)
+    if transposed is not None:
+        _share(s, transposed)
+    return transposed
+
+
+def _share(s: Schedule, stage: str) -> None:
+    """Shares the transposition out: a thread reads neighbours in a row; neighbouring threads write such in another."""
+    *outside, depth, data = loops_around(s, stage)
+    lanes = LANES
+    while extent_of(s, data) % lanes:
+        lanes //= 2
+    data, lane = s.split(data, lanes)
+    depth, thread = s.split(depth, THREADS)
+    s.reorder(*outside, data, depth, thread, lane)
+    block = data
+    for loop in reversed(outside):
+        block = s.fuse(loop, block)
+    s.bind(block, "block.x")
+    s.bind(depth, "block.y")
+    s.bind(thread, "thread.x")
+    s.vectorize(lane)
