@@ -275,23 +275,33 @@ class _Machine:
     def factors(self, node: Reduce, place: _Place) -> tuple[_Factor, _Factor] | None:
         """Both factors of a sum of products in float64, each with the axes that it depends on.
 
-        None for other sums, under guards, and where a factor is too large to be summed up whole. An axis on which none
-        depends is the second one's.
+        Factors are loads, or functions of one (rounded ones, say). None for other sums, under guards, and where a
+        factor is too large to be summed up whole. An axis on which none depends is the second one's.
         """
         value = node.value
         if node.op != "add" or place.guards or not isinstance(value, Binary) or value.op != "*":
             return None
         found: list[_Factor] = []
         for e in (value.a, value.b):
-            view = self.view(e, place, np.float64)
+            load = e.arguments[0] if isinstance(e, Call) and len(e.arguments) == 1 else e
+            view = self.view(load, place, np.float64 if load is e else np.float32)
             if view is None:
                 return None
             others = found[0][1] if found else []
             axes = [k for k, step in enumerate(view.strides) if step or (found and k not in others)]
-            found.append((view[tuple([slice(None) if k in axes else 0 for k in range(view.ndim)])], axes))
-        if any(factor.size > MOST_FACTOR for factor, _ in found):
-            return None
+            factor = view[tuple([slice(None) if k in axes else 0 for k in range(view.ndim)])]
+            if factor.size > MOST_FACTOR:
+                return None
+            if isinstance(e, Call):
+                factor = self.call(e, [factor]).astype(np.float64)
+            found.append((factor, axes))
         return found[0], found[1]
+
+    def call(self, e: Call, arguments: list[Any]) -> np.ndarray:
+        """A function's values, of the call's type."""
+        if e.function not in self.functions:
+            raise EvaluateError(f"no function {e.function} was given")
+        return np.asarray(self.functions[e.function](*arguments)).astype(e.dtype.numpy)
 
     def write(self, node: Assign | Reduce, place: _Place, value: np.ndarray, mask: np.ndarray | None) -> None:
         data = self.cells[node.buffer.name].data
@@ -358,11 +368,8 @@ class _Machine:
                 )
             case Cast(value=value, dtype=dtype):
                 return np.asarray(self.value(value, place)).astype(dtype.numpy)
-            case Call(function=function, arguments=arguments, dtype=dtype):
-                if function not in self.functions:
-                    raise EvaluateError(f"no function {function} was given")
-                found = self.functions[function](*[self.value(a, place) for a in arguments])
-                return np.asarray(found).astype(dtype.numpy)
+            case Call(arguments=arguments):
+                return self.call(e, [self.value(a, place) for a in arguments])
 
 
 def _sum_of_products(

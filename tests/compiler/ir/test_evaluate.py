@@ -13,8 +13,10 @@ from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, nest, re
 from vdla.compiler.ir.types import DType
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
+from vdla.compiler.te.ops.gemm import gemm
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
 from vdla.compiler.te.ops.gemm_conv_transpose import gemm_conv_transpose
+from vdla.compiler.te.ops.tensor_gemm import round_factors
 from vdla.compiler.te.ops.winograd import winograd_conv2d
 
 FLOAT = [
@@ -155,3 +157,12 @@ def test_long_sums_are_exact():
     program = Program(name="long", parameters=(x, Y), body=nest([(OUTER, 1 << 20)], body))
     array = np.full(1 << 20, 0.1, np.float32)
     assert evaluate(program, {"X": array})["Y"][0] == np.float32(np.float64(array[0]) * (1 << 20))
+
+
+def test_sums_of_rounded_factors_are_products_of_matrices():
+    """They take no memory for each product, of which there are more here than there is memory for."""
+    program = round_factors(gemm(rows=6000, columns=6000, depth=256))
+    arrays = arrays_of(program)
+    rounded = {name: FUNCTIONS["round_tf32"](arrays[name]).astype(np.float64) for name in ("X", "W")}
+    found = evaluate(program, arrays, functions=FUNCTIONS)["Y"]
+    np.testing.assert_array_equal(found[::1000], (rounded["X"][::1000] @ rounded["W"]).astype(np.float32))
