@@ -134,6 +134,17 @@ def softsign(x: Expr) -> Expr:
     return divide(x, absolute(x) + 1.0)
 
 
+def softplus(x: Expr) -> Expr:
+    """log(1 + exp(x)), as max(x, 0) + log(1 + u) with u = exp(-|x|), which does not overflow.
+
+    With w = 1 + u as it is rounded, log(1 + u) is u * log(w) / (w - 1) to a few units in the last place, and u where w
+    is 1 (Goldberg, "What Every Computer Scientist Should Know About Floating-Point Arithmetic", Theorem 4).
+    """
+    u = exp(negative(absolute(x)))
+    w = u + 1.0
+    return relu(x) + select(equal(w, 1.0), u, u * divide(log(w), w - 1.0))
+
+
 def power(x: Expr, exponent: float) -> Expr:
     """x**exponent for halves from -16 to 16, by multiplications and square roots; ValueError for other exponents."""
     whole, half = divmod(abs(exponent), 1.0)

@@ -20,6 +20,7 @@ UNARY = {
     "LeakyRelu": {"alpha": 0.2},
     "Neg": {},
     "Sigmoid": {},
+    "Softplus": {},
     "Softsign": {},
     "Tanh": {},
 }
@@ -77,6 +78,39 @@ def test_powers(exponent) -> None:
     net.add("Abs")
     net.add("Add", net.constant(np.float32(1)))
     net.add("Pow", net.constant(np.float32(exponent)))
+    agree(net)
+
+
+def test_softplus_far_from_zero() -> None:
+    net = FloatNetwork(7)
+    net.add("Softplus")
+    x = np.array([-np.inf, -100, -20, -1e-3, 20, 100, np.inf], np.float32)
+    got = compile_cpu(net.model()).run({"x": x})[net.last]
+    np.testing.assert_allclose(got, np.logaddexp(0, x.astype(np.float64)).astype(np.float32), rtol=3e-7)
+
+
+@pytest.mark.parametrize(
+    ("factors", "attributes"),
+    [
+        (("x", (6, 4)), {"transA": 1, "alpha": 0.5, "beta": 2.0}),
+        (("positive", "x"), {"transB": 1, "alpha": 0.5, "beta": 2.0}),
+        (("x", "positive"), {"transA": 1}),
+        (((4, 6), "x"), {}),
+        (((6, 4), "x"), {"transA": 1, "beta": 0.25}),
+        (("x", (6, 9)), {"transB": 1}),
+    ],
+)
+@pytest.mark.parametrize("addend", [None, "known", "computed"])
+def test_gemm_of_any_matrices(factors: tuple, attributes: dict, addend: str | None) -> None:
+    net = FloatNetwork(6, 9)
+    net.add("Relu")
+    names = [net.last if f == "positive" else f if f == "x" else net.weights(*f) for f in factors]
+    if addend == "known":
+        names.append(net.weights(1))
+    elif addend == "computed":
+        net.add("ReduceMax", inputs=["x"], keepdims=1)
+        names.append(net.last)
+    net.add("Gemm", inputs=names, **attributes)
     agree(net)
 
 

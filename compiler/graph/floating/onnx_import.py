@@ -17,6 +17,7 @@ from ..onnx_load import initializer_array, input_shape, load_model, opset_of, st
 from ..onnx_views import viewed_shape
 from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
+from .onnx_gemm import import_gemm
 from .onnx_lines import on_planes
 from .onnx_movement import (
     import_concat,
@@ -31,7 +32,6 @@ from .onnx_pointwise import NARY, UNARY, import_clip, import_nary, import_power,
 from .onnx_products import (
     import_batch_normalization,
     import_convolution,
-    import_gemm,
     import_matmul,
     import_transposed_convolution,
 )

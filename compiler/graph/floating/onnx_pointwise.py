@@ -30,6 +30,7 @@ _PLAIN: Mapping[str, Callable[[Expr], Expr]] = MappingProxyType(
         "Abs": scalars.absolute,
         "HardSwish": scalars.hard_swish,
         "Softsign": scalars.softsign,
+        "Softplus": scalars.softplus,
     }
 )
 """Operators of one tensor and nothing else."""

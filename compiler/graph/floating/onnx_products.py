@@ -1,4 +1,4 @@
-"""Conv, Gemm, MatMul and BatchNormalization of a float model."""
+"""Conv, ConvTranspose, MatMul and BatchNormalization of a float model."""
 
 from __future__ import annotations
 
@@ -98,41 +98,6 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
         output_padding=padding,
     )
     context.add(node, operator, tuple(inputs), (batch, filters, *outputs))
-
-
-def import_gemm(context: FloatContext, node: OnnxNode) -> None:
-    """Gemm with constant B and C; alpha and beta go into them."""
-    data = context.operand(node, 0)
-    weight = context.array(node, 1, "matrix B")
-    if weight is None or weight.dtype != np.float32 or weight.ndim != 2 or len(data.shape) != 2:
-        context.fail(node, "is no product of two float32 matrices", "export the model again")
-    if node.integer("transA", 0):
-        context.fail(node, "transposes its first matrix", "transpose what produces it instead")
-    alpha, beta = float(node.attributes.get("alpha", 1.0)), float(node.attributes.get("beta", 1.0))
-    matrix = weight.T if node.integer("transB", 0) else weight
-    rows, depth = data.shape
-    if matrix.shape[0] != depth:
-        context.fail(node, f"multiplies {data.shape} by {matrix.shape}", "export the model again")
-    columns = matrix.shape[1]
-    stored = matrix if alpha == 1 else (matrix.astype(np.float64) * alpha).astype(np.float32)
-    name = node.inputs[1]
-    inputs = [data.name, context.operand(node, 1).name if stored is weight else context.store(name, stored)]
-    addend = context.array(node, 2, "matrix C")
-    if addend is not None:
-        try:
-            addend = np.broadcast_to(addend.astype(np.float64) * beta, (rows, columns))
-        except ValueError:
-            context.fail(node, f"adds {addend.shape} to {(rows, columns)}", "export the model again")
-        if np.array_equal(addend, np.broadcast_to(addend[:1], addend.shape), equal_nan=True):
-            epilogue = Epilogue(bias=True)
-            inputs.append(context.store(node.inputs[2], addend[0].astype(np.float32)))
-        else:
-            # Rows of their own are an operand like the output.
-            epilogue = Epilogue(operand=True)
-            inputs.append(context.store(node.inputs[2], addend.astype(np.float32)))
-    else:
-        epilogue = Epilogue()
-    context.add(node, Dense(epilogue=epilogue), tuple(inputs), (rows, columns))
 
 
 def import_matmul(context: FloatContext, node: OnnxNode) -> None:

@@ -1,0 +1,108 @@
+"""Gemm of a float model: a dense layer where B is constant, otherwise products of what the other nodes compute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...ir.expr import Expr
+from ...te.epilogue import Epilogue
+from ...te.merge import broadcast
+from ...te.scalars import argument
+from ..onnx_context import OnnxNode
+from .graph import Tensor
+from .onnx_context import FloatContext
+from .operators import Dense, Elementwise, MatrixProduct, Permute
+
+
+def import_gemm(context: FloatContext, node: OnnxNode) -> None:
+    """Gemm. Of constants, alpha and beta go into them; what is transposed and no constant is transposed first."""
+    a, b = context.operand(node, 0), context.operand(node, 1)
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        context.fail(node, f"multiplies {a.shape} by {b.shape}", "give it two matrices")
+    if node.integer("transA", 0):
+        a = _transposed(context, node, a, "A")
+    if not context.is_constant(node, 1) and node.integer("transB", 0):
+        b = _transposed(context, node, b, "B")
+    matrix = None
+    if context.is_constant(node, 1):
+        weight = context.constants[b.name]
+        matrix = weight.T if node.integer("transB", 0) else weight
+    depth, columns = b.shape if matrix is None else matrix.shape
+    if a.shape[1] != depth:
+        context.fail(node, f"multiplies {a.shape} by {(depth, columns)}", "export the model again")
+    shape = (a.shape[0], columns)
+    if len(node.inputs) > 2 and node.inputs[2]:
+        _check_addend(context, node, context.operand(node, 2), shape)
+    if matrix is None:
+        _add(context, node, MatrixProduct(), (a.name, b.name), shape, _number(node, "alpha"))
+        return
+    alpha = _number(node, "alpha")
+    stored = matrix if alpha == 1 else (matrix.astype(np.float64) * alpha).astype(np.float32)
+    name = b.name if stored is context.constants[b.name] else context.store(b.name, stored)
+    if context.is_constant(node, 2):
+        _add_constant(context, node, (a.name, name), shape)
+    else:
+        _add(context, node, Dense(), (a.name, name), shape, 1.0)
+
+
+def _add_constant(
+    context: FloatContext, node: OnnxNode, factors: tuple[str, str], shape: tuple[int, int]
+) -> None:
+    """A dense layer and a constant."""
+    addend = context.constants[context.operand(node, 2).name]
+    addend = np.broadcast_to(addend.astype(np.float64) * _number(node, "beta"), shape)
+    if np.array_equal(addend, np.broadcast_to(addend[:1], shape), equal_nan=True):
+        epilogue, addend = Epilogue(bias=True), addend[0]
+    else:
+        # Rows of their own are an operand like the output.
+        epilogue = Epilogue(operand=True)
+    stored = context.store(node.inputs[2], addend.astype(np.float32))
+    context.add(node, Dense(epilogue=epilogue), (*factors, stored), shape)
+
+
+def _add(
+    context: FloatContext,
+    node: OnnxNode,
+    operator: Dense | MatrixProduct,
+    factors: tuple[str, str],
+    shape: tuple[int, int],
+    alpha: float,
+) -> None:
+    """A product, and, where that is not all, `alpha` of it and beta of C as a node of its own."""
+    beta = _number(node, "beta")
+    names: list[str] = []
+    body: Expr = argument(0) if alpha == 1 else argument(0) * alpha
+    if len(node.inputs) > 2 and node.inputs[2]:
+        names = [context.operand(node, 2).name]
+        body = body + (argument(1) if beta == 1 else argument(1) * beta)
+    if alpha == 1 and not names:
+        context.add(node, operator, factors, shape)
+        return
+    product = context.add(node, operator, factors, shape, output=context.temporary(node, "product"))
+    context.add(node, Elementwise(body=body), (product, *names), shape)
+
+
+def _transposed(context: FloatContext, node: OnnxNode, matrix: Tensor, which: str) -> Tensor:
+    name = context.temporary(node, f"{which}.transposed")
+    if context.resolve(matrix.name) in context.constants:
+        return context.tensors[context.store(name, context.constants[matrix.name].T)]
+    rows, columns = matrix.shape
+    if 1 in matrix.shape:
+        return context.tensors[context.view(node, matrix, (columns, rows), output=name)]
+    context.add(node, Permute(axes=(1, 0)), (matrix.name,), (columns, rows), output=name)
+    return context.tensors[name]
+
+
+def _check_addend(context: FloatContext, node: OnnxNode, addend: Tensor, shape: tuple[int, int]) -> None:
+    fits = len(addend.shape) <= 2
+    try:
+        fits = fits and broadcast([addend.shape, shape]) == shape
+    except ValueError:
+        fits = False
+    if not fits:
+        context.fail(node, f"adds {addend.shape} to {shape}", "export the model again")
+
+
+def _number(node: OnnxNode, name: str) -> float:
+    """alpha or beta."""
+    return float(node.attributes.get(name, 1.0))
