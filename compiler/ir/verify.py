@@ -1,7 +1,7 @@
 """The IR's rules. Passes and schedule primitives must keep them; the pipeline checks them after each pass.
 
 Scoping, ranks, dtypes, unique names of loops and buffers, and every access inside its buffer: provably from
-the loop ranges, from a Select condition that guards it, or because a loop around it has an iteration at all.
+the loop ranges, from a Select condition that guards it, or from what a loop's variable is below.
 Loops of a grid nest as `grid` says.
 """
 
@@ -103,7 +103,7 @@ class _Verifier:
                 self.typed(extent, DType.INT64, "extent", ranges, scalars)
                 around = self._entered
                 if not isinstance(extent, Const):
-                    self._entered = (*around, *[form.offset(-1) for form in _least(extent)])
+                    self._entered = (*around, *_of_loop(var, extent))
                 self.statement(body, {**ranges, var.name: loop_range(extent)}, scalars)
                 self._entered = around
             case Seq(statements=statements):
@@ -290,6 +290,17 @@ def _facts(condition: Expr) -> Facts:
                 return form, form.times(-1)
             return (form.offset(-1) if op == "<" else form,)
     return ()
+
+
+def _of_loop(var: Var, extent: Expr) -> Facts:
+    """What holds in a loop's body: var < extent; of a quotient a // c also c * var < c * (a // c), which is <= a."""
+    facts = [form.offset(-1).plus(linear_form(var), -1) for form in _least(extent)]
+    for fact in tuple(facts):
+        for atom, coefficient in fact.terms.items():
+            match atom:
+                case Binary(op="//", a=a, b=Const(value=int(divisor))) if divisor > 0 and coefficient > 0:
+                    facts.append(fact.without(atom).times(divisor).plus(linear_form(a), coefficient))
+    return tuple(facts)
 
 
 def _least(extent: Expr) -> Facts:

@@ -21,7 +21,7 @@ AXES = (
     Axis(name="groups", values=(2, 4, 8, 16, 32)),
     Axis(name="members", values=(2, 4, 8, 16, 32)),
     Axis(name="vectors", values=(1, 2, 4, 8, 16, 32, 64)),
-    Axis(name="unroll", values=(2, 4, 8)),
+    Axis(name="unroll", values=(2, 4, 8, 16)),
 )
 SLACK = 1.0
 """The bound is what all programs move, so that none is hopeless."""

@@ -30,7 +30,7 @@ A = Buffer(name="A", shape=(8,), dtype=I32)
 B = Buffer(name="B", shape=(8,), dtype=I32)
 N = Buffer(name="N", shape=(8,), dtype=I8)
 S = Buffer(name="S", shape=(8,), dtype=I32, scope="acc")
-I, J = Var("i"), Var("j")  # noqa: E741
+I, J, K = Var("i"), Var("j"), Var("k")  # noqa: E741
 ONE = Const(1, I32)
 
 
@@ -49,6 +49,7 @@ def call(operand, first=None) -> Intrinsic:
 
 
 TAIL = minimum(3, 8 - I * 3)
+SPAN = minimum(8, I)  # up to 8 elements as vectors of 8 and the rest
 
 GOOD = [
     nest([(I, 8)], put()),
@@ -56,6 +57,8 @@ GOOD = [
     nest([(I, 3)], Copy(name="c", destination=region(A, (I * 3, TAIL)), source=region(B, (I * 3, TAIL)))),
     nest([(I, 20)], For(var=J, extent=minimum(1, 16 - I), body=put(at=I // 2))),
     nest([(I, 20)], For(var=J, extent=minimum(1, I - 4), body=put(at=7 - (I - 5) // 2))),
+    nest([(I, 20)], For(var=J, extent=SPAN - SPAN // 8 * 8, body=put(at=J + SPAN // 8 * 8))),
+    nest([(I, 20)], For(var=J, extent=(8 - SPAN) // 8, body=nest([(K, 8)], put(at=SPAN + J * 8 + K)))),
     nest([(I, 12)], put(at=I % 8, value=select((I >= 2) & (I < 10), B[I - 2], 0))),
     nest([(I, 12)], put(at=I % 8, value=select((I >= 2) & (I < 10) & (B[I % 8] < 3), B[I - 2], 0))),
     Copy(name="c", destination=whole(A), source=region(B, (-4, 8)), pad=Const(0, I32)),
@@ -71,6 +74,14 @@ def test_accepts(body: Stmt) -> None:
 BAD = [
     (nest([(I, 9)], put()), "p: at `put: A[i] = int32(1)`: index i may reach 0 .. 8, outside 0 .. 7 of A"),
     (nest([(I, 8)], put(at=I - 1)), "index i - 1 may reach -1 .. 6"),
+    (
+        nest([(I, 20)], For(var=J, extent=(9 - SPAN) // 8, body=nest([(K, 8)], put(at=SPAN + J * 8 + K)))),
+        "may reach 0 .. 8, outside 0 .. 7",
+    ),
+    (
+        nest([(I, 20)], For(var=J, extent=SPAN - SPAN // 8 * 8, body=put(at=J + SPAN // 8 * 8 + 1))),
+        "may reach 1 .. 8, outside 0 .. 7",
+    ),
     (nest([(I, 20)], For(var=J, extent=minimum(1, 17 - I), body=put(at=I // 2))), "i // 2 may reach 0 .. 8"),
     (put(), "variable i is not bound by a loop around it"),
     (put(buffer=S, at=Const(0)), "buffer S: int32[8] @ acc is not in scope"),
