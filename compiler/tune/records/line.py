@@ -23,6 +23,8 @@ MOST_BYTES = 1 << 18
 """Of a line; the settings of a network of some hundred nodes stay below."""
 MOST_CHARACTERS = 500
 """Of an error's text."""
+MOST_TRIALS = 1 << 40
+"""Of a search, whose trials are counted from 0: no search comes near it."""
 
 _HEAD = ("version", "workload", "target")
 _TAIL = ("knobs", "cost", "unit", "error", "trial", "seed", "strategy", "elapsed")
@@ -170,6 +172,8 @@ def _task(fields: dict[str, Any]) -> Task:
 
 def _record(task: Task, fields: dict[str, Any]) -> Record:
     _check_tail(fields, task.unit)
+    if fields["trial"] >= MOST_TRIALS:
+        raise _wrong("trial", fields["trial"], f"below {MOST_TRIALS}, more than any search has")
     cost = fields["cost"]
     return Record(
         task=task,

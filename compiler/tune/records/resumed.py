@@ -11,8 +11,6 @@ from ...templates.space import Space
 from .book import in_space
 from .record import Record, Task
 
-MOST_TRIALS = 1 << 40
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Resumed:
@@ -56,8 +54,7 @@ def trials_of(
     Of two records of one trial the first counts.
     """
     of_search = [r for r in records if (r.seed, r.strategy, r.task.key) == (seed, strategy, task.key)]
-    # Numbers beyond any search's are nobody's.
-    ours = [record for record in of_search if record.compiler == compiler and record.trial < MOST_TRIALS]
+    ours = [record for record in of_search if record.compiler == compiler]
     trials: dict[int, Record] = {}
     for record in ours:
         trials.setdefault(record.trial, record)

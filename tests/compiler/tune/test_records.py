@@ -128,6 +128,7 @@ REFUSED = [
     ({"target": LLVM}, "unit is 'cycles', must be seconds for this target"),
     ({"trial": -1}, "trial is -1, must be an integer from 0"),
     ({"trial": 1.0}, "trial is 1.0, must be an integer from 0"),
+    ({"trial": 1 << 40}, "trial is 1099511627776, must be below 1099511627776"),
     ({"seed": None}, "seed is None, must be an integer from 0"),
     ({"strategy": ""}, "strategy is '', must be a printable word"),
     ({"strategy": ["model"]}, "strategy is ['model'], must be a printable word"),
