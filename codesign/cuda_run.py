@@ -20,7 +20,8 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.machine import CudaTarget, architecture_for
 from vdla.compiler.target.cuda.nvrtc import nvrtc_version
 from vdla.compiler.target.cuda.options import ARCH, parse_target
-from vdla.compiler.templates.cuda.tasks import ChosenKnobs
+from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.cuda.workload import CudaWorkload
 from vdla.compiler.tune.records.apply_cuda import knobs_from
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.hw.user_cache import CacheError
@@ -41,7 +42,7 @@ class CompiledCuda:
     emulated: CpuNetwork | None = None
     seconds: float
     cached: bool
-    knobs: ChosenKnobs | None = None
+    knobs: ChosenKnobs[CudaWorkload] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +51,10 @@ class CudaCacheEntry:
 
     path: Path
     hit: bool
-    knobs: ChosenKnobs | None
+    knobs: ChosenKnobs[CudaWorkload] | None
 
 
-def chosen_from(records: RecordBook | None, target: CudaTarget) -> ChosenKnobs | None:
+def chosen_from(records: RecordBook | None, target: CudaTarget) -> ChosenKnobs[CudaWorkload] | None:
     """The knobs of records, for one compilation; None without records."""
     return None if records is None else knobs_from(records, target)
 

@@ -27,7 +27,8 @@ from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.network_archive import check_network, save_network
 from vdla.compiler.target.cpu.machine import CpuTarget
-from vdla.compiler.templates.tasks_cpu import ChosenKnobs
+from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.hw.user_cache import cached, discard_least_used
@@ -49,7 +50,7 @@ class CacheEntry:
 
     path: Path
     hit: bool
-    knobs: ChosenKnobs | None
+    knobs: ChosenKnobs[CpuWorkload] | None
 
 
 def cached_network(

@@ -18,7 +18,8 @@ from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.network_archive import load_network
 from vdla.compiler.target.cpu.machine import host_target, runs_here
 from vdla.compiler.target.cpu.options import parse_target
-from vdla.compiler.templates.tasks_cpu import ChosenKnobs
+from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.workload_cpu import CpuWorkload
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.hw.user_cache import CacheError
@@ -38,7 +39,7 @@ class CompiledHere:
     network: CpuNetwork
     seconds: float
     cached: bool
-    knobs: ChosenKnobs | None
+    knobs: ChosenKnobs[CpuWorkload] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

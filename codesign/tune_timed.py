@@ -10,8 +10,7 @@ from functools import cache, partial
 from math import inf, isfinite
 from typing import Any, Generic, Protocol, TypeVar
 
-from vdla.compiler.templates.space import Space, Values
-from vdla.compiler.templates.tasks_cpu import knobs_obstacle
+from vdla.compiler.templates.space import Space, Values, knobs_obstacle
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.package_identity import compiler_identity
 from vdla.compiler.tune.measure.trial import WRONG, Result

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
@@ -20,17 +21,20 @@ from .graph.onnx_import import import_model
 from .graph.onnx_load import is_quantized
 from .graph.printer import format_graph as format_integer_graph
 from .ir.types import DType
-from .kernel_steps import float_graph, scheduled, work_of
+from .kernel_steps import Dump, compiled, float_graph, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
-from .target.cpu.kernel import Kernel, build
+from .schedule import Schedule
+from .target.cpu.kernel import build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
+from .templates.chosen_knobs import ChosenKnobs
 from .templates.lower_cpu import lower_float_node
 from .templates.lower_int8_cpu import lower_integer_graph
-from .templates.lowered_node import LoweredStep
-from .templates.tasks_cpu import ChosenKnobs
+from .templates.lowered_node import LoweredStep, Recorded
+from .templates.space import Values
+from .templates.tasks_cpu import schedule, space
 from .templates.workload_cpu import CpuWorkload
 
 
@@ -41,7 +45,7 @@ def compile_cpu(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
-    knobs: ChosenKnobs | None = None,
+    knobs: ChosenKnobs[CpuWorkload] | None = None,
 ) -> CpuNetwork:
     """Compile an ONNX model (a path, or the bytes of one) for this machine (`target`: a lower level).
 
@@ -64,13 +68,10 @@ def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwo
 
 
 def _network(work: _Lowered, target: CpuTarget, dump_passes: Path | None, started: float) -> CpuNetwork:
-    kernels: dict[str, Kernel] = {}
-    launches: list[Launch] = []
-    for step, schedule, _ in scheduled(work.steps, target, dump_passes):
-        if step.key not in kernels:
-            kernels[step.key] = build(schedule.program, target)
-        kernel = kernels[step.key]
-        launches.append(Launch(**work_of(step, schedule, kernel.program.parameters), kernel=kernel))
+    kernels = compiled(
+        work.steps, target, dump_passes, lambda step, schedule, number, dump: build(schedule.program, target)
+    )
+    launches = [Launch(**work_of(k, k.made.program.parameters), kernel=k.made) for k in kernels]
     return CpuNetwork(
         graph=work.graph,
         plan=work.plan,
@@ -88,7 +89,7 @@ def compile_cpu_ahead(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
-    knobs: ChosenKnobs | None = None,
+    knobs: ChosenKnobs[CpuWorkload] | None = None,
 ) -> NetworkCode:
     """Compile an ONNX model for any processor; see `compile_cpu`.
 
@@ -97,11 +98,13 @@ def compile_cpu_ahead(
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
     modules: dict[str, Module] = {}
     launches: list[NamedLaunch] = []
-    for step, schedule, _ in scheduled(work.steps, target, dump_passes):
-        if step.key not in modules:
-            modules[step.key] = lower(schedule.program, target, function=f"vdla_kernel{len(modules)}")
-        module = modules[step.key]
-        launches.append(NamedLaunch(**work_of(step, schedule, module.parameters), function=module.function))
+
+    def make(step: LoweredStep[CpuTarget], schedule: Schedule, number: int, dump: Dump | None) -> Module:
+        return lower(schedule.program, target, function=f"vdla_kernel{number}")
+
+    for kernel in compiled(work.steps, target, dump_passes, make):
+        module = modules.setdefault(kernel.made.function, kernel.made)
+        launches.append(NamedLaunch(**work_of(kernel, module.parameters), function=module.function))
     return NetworkCode(
         graph=work.graph,
         plan=work.plan,
@@ -139,7 +142,7 @@ def _lowered(
     batch: int,
     fusion: bool,
     dump_passes: Path | None,
-    knobs: ChosenKnobs | None = None,
+    knobs: ChosenKnobs[CpuWorkload] | None = None,
 ) -> _Lowered:
     dump = None if dump_passes is None else dump_to(dump_passes)
     refusal: ModelError | None = None
@@ -180,13 +183,13 @@ def _integer(graph: Graph, target: CpuTarget) -> _Lowered:
 
 
 def _float_steps(
-    graph: FloatGraph, target: CpuTarget, knobs: ChosenKnobs | None
+    graph: FloatGraph, target: CpuTarget, knobs: ChosenKnobs[CpuWorkload] | None
 ) -> Iterator[LoweredStep[CpuTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
-        lowered = lower_float_node(target, graph, node, knobs)
+        lowered = lower_float_node(target, graph, node)
         if lowered is not None:
-            yield LoweredStep(
+            step = LoweredStep(
                 name=node.name,
                 operator=type(node.operator).__name__,
                 members=node.members,
@@ -198,3 +201,19 @@ def _float_steps(
                 constants=lowered.constants,
                 workload=lowered.workload,
             )
+            yield step if knobs is None else _with_records(step, target, knobs)
+
+
+def _with_records(
+    step: LoweredStep[CpuTarget], target: CpuTarget, knobs: ChosenKnobs[CpuWorkload]
+) -> LoweredStep[CpuTarget]:
+    if (workload := step.workload) is None:
+        return step
+
+    def with_knobs(values: Values) -> LoweredStep[CpuTarget]:
+        return replace(
+            step, schedule=partial(schedule, workload=workload, program=step.program, values=values)
+        )
+
+    recorded = Recorded(knobs=knobs, workload=workload, space=partial(space, target), step=with_knobs)
+    return replace(step, recorded=recorded)

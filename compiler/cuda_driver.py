@@ -6,18 +6,17 @@ All that is computed is float32: quantized models (QDQ) compute in float32 too, 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.cost import count_operations
-from .graph.floating.graph import FloatGraph, Node
+from .graph.floating.graph import FloatGraph
 from .graph.floating.storage_plan import StoragePlan, format_plan, plan_storage
 from .ir.printer import format_node
-from .ir.stmt import Program
-from .kernel_steps import Dump, float_graph, scheduled, work_of
+from .kernel_steps import Dump, compiled, float_graph, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.cuda_alone import graph_alone, network_alone
@@ -33,11 +32,13 @@ from .target.cuda.emulate import emulate
 from .target.cuda.machine import CudaTarget
 from .target.cuda.module import lower
 from .target.cuda.prepare import prepare
-from .templates.cuda.lower import lower_cuda_node, lower_methods
+from .templates.chosen_knobs import ChosenKnobs
+from .templates.cuda.lower import lower_cuda_node, lower_methods, lower_recorded
 from .templates.cuda.lowered import LoweredCudaNode
-from .templates.cuda.tasks import ChosenKnobs
+from .templates.cuda.tasks import space
 from .templates.cuda.workload import CudaWorkload
-from .templates.lowered_node import LoweredStep
+from .templates.lowered_node import LoweredStep, Recorded
+from .templates.space import Values
 
 
 def compile_cuda(
@@ -47,7 +48,7 @@ def compile_cuda(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
-    knobs: ChosenKnobs | None = None,
+    knobs: ChosenKnobs[CudaWorkload] | None = None,
 ) -> CudaNetworkCode:
     """Compile an ONNX model (a path, or the bytes of one) for a GPU, which this machine need not have.
 
@@ -61,18 +62,19 @@ def compile_cuda(
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
     modules: dict[str, CompiledModule] = {}
     launches: list[CudaLaunch] = []
-    for step, schedule, program, dump in _prepared(work, target, dump_passes):
-        if step.key not in modules:
-            name = f"{step.operator.lower()}{len(modules)}"
-            module = lower(program, target, name=name)
-            modules[step.key] = CompiledModule(
-                name=name, module=module, cubin=cached_cubin(module.source, target.arch)
-            )
-        compiled = modules[step.key]
-        if dump is not None:
-            dump("cuda", compiled.module.source)
-        work_done = work_of(step, schedule, compiled.module.parameters)
-        launches.append(CudaLaunch(**work_done, module=compiled.name))
+
+    def make(
+        step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None
+    ) -> CompiledModule:
+        name = f"{step.operator.lower()}{number}"
+        module = lower(prepare(schedule.program, target, dump=dump), target, name=name)
+        return CompiledModule(name=name, module=module, cubin=cached_cubin(module.source, target.arch))
+
+    for kernel in compiled(work.steps, target, dump_passes, make):
+        module = modules.setdefault(kernel.made.name, kernel.made)
+        if kernel.dump is not None:
+            kernel.dump("cuda", module.module.source)
+        launches.append(CudaLaunch(**work_of(kernel, module.module.parameters), module=module.name))
     return CudaNetworkCode(
         graph=work.graph,
         plan=work.plan,
@@ -100,7 +102,7 @@ def compile_cuda_emulated(
     batch: int = 1,
     fusion: bool = True,
     dump_passes: Path | None = None,
-    knobs: ChosenKnobs | None = None,
+    knobs: ChosenKnobs[CudaWorkload] | None = None,
 ) -> CpuNetwork:
     """The kernels of `compile_cuda` as this processor's code: the same loops, blocks and threads one after the other.
 
@@ -110,13 +112,16 @@ def compile_cuda_emulated(
     started = time.perf_counter()
     host = host_target()
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
-    kernels: dict[str, Kernel] = {}
     launches: list[Launch] = []
-    for step, schedule, program, _ in _emulated(work, target, dump_passes):
-        if step.key not in kernels:
-            kernels[step.key] = build(program, host)
-        kernel = kernels[step.key]
-        launches.append(Launch(**work_of(step, schedule, kernel.program.parameters), kernel=kernel))
+
+    def make(step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
+        return build(emulate(prepare(schedule.program, target, dump=dump)), host)
+
+    for kernel in compiled(work.steps, target, dump_passes, make):
+        program = kernel.made.program
+        if kernel.dump is not None:
+            kernel.dump("emulated", format_node(program) + "\n")
+        launches.append(Launch(**work_of(kernel, program.parameters), kernel=kernel.made))
     return CpuNetwork(
         graph=work.graph,
         plan=work.plan,
@@ -132,17 +137,20 @@ def compile_cuda_emulated_ahead(
     host: CpuTarget,
     *,
     batch: int = 1,
-    knobs: ChosenKnobs | None = None,
+    knobs: ChosenKnobs[CudaWorkload] | None = None,
 ) -> NetworkCode:
     """`compile_cuda_emulated` as code for the processor `host`, to be kept. Raises UserError."""
     work = _lowered(model, target, batch, True, None, knobs)
     modules: dict[str, Module] = {}
     launches: list[NamedLaunch] = []
-    for step, schedule, program, _ in _emulated(work, target, None):
-        if step.key not in modules:
-            modules[step.key] = lower_for_cpu(program, host, function=f"vdla_kernel{len(modules)}")
-        module = modules[step.key]
-        launches.append(NamedLaunch(**work_of(step, schedule, module.parameters), function=module.function))
+
+    def make(step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None) -> Module:
+        program = emulate(prepare(schedule.program, target))
+        return lower_for_cpu(program, host, function=f"vdla_kernel{number}")
+
+    for kernel in compiled(work.steps, target, None, make):
+        module = modules.setdefault(kernel.made.function, kernel.made)
+        launches.append(NamedLaunch(**work_of(kernel, module.parameters), function=module.function))
     return NetworkCode(
         graph=work.graph,
         plan=work.plan,
@@ -202,10 +210,6 @@ class _Lowered:
     steps: tuple[LoweredStep[CudaTarget], ...]
 
 
-_Prepared = tuple[LoweredStep[CudaTarget], Schedule, Program, Dump | None]
-"""A kernel to be, its schedule, its program ready to be emitted, and where to dump what comes of it."""
-
-
 def _graph_of(model: Path | str | bytes, *, batch: int, fusion: bool, dump: Dump | None) -> FloatGraph:
     """A model's graph as GPUs compute it: tensors lie as ONNX has them, since threads read along the width."""
     try:
@@ -225,7 +229,7 @@ def _lowered(
     batch: int,
     fusion: bool,
     dump_passes: Path | None,
-    knobs: ChosenKnobs | None,
+    knobs: ChosenKnobs[CudaWorkload] | None,
 ) -> _Lowered:
     dump = None if dump_passes is None else dump_to(dump_passes)
     graph = _graph_of(model, batch=batch, fusion=fusion, dump=dump)
@@ -236,61 +240,49 @@ def _lowered(
 
 
 def _steps(
-    graph: FloatGraph, target: CudaTarget, knobs: ChosenKnobs | None
+    graph: FloatGraph, target: CudaTarget, knobs: ChosenKnobs[CudaWorkload] | None
 ) -> Iterator[LoweredStep[CudaTarget]]:
     """The nodes that need a kernel."""
     for node in graph.nodes:
-        lowered = _lowered_node(graph, target, node, knobs)
-        if lowered is not None:
-            schedule, workload = lowered.schedule, lowered.workload
-            if knobs is not None and workload is not None:
-                schedule = partial(knobs.schedule, workload=workload)
-            yield LoweredStep(
-                name=node.name,
-                operator=type(node.operator).__name__,
-                members=node.members,
-                operations=count_operations(graph, node),
-                key=lowered.key,
-                program=lowered.program,
-                schedule=schedule,
-                tensors=lowered.tensors,
-                constants=lowered.constants,
-            )
+        if knobs is None:
+            lowered = lower_cuda_node(target, graph, node)
+            if lowered is not None:
+                yield _step(graph, lowered)
+        elif methods := lower_methods(target, graph, node):
+            yield _recorded_step(graph, target, methods, knobs)
 
 
-def _lowered_node(
-    graph: FloatGraph, target: CudaTarget, node: Node, knobs: ChosenKnobs | None
-) -> LoweredCudaNode | None:
-    """A node in the way that records say, if any do."""
-    if knobs is None:
-        return lower_cuda_node(target, graph, node)
-    methods = lower_methods(target, graph, node)
-    if not methods or methods[0].workload is None:
-        return next(iter(methods), None)
+def _recorded_step(
+    graph: FloatGraph,
+    target: CudaTarget,
+    methods: Sequence[LoweredCudaNode],
+    knobs: ChosenKnobs[CudaWorkload],
+) -> LoweredStep[CudaTarget]:
+    """A node in the way that records say, if any do; if its knobs come to nothing, as it is without records."""
     known = [(method, method.workload) for method in methods if method.workload is not None]
-    chosen, workload = known[knobs.compare([workload for _, workload in known])]
-    if workload.rows is None:
-        return chosen
-    # Its knobs make another program, which is scheduled as it is.
-    of_rows = knobs.row_knobs(target, workload)
-    lowered = lower_cuda_node(target, graph, node, lambda _: of_rows)
-    return None if lowered is None else replace(lowered, workload=None)
+    if not known:
+        return _step(graph, methods[0])
+    method, workload = known[knobs.compare([workload for _, workload in known])]
+    if not knobs.choose(workload):
+        return _step(graph, method)
+
+    def with_knobs(values: Values) -> LoweredStep[CudaTarget]:
+        return _step(graph, lower_recorded(target, graph, method, values))
+
+    recorded = Recorded(knobs=knobs, workload=workload, space=partial(space, target), step=with_knobs)
+    return replace(_step(graph, methods[0]), recorded=recorded)
 
 
-def _prepared(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> Iterator[_Prepared]:
-    """The kernels to be; those of equal programs share one schedule and its barriers."""
-    programs: dict[str, Program] = {}
-    for step, schedule, dump in scheduled(work.steps, target, dump_passes):
-        if step.key not in programs:
-            programs[step.key] = prepare(schedule.program, target, dump=dump)
-        yield step, schedule, programs[step.key], dump
-
-
-def _emulated(work: _Lowered, target: CudaTarget, dump_passes: Path | None) -> Iterator[_Prepared]:
-    programs: dict[str, Program] = {}
-    for step, schedule, program, dump in _prepared(work, target, dump_passes):
-        if step.key not in programs:
-            programs[step.key] = emulate(program)
-        if dump is not None:
-            dump("emulated", format_node(programs[step.key]) + "\n")
-        yield step, schedule, programs[step.key], dump
+def _step(graph: FloatGraph, lowered: LoweredCudaNode) -> LoweredStep[CudaTarget]:
+    node = lowered.node
+    return LoweredStep(
+        name=node.name,
+        operator=type(node.operator).__name__,
+        members=node.members,
+        operations=count_operations(graph, node),
+        key=lowered.key,
+        program=lowered.program,
+        schedule=lowered.schedule,
+        tensors=lowered.tensors,
+        constants=lowered.constants,
+    )

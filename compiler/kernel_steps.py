@@ -1,11 +1,12 @@
-"""What the drivers of networks of kernels share: graphs from models, schedules from steps, and what launches say."""
+"""What the drivers of networks of kernels share: graphs from models, kernels from steps, and what launches say."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypedDict
+from typing import Generic, TypedDict
 
 import numpy as np
 
@@ -18,7 +19,9 @@ from .passes.pipeline import dump_to
 from .schedule import Schedule
 from .schedule.pack import pack_arrays
 from .target.cpu.kernel import aligned_copy
+from .templates.chosen_knobs import Made
 from .templates.lowered_node import LoweredStep, Target
+from .templates.space import Values
 
 Dump = Callable[[str, str], None]
 
@@ -34,21 +37,88 @@ def float_graph(
     return run_graph_passes(graph, graph_passes(lanes, fusion=fusion), dump)
 
 
-def scheduled(
-    steps: Iterable[LoweredStep[Target]], target: Target, dump_passes: Path | None
-) -> Iterator[tuple[LoweredStep[Target], Schedule, Dump | None]]:
-    """The kernels to be; those of equal programs share one schedule. The last says where to dump what comes of one."""
-    schedules: dict[str, Schedule] = {}
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Compiled(Generic[Target, Made]):
+    """A step as it is computed, with `values` of records (None: the template's choice), and what was made of it.
+
+    `dump` goes on with the step's dumps.
+    """
+
+    step: LoweredStep[Target]
+    values: Values | None
+    schedule: Schedule
+    made: Made
+    dump: Dump | None
+
+
+Make = Callable[[LoweredStep[Target], Schedule, int, Dump | None], Made]
+"""Makes a kernel of a step and its schedule, given how many there are before it, and where to dump."""
+
+
+def compiled(
+    steps: Iterable[LoweredStep[Target]],
+    target: Target,
+    dump_passes: Path | None,
+    make: Make[Target, Made],
+) -> Iterator[Compiled[Target, Made]]:
+    """What becomes of the steps; those of equal programs share one schedule, and what `make` made of it.
+
+    With knobs of records where these can be compiled, so `make` may raise `chosen_knobs.UNUSABLE`.
+    """
+    kernels: dict[str, Compiled[Target, Made]] = {}
     for number, step in enumerate(steps):
-        if step.key not in schedules:
-            schedules[step.key] = step.schedule(target)
-        schedule = schedules[step.key]
-        dump = None
-        if dump_passes is not None:
-            dump = dump_to(dump_passes / f"{number:03d}-{re.sub('[^A-Za-z0-9_.-]+', '_', step.name)}")
-            dump("tensor-expression", format_node(step.program) + "\n")
-            dump("schedule", format_node(schedule.program) + "\n")
-        yield step, schedule, dump
+        folder = None if dump_passes is None else dump_passes / f"{number:03d}-{_as_name(step.name)}"
+        if (known := kernels.get(step.key)) is not None:
+            if known.values is not None and step.recorded is not None:
+                step = step.recorded.step(known.values)
+            yield replace(known, step=step, dump=_dumped(step, known.schedule, folder))
+            continue
+        kernel = _recorded(step, target, folder, make, len(kernels))
+        if kernel is None:
+            kernel = _compiled(step, None, target, folder, make, len(kernels))
+        kernels[step.key] = kernel
+        yield kernel
+
+
+def _recorded(
+    step: LoweredStep[Target], target: Target, folder: Path | None, make: Make[Target, Made], number: int
+) -> Compiled[Target, Made] | None:
+    """The step with knobs of records; None where there are none, or none that can be compiled."""
+    if (recorded := step.recorded) is None:
+        return None
+    return recorded.knobs.made(
+        recorded.workload,
+        recorded.space,
+        lambda values: _compiled(recorded.step(values), values, target, folder, make, number),
+    )
+
+
+def _compiled(
+    step: LoweredStep[Target],
+    values: Values | None,
+    target: Target,
+    folder: Path | None,
+    make: Make[Target, Made],
+    number: int,
+) -> Compiled[Target, Made]:
+    schedule = step.schedule(target)
+    dump = _dumped(step, schedule, folder)
+    made = make(step, schedule, number, dump)
+    return Compiled(step=step, values=values, schedule=schedule, made=made, dump=dump)
+
+
+def _dumped(step: LoweredStep[Target], schedule: Schedule, folder: Path | None) -> Dump | None:
+    """The beginning of a step's dumps, in place of what was dumped there before."""
+    if folder is None:
+        return None
+    dump = dump_to(folder)
+    dump("tensor-expression", format_node(step.program) + "\n")
+    dump("schedule", format_node(schedule.program) + "\n")
+    return dump
+
+
+def _as_name(text: str) -> str:
+    return re.sub("[^A-Za-z0-9_.-]+", "_", text)
 
 
 class Work(TypedDict):
@@ -62,9 +132,10 @@ class Work(TypedDict):
     constants: Mapping[str, np.ndarray]
 
 
-def work_of(step: LoweredStep[Target], schedule: Schedule, parameters: tuple[Buffer, ...]) -> Work:
+def work_of(compiled: Compiled[Target, Made], parameters: tuple[Buffer, ...]) -> Work:
     """A step's work, its constants packed as its schedule says, in the shapes of the kernel's parameters."""
-    packed = pack_arrays(schedule.trace, step.constants)
+    step = compiled.step
+    packed = pack_arrays(compiled.schedule.trace, step.constants)
     shapes = {parameter.name: parameter.shape for parameter in parameters}
     return Work(
         name=step.name,

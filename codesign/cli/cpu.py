@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from vdla.compiler.runtime.cpu_network import LaunchTime
     from vdla.compiler.runtime.network_archive import NetworkCode
     from vdla.compiler.target.cpu.machine import CpuTarget
-    from vdla.compiler.templates.tasks_cpu import ChosenKnobs
+    from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+    from vdla.compiler.templates.workload_cpu import CpuWorkload
     from vdla.compiler.tune.records.book import RecordBook
 
 
@@ -177,7 +178,7 @@ class _Written:
     arena_bytes: int
     arena_bytes_without_reuse: int
     cached: bool
-    knobs: ChosenKnobs | None
+    knobs: ChosenKnobs[CpuWorkload] | None
 
 
 def _copy_cached(

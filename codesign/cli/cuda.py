@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from vdla.compiler.runtime.cuda_device import DeviceProperties
     from vdla.compiler.runtime.cuda_network import DeviceTime
     from vdla.compiler.target.cuda.machine import CudaTarget
-    from vdla.compiler.templates.cuda.tasks import ChosenKnobs
+    from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+    from vdla.compiler.templates.cuda.workload import CudaWorkload
     from vdla.compiler.tune.records.book import RecordBook
 
     from ..cuda_run import CompiledCuda
@@ -350,7 +351,7 @@ def _write_archive(
     dumps: Path | None,
     cache: bool,
     records: RecordBook | None,
-) -> tuple[bool, ChosenKnobs | None]:
+) -> tuple[bool, ChosenKnobs[CudaWorkload] | None]:
     """Writes FILE.tar; whether it came from the cache, else which records were applied."""
     from vdla.compiler.cuda_driver import compile_cuda
     from vdla.compiler.graph.onnx_load import is_quantized

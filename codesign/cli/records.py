@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .output import note
 
 if TYPE_CHECKING:
-    from vdla.compiler.templates.cuda.tasks import ChosenKnobs as ChosenCudaKnobs
-    from vdla.compiler.templates.tasks_cpu import ChosenKnobs
+    from vdla.compiler.templates.chosen_knobs import ChosenKnobs
     from vdla.compiler.tune.records.book import RecordBook
 
 SHIPPED = "shipped"
@@ -51,7 +50,7 @@ def book_from(records: Sequence[str] | None) -> RecordBook | None:
     return book.over(shipped_book()) if SHIPPED in records else book
 
 
-def applied_text(knobs: ChosenKnobs | ChosenCudaKnobs | None) -> str:
+def applied_text(knobs: ChosenKnobs[Any] | None) -> str:
     """How many kernels took recorded knobs; None: nothing was compiled."""
     if knobs is None:
         return "records: as when it was compiled, with the same ones"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 from typing import Literal
 
@@ -55,26 +56,24 @@ from . import (
 from .fused_cpu import fused, shapes_beside, storage_beside
 from .lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
 from .lowered_node import LoweredNode, kernel_key, sketched
-from .tasks_cpu import ChosenKnobs, chosen
+from .tasks_cpu import schedule
 from .workload_cpu import ElementwiseCpu, PoolCpu
 
 
-def lower_float_node(
-    target: CpuTarget, graph: FloatGraph, node: Node, knobs: ChosenKnobs | None = None
-) -> LoweredNode | None:
+def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> LoweredNode | None:
     """The kernel of a node; None where it is a view and computes nothing.
 
-    `knobs` may choose those of templates that have a space, and for sums, softmax and normalization those of rules
-    (`tasks_cpu`); otherwise templates have their defaults. Neither is there for moves, which have nothing to choose but
-    vectors, for resizing, whose indices are data, and for the steps of an LSTM, which no rule can tile.
+    Those of templates that have a space, and for sums, softmax and normalization those of rules, have workloads
+    (`tasks_cpu`). Neither is there for moves, which have nothing to choose but vectors, for resizing, whose indices are
+    data, and for the steps of an LSTM, which no rule can tile.
     """
     match node.operator:
         case Convolution():
             if is_depthwise(node.operator, graph.tensors[node.inputs[1]]):
-                return lower_depthwise(graph, node, node.operator, knobs)
-            return lower_convolution(graph, node, node.operator, knobs)
+                return lower_depthwise(graph, node, node.operator)
+            return lower_convolution(graph, node, node.operator)
         case MatrixProduct():
-            return sketched(_matrix_product(graph, node), "matmul", knobs)
+            return sketched(_matrix_product(graph, node), "matmul")
         case LstmSteps(steps=steps, directions=directions):
             _, _, batch, hidden = graph.tensors[node.output].shape
             program = lstm_steps(steps=steps, batch=batch, hidden=hidden, directions=directions)
@@ -92,19 +91,19 @@ def lower_float_node(
             program = gather(graph.data_shape(node), axis, len(indices))
             return _moved(graph, node, program, {"I": np.array(indices, np.int64)})
         case Dense():
-            return lower_dense(graph, node, node.operator, knobs)
+            return lower_dense(graph, node, node.operator)
         case Elementwise():
-            return _elementwise(graph, node, node.operator, knobs)
+            return _elementwise(graph, node, node.operator)
         case MaxPool() | AveragePool():
-            return _pool(target, graph, node, node.operator, knobs)
+            return _pool(target, graph, node, node.operator)
         case Softmax(axis=axis, logarithm=logarithm):
             width = rows_cpu.row_partials(target)
             program = softmax(graph.data_shape(node), axis, width=width, logarithm=logarithm)
-            return sketched(_rows(graph, node, "softmax", program, statements=("scale",)), "softmax", knobs)
+            return sketched(_rows(graph, node, "softmax", program, statements=("scale",)), "softmax")
         case Normalization():
-            return sketched(_normalization(target, graph, node, node.operator), "normalization", knobs)
+            return sketched(_normalization(target, graph, node, node.operator), "normalization")
         case Reduction(kind=kind, axes=axes):
-            return sketched(_reduction(target, graph, node, kind, axes), "reduction", knobs)
+            return sketched(_reduction(target, graph, node, kind, axes), "reduction")
         case Resize():
             return _resize(graph, node, node.operator)
         case Relayout():
@@ -161,9 +160,7 @@ def _moved(
     )
 
 
-def _elementwise(
-    graph: FloatGraph, node: Node, operator: Elementwise, knobs: ChosenKnobs | None
-) -> LoweredNode:
+def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> LoweredNode:
     out = graph.tensors[node.output]
     rank = len(out.storage)
     shapes = [storage_beside(graph.tensors[name], rank, out.block) for name in node.inputs]
@@ -179,7 +176,7 @@ def _elementwise(
         node=node,
         key=kernel_key("elementwise", program),
         program=program,
-        schedule=chosen(program, workload, knobs)
+        schedule=partial(schedule, workload=workload, program=program)
         if workload is not None
         else lambda target: elementwise_cpu.schedule(target, program, parallel=True),
         workload=workload,
@@ -221,7 +218,6 @@ def _pool(
     graph: FloatGraph,
     node: Node,
     operator: MaxPool | AveragePool,
-    knobs: ChosenKnobs | None,
 ) -> LoweredNode:
     out = graph.tensors[node.output]
     data = Tensor(name="data", shape=graph.data_shape(node), block=out.block)
@@ -230,7 +226,7 @@ def _pool(
     if data.block == 1 and window == Window(kernel=(height, width)):
         # Rows of the input, which a pool's tiles of output positions would not read as such.
         kind = "max" if isinstance(operator, MaxPool) else "mean"
-        return sketched(_reduction(target, graph, node, kind, (2, 3)), "reduction", knobs)
+        return sketched(_reduction(target, graph, node, kind, (2, 3)), "reduction")
     workload = PoolCpu(
         outer=prod(data.storage) // (height * width * data.block),
         height=height,
@@ -247,7 +243,7 @@ def _pool(
         node=node,
         key=kernel_key("pool", ends.program),
         program=ends.program,
-        schedule=chosen(ends.program, workload, knobs),
+        schedule=partial(schedule, workload=workload, program=ends.program),
         workload=workload,
         tensors={**read, "Y": node.output, **ends.tensors},
         constants=ends.constants,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..graph.floating.graph import FloatGraph, Node
@@ -11,14 +13,12 @@ from ..te.ops.conv_transpose import conv_transpose
 from . import conv2d_cpu, conv_transpose_cpu
 from .fused_cpu import Fused, fused
 from .lowered_node import LoweredNode, kernel_key, sketched
-from .tasks_cpu import ChosenKnobs, chosen
+from .tasks_cpu import schedule
 from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 
 
-def lower_convolution(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: ChosenKnobs | None
-) -> LoweredNode:
-    """A convolution or transposed convolution, its weights in blocks of filters. `knobs` as of `lower_float_node`."""
+def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
+    """A convolution or transposed convolution, its weights in blocks of filters."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape
     filters = out.shape[1]
@@ -70,19 +70,17 @@ def lower_convolution(
         key=kernel_key(program.name, ends.program),
         program=ends.program,
         schedule=(
-            chosen(ends.program, workload, knobs)
+            partial(schedule, workload=workload, program=ends.program)
             if workload is not None
             else lambda target: conv_transpose_cpu.schedule(target, ends.program, window, parallel=True)
         ),
         workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )
-    return sketched(lowered, "conv_transpose", knobs, window) if operator.transposed else lowered
+    return sketched(lowered, "conv_transpose", window) if operator.transposed else lowered
 
 
-def lower_depthwise(
-    graph: FloatGraph, node: Node, operator: Convolution, knobs: ChosenKnobs | None
-) -> LoweredNode:
+def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
     """A convolution of each channel by itself."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
@@ -112,13 +110,13 @@ def lower_depthwise(
         node=node,
         key=kernel_key("depthwise", ends.program),
         program=ends.program,
-        schedule=chosen(ends.program, workload, knobs),
+        schedule=partial(schedule, workload=workload, program=ends.program),
         workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )
 
 
-def lower_dense(graph: FloatGraph, node: Node, operator: Dense, knobs: ChosenKnobs | None) -> LoweredNode:
+def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
     """A product by a constant matrix."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]
@@ -132,7 +130,7 @@ def lower_dense(graph: FloatGraph, node: Node, operator: Dense, knobs: ChosenKno
         node=node,
         key=kernel_key("dense", ends.program),
         program=ends.program,
-        schedule=chosen(ends.program, workload, knobs),
+        schedule=partial(schedule, workload=workload, program=ends.program),
         workload=workload,
         **_bound(graph, node, operator.epilogue, arrays, ends),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from ..ir.stmt import Program
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
+from .chosen_knobs import ChosenKnobs, Workload
 from .sketch_cpu import sketch_workload
-from .tasks_cpu import ChosenKnobs, chosen
+from .space import Space, Values
 from .workload_cpu import CpuWorkload, Operator
 
 Target = TypeVar("Target")
@@ -44,7 +45,8 @@ class LoweredNode:
 class LoweredStep(Generic[Target]):
     """A kernel to be, of whatever kind of graph and target: `LoweredNode`'s fields, with what profiles say of its node.
 
-    `members` are the names of the ONNX nodes that it computes, `operations` is what they count.
+    `members` are the names of the ONNX nodes that it computes, `operations` is what they count. `recorded` is how
+    records would have it, where a network is compiled with some.
     """
 
     name: str
@@ -57,25 +59,29 @@ class LoweredStep(Generic[Target]):
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray]
     workload: CpuWorkload | None = None
+    recorded: Recorded[Target, Any] | None = None
 
 
-def sketched(
-    lowered: LoweredNode, operator: Operator, knobs: ChosenKnobs | None, window: Window | None = None
-) -> LoweredNode:
-    """The node with what a tuner knows it as, whose knobs, if it gets some, are those of rules for its whole program.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Recorded(Generic[Target, Workload]):
+    """Where records are asked for a kernel: what they know it as, its space, and the kernel with a point's knobs."""
+
+    knobs: ChosenKnobs[Workload]
+    workload: Workload
+    space: Callable[[Workload], Space]
+    step: Callable[[Values], LoweredStep[Target]]
+
+
+def sketched(lowered: LoweredNode, operator: Operator, window: Window | None = None) -> LoweredNode:
+    """The node with what a tuner knows it as, whose knobs are those of rules for its whole program.
 
     `window` is a transposed convolution's. The same node where that is not worth while.
     """
     workload = sketch_workload(operator, lowered.program, lowered.constants, window)
-    if workload is None or knobs is None:
-        return replace(lowered, workload=workload)
-    return replace(
-        lowered,
-        workload=workload,
-        # What may be packed ahead makes another kernel of the same program.
-        key=" ".join([lowered.key, *workload.constants]),
-        schedule=chosen(lowered.program, workload, knobs),
-    )
+    if workload is None:
+        return lowered
+    # What may be packed ahead makes another kernel of the same program.
+    return replace(lowered, workload=workload, key=" ".join([lowered.key, *workload.constants]))
 
 
 def kernel_key(template: str, program: Program) -> str:

@@ -180,3 +180,16 @@ class Space:
             if not allowed.any():
                 return reason
         raise ValueError(f"{self.template}: some of the points are legal")
+
+
+def knobs_obstacle(space: Space, values: Values) -> str | None:
+    """Why these knobs are no legal point of a space; None where they are one, or empty."""
+    if not values:
+        return None
+    try:
+        point = space.point(values)
+    except ValueError as error:
+        return str(error)
+    account = space.account(space.columns(point[None]))
+    broken = [name for name, kept in space.limits(account).items() if not kept[0]]
+    return f"{space.template}: the knobs do not keep to {broken[0]}" if broken else None

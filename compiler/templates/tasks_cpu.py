@@ -1,12 +1,9 @@
-"""What can be tuned on processors: a workload's space, its schedule with a point's knobs, and knobs looked up."""
+"""What can be tuned on processors: a workload's space, and its schedule with a point's knobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
 from ..ir.stmt import Program
-from ..schedule import LegalityError, Schedule
+from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from . import (
     conv2d_cpu,
@@ -31,61 +28,6 @@ from .workload_cpu import (
     PoolCpu,
     SketchCpu,
 )
-
-Choose = Callable[[CpuWorkload], Values | None]
-"""Finds knobs for a workload, as in records of a tuner; None: the template's defaults."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ChosenKnobs:
-    """Knobs of `choose`, where they are legal; `applied` and `ignored` list the workloads that had some, and why not.
-
-    One object serves one compilation, whose caller reads the lists afterwards.
-    """
-
-    choose: Choose
-    applied: list[CpuWorkload] = field(default_factory=list)
-    ignored: list[tuple[CpuWorkload, str]] = field(default_factory=list)
-
-    def schedule(self, target: CpuTarget, workload: CpuWorkload, program: Program) -> Schedule:
-        """As the function `schedule`, with the knobs chosen for the workload."""
-        values = self.choose(workload)
-        if not values:
-            return schedule(target, workload, program)
-        obstacle = knobs_obstacle(space(target, workload), values)
-        if obstacle is None:
-            try:
-                chosen = schedule(target, workload, program, values)
-            except LegalityError as error:
-                # A point that only looked legal: the network runs, if not as fast.
-                obstacle = error.reason
-            else:
-                self.applied.append(workload)
-                return chosen
-        self.ignored.append((workload, obstacle))
-        return schedule(target, workload, program)
-
-
-def chosen(
-    program: Program, workload: CpuWorkload, knobs: ChosenKnobs | None
-) -> Callable[[CpuTarget], Schedule]:
-    """How to schedule `program`, the workload's or that with more fused to it, with knobs chosen for it, if any."""
-    if knobs is None:
-        return lambda target: schedule(target, workload, program)
-    return lambda target: knobs.schedule(target, workload, program)
-
-
-def knobs_obstacle(space: Space, values: Values) -> str | None:
-    """Why these knobs are no legal point of a space; None where they are one, or empty."""
-    if not values:
-        return None
-    try:
-        point = space.point(values)
-    except ValueError as error:
-        return str(error)
-    account = space.account(space.columns(point[None]))
-    broken = [name for name, kept in space.limits(account).items() if not kept[0]]
-    return f"{space.template}: the knobs do not keep to {broken[0]}" if broken else None
 
 
 def space(target: CpuTarget, workload: CpuWorkload) -> Space:

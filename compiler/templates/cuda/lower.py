@@ -28,6 +28,8 @@ from ...graph.floating.operators import (
 from ...target.cuda.machine import CudaTarget
 from ...te.blocks import Window
 from ..lowered_node import kernel_key
+from ..space import Values
+from . import rows_space
 from .dense import lower_dense
 from .lower_convolutions import lower_convolution, lower_convolution_methods
 from .lower_moves import (
@@ -120,3 +122,18 @@ def lower_methods(target: CudaTarget, graph: FloatGraph, node: Node) -> tuple[Lo
         schedule=lambda t: schedule(t, workload),
         workload=workload,
     )
+
+
+def lower_recorded(
+    target: CudaTarget, graph: FloatGraph, lowered: LoweredCudaNode, values: Values
+) -> LoweredCudaNode:
+    """A node that has a workload, with the knobs of a point of that one's space."""
+    workload = lowered.workload
+    assert workload is not None
+    operator = workload.rows
+    if operator is None:
+        return replace(lowered, schedule=lambda t: schedule(t, workload, values))
+    # Its knobs make another program, which is scheduled as it is.
+    found = lower_cuda_node(target, graph, lowered.node, lambda _: rows_space.knobs_of(operator, values))
+    assert found is not None
+    return found

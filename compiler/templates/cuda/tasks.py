@@ -1,21 +1,17 @@
-"""What can be tuned on GPUs: a workload's space, its schedule with a point's knobs, and knobs looked up."""
+"""What can be tuned on GPUs: a workload's space, and its schedule with a point's knobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from ...ir.stmt import Program
-from ...ir.verify import VerifyError
-from ...schedule import LegalityError, Schedule
-from ...target.cuda.errors import LoweringError
+from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
-from ...target.cuda.prepare import prepare
 from ...te.blocks import Window
 from ..space import Space, Values
-from ..tasks_cpu import knobs_obstacle
 from . import (
     conv2d,
     conv2d_direct,
@@ -47,60 +43,6 @@ from .flat import flattened
 from .gemm import schedule as schedule_product
 from .row_operator import RowOperator
 from .workload import CudaTemplate, CudaWorkload
-
-Choose = Callable[[CudaWorkload], Values | None]
-"""Finds knobs for a workload, as in records of a tuner; None: the template's defaults."""
-Compare = Callable[[Sequence[CudaWorkload]], int]
-"""Which of the workloads that compute the same is the fastest, by its index; 0, the default, where nothing tells."""
-
-
-def take_default(_: Sequence[CudaWorkload]) -> int:
-    """The first one: what is taken without records."""
-    return 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ChosenKnobs:
-    """Knobs of `choose`, where they are legal; `applied` and `ignored` list the workloads that had some, and why not.
-
-    `compare` decides where a node can be computed in several ways. One object serves one compilation, whose caller
-    reads the lists afterwards.
-    """
-
-    choose: Choose
-    compare: Compare = take_default
-    applied: list[CudaWorkload] = field(default_factory=list)
-    ignored: list[tuple[CudaWorkload, str]] = field(default_factory=list)
-
-    def row_knobs(self, target: CudaTarget, workload: CudaWorkload) -> rows.Knobs | None:
-        """Knobs chosen for an operator of rows, which decide its program; None: the defaults."""
-        values = self.choose(workload)
-        if not values or workload.rows is None:
-            return None
-        if (obstacle := knobs_obstacle(space(target, workload), values)) is not None:
-            self.ignored.append((workload, obstacle))
-            return None
-        self.applied.append(workload)
-        return rows_space.knobs_of(workload.rows, values)
-
-    def schedule(self, target: CudaTarget, workload: CudaWorkload) -> Schedule:
-        """As the function `schedule`, with the knobs chosen for the workload."""
-        values = self.choose(workload)
-        if not values:
-            return schedule(target, workload)
-        obstacle = knobs_obstacle(space(target, workload), values)
-        if obstacle is None:
-            try:
-                chosen = schedule(target, workload, values)
-                prepare(chosen.program, target)
-            except (LegalityError, LoweringError, VerifyError) as error:
-                # A point that only looked legal: the network runs, if not as fast.
-                obstacle = error.reason if isinstance(error, LegalityError) else str(error).splitlines()[0]
-            else:
-                self.applied.append(workload)
-                return chosen
-        self.ignored.append((workload, obstacle))
-        return schedule(target, workload)
 
 
 def space(target: CudaTarget, workload: CudaWorkload) -> Space:

@@ -19,7 +19,8 @@ from ...ir.types import DType
 from ...schedule.pack import pack_arrays
 from ...target.cpu.kernel import BoundKernel, aligned_copy, aligned_empty, build
 from ...target.cpu.machine import CpuTarget
-from ...templates.tasks_cpu import knobs_obstacle, schedule, space
+from ...templates.space import knobs_obstacle
+from ...templates.tasks_cpu import schedule, space
 from ...templates.workload_cpu import CpuWorkload
 from .reference_cpu import expected, inputs
 from .trial import Result, results_obstacle

@@ -33,8 +33,7 @@ from ...target.cuda.nvrtc import compile_cubin
 from ...target.cuda.prepare import prepare
 from ...templates.cuda.tasks import schedule, space
 from ...templates.cuda.workload import CudaWorkload
-from ...templates.space import Values
-from ...templates.tasks_cpu import knobs_obstacle
+from ...templates.space import Values, knobs_obstacle
 from .reference_cuda import allowed, expected, inputs
 from .trial import Result, results_obstacle
 

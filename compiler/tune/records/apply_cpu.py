@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from ...target.cpu.machine import CpuTarget
+from ...templates.chosen_knobs import ChosenKnobs
 from ...templates.space import Values
-from ...templates.tasks_cpu import ChosenKnobs, space
+from ...templates.tasks_cpu import space
 from ...templates.workload_cpu import CpuWorkload
 from .book import RecordBook
 from .record import describe_target
 
 
-def knobs_from(book: RecordBook, target: CpuTarget) -> ChosenKnobs:
+def knobs_from(book: RecordBook, target: CpuTarget) -> ChosenKnobs[CpuWorkload]:
     """For one compilation: the best knobs that are legal here.
 
     Of a workload whose records are all illegal it gives those of the best, for `ChosenKnobs` to say that it ignored

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...target.cuda.machine import CudaTarget
-from ...templates.cuda.tasks import ChosenKnobs, space
+from ...templates.chosen_knobs import ChosenKnobs
+from ...templates.cuda.tasks import space
 from ...templates.cuda.workload import CudaWorkload
 from ...templates.space import Values
 from .book import RecordBook
 from .record import describe_target
 
 
-def knobs_from(book: RecordBook, target: CudaTarget) -> ChosenKnobs:
+def knobs_from(book: RecordBook, target: CudaTarget) -> ChosenKnobs[CudaWorkload]:
     """For one compilation: the best knobs that are legal here, as `apply_cpu.knobs_from` has them.
 
     Records of this very card count first, then those of others of its compute capability. Of several ways to compute a

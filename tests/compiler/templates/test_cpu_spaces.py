@@ -16,7 +16,8 @@ from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.scalars import argument
 from vdla.compiler.templates import conv2d_cpu
-from vdla.compiler.templates.tasks_cpu import default_values, knobs_obstacle, schedule, space
+from vdla.compiler.templates.space import knobs_obstacle
+from vdla.compiler.templates.tasks_cpu import default_values, schedule, space
 from vdla.compiler.templates.workload_cpu import (
     Conv2dCpu,
     DenseCpu,

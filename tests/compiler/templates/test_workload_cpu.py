@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.conv_transpose import conv_transpose
 from vdla.compiler.te.ops.dense import dense_int8
 from vdla.compiler.te.ops.matmul import matmul
-from vdla.compiler.templates.tasks_cpu import ChosenKnobs, schedule, space
+from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+from vdla.compiler.templates.tasks_cpu import space
 from vdla.compiler.templates.workload_cpu import (
     Conv2dCpu,
     DenseCpu,
@@ -357,11 +359,10 @@ def test_whole_programs_without_knobs_take_those_of_rules():
         assert [values["pack.1"] for values in points.values() if "pack.1" in values] == [1, 1]
         wanted, got = (list(network.run(feeds).values()) for network in (default, tuned))
         np.testing.assert_allclose(got[0], wanted[0], rtol=1e-4, atol=1e-4)
-    # Records that say so, and none at all, are the template's own choice.
-    for workload in own:
-        program = workload.program()
-        asked = ChosenKnobs(choose=lambda _: {}).schedule(target, workload, program)
-        assert asked.program == schedule(target, workload, program).program
+    # Records that say so are the template's own choice.
+    says_so = ChosenKnobs(choose=lambda _: {})
+    assert says_so.made(own[0], partial(space, target), lambda values: values) is None
+    assert not says_so.applied and not says_so.ignored
 
 
 def test_programs_that_take_no_time_are_not_tuned():

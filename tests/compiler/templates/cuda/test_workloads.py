@@ -13,14 +13,12 @@ from vdla.compiler.ir.evaluate import evaluate
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cuda.emulate import emulate
-from vdla.compiler.target.cuda.errors import LoweringError
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.templates.cuda import tasks
-from vdla.compiler.templates.cuda.tasks import ChosenKnobs, default_values, schedule, space
+from vdla.compiler.templates.cuda.tasks import default_values, schedule, space
 from vdla.compiler.templates.cuda.workload import CudaWorkload, workload_from_dict
-from vdla.compiler.templates.tasks_cpu import knobs_obstacle
+from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.templates.workload_vdla import WorkloadError
 from vdla.compiler.tune.records.apply_cuda import knobs_from
 from vdla.compiler.tune.records.book import book_of
@@ -209,19 +207,3 @@ def test_points_of_few_rows_keep_to_a_block_and_run_emulated() -> None:
     # Sums of a group are added up by four threads for each vector, however few members it has.
     large = {"groups": 8, "members": 2, "vectors": 64, "unroll": 2}
     assert knobs_obstacle(points, large) is not None
-
-
-def test_knobs_that_only_look_legal_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    workload = cuda_workloads("dense:2,300,13", TARGET)[0]
-    recorded = {"groups": 4, "members": 4, "vectors": 2, "unroll": 4}
-
-    def refuse(program, target):
-        raise LoweringError("a block has too many threads\nand more")
-
-    taken = ChosenKnobs(choose=lambda _: recorded)
-    taken.schedule(TARGET, workload)
-    assert taken.applied == [workload] and not taken.ignored
-    monkeypatch.setattr(tasks, "prepare", refuse)
-    refused = ChosenKnobs(choose=lambda _: recorded)
-    assert refused.schedule(TARGET, workload).program == schedule(TARGET, workload).program
-    assert refused.ignored == [(workload, "a block has too many threads")] and not refused.applied

@@ -1,0 +1,170 @@
+"""Records whose knobs look legal, but come to nothing: the network has the template's own choice, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork, relative
+from tuning_records import file_of, trial
+from vdla.compiler import cpu_driver, cuda_driver
+from vdla.compiler.ir import verify
+from vdla.compiler.target.cpu import errors as cpu_errors
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cuda.errors import CompileError, LoweringError
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.compiler.templates.cuda import rows_space
+from vdla.compiler.templates.tasks_cpu import space as space_here
+from vdla.compiler.tune.records import apply_cpu, apply_cuda
+from vdla.compiler.tune.records.book import read_book
+from vdla.compiler.tune.records.record import Task, describe_target
+
+TARGET = cuda_target()
+HERE = host_target()
+GEMV = {"groups": 4, "members": 4, "vectors": 2, "unroll": 4}
+ROWS = {"group": 2, "lanes": 32, "kept": 0}
+
+
+def model() -> bytes:
+    """Few rows times a matrix, and a softmax with what is fused with it."""
+    net = FloatNetwork(2, 300)
+    net.add("Gemm", net.weights(300, 600, deviation=0.05), net.weights(600))
+    net.add("Softmax", axis=-1)
+    net.add("Tanh")
+    net.shape = (2, 600)
+    return net.model()
+
+
+FEEDS = {"x": np.random.default_rng(3).standard_normal((2, 300), dtype=np.float32)}
+
+
+def records(folder: Path, **knobs: dict[str, int]) -> Path:
+    """A file of records for the network's workloads on the GPU, one for each of these templates."""
+    found = {w.template: w for _, w in cuda_driver.network_workloads(model(), TARGET)}
+    return file_of(
+        folder,
+        *(
+            trial(0, 1e-6, Task(workload=found[name].to_dict(), target=describe_target(TARGET)), knobs=values)
+            for name, values in knobs.items()
+        ),
+    )
+
+
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The space of rows allows more threads than a block has."""
+    monkeypatch.setattr(rows_space, "THREADS_PER_BLOCK", 1 << 20)
+
+
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verifier does not know that a loop's variable is below its extent, only that it has an iteration."""
+
+    def entered(var, extent):
+        return tuple(form.offset(-1) for form in verify._least(extent))
+
+    monkeypatch.setattr(verify, "_of_loop", entered)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "gemv", "rows", "ignored", "reason"),
+    [
+        (
+            wide,
+            GEMV,
+            {**ROWS, "lanes": 1024},
+            "rows_cuda",
+            "block.x: 1024 x 2 x 1 = 2048 threads, but a block has",
+        ),
+        (forgetful, {**GEMV, "unroll": 16}, ROWS, "gemv_cuda", "dense: at `a.0.1.rest"),
+    ],
+    ids=["limits", "proof"],
+)
+def test_kernels_that_cannot_be_prepared_or_emulated(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    prepare: Callable[[pytest.MonkeyPatch], None],
+    gemv: dict[str, int],
+    rows: dict[str, int],
+    ignored: str,
+    reason: str,
+) -> None:
+    book, _ = read_book([records(tmp_path, gemv_cuda=gemv, rows_cuda=rows)])
+    with cuda_driver.compile_cuda_emulated(model(), TARGET, dump_passes=tmp_path / "plain") as plain:
+        (expected,) = plain.run(FEEDS).values()
+    prepare(monkeypatch)
+    knobs = apply_cuda.knobs_from(book, TARGET)
+    with cuda_driver.compile_cuda_emulated(model(), TARGET, dump_passes=tmp_path / "tuned", knobs=knobs) as t:
+        (result,) = t.run(FEEDS).values()
+    assert relative(result, expected) < 1e-5
+    assert [workload.template for workload, _ in knobs.ignored] == [ignored]
+    assert knobs.ignored[0][1].startswith(reason)
+    assert {workload.template for workload in knobs.applied} == {"gemv_cuda", "rows_cuda"} - {ignored}
+    # What was tried first leaves nothing behind.
+    kernels = sorted(path for path in (tmp_path / "plain").iterdir() if path.is_dir())
+    folder = kernels[["gemv_cuda", "rows_cuda"].index(ignored)]
+    texts = [
+        {path.name: path.read_text() for path in (tmp_path / name / folder.name).iterdir()}
+        for name in ("plain", "tuned")
+    ]
+    assert texts[0] == texts[1]
+    ahead = apply_cuda.knobs_from(book, TARGET)
+    cuda_driver.compile_cuda_emulated_ahead(model(), TARGET, HERE, knobs=ahead)
+    assert ahead.ignored == knobs.ignored
+
+
+@pytest.mark.parametrize(
+    ("stage", "error"), [("lower", LoweringError("no text")), ("cached_cubin", CompileError("no text\nlog"))]
+)
+def test_kernels_that_have_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception
+) -> None:
+    book, _ = read_book([records(tmp_path, gemv_cuda=GEMV, rows_cuda=ROWS)])
+    monkeypatch.setattr(cuda_driver, "cached_cubin", lambda source, arch: b"")
+    plain = cuda_driver.compile_cuda(model(), TARGET)
+    usual, tried = getattr(cuda_driver, stage), []
+
+    def refuse(*arguments, **more):
+        tried.append(arguments)
+        if len(tried) in (1, 3):
+            raise error
+        return usual(*arguments, **more)
+
+    monkeypatch.setattr(cuda_driver, stage, refuse)
+    knobs = apply_cuda.knobs_from(book, TARGET)
+    code = cuda_driver.compile_cuda(model(), TARGET, knobs=knobs)
+    assert [module.module for module in code.modules] == [module.module for module in plain.modules]
+    assert [why for _, why in knobs.ignored] == ["no text"] * 2 and not knobs.applied
+
+
+@pytest.mark.parametrize(
+    ("stage", "error"),
+    [("build", cpu_errors.LoweringError("no code")), ("lower", verify.VerifyError("no code\nin lines"))],
+)
+def test_kernels_of_processors_that_have_no_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception
+) -> None:
+    _, dense = cpu_driver.network_workloads(model(), HERE)[0]
+    own = space_here(HERE, dense)
+    values = own.values(own.sample(np.random.default_rng(1), 1)[0])
+    task = Task(workload=dense.to_dict(), target=describe_target(HERE))
+    book, _ = read_book([file_of(tmp_path, trial(0, 1e-6, task, knobs=values))])
+    knobs = apply_cpu.knobs_from(book, HERE)
+    with cpu_driver.compile_cpu(model(), HERE) as plain:
+        (expected,) = plain.run(FEEDS).values()
+    usual, tried = getattr(cpu_driver, stage), []
+
+    def refuse(*arguments, **more):
+        tried.append(arguments)
+        if len(tried) == 1:
+            raise error
+        return usual(*arguments, **more)
+
+    monkeypatch.setattr(cpu_driver, stage, refuse)
+    if stage == "lower":
+        ahead = cpu_driver.compile_cpu_ahead(model(), HERE, knobs=knobs)
+        assert [launch.name for launch in ahead.launches] == [launch.name for launch in plain.launches]
+    else:
+        with cpu_driver.compile_cpu(model(), HERE, knobs=knobs) as network:
+            np.testing.assert_array_equal(*network.run(FEEDS).values(), expected)
+    assert knobs.ignored == [(dense, "no code")] and not knobs.applied
