@@ -6,11 +6,11 @@ sum[ty, tx, 0] in loops ty and tx over threads. Such dimensions are distributed:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 
 from .bounds import interval, loop_ranges
 from .expr import Buffer, Const, Expr, Var
-from .stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Reduce
+from .stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Reduce, Region
 from .visit import children, expressions, loads_in, walk
 
 AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
@@ -34,16 +34,23 @@ def distribution(alloc: Alloc) -> tuple[str | None, ...]:
     That is the axis of the loop whose variable, and nothing else, is the index in every access that such a loop is
     around. (Others, in a program whose threads are all bound, there are none.)
     """
-    axes: list[set[str]] = [set() for _ in alloc.buffer.shape]
-    accesses = [
+    found: _Accesses = {}
+    _record(alloc.body, (), found)
+    return _distributed(alloc.buffer, found.get(alloc.buffer.name, ()))
+
+
+def _distributed(buffer: Buffer, accesses: Sequence[_Access]) -> tuple[str | None, ...]:
+    """`distribution` of a buffer that is accessed so within its allocation."""
+    axes: list[set[str]] = [set() for _ in buffer.shape]
+    placed = [
         ({loop.kind for loop in loops}, [_axis(s, e, loops) for s, e in zip(starts, extents, strict=True)])
-        for loops, starts, extents in _accesses(alloc.body, alloc.buffer.name, ())
+        for loops, starts, extents in accesses
     ]
-    for _, found in accesses:
+    for _, found in placed:
         for held, axis in zip(axes, found, strict=True):
             if axis is not None:
                 held.add(axis)
-    return tuple([_common(held, [(kinds, at[d]) for kinds, at in accesses]) for d, held in enumerate(axes)])
+    return tuple([_common(held, [(kinds, at[d]) for kinds, at in placed]) for d, held in enumerate(axes)])
 
 
 def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
@@ -64,30 +71,30 @@ def _axis(start: Expr, extent: Expr, loops: tuple[For, ...]) -> str | None:
 _ONE = Const(1)
 
 
-def _accesses(
-    node: Node, name: str, loops: tuple[For, ...]
-) -> Iterator[tuple[tuple[For, ...], tuple[Expr, ...], tuple[Expr, ...]]]:
-    """The loops within `node` around each access to a buffer, and the first index and the extent in each dimension."""
+_Access = tuple[tuple[For, ...], tuple[Expr, ...], tuple[Expr, ...]]
+"""The loops around an access, and its first index and extent in each dimension."""
+_Accesses = dict[str, list[_Access]]
+
+
+def _record(node: Node, loops: tuple[For, ...], found: _Accesses) -> None:
+    """Adds all accesses within `node` by buffer name; their loops begin with `loops`."""
+    boxes: tuple[Region, ...] = ()
     match node:
         case For():
             loops = (*loops, node)
         case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
-            if buffer.name == name:
-                yield loops, indices, (_ONE,) * len(indices)
+            found.setdefault(buffer.name, []).append((loops, indices, (_ONE,) * len(indices)))
         case Copy(destination=destination, source=source):
-            for region in (destination, source):
-                if region.buffer.name == name:
-                    yield loops, region.starts, region.extents
+            boxes = (destination, source)
         case Intrinsic(operands=operands):
-            for region in operands:
-                if region.buffer.name == name:
-                    yield loops, region.starts, region.extents
+            boxes = operands
+    for box in boxes:
+        found.setdefault(box.buffer.name, []).append((loops, box.starts, box.extents))
     for top in expressions(node):
         for load in loads_in(top):
-            if load.buffer.name == name:
-                yield loops, load.indices, (_ONE,) * len(load.indices)
+            found.setdefault(load.buffer.name, []).append((loops, load.indices, (_ONE,) * len(load.indices)))
     for child in children(node):
-        yield from _accesses(child, name, loops)
+        _record(child, loops, found)
 
 
 def grid_obstacle(node: Node) -> tuple[str, str] | None:
@@ -99,14 +106,18 @@ def grid_obstacle(node: Node) -> tuple[str, str] | None:
     """
     if not any(isinstance(n, For) and n.kind in AXES for n in walk(node)):
         return None
-    return _visit(node, (), ())
+    accesses: _Accesses = {}
+    _record(node, (), accesses)
+    return _visit(node, (), (), accesses)
 
 
 _Held = tuple[Buffer, int, tuple[str | None, ...]]
 """A buffer allocated outside, the number of loops that were around its allocation, and its distribution."""
 
 
-def _visit(node: Node, around: tuple[For, ...], held: tuple[_Held, ...]) -> tuple[str, str] | None:
+def _visit(
+    node: Node, around: tuple[For, ...], held: tuple[_Held, ...], accesses: _Accesses
+) -> tuple[str, str] | None:
     match node:
         case For(name=name, kind=kind):
             if kind in AXES:
@@ -122,7 +133,8 @@ def _visit(node: Node, around: tuple[For, ...], held: tuple[_Held, ...]) -> tupl
             around = (*around, node)
         case Alloc(buffer=buffer):
             if owned := owners(buffer.scope):
-                axes = distribution(node) if owned == _THREAD else ()
+                inside = [(loops[len(around) :], a, b) for loops, a, b in accesses.get(buffer.name, ())]
+                axes = _distributed(buffer, inside) if owned == _THREAD else ()
                 held = (*held, (buffer, len(around), axes))
         case Assign() | Reduce() | Copy() | Intrinsic():
             if any(loop.kind in AXES for loop in around):
@@ -138,7 +150,7 @@ def _visit(node: Node, around: tuple[For, ...], held: tuple[_Held, ...]) -> tupl
                                 loop.name,
                             )
     for child in children(node):
-        found = _visit(child, around, held)
+        found = _visit(child, around, held, accesses)
         if found is not None:
             return found
     return None

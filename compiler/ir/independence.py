@@ -7,7 +7,7 @@ from typing import Any
 from .affine import LinearForm, linear_form
 from .bounds import Ranges, form_interval, loop_range
 from .expr import Const, Expr, Load, Var
-from .regions import write_regions
+from .regions import write_buffers
 from .stmt import Alloc, Assign, Copy, For, Node, Reduce
 from .visit import expressions, free_vars, walk, walk_expr
 
@@ -20,7 +20,7 @@ def is_independent(loop: For) -> bool:
         return False
     if len(leaves) > 1:
         inside = {s.buffer.name for s in walk(loop) if isinstance(s, Alloc)}
-        return all(_apart(loop, b.name) for b in write_regions(loop) if b.name not in inside)
+        return all(_apart(loop, b.name) for b in write_buffers(loop) if b.name not in inside)
     match leaves:
         case [Copy(destination=to, source=of)]:
             return to.buffer.name != of.buffer.name or _apart(loop, to.buffer.name)

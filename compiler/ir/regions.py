@@ -15,7 +15,7 @@ from .bounds import Interval, Ranges, form_interval, interval, loop_range
 from .expr import Binary, Buffer, Const, Expr, Var, binary, maximum, minimum
 from .simplify import provably_equal, simplify
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, IntrinsicDeclaration, Node, Reduce, Region
-from .visit import children, expressions, free_vars, loads_in
+from .visit import children, expressions, free_vars, loads_in, walk
 
 _NO_RANGES: dict[str, Interval | Expr] = {}
 _ONE = Const(1)
@@ -48,8 +48,40 @@ def write_regions(node: Node, over: Ranges = _NO_RANGES, ranges: Ranges = _NO_RA
 
 def operand_access(declaration: IntrinsicDeclaration) -> tuple[tuple[bool, bool], ...]:
     """For each formal buffer of an intrinsic, whether its body (reads, writes) it; Reduce targets count as both."""
-    reads, writes = read_regions(declaration.body), write_regions(declaration.body)
+    reads, writes = read_buffers(declaration.body), write_buffers(declaration.body)
     return tuple((p in reads, p in writes) for p in declaration.parameters)
+
+
+def read_buffers(node: Node) -> frozenset[Buffer]:
+    """The buffers of `read_regions`, for those who ask for no boxes."""
+    return _touched(node, reads=True)
+
+
+def write_buffers(node: Node) -> frozenset[Buffer]:
+    """The buffers of `write_regions`."""
+    return _touched(node, reads=False)
+
+
+def _touched(node: Node, *, reads: bool) -> frozenset[Buffer]:
+    found: set[Buffer] = set()
+    hidden: set[str] = set()
+    for s in walk(node):
+        if reads:
+            found.update(e.buffer for expr in expressions(s) for e in loads_in(expr))
+        match s:
+            case Alloc(buffer=buffer):
+                hidden.add(buffer.name)
+            case Assign(buffer=buffer) if not reads:
+                found.add(buffer)
+            case Reduce(buffer=buffer):
+                found.add(buffer)
+            case Copy(destination=destination, source=source):
+                found.add(source.buffer if reads else destination.buffer)
+            case Intrinsic(declaration=declaration, operands=operands):
+                for access, region in zip(operand_access(declaration), operands, strict=True):
+                    if access[0 if reads else 1]:
+                        found.add(region.buffer)
+    return frozenset([buffer for buffer in found if buffer.name not in hidden])
 
 
 def expr_bounds(expr: Expr, over: Ranges, ranges: Ranges = _NO_RANGES) -> tuple[Expr, Expr] | None:

@@ -46,6 +46,10 @@ class For:
     body: Stmt
     kind: LoopKind = "serial"
 
+    def __hash__(self) -> int:
+        # Analyses have accesses with the loops around them as keys; bodies would be hashed again for each.
+        return hash(self.var.name)
+
     @property
     def name(self) -> str:
         """The variable's name."""

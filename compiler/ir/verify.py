@@ -181,7 +181,7 @@ class _Verifier:
         for size, start, extent in zip(buffer.shape, region.starts, region.extents, strict=True):
             self.typed(start, DType.INT64, "start", ranges, scalars)
             self.typed(extent, DType.INT64, "extent", ranges, scalars)
-            if inside:
+            if inside and not _plainly_inside(start, extent, ranges, size):
                 form = linear_form(start)
                 self.inside(form, form.plus(linear_form(extent)), ranges, (), size, region, buffer)
 
@@ -193,8 +193,9 @@ class _Verifier:
             raise self.fail(f"{len(indices)} indices for {format_buffer(buffer)}")
         for size, index in zip(buffer.shape, indices, strict=True):
             self.typed(index, DType.INT64, "index", ranges, scalars, facts)
-            form = linear_form(index)
-            self.inside(form, form.offset(1), ranges, facts, size, index, buffer)
+            if not _plainly_inside(index, _ONE, ranges, size):
+                form = linear_form(index)
+                self.inside(form, form.offset(1), ranges, facts, size, index, buffer)
 
     def inside(
         self,
@@ -262,6 +263,19 @@ class _Verifier:
             case Call(arguments=arguments):
                 for argument in arguments:
                     self.expr(argument, ranges, facts, scalars)
+
+
+_ONE = Const(1)
+
+
+def _plainly_inside(start: Expr, extent: Expr, ranges: Ranges, size: int) -> bool:
+    """Whether ranges alone say that start .. start + extent - 1 lies in a dimension of `size`, as they mostly do."""
+    if not isinstance(extent, Const):
+        return False
+    held = form_interval(linear_form(start), ranges)
+    return (
+        held.low is not None and held.low >= 0 and held.high is not None and held.high + extent.value <= size
+    )
 
 
 def _widens(source: DType, destination: DType) -> bool:

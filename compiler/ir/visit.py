@@ -117,6 +117,8 @@ def walk_expr(expr: Expr) -> Iterator[Expr]:
 
 def loads_in(expr: Expr) -> list[Load]:
     """The loads in an expression, outer ones first."""
+    if type(expr) is Var or type(expr) is Const:
+        return []
     found: list[Load] = []
     _find_loads(expr, found)
     return found
@@ -166,10 +168,14 @@ def walk(node: Node) -> Iterator[Node]:
     """`node` and all statements in it, in program order, parents first."""
     found: list[Node] = []
     stack: list[Node] = [node]
+    # Every primitive comes through here several times, so `children` is written out.
     while stack:
         top = stack.pop()
         found.append(top)
-        stack.extend(reversed(children(top)))
+        if type(top) is For or type(top) is Alloc or type(top) is Program:
+            stack.append(top.body)
+        elif type(top) is Seq:
+            stack.extend(reversed(top.statements))
     return iter(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.grid import owners
-from ..ir.regions import read_regions, write_regions
+from ..ir.regions import read_buffers, write_buffers
 from ..ir.stmt import Alloc, Copy, Program, Seq, Stmt, seq
 from ..ir.visit import map_children, walk
 
@@ -55,7 +55,7 @@ def _placed(alloc: Alloc, body: Stmt) -> Stmt:
 
 
 def _uses(statement: Stmt, buffer: str) -> bool:
-    touched = {**read_regions(statement), **write_regions(statement)}
+    touched = read_buffers(statement) | write_buffers(statement)
     return any(held.name == buffer for held in touched)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from ..ir.expr import Expr
 from ..ir.program_json import ProgramFormatError, program_from_dict, program_to_dict
-from ..ir.regions import write_regions
+from ..ir.regions import write_buffers
 from ..ir.stmt import Program
 from ..ir.types import DType
 from ..ir.work import statement_runs
@@ -265,7 +265,7 @@ def expression_obstacle(program: Program, constants: Sequence[str]) -> str | Non
         return (
             f"parameter {wrong.name} is {wrong.dtype}; only float32 ones are like any others of their shape"
         )
-    if {b.name for b in write_regions(program.body)} & set(names) != {names[-1]}:
+    if {b.name for b in write_buffers(program.body)} & set(names) != {names[-1]}:
         return f"of its parameters the program must write {names[-1]}, the last one, and no other"
     if [name for name in names[:-1] if name in constants] != list(constants):
         return f"constants must be some of {', '.join(names[:-1])}, in this order"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.expr import Buffer
-from ...ir.regions import write_regions
+from ...ir.regions import write_buffers
 from ...ir.stmt import Program
 from ...ir.verify import verify
 from .copies import expand_copies
@@ -84,5 +84,5 @@ def lower(program: Program, target: CpuTarget, *, function: str = ENTRY) -> Modu
         workspace_bytes=workspace.greatest,
         scratch_bytes=functions.scratch.greatest,
         parameters=program.parameters,
-        outputs=frozenset(buffer.name for buffer in write_regions(program.body)),
+        outputs=frozenset(buffer.name for buffer in write_buffers(program.body)),
     )

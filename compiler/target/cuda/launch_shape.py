@@ -8,7 +8,7 @@ from ...ir.bounds import Ranges, interval, loop_range, loop_ranges
 from ...ir.expr import Buffer
 from ...ir.kernels import BLOCK_AXES, THREAD_AXES, Kernel, is_thread_loop, threads_of
 from ...ir.printer import summarize
-from ...ir.regions import read_regions, write_regions
+from ...ir.regions import read_buffers, write_buffers
 from ...ir.stmt import For, Intrinsic
 from ...ir.visit import walk
 from .errors import LoweringError
@@ -54,8 +54,8 @@ def shape_of(kernel: Kernel) -> Shape:
     return Shape(
         grid=tuple(grid[axis] for axis in BLOCK_AXES),  # type: ignore[arg-type]
         block=tuple(block[axis] for axis in THREAD_AXES),  # type: ignore[arg-type]
-        reads=frozenset(read_regions(outermost)),
-        writes=frozenset(write_regions(outermost)),
+        reads=read_buffers(outermost),
+        writes=write_buffers(outermost),
     )
 
 

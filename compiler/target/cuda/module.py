@@ -11,7 +11,7 @@ from ...ir.bounds import Interval, loop_ranges
 from ...ir.expr import Buffer, Const
 from ...ir.kernels import Kernel, accesses, is_block_loop, kernel_at, kernel_obstacle, kernels
 from ...ir.printer import summarize
-from ...ir.regions import write_regions
+from ...ir.regions import write_buffers
 from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, For, Program, Seq, Stmt
 from ...ir.visit import free_vars
@@ -115,7 +115,7 @@ def lower(program: Program, target: CudaTarget, *, name: str = "kernel") -> Cuda
         source=outline.source(),
         launches=tuple(outline.launches),
         parameters=program.parameters,
-        outputs=frozenset(buffer.name for buffer in write_regions(program.body)),
+        outputs=frozenset(buffer.name for buffer in write_buffers(program.body)),
         workspace_bytes=outline.workspace_bytes,
     )
 

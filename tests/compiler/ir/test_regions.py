@@ -15,8 +15,10 @@ from vdla.compiler.ir.regions import (
     disjoint,
     expr_bounds,
     operand_access,
+    read_buffers,
     read_regions,
     union,
+    write_buffers,
     write_regions,
 )
 from vdla.compiler.ir.stmt import (
@@ -87,6 +89,17 @@ def test_hidden_buffers_copies_and_memory_indices() -> None:
     assert texts(write_regions(body)) == ["C[y, 0:8]"]
     gather = Assign(name="g", buffer=C, indices=(Y, Cast(A[Y, X], DType.INT64)), value=Const(0, DType.INT32))
     assert texts(write_regions(gather)) == ["C[y, 0:16]"]
+
+
+def test_buffers_are_those_of_the_boxes() -> None:
+    hidden = Buffer(name="H", shape=(32, 32), dtype=DType.INT8, scope="shared")
+    fill = Copy(name="fill", destination=region(hidden, (0, 4), (0, 4)), source=region(A, (Y, 4), (0, 4)))
+    add = Reduce(name="add", op="add", buffer=C, indices=(Y, X), value=Cast(hidden[X, Y], DType.INT32))
+    body = nest([(Y, 3), (X, 4)], Alloc(buffer=hidden, body=seq(fill, add)))
+    for node in (fill, add, body):
+        assert read_buffers(node) == set(read_regions(node))
+        assert write_buffers(node) == set(write_regions(node))
+    assert (read_buffers(body), write_buffers(body)) == ({A, C}, {C})
 
 
 def test_disjoint_and_contains() -> None:
