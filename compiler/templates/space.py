@@ -7,7 +7,7 @@ their cost, and quantities from which a model can predict the rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -193,3 +193,12 @@ def knobs_obstacle(space: Space, values: Values) -> str | None:
     account = space.account(space.columns(point[None]))
     broken = [name for name, kept in space.limits(account).items() if not kept[0]]
     return f"{space.template}: the knobs do not keep to {broken[0]}" if broken else None
+
+
+def combined(*tables: Sequence[Sequence[int]]) -> np.ndarray:
+    """Every combination of a row of each table, the last table's moving first: int64 [entries, combinations]."""
+    parts = [np.array(table, dtype=np.int64).T for table in tables]
+    chosen = np.unravel_index(
+        np.arange(prod(len(table) for table in tables)), [len(table) for table in tables]
+    )
+    return np.concatenate([part[:, rows] for part, rows in zip(parts, chosen, strict=True)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import product
 from math import prod
 
@@ -11,7 +12,7 @@ import numpy as np
 from ...ir.kernels import WARP
 from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK
 from ...target.cuda.machine import CudaTarget
-from ..space import Columns
+from ..space import Columns, combined
 from .direct_knobs import Knobs, Layer
 from .gemm_account import (
     COPY_INSTRUCTIONS,
@@ -41,6 +42,10 @@ THREADS_Z = (1, 2, 4, 8, 16)
 THREADS_Y = (1, 2, 4, 7, 8, 16)
 THREADS_X = (4, 5, 7, 8, 10, 14, 16, 28, 32)
 MOST_THREADS = 256
+THREADS = tuple(
+    [(z, y, x) for z, y, x in product(THREADS_Z, THREADS_Y, THREADS_X) if WARP <= z * y * x <= MOST_THREADS]
+)
+"""Threads of a block along filters, rows and columns that are tried without tuning."""
 OWN = (
     *(
         (filters, rows, columns)
@@ -53,6 +58,8 @@ OWN = (
 """Filters, rows and columns of a thread that are tried without tuning."""
 CHANNELS = (1, 2, 3, 4, 8, 16)
 STAGES = (2, 3)
+LAYERS = 256
+"""Whose best knobs are kept: they are asked for to choose a method, then to schedule it, and layers are alike."""
 
 
 def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
@@ -147,22 +154,15 @@ def account(target: CudaTarget, layer: Layer, c: Columns) -> TileAccount:
     )
 
 
+@lru_cache(maxsize=LAYERS)
 def best_knobs(target: CudaTarget, layer: Layer) -> tuple[Knobs, float]:
     """The knobs, of a fixed list, that the account expects to be fastest, and in how many seconds.
 
     Of equal ones those which compute least. ValueError where none keeps to the limits of a block.
     """
-    table = np.array(
-        [
-            (z, y, x, *own, channels, stages)
-            for (z, y, x), own, channels, stages in product(
-                product(THREADS_Z, THREADS_Y, THREADS_X), OWN, CHANNELS, STAGES
-            )
-            if WARP <= z * y * x <= MOST_THREADS and channels <= layer.channels
-        ],
-        dtype=np.int64,
-    )
-    columns = dict(zip(Knobs.__slots__, table.T, strict=True))
+    steps = [(channels,) for channels in CHANNELS if channels <= layer.channels]
+    table = combined(THREADS, OWN, steps, [(stages,) for stages in STAGES])
+    columns = dict(zip(Knobs.__slots__, table, strict=True))
     found = account(target, layer, columns)
     legal = np.logical_and.reduce(list(found.limits.values()))
     if not legal.any():
@@ -170,14 +170,15 @@ def best_knobs(target: CudaTarget, layer: Layer) -> tuple[Knobs, float]:
     cycles = np.where(legal, np.round(found.seconds * target.clock / EQUAL_CYCLES), np.inf)
     best = int(np.lexsort((found.bound, cycles))[0])
     knobs = Knobs(**{name: int(values[best]) for name, values in columns.items()})
-    steps = int(found.quantities["steps"][best])
-    return replace(knobs, stages=min(knobs.stages, steps)), float(found.seconds[best])
+    taken = int(found.quantities["steps"][best])
+    return replace(knobs, stages=min(knobs.stages, taken)), float(found.seconds[best])
 
 
 def _conflicts(layer: Layer, high: np.ndarray, wide: np.ndarray, pitch: np.ndarray) -> np.ndarray:
     """How often shared memory is accessed for one load of a warp from the tile of the input, rows `pitch` apart."""
-    keys, place = np.unique(np.stack([high, wide, pitch]), axis=1, return_inverse=True)
-    high, wide, pitch = keys[:, :, None]
+    sizes = [int(values.max(initial=0)) + 1 for values in (high, wide, pitch)]
+    keys, place = np.unique(np.ravel_multi_index((high, wide, pitch), sizes), return_inverse=True)
+    high, wide, pitch = np.stack(np.unravel_index(keys, sizes))[:, :, None]
     lane = np.arange(WARP)
     address = lane // wide % high * layer.strides[0] * pitch + lane % wide * layer.strides[1]
     # Of the same bank, the lanes whose address no lane before them has.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from ...ir.kernels import WARP
 from ...target.cuda.architectures import REGISTERS_PER_BLOCK, REGISTERS_PER_THREAD, THREADS_PER_BLOCK
 from ...target.cuda.machine import CudaTarget
-from ..space import Columns
+from ..space import Columns, combined
 from .tile import VECTOR, Tile
 
 SCHEDULERS = 4
@@ -253,6 +254,8 @@ EQUAL_CYCLES = 100
 DEPTHS = (8, 16, 32)
 STAGES = (2, 3, 4)
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64)
+PROBLEMS = 256
+"""Whose best tiles are kept: they are asked for to choose a method, then to schedule it, and layers are alike."""
 
 
 def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
@@ -260,6 +263,7 @@ def choose_tile(target: CudaTarget, problem: Problem) -> Tile:
     return best_tile(target, problem)[0]
 
 
+@lru_cache(maxsize=PROBLEMS)
 def best_tile(target: CudaTarget, problem: Problem) -> tuple[Tile, float]:
     """`choose_tile`, and the seconds that the account expects."""
     columns = _candidates(problem)
@@ -279,18 +283,21 @@ def groups_of(own: np.ndarray | int) -> np.ndarray:
 
 
 def _candidates(problem: Problem) -> dict[str, np.ndarray]:
-    table = np.array(
-        [
-            (y * rows, x * columns, depth, rows, columns, stages, splits)
-            for (rows, columns), (y, x), depth, stages, splits in product(
-                THREAD_TILES, THREADS, DEPTHS, STAGES, SPLITS
-            )
-            if splits == 1 or splits * depth <= problem.depth
-        ],
-        dtype=np.int64,
+    depths, stages, splits = ([(value,) for value in values] for values in (DEPTHS, STAGES, SPLITS))
+    thread_rows, thread_columns, y, x, depth, stage, split = combined(
+        THREAD_TILES, THREADS, depths, stages, splits
     )
-    names = ("rows", "columns", "depth", "thread_rows", "thread_columns", "stages", "splits")
-    c: dict[str, np.ndarray] = dict(zip(names, table.T, strict=True))
+    kept = (split == 1) | (split * depth <= problem.depth)
+    c = {
+        "rows": y * thread_rows,
+        "columns": x * thread_columns,
+        "depth": depth,
+        "thread_rows": thread_rows,
+        "thread_columns": thread_columns,
+        "stages": stage,
+        "splits": split,
+    }
+    c = {name: values[kept] for name, values in c.items()}
     c["row_groups"] = np.ones_like(c["rows"]) if problem.along_depth else groups_of(c["thread_rows"])
     c["column_groups"] = groups_of(c["thread_columns"])
     return c

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import every_operator
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.scalars import argument
 from vdla.compiler.templates.cuda import elementwise, elementwise_space, pool, pool_space
 from vdla.compiler.templates.cuda.flat import flattened
-from vdla.compiler.templates.space import ESTIMATE
+from vdla.compiler.templates.space import ESTIMATE, combined
 
 TARGET = cuda_target()
 ADD = argument(0) + argument(1)
@@ -70,3 +72,9 @@ def test_the_estimate_prefers_wide_accesses_of_large_tensors() -> None:
     points = np.stack([space.point(v) for v in values])
     narrow, wide = space.account(space.columns(points)).quantities[ESTIMATE]
     assert wide < narrow
+
+
+def test_tables_are_combined_in_order():
+    tables = ([(1, 2), (3, 4), (5, 6)], [(7,)], [(8, 9), (10, 11)])
+    rows = [sum(rows, ()) for rows in product(*tables)]
+    assert combined(*tables).tolist() == np.array(rows).T.tolist()
