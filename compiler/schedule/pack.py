@@ -147,7 +147,7 @@ def pack_array(array: np.ndarray, tiles: Tiles, order: Order) -> np.ndarray:
     """An array as `pack` with the same arguments stores it, in fresh contiguous memory."""
     sizes = dict(tiles)
     padding = [(0, -size % sizes[d]) if d in sizes else (0, 0) for d, size in enumerate(array.shape)]
-    padded = np.pad(array, padding)
+    padded = np.pad(array, padding) if any(behind for _, behind in padding) else array
     cut: list[int] = []
     outer: list[int] = []
     inner: dict[int, int] = {}
@@ -160,7 +160,7 @@ def pack_array(array: np.ndarray, tiles: Tiles, order: Order) -> np.ndarray:
         else:
             cut.append(size)
     axes = [*outer, *(inner[d] for d, _ in tiles)]
-    result = np.ascontiguousarray(padded.reshape(cut).transpose([axes[o] for o in order]))
+    result = np.array(padded.reshape(cut).transpose([axes[o] for o in order]), order="C")
     assert result.size >= prod(array.shape)
     return result
 

@@ -161,7 +161,7 @@ def _with_scaled_result(
     scale, shift = (np.broadcast_to(part, (filters,)) for part in (scale, shift))
     bias = shift
     with np.errstate(all="ignore"):
-        weight = weight * (scale.reshape(-1, 1, 1, 1) if isinstance(operator, Convolution) else scale)
+        weight *= scale.reshape(-1, 1, 1, 1) if isinstance(operator, Convolution) else scale
         if operator.epilogue.bias:
             bias = shift + graph.constants[before.inputs[2]].astype(np.float64) * scale
     made = _stored(graph, node.output, weight=weight, bias=bias)

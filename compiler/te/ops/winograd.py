@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 
@@ -38,6 +39,8 @@ Anderson, Soodhalter, Gregg: "Error Analysis and Improving the Accuracy of Winog
 Networks", ACM TOMS 46, 2020). All have coefficients in A and B that float32 has exactly."""
 ALIGNED = 4
 """float32 values of the widest access: rows of tiles are as long as multiples of it."""
+PART = 1 << 15
+"""Pairs of filters and channels whose weights are transformed at once: few enough for a processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,7 @@ def toom_cook(m: int, taps: int, points: Sequence[Fraction]) -> Transforms:
     return Transforms(outputs=tuple(outputs), weights=tuple(weights), inputs=tuple(inputs))
 
 
+@cache
 def transforms(m: int) -> Transforms:
     """The matrices of F(m, 3); ValueError for m that is not one of `OUTPUTS`."""
     if m not in POINTS:
@@ -85,8 +89,14 @@ def transformed_weights(weights: np.ndarray, m: int) -> np.ndarray:
     """float32[n * n, channels, filters], G g G^T of weights [filters, channels, 3, 3], rounded once from float64."""
     g = np.array([[float(value) for value in row] for row in transforms(m).weights])
     filters, channels = weights.shape[:2]
-    found = np.einsum("ik,fckl,jl->ijcf", g, weights.astype(np.float64), g, optimize=True)
-    return np.ascontiguousarray(found.reshape(-1, channels, filters).astype(np.float32))
+    n = len(g)
+    result = np.empty((n * n, channels, filters), np.float32)
+    step = max(1, PART // filters)
+    for first in range(0, channels, step):
+        part = weights[:, first : first + step].transpose(2, 3, 1, 0).astype(np.float64, order="C")
+        rows = (g @ part.reshape(TAPS, -1)).reshape(n, TAPS, -1)
+        result[:, first : first + step] = (g @ rows).reshape(n * n, -1, filters)
+    return result
 
 
 def fits(window: Window, groups: int = 1) -> bool:

@@ -21,6 +21,7 @@ from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.tolerances import tolerance, winograd_amplification
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops import winograd as winograd_operator
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
 from vdla.compiler.templates.cuda import conv2d, winograd, winograd_account, winograd_space
 from vdla.compiler.templates.cuda.lower_convolutions import lower_conv2d, lower_convolution
@@ -61,6 +62,17 @@ def test_factors_of_transforms_are_exact_in_float32(m) -> None:
     for row in (*found.outputs, *found.inputs):
         for value in row:
             assert Fraction(float(np.float32(float(value)))) == value
+
+
+@pytest.mark.parametrize("m", [2, 4])
+def test_weights_are_transformed_in_parts(m, monkeypatch) -> None:
+    weights = np.random.default_rng(m).standard_normal((5, 7, 3, 3)).astype(np.float32)
+    g = np.array([[float(value) for value in row] for row in transforms(m).weights])
+    expected = np.einsum("ik,fckl,jl->ijcf", g, weights.astype(np.float64), g).reshape(-1, 7, 5)
+    whole = transformed_weights(weights, m)
+    assert np.abs(whole - expected).max() <= np.abs(expected).max() * np.finfo(np.float32).eps
+    monkeypatch.setattr(winograd_operator, "PART", 10)
+    assert np.array_equal(transformed_weights(weights, m), whole)
 
 
 def convolved(x: np.ndarray, w: np.ndarray, window: Window) -> np.ndarray:
