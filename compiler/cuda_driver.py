@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,10 +28,12 @@ from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module
 from .target.cpu.module import lower as lower_for_cpu
+from .target.cuda.background import background
 from .target.cuda.cubin_cache import cached_cubin
 from .target.cuda.emulate import emulate
 from .target.cuda.machine import CudaTarget
-from .target.cuda.module import lower
+from .target.cuda.module import CudaModule, lower
+from .target.cuda.nvrtc import nvrtc_version
 from .target.cuda.prepare import prepare
 from .templates.chosen_knobs import ChosenKnobs
 from .templates.cuda.lower import lower_cuda_node, lower_methods, lower_recorded
@@ -39,6 +42,15 @@ from .templates.cuda.tasks import space
 from .templates.cuda.workload import CudaWorkload
 from .templates.lowered_node import LoweredStep, Recorded
 from .templates.space import Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Compiling:
+    """A kernel's module, whose cubin is on its way."""
+
+    name: str
+    module: CudaModule
+    cubin: Future[bytes]
 
 
 def compile_cuda(
@@ -59,28 +71,36 @@ def compile_cuda(
     where the extra `cuda` is not installed.
     """
     started = time.perf_counter()
+    # Says at once whether there is a compiler, and loads it before several threads ask for it.
+    nvrtc_version()
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
-    modules: dict[str, CompiledModule] = {}
+    modules: dict[str, _Compiling] = {}
     launches: list[CudaLaunch] = []
+    with background() as pool:
 
-    def make(
-        step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None
-    ) -> CompiledModule:
-        name = f"{step.operator.lower()}{number}"
-        module = lower(prepare(schedule.program, target, dump=dump), target, name=name)
-        return CompiledModule(name=name, module=module, cubin=cached_cubin(module.source, target.arch))
+        def make(
+            step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None
+        ) -> _Compiling:
+            name = f"{step.operator.lower()}{number}"
+            module = lower(prepare(schedule.program, target, dump=dump), target, name=name)
+            cubin = pool.submit(cached_cubin, module.source, target.arch)
+            return _Compiling(name=name, module=module, cubin=cubin)
 
-    for kernel in compiled(work.steps, target, dump_passes, make):
-        module = modules.setdefault(kernel.made.name, kernel.made)
-        if kernel.dump is not None:
-            kernel.dump("cuda", module.module.source)
-        launches.append(CudaLaunch(**work_of(kernel, module.module.parameters), module=module.name))
+        for kernel in compiled(work.steps, target, dump_passes, make, lambda made: made.cubin.result()):
+            made = modules.setdefault(kernel.made.name, kernel.made)
+            if kernel.dump is not None:
+                kernel.dump("cuda", made.module.source)
+            launches.append(CudaLaunch(**work_of(kernel, made.module.parameters), module=made.name))
+        done = [
+            CompiledModule(name=made.name, module=made.module, cubin=made.cubin.result())
+            for made in modules.values()
+        ]
     return CudaNetworkCode(
         graph=work.graph,
         plan=work.plan,
         launches=tuple(launches),
         target=target,
-        modules=tuple(modules.values()),
+        modules=tuple(done),
         compile_seconds=time.perf_counter() - started,
     )
 

@@ -60,10 +60,12 @@ def compiled(
     target: Target,
     dump_passes: Path | None,
     make: Make[Target, Made],
+    settle: Callable[[Made], object] | None = None,
 ) -> Iterator[Compiled[Target, Made]]:
     """What becomes of the steps; those of equal programs share one schedule, and what `make` made of it.
 
-    With knobs of records where these can be compiled, so `make` may raise `chosen_knobs.UNUSABLE`.
+    With knobs of records where these can be compiled, so `make` may raise `chosen_knobs.UNUSABLE`, and so may `settle`,
+    which waits for what `make` has left to be done.
     """
     kernels: dict[str, Compiled[Target, Made]] = {}
     for number, step in enumerate(steps):
@@ -73,7 +75,7 @@ def compiled(
                 step = step.recorded.step(known.values)
             yield replace(known, step=step, dump=_dumped(step, known.schedule, folder))
             continue
-        kernel = _recorded(step, target, folder, make, len(kernels))
+        kernel = _recorded(step, target, folder, make, settle, len(kernels))
         if kernel is None:
             kernel = _compiled(step, None, target, folder, make, len(kernels))
         kernels[step.key] = kernel
@@ -81,16 +83,24 @@ def compiled(
 
 
 def _recorded(
-    step: LoweredStep[Target], target: Target, folder: Path | None, make: Make[Target, Made], number: int
+    step: LoweredStep[Target],
+    target: Target,
+    folder: Path | None,
+    make: Make[Target, Made],
+    settle: Callable[[Made], object] | None,
+    number: int,
 ) -> Compiled[Target, Made] | None:
     """The step with knobs of records; None where there are none, or none that can be compiled."""
     if (recorded := step.recorded) is None:
         return None
-    return recorded.knobs.made(
-        recorded.workload,
-        recorded.space,
-        lambda values: _compiled(recorded.step(values), values, target, folder, make, number),
-    )
+
+    def settled(values: Values) -> Compiled[Target, Made]:
+        kernel = _compiled(recorded.step(values), values, target, folder, make, number)
+        if settle is not None:
+            settle(kernel.made)
+        return kernel
+
+    return recorded.knobs.made(recorded.workload, recorded.space, settled)
 
 
 def _compiled(

@@ -31,6 +31,7 @@ from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_netw
 from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cuda.errors import CompileError
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
 from vdla.compiler.templates.cuda import gemm_wgmma
@@ -87,6 +88,15 @@ def test_the_generated_text_computes_the_network(texts, tmp_path: Path):
     assert first[:2] == ["tensor-expression.txt", "schedule.txt"] and first[-1] == "cuda.txt"
     assert "insert_barriers.txt" in first
     assert "__global__" in next(folders[0].glob("*-cuda.txt")).read_text()
+
+
+def test_what_the_compiler_of_cubins_refuses_is_said(monkeypatch: pytest.MonkeyPatch):
+    def refuse(source: str, arch: str) -> bytes:
+        raise CompileError(f"no cubin for {arch}")
+
+    monkeypatch.setattr(cuda_driver, "cached_cubin", refuse)
+    with pytest.raises(CompileError, match="no cubin for sm_"):
+        compile_cuda(model(), TARGET)
 
 
 def test_loops_of_the_host_through_their_text(texts):
