@@ -6,12 +6,10 @@ import contextlib
 import functools
 import hashlib
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
-import vdla.compiler
-import vdla.isa
-import vdla.sim
-
+_PACKAGES = ("vdla.compiler", "vdla.isa", "vdla.sim")
 _SEARCHES = tuple(f"tune/{part}/" for part in ("program_features", "records", "runs", "search"))
 """Of the compiler: what decides which candidates are measured, not what they cost."""
 
@@ -41,11 +39,14 @@ def compiler_identity(kind: str) -> str:
 
 def _digest(leave_out: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
-    for package in (vdla.compiler, vdla.isa, vdla.sim):
-        root = Path(str(package.__file__)).parent
+    for package in _PACKAGES:
+        # The simulator is looked up, not imported: most who read records have no other use for it.
+        spec = find_spec(package)
+        assert spec is not None and spec.origin is not None, package
+        root = Path(spec.origin).parent
         for path in sorted(root.rglob("*.py")):
             name = str(path.relative_to(root))
             if not name.startswith(leave_out):
-                digest.update(f"{package.__name__}/{name}\0".encode())
+                digest.update(f"{package}/{name}\0".encode())
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
