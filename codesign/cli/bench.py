@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .output import JsonOption, note, print_json, steps, text_console
+from .options import JsonOption
+from .output import note, print_json, steps, text_console
 
 if TYPE_CHECKING:
     from ..bench.case import Row

@@ -15,7 +15,8 @@ from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
 
 from ..files import check_directory
-from .output import JsonOption, note, print_json, text_console
+from .options import JsonOption
+from .output import note, print_json, text_console
 from .rtl import rtl_extra
 
 if TYPE_CHECKING:

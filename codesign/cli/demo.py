@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 from vdla.isa.config import load_config
 
-from .output import ConfigOption, JsonOption, print_json, steps, text_console
+from .options import ConfigOption, JsonOption
+from .output import print_json, steps, text_console
 
 
 def demo(

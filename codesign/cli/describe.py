@@ -11,7 +11,8 @@ from vdla.isa.config import EXTRA_STORAGE_LIMIT, load_config
 from vdla.isa.errors import UserError
 
 from ..report.hardware import hardware
-from .output import ConfigOption, JsonOption, print_json, text_console
+from .options import ConfigOption, JsonOption
+from .output import print_json, text_console
 
 
 def isa(

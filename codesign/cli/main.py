@@ -16,11 +16,9 @@ from vdla.isa.errors import UserError
 from . import (
     bench,
     cosim,
-    cpu,
     demo,
     describe,
     models,
-    network,
     programs,
     quantize,
     rtl,
@@ -28,6 +26,8 @@ from . import (
     synth,
     tune,
 )
+from .compile import compile_model
+from .run import run
 
 app = typer.Typer(
     name="vdla",
@@ -37,8 +37,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("run")(network.run)
-app.command("compile")(cpu.compile_model)
+app.command("run")(run)
+app.command("compile")(compile_model)
 app.command("quantize")(quantize.quantize)
 app.command("tune")(tune.tune)
 app.command("bench")(bench.bench)

@@ -10,7 +10,8 @@ import typer
 from vdla.isa.program import write_whole
 
 from ..files import check_destination
-from .output import JsonOption, note, print_json, steps
+from .options import JsonOption
+from .output import note, print_json, steps
 
 
 class Form(StrEnum):

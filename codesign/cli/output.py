@@ -6,17 +6,10 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, alone, on standard output.")]
-ConfigOption = Annotated[
-    str,
-    typer.Option("--config", help="A preset (vta, osdi18, edge8, tiny) or a TOML file.", metavar="NAME|FILE"),
-]
 
 
 def print_json(document: Mapping[str, Any]) -> None:

@@ -21,7 +21,8 @@ from vdla.isa.program import (
 )
 
 from ..files import check_destination, read_whole
-from .output import JsonOption, note, print_json
+from .options import JsonOption
+from .output import note, print_json
 
 ConfigOverride = Annotated[
     str | None,

@@ -12,7 +12,8 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
 from ..files import check_destination
-from .output import JsonOption, note, print_json, steps, text_console
+from .options import JsonOption
+from .output import note, print_json, steps, text_console
 
 
 class Activations(StrEnum):

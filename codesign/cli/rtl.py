@@ -15,7 +15,8 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
 from ..files import FileError
-from .output import ConfigOption, JsonOption, note, print_json, steps
+from .options import ConfigOption, JsonOption
+from .output import note, print_json, steps
 
 if TYPE_CHECKING:
     from vdla.hw.verilog import VerilogModule

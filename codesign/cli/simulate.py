@@ -19,7 +19,8 @@ from vdla.isa.scratchpads import Contents, typed_scratchpads
 
 from ..files import check_destination, read_whole
 from ..scratchpads_file import read_scratchpads
-from .output import ConfigOption, JsonOption, note, print_json, steps, text_console
+from .options import ConfigOption, JsonOption
+from .output import note, print_json, steps, text_console
 from .programs import open_program
 from .rtl import rtl_extra
 

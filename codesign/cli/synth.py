@@ -17,7 +17,8 @@ from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
 from ..files import check_directory, whole_directory
-from .output import ConfigOption, JsonOption, json_bytes, note, print_json, text_console
+from .options import ConfigOption, JsonOption
+from .output import json_bytes, note, print_json, text_console
 from .rtl import rtl_extra
 
 if TYPE_CHECKING:

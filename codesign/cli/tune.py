@@ -14,7 +14,8 @@ from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
 from ..files import check_destination
-from .output import ConfigOption, JsonOption, note, print_json, text_console
+from .options import ConfigOption, JsonOption
+from .output import note, print_json, text_console
 from .tune_places import backend_for, place_of, run_tuner
 from .tune_progress import tune_progress
 

@@ -12,6 +12,7 @@ import typer
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
+from .options import was_given
 from .output import note
 from .targets import parse_targets
 
@@ -107,8 +108,7 @@ def place_of(
     if targets.vdla:
         raise UserError(f'--target "{target}": tune for one target at a time, vdla, llvm or cuda')
     for name in ("config", "in_place"):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if was_given(context, name):
             kind = "cuda" if targets.cuda else "llvm"
             raise UserError(
                 f"--{name.replace('_', '-')} is for the accelerator; leave it out with --target {kind}"

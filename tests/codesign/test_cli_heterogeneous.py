@@ -10,7 +10,7 @@ import pytest
 from mixed_networks import MixedNetwork, unoptimized
 from rich.console import Console
 from vdla.codesign import heterogeneous_run
-from vdla.codesign.cli import heterogeneous
+from vdla.codesign.cli import run_divided
 from vdla.codesign.cli.targets import parse_targets
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
@@ -92,7 +92,7 @@ def test_outputs_of_every_image(vdla, model: Path, tmp_path: Path) -> None:
 def test_the_table_names_regions_limit_and_check(
     vdla, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(heterogeneous, "text_console", lambda: Console(width=100))
+    monkeypatch.setattr(run_divided, "text_console", lambda: Console(width=100))
     outcome = vdla("run", model, *BOTH, "--threads", "2", "--dump-passes", tmp_path / "passes")
     assert outcome.code == 0 and outcome.err == ""
     for words in (

@@ -8,7 +8,7 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from rich.console import Console
 from vdla.codesign import evaluate
-from vdla.codesign.cli import network
+from vdla.codesign.cli import run_accelerator
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.network_run import compile_network
 from vdla.isa.config import load_config
@@ -265,7 +265,7 @@ def test_the_compiled_program_is_sound_and_runs_elsewhere(
 def test_a_narrow_terminal_costs_columns_not_digits(
     vdla, mlp: Path, monkeypatch: pytest.MonkeyPatch, width: int, gone: set[str]
 ) -> None:
-    monkeypatch.setattr(network, "text_console", lambda: Console(width=width))
+    monkeypatch.setattr(run_accelerator, "text_console", lambda: Console(width=width))
     table = vdla("run", mlp, "--timing-only").out.partition("at the clock")[0].splitlines()[:-1]
     headings = ("layer", "op", "MMAC", "cycles", "roofline", "bound", "util.", "GEMM", "other", "mostly")
     assert {name for name in (*headings, "DRAM KiB") if f" {name} " not in table[2]} == gone

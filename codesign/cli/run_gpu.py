@@ -1,8 +1,7 @@
-"""`vdla run --device cuda:0` and cuda:emulated, and `vdla compile --target cuda`: networks on GPUs."""
+"""`vdla run --device cuda:0` and cuda:emulated: networks on GPUs, and their kernels on this processor."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
-from ..files import check_destination, read_whole, whole_directory
+from ..files import check_destination, whole_directory
 from .output import Steps, note, print_json, steps, text_console
 from .records import applied_text
 from .results import (
@@ -25,15 +24,13 @@ from .results import (
     times_text,
     wall_milliseconds,
 )
+from .run_options import ModelOptions
 
 if TYPE_CHECKING:
     from vdla.compiler.runtime.cpu_network import LaunchTime
     from vdla.compiler.runtime.cuda_device import DeviceProperties
     from vdla.compiler.runtime.cuda_network import DeviceTime
     from vdla.compiler.target.cuda.machine import CudaTarget
-    from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-    from vdla.compiler.templates.cuda.workload import CudaWorkload
-    from vdla.compiler.tune.records.book import RecordBook
 
     from ..cuda_run import CompiledCuda
     from ..processor_run import OutputCheck
@@ -42,18 +39,6 @@ EMULATED = "cuda:emulated"
 EMULATED_REMARK = "emulated on this processor: the times say nothing about a GPU"
 
 Arrays = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CudaModelOptions:
-    """Options of `vdla run` that only a model has, not a network that is compiled already."""
-
-    target: str
-    batch: int
-    cache: bool
-    check: str
-    dump_passes: Path | None
-    records: RecordBook | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -76,7 +61,7 @@ class _Ran:
 
 def run_on_cuda(
     path: Path,
-    options: CudaModelOptions | None,
+    options: ModelOptions | None,
     *,
     ordinal: int | None,
     inputs: Path | None,
@@ -123,7 +108,7 @@ def run_on_cuda(
 
 def _run_emulated(
     path: Path,
-    options: CudaModelOptions | None,
+    options: ModelOptions | None,
     folder: Path | None,
     inputs: Path | None,
     repeat: int,
@@ -176,7 +161,7 @@ def _run_emulated(
 
 def _run_on_device(
     path: Path,
-    options: CudaModelOptions | None,
+    options: ModelOptions | None,
     folder: Path | None,
     ordinal: int,
     inputs: Path | None,
@@ -285,90 +270,3 @@ def _print(ran: _Ran, device: str, verdict: OutputCheck | None, profile: bool) -
     if ran.compiled is not None:
         print_compiled(console, ran.compiled.seconds, ran.compiled.cached)
     print_verdict(console, verdict)
-
-
-def compile_for_cuda(
-    model: Path,
-    output: Path | None,
-    *,
-    target: str,
-    batch: int,
-    dump_passes: Path | None,
-    cache: bool,
-    records: RecordBook | None,
-    json: bool,
-) -> None:
-    """`vdla compile --target cuda`: FILE.tar with cubins, for GPUs of the architecture. Raises UserError."""
-    from vdla.compiler.target.cuda.options import parse_target
-
-    output = Path(f"{model.stem}.tar") if output is None else output
-    if output.suffix not in (".tar", ""):
-        raise UserError(f"-o {output}: code for GPUs goes into a FILE.tar, which `vdla run` runs")
-    check_destination(output, inputs=(model,))
-    parsed = parse_target(target)
-    from vdla.compiler.runtime.cuda_archive import check_cuda_network
-
-    started = time.perf_counter()
-    with whole_directory(dump_passes) as dumps, steps() as progress:
-        progress.begin(f"compiling {model.name} for {parsed.arch}")
-        cached, knobs = _write_archive(model, output, parsed, batch, dumps, cache, records)
-    seconds = time.perf_counter() - started
-    if records is not None:
-        note(applied_text(knobs))
-    description = check_cuda_network(output)
-    size = output.stat().st_size
-    modules, launches = description["modules"], description["launches"]
-    if json:
-        print_json(
-            {
-                "model": model.stem,
-                "target": {"arch": parsed.arch, "tf32": parsed.tensor_float},
-                "file": str(output),
-                "files": [str(output)],
-                "bytes": size,
-                "kernels": len(modules),
-                "launches": len(launches),
-                "arena_bytes": description["arena_bytes"],
-                "arena_bytes_without_reuse": description["arena_bytes_without_reuse"],
-                "compile_seconds": seconds,
-                "cached": cached,
-            }
-        )
-        return
-    note(
-        f"wrote {output}: {model.stem} for {parsed.arch}, {len(modules)} kernels, {len(launches)} launches, "
-        f"{size:,} bytes, arena {description['arena_bytes']:,} bytes (without reuse "
-        f"{description['arena_bytes_without_reuse']:,}), "
-        f"{'from the cache' if cached else 'compiled'} in {seconds:.2f} s"
-    )
-
-
-def _write_archive(
-    model: Path,
-    output: Path,
-    target: CudaTarget,
-    batch: int,
-    dumps: Path | None,
-    cache: bool,
-    records: RecordBook | None,
-) -> tuple[bool, ChosenKnobs[CudaWorkload] | None]:
-    """Writes FILE.tar; whether it came from the cache, else which records were applied."""
-    from vdla.compiler.cuda_driver import compile_cuda
-    from vdla.compiler.graph.onnx_load import is_quantized
-    from vdla.compiler.runtime.cuda_archive import save_cuda_network
-    from vdla.hw.user_cache import CacheError
-
-    from ..cuda_run import QUANTIZED_REMARK, cached_cuda_network, chosen_from
-
-    if is_quantized(model):
-        note(QUANTIZED_REMARK)
-    if cache and dumps is None:
-        try:
-            entry = cached_cuda_network(model, target, batch=batch, records=records)
-            write_whole(output, read_whole(entry.path, "compiled network"))
-            return entry.hit, entry.knobs
-        except CacheError as error:
-            note(f"compiled without the cache: {error}")
-    knobs = chosen_from(records, target)
-    save_cuda_network(output, compile_cuda(model, target, batch=batch, dump_passes=dumps, knobs=knobs))
-    return False, knobs

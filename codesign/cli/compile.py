@@ -1,0 +1,102 @@
+"""`vdla compile`: a network for a processor, a GPU or the accelerator, as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from vdla.isa.errors import UserError
+
+from .compile_accelerator import compile_for_accelerator
+from .compile_gpu import compile_for_cuda
+from .compile_processor import compile_for_processor
+from .options import ConfigOption, JsonOption, NoCacheOption, was_given
+from .records import RecordsOption, book_from
+from .targets import parse_targets
+
+
+def compile_model(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="An ONNX model, float32 or quantized.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="FILE.tar for `vdla run` (MODEL.tar in this folder, unless told); FILE.o: an object for C programs, "
+            "with FILE.h and FILE_main.c; FILE.so: the same as a shared library for this machine. "
+            "For vdla: the program (MODEL.vdla, unless told).",
+        ),
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGET",
+            help='llvm (this machine), or "llvm -mtriple=T -mcpu=NAME -mattr=+FEATURE,..." in LLVM\'s names; cuda (a '
+            'GPU), or "cuda -arch=sm_80 -tf32", of which -tf32 lets tensor cores round inputs of products; vdla: the '
+            "accelerator.",
+        ),
+    ] = "llvm",
+    config: ConfigOption = "vta",
+    batch: Annotated[int, typer.Option(min=1, help="What a dynamic first dimension becomes.")] = 1,
+    dump_passes: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="The graph after each compiler pass, and every kernel before and after its schedule.",
+        ),
+    ] = None,
+    records: RecordsOption = None,
+    no_cache: NoCacheOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compiles an ONNX model, float32 or quantized, for a processor or a GPU, for `vdla run FILE.tar` or C programs.
+
+    With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes.
+    """
+    first = target.split()[:1]
+    targets = parse_targets(target) if first and first[0].startswith(("vdla", "cuda")) else None
+    if targets is not None and targets.cuda:
+        _refuse(context, ("config",), "is for the accelerator; leave it out with --target cuda")
+        compile_for_cuda(
+            model,
+            output,
+            target=targets.cuda,
+            batch=batch,
+            dump_passes=dump_passes,
+            cache=not no_cache,
+            records=book_from(records),
+            json=json,
+        )
+        return
+    if targets is not None:
+        if targets.llvm:
+            raise UserError(
+                f'--target "{target}": a file is for one target, vdla or llvm; `vdla run` divides models'
+            )
+        _refuse(context, ("batch", "no_cache"), "is for processors; leave it out with --target vdla")
+        compile_for_accelerator(
+            model, output, config=config, dump_passes=dump_passes, records=book_from(records), json=json
+        )
+        return
+    _refuse(context, ("config",), "is for the accelerator; leave it out, or add --target vdla")
+    compile_for_processor(
+        model,
+        output,
+        target=target,
+        batch=batch,
+        dump_passes=dump_passes,
+        cache=not no_cache,
+        records=book_from(records),
+        json=json,
+    )
+
+
+def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """UserError for those of the parameters that were given."""
+    for name in names:
+        if was_given(context, name):
+            raise UserError(f"--{name.replace('_', '-')} {why}")

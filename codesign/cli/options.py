@@ -1,0 +1,26 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+PROCESSOR = "On processors"
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, alone, on standard output.")]
+ConfigOption = Annotated[
+    str,
+    typer.Option("--config", help="A preset (vta, osdi18, edge8, tiny) or a TOML file.", metavar="NAME|FILE"),
+]
+NoCacheOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", help="Compile again, and keep nothing in the cache.", rich_help_panel=PROCESSOR
+    ),
+]
+
+
+def was_given(context: typer.Context, name: str) -> bool:
+    """Whether a parameter stands on the command line, rather than has its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -1,0 +1,193 @@
+"""`vdla run`: a network on the accelerator, on a processor, on both, or on a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from vdla.isa.errors import UserError
+
+from .options import PROCESSOR, ConfigOption, JsonOption, NoCacheOption
+from .records import RecordsOption, book_from
+from .run_accelerator import Engine, run_on_accelerator
+from .run_divided import Partition, run_divided
+from .run_gpu import run_on_cuda
+from .run_options import (
+    Check,
+    Device,
+    ModelOptions,
+    check_target,
+    find_device,
+    refuse_interpreter,
+    refuse_options_of_models,
+    refuse_options_of_others,
+)
+from .run_processor import run_on_processor
+from .targets import parse_targets
+
+
+def run(
+    context: typer.Context,
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL.onnx|FILE.tar",
+            help="An ONNX model, quantized for the accelerator; or what `vdla compile` wrote.",
+        ),
+    ],
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DEVICE",
+            help="vdla, cpu, cuda:0 (a GPU by its number) or cuda:emulated (its kernels on this processor). Left out, "
+            "what the target or FILE.tar is for, otherwise vdla.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="What to compile for: vdla; llvm or cuda with options as of `vdla compile`; or vdla,llvm: what the "
+            "accelerator does not support runs on this processor.",
+        ),
+    ] = None,
+    config: ConfigOption = "vta",
+    engine: Annotated[
+        Engine,
+        typer.Option(help="cycle: the simulator; rtl: the Verilated RTL, which must tell the same."),
+    ] = Engine.cycle,
+    inputs: Annotated[
+        Path | None, typer.Option(metavar="IN.npz", help="Arrays by input name; seeded samples otherwise.")
+    ] = None,
+    outputs: Annotated[
+        Path | None, typer.Option(metavar="OUT.npz", help="Where to write the outputs by name.")
+    ] = None,
+    vthreads: Annotated[
+        int, typer.Option(min=1, max=2, help="Virtual threads; 1 hides no memory latency.")
+    ] = 2,
+    timing_only: Annotated[
+        bool, typer.Option("--timing-only", help="Cycles without data: faster, nothing is checked.")
+    ] = False,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A timeline for ui.perfetto.dev.")
+    ] = None,
+    dump_passes: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The program after each compiler pass.")
+    ] = None,
+    program_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--program-out", metavar="FILE", help="The compiled program, for `vdla check` and others."
+        ),
+    ] = None,
+    partition: Annotated[
+        Partition,
+        typer.Option(
+            help="For vdla,llvm: the accelerator gets what it supports, or of that what costs less there.",
+        ),
+    ] = Partition.support,
+    check: Annotated[Check, typer.Option(help="What to compare the outputs with.")] = Check.auto,
+    repeat: Annotated[
+        int, typer.Option(min=1, help="Timed runs, after one that is not.", rich_help_panel=PROCESSOR)
+    ] = 1,
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads.", rich_help_panel=PROCESSOR)] = 1,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="The time of every kernel.", rich_help_panel=PROCESSOR)
+    ] = False,
+    batch: Annotated[
+        int, typer.Option(min=1, help="What a dynamic first dimension becomes.", rich_help_panel=PROCESSOR)
+    ] = 1,
+    records: RecordsOption = None,
+    no_cache: NoCacheOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compiles a quantized ONNX model, simulates it, checks its outputs and says where every cycle went.
+
+    With --target vdla,llvm any model: what the accelerator does not support runs on this processor, and the report says
+    where the time went. With --device cpu or cuda:0, or what `vdla compile` wrote: runs it on this processor or a GPU.
+    """
+    targets = parse_targets("vdla" if target is None else target)
+    kind, ordinal = find_device(device, model, targets)
+    if model.suffix == ".tar":
+        if target is not None:
+            refuse_options_of_models(context)
+        if kind is Device.vdla:
+            raise UserError(
+                f"{model}: was compiled for a processor; leave out --device vdla, or give the model"
+            )
+    divided = kind is Device.vdla and bool(targets.llvm)
+    if target is not None:
+        check_target(target, targets, kind, device)
+    refuse_options_of_others(context, kind, divided=divided)
+    if divided:
+        run_divided(
+            model,
+            config=config,
+            llvm=targets.llvm,
+            by_cost=partition is Partition.cost,
+            inputs=inputs,
+            outputs=outputs,
+            vthreads=vthreads,
+            dump_passes=dump_passes,
+            check=check.value,
+            threads=threads,
+            repeat=repeat,
+            records=book_from(records),
+            json=json,
+        )
+        return
+    if kind is Device.vdla:
+        run_on_accelerator(
+            model,
+            config=config,
+            engine=engine,
+            inputs=inputs,
+            outputs=outputs,
+            vthreads=vthreads,
+            timing_only=timing_only,
+            trace=trace,
+            dump_passes=dump_passes,
+            program_out=program_out,
+            check=check.value,
+            records=book_from(records),
+            json=json,
+        )
+        return
+    from ..processor_run import is_compiled
+
+    options: ModelOptions | None = None
+    if is_compiled(model):
+        refuse_options_of_models(context)
+    else:
+        refuse_interpreter(check, kind)
+        options = ModelOptions(
+            target=(targets.cuda or "cuda") if kind is Device.cuda else target or "llvm",
+            batch=batch,
+            cache=not no_cache,
+            check=check.value,
+            dump_passes=dump_passes,
+            records=book_from(records),
+        )
+    if kind is Device.cuda:
+        run_on_cuda(
+            model,
+            options,
+            ordinal=ordinal,
+            inputs=inputs,
+            outputs=outputs,
+            repeat=repeat,
+            profile=profile,
+            json=json,
+        )
+    else:
+        run_on_processor(
+            model,
+            options,
+            inputs=inputs,
+            outputs=outputs,
+            repeat=repeat,
+            threads=threads,
+            profile=profile,
+            json=json,
+        )

@@ -1,0 +1,146 @@
+"""What the options of `vdla run` say together: on which device, and which of them it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+from vdla.isa.errors import UserError
+
+from .options import was_given
+from .targets import Targets
+
+if TYPE_CHECKING:
+    from vdla.compiler.tune.records.book import RecordBook
+
+
+class Device(StrEnum):
+    """What kind of device `vdla run` runs on."""
+
+    vdla = "vdla"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Check(StrEnum):
+    """What the outputs of `vdla run` are compared with."""
+
+    auto = "auto"
+    onnxruntime = "onnxruntime"
+    interpreter = "interpreter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """Options of `vdla run` that only a model has, not a network that is compiled already."""
+
+    target: str
+    batch: int
+    cache: bool
+    check: str
+    dump_passes: Path | None
+    records: RecordBook | None
+
+
+FOR_ALL = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "json")
+FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
+FOR_CUDA = ("repeat", "profile", "batch", "no_cache")
+FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads")
+"""Parameters of `vdla run` for all devices, for processors, for GPUs, and for models that accelerator and processor
+share; all but those for processors and the partition are the accelerator's."""
+FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "no_cache")
+"""Parameters for models on processors and GPUs, which networks that are compiled already do not have."""
+
+
+def find_device(text: str | None, model: Path, targets: Targets) -> tuple[Device, int | None]:
+    """What to run on, and which GPU by its number (None: emulated). Raises UserError."""
+    compiled = model.suffix == ".tar"
+    if compiled or (text is not None and text.startswith("cuda")):
+        from vdla.compiler.runtime.archive import is_for_gpu
+
+        for_gpu = is_for_gpu(model)
+    else:
+        for_gpu = False
+    if text is None:
+        if targets.cuda or for_gpu:
+            return Device.cuda, 0
+        return (Device.cpu if compiled or not targets.vdla else Device.vdla), None
+    if text.partition(":")[0] == "cuda":
+        if compiled and not for_gpu and model.exists():
+            raise UserError(
+                f"{model}: was not compiled for a GPU; leave out --device {text}, or give the model"
+            )
+        if text == "cuda:emulated":
+            return Device.cuda, None
+        from vdla.compiler.runtime.cuda_device import parse_device
+
+        return Device.cuda, parse_device(text)
+    if text not in ("vdla", "cpu"):
+        raise UserError(
+            f"--device {text}: is not one of vdla, cpu, cuda:0 (a GPU by its number) and cuda:emulated"
+        )
+    if for_gpu:
+        raise UserError(f"{model}: was compiled for a GPU; run it with --device cuda:0, or give the model")
+    return Device(text), None
+
+
+def check_target(target: str, targets: Targets, kind: Device, device: str | None) -> None:
+    """UserError for a target that is not the device's."""
+    if kind is Device.vdla and not targets.vdla:
+        if targets.cuda:
+            raise UserError(f"--device vdla: --target {target} is a GPU's; leave out one of them")
+        raise UserError(
+            f"--device vdla: --target {target} is a processor's; say --target vdla,{targets.llvm} for both"
+        )
+    if kind is Device.cpu and targets.cuda:
+        raise UserError(
+            f"--device cpu: --target {target} is a GPU's; say --device cuda:emulated to emulate it"
+        )
+    if kind is Device.cpu and targets.vdla:
+        raise UserError(f"--device cpu: --target {target} names the accelerator; leave out one of them")
+    if kind is Device.cuda and not targets.cuda:
+        raise UserError(
+            f"--device {device}: --target {target} is no GPU's; leave it out, or say --target cuda"
+        )
+
+
+def refuse_interpreter(check: Check, device: Device) -> None:
+    """UserError for a comparison with the interpreter on a processor or a GPU."""
+    if check is Check.interpreter:
+        where = "GPUs" if device is Device.cuda else "processors"
+        raise UserError(f"--check interpreter is for the accelerator; on {where} there is onnxruntime")
+
+
+def refuse_options_of_others(context: typer.Context, device: Device, *, divided: bool) -> None:
+    """UserError for options that were given and say nothing on this device."""
+    for name in context.params:
+        if not was_given(context, name) or name in FOR_ALL:
+            continue
+        option = "--" + name.replace("_", "-")
+        if device is Device.cpu:
+            if name not in FOR_CPU:
+                raise UserError(f"{option} is for the accelerator; leave it out on a cpu")
+        elif device is Device.cuda:
+            if name not in FOR_CUDA:
+                owner = "processors" if name == "threads" else "the accelerator"
+                raise UserError(f"{option} is for {owner}; leave it out on a GPU")
+        elif divided:
+            if name not in FOR_DIVIDED:
+                raise UserError(
+                    f"{option} is not for networks on several targets; leave it out, or take --target vdla"
+                )
+        elif name == "partition":
+            raise UserError("--partition divides networks between targets; add --target vdla,llvm")
+        elif name in FOR_CPU:
+            raise UserError(f"{option} is for processors; leave it out, or run with --device cpu")
+
+
+def refuse_options_of_models(context: typer.Context) -> None:
+    """UserError for options that were given and say nothing about a network that is compiled already."""
+    for name in FOR_MODELS:
+        if was_given(context, name):
+            option = "--" + name.replace("_", "-")
+            raise UserError(f"{option} is for models; leave it out for a FILE.tar, which is compiled already")
