@@ -39,7 +39,8 @@ from vdla.codesign.bench.gpu_suite import (
 )
 from vdla.codesign.bench.gpu_torch import find_torch
 from vdla.codesign.cuda_run import device_target
-from vdla.compiler.runtime.cuda_device import DeviceProperties, open_device, parse_device
+from vdla.compiler.runtime.cuda_core import open_device
+from vdla.compiler.runtime.cuda_device import DeviceProperties, parse_device
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole

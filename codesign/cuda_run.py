@@ -13,8 +13,8 @@ from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.cuda_archive import check_cuda_network, load_cuda_network, save_cuda_network
+from vdla.compiler.runtime.cuda_code import CudaNetworkCode
 from vdla.compiler.runtime.cuda_device import DeviceProperties
-from vdla.compiler.runtime.cuda_network import CudaNetworkCode
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.machine import CudaTarget, architecture_for

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from vdla.compiler.cuda_driver import compile_cuda, network_workloads
-from vdla.compiler.runtime.cuda_device import Device, open_device
+from vdla.compiler.runtime.cuda_core import open_device
+from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.target.cuda.machine import CudaTarget

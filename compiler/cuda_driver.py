@@ -21,7 +21,7 @@ from .kernel_steps import Dump, compiled, float_graph, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.cuda_alone import graph_alone, network_alone
-from .runtime.cuda_network import CompiledModule, CudaLaunch, CudaNetworkCode
+from .runtime.cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
 from .runtime.network_archive import NamedLaunch, NetworkCode
 from .schedule import Schedule
 from .target.cpu.kernel import Kernel, build

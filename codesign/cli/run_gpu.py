@@ -170,7 +170,7 @@ def _run_on_device(
     progress: Steps,
 ) -> _Ran:
     from vdla.compiler.runtime.cuda_archive import load_cuda_network
-    from vdla.compiler.runtime.cuda_device import open_device
+    from vdla.compiler.runtime.cuda_core import open_device
     from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 
     from ..cuda_run import compile_for_device, device_target

@@ -61,7 +61,7 @@ def run_tuner(
 
 
 def _run_on_gpu(gpu: Gpu, model: Path | None, names: Sequence[str], given: Given) -> dict[str, Any]:
-    from vdla.compiler.runtime.cuda_device import open_device
+    from vdla.compiler.runtime.cuda_core import open_device
 
     from ..tune_run_cuda import compare_network, tune_network, tune_workloads
     from ..workload_models import cuda_workloads

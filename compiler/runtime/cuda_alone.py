@@ -9,7 +9,7 @@ from ..graph.floating.storage_plan import StoragePlan, plan_steps
 from ..ir.expr import Buffer
 from ..target.cuda.machine import CudaTarget
 from ..target.cuda.module import CudaModule
-from .cuda_network import CompiledModule, CudaLaunch, CudaNetworkCode
+from .cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
 
 
 def graph_alone(

@@ -19,8 +19,8 @@ from ..ir.types import DType
 from ..target.cuda.machine import CudaTarget
 from ..target.cuda.module import CudaModule
 from .archive import CONSTANTS, CUDA_SOURCE, DESCRIPTION, read_archive, read_description, write_archive
+from .cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
 from .cuda_launches import describe_kernel_launches, described_kernel_launches
-from .cuda_network import CompiledModule, CudaLaunch, CudaNetworkCode
 from .network_description import (
     ConstantPool,
     describe_launch,

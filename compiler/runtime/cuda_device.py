@@ -1,26 +1,21 @@
-"""A GPU as networks use it: the only module that calls cuda-core to allocate, to copy and to launch.
+"""A GPU as networks use it: `Device` says what a network needs of one, and `cuda_core.open_device` gives a real one.
 
-`Device` says what a network needs of one; `open_device` gives the real one. All work goes to one stream, in order.
+All work goes to one stream, in order.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import importlib
-import math
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from vdla.isa.errors import UserError
 
-from ..target.cuda.architectures import STATIC_SHARED_BYTES
 from ..target.cuda.bulk_copies import TensorMap
-from ..target.cuda.errors import MissingCudaError
+
+ORDINAL = "cuda:"
+"""What stands before a GPU's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +29,6 @@ class TensorAt:
 Argument = int | np.integer | TensorAt
 """What a kernel takes: addresses as int (8 bytes), numbers as numpy integers of the parameter's type, and tensor maps,
 which the device encodes and hands over by value (128 bytes)."""
-_ORDINAL = "cuda:"
-_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-"""CUtensorMapSwizzle by the bytes of a row (CUDA Driver API)."""
-_TF32 = 11
-"""CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: float32 that copies round."""
-_PROMOTED_256 = 3
-"""CU_TENSOR_MAP_L2_PROMOTION_L2_256B: what is fetched into the second level cache at once."""
 
 
 class DeviceError(UserError):
@@ -171,335 +159,9 @@ class Device(Protocol):
 
 def parse_device(text: str) -> int:
     """The ordinal in "cuda:0" ("cuda" alone: 0). Raises DeviceError."""
-    number = text.removeprefix(_ORDINAL) if text != "cuda" else "0"
+    number = text.removeprefix(ORDINAL) if text != "cuda" else "0"
     if not number.isdecimal() or not number.isascii():
         raise DeviceError(
             f'device "{text}": write cuda:0 for the first GPU, cuda:1 for the next one, or cuda:emulated for none'
         )
     return int(number)
-
-
-def open_device(ordinal: int = 0) -> CudaDevice:
-    """The GPU of this number as the driver counts them, with a stream and a memory pool of its own.
-
-    MissingCudaError without the extra `cuda`, DeviceError without the driver or the device.
-    """
-    return CudaDevice(ordinal)
-
-
-class CudaDevice:
-    """A `Device` through cuda-core."""
-
-    def __init__(self, ordinal: int) -> None:
-        self._core, self._driver = _libraries()
-        self._label, self._ordinal = f"{_ORDINAL}{ordinal}", ordinal
-        self._device: Any = None
-        with contextlib.ExitStack() as undo:
-            with self._calling("opening it"):
-                devices = _devices(self._core, self._label)
-                if ordinal >= len(devices):
-                    known = ", ".join(f"{_ORDINAL}{i} ({d.name})" for i, d in enumerate(devices))
-                    raise DeviceError(f"{self._label}: there is no such device; this machine has {known}")
-                self._device = devices[ordinal]
-                self._device.set_current()
-                self._properties = _properties(self._device, self._driver)
-                self._stream = self._device.create_stream()
-                undo.callback(self._stream.close)
-                self._pool = self._memory_pool()
-                undo.callback(self._close_pool)
-            self._queue: Any = self._stream
-            self._capturing = threading.Lock()
-            self._undo = undo.pop_all()
-
-    @property
-    def label(self) -> str:
-        """See `Device`, as for all below."""
-        return self._label
-
-    @property
-    def properties(self) -> DeviceProperties:
-        """What the driver says of it."""
-        return self._properties
-
-    def allocate(self, size: int) -> DeviceMemory:
-        """Device memory from a pool of our own, so that closing the device returns it to the system."""
-        with self._calling(f"allocating {size:,} bytes", size=size):
-            buffer = self._pool.allocate(size, stream=self._stream)
-            # Out of memory shows here, not in the first kernel.
-            self._stream.sync()
-        return _Memory(buffer, self._stream)
-
-    def allocate_pinned(self, size: int) -> PinnedMemory:
-        """Page-locked host memory."""
-        with self._calling(f"locking {size:,} bytes of the host's memory"):
-            return _Pinned(self._core.LegacyPinnedMemoryResource().allocate(size), size, self._make_current)
-
-    def load(self, cubin: bytes, functions: Mapping[str, int]) -> DeviceModule:
-        """The code, whose kernels are looked up, and so loaded, at once."""
-        with self._calling("loading kernels"):
-            code = self._core.ObjectCode.from_cubin(cubin)
-            kernels = {name: code.get_kernel(name) for name in functions}
-            attribute = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            for name, shared_bytes in functions.items():
-                if shared_bytes > STATIC_SHARED_BYTES:
-                    _checked(
-                        self._driver.cuKernelSetAttribute(
-                            attribute, shared_bytes, kernels[name].handle, self._device.device_id
-                        )
-                    )
-        return _Module(code, kernels)
-
-    def copy_in(self, address: int, source: PinnedMemory, start: int, size: int) -> None:
-        """Asynchronous: the source must stay as it is until the stream is waited for."""
-        self._copy(address, source.array.ctypes.data + start, size)
-
-    def copy_out(self, destination: PinnedMemory, start: int, address: int, size: int) -> None:
-        """Asynchronous: the destination is there when the stream was waited for."""
-        self._copy(destination.array.ctypes.data + start, address, size)
-
-    def launch(
-        self,
-        module: DeviceModule,
-        function: str,
-        *,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
-        shared_bytes: int,
-        arguments: tuple[Argument, ...],
-        overlaps: bool = False,
-    ) -> None:
-        """Into the stream, or into the graph that is being captured."""
-        assert isinstance(module, _Module)
-        with self._calling(f"launching {function}"):
-            config = self._core.LaunchConfig(
-                grid=grid, block=block, shmem_size=shared_bytes, programmatic_stream_serialization=overlaps
-            )
-            given = [self._encoded(a) if isinstance(a, TensorAt) else a for a in arguments]
-            self._core.launch(self._queue, config, module.kernels[function], *given)
-
-    def capture(self, work: Callable[[], None]) -> DeviceGraph:
-        """By a stream of the graph builder's own."""
-        # One graph at a time: launches go where the queue points to.
-        with self._capturing, self._calling("capturing a graph"):
-            builder = self._device.create_graph_builder()
-            try:
-                builder.begin_building()
-                self._queue = builder
-                try:
-                    work()
-                finally:
-                    self._queue = self._stream
-                return _Graph(builder.end_building().complete())
-            finally:
-                # This also ends a capture in which something failed.
-                with _CLOSING:
-                    builder.close()
-
-    def run(self, graph: DeviceGraph) -> None:
-        """Asynchronous."""
-        assert isinstance(graph, _Graph)
-        with self._calling("launching a graph"):
-            graph.graph.launch(self._stream)
-
-    def milliseconds(self, graph: DeviceGraph) -> float:
-        """By a pair of events; their resolution is about half a microsecond."""
-        assert isinstance(graph, _Graph)
-        with self._calling("timing a graph"), contextlib.ExitStack() as events:
-            timing = self._core.EventOptions(timing_enabled=True)
-            begin, end = (self._device.create_event(timing) for _ in range(2))
-            events.callback(begin.close)
-            events.callback(end.close)
-            self._stream.record(begin)
-            graph.graph.launch(self._stream)
-            self._stream.record(end)
-            end.sync()
-            return float(end - begin)
-
-    def synchronize(self) -> None:
-        """Where kernels' own mistakes come to light."""
-        with self._calling("running"):
-            self._stream.sync()
-
-    def close(self) -> None:
-        """Also after a failure of the device, whatever else fails then."""
-        with _CLOSING:
-            self._stream.sync()
-        with _CLOSING:
-            self._undo.close()
-
-    def __enter__(self) -> CudaDevice:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _memory_pool(self) -> Any:
-        if self._device.properties.memory_pools_supported:
-            return self._core.DeviceMemoryResource(
-                self._device.device_id, options=self._core.DeviceMemoryResourceOptions()
-            )
-        return self._device.memory_resource
-
-    def _close_pool(self) -> None:
-        # The device's own resource, where there are no pools, is not ours to close.
-        if self._pool is not self._device.memory_resource:
-            self._pool.close()
-
-    def _copy(self, destination: int, source: int, size: int) -> None:
-        handle = self._core.Buffer.from_handle
-        with self._calling("copying"):
-            handle(destination, size).copy_from(handle(source, size), stream=self._stream)
-
-    @contextlib.contextmanager
-    def _calling(self, doing: str, size: int = 0) -> Iterator[None]:
-        """Whatever cuda-core and the driver raise, as DeviceError; the device is the calling thread's within."""
-        try:
-            if self._device is not None:
-                self._make_current()
-            yield
-        except UserError:
-            raise
-        except Exception as error:  # the bindings' and the loader's errors have no base of their own
-            reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-            if "OUT_OF_MEMORY" in reason or isinstance(error, MemoryError):
-                raise DeviceError(self._out_of_memory(size)) from None
-            raise DeviceError(f"{self._label}: {doing} failed: {reason}") from error
-
-    def _encoded(self, argument: TensorAt) -> Any:
-        """A tensor map; its numbers are copied as bits, of whatever type they are."""
-        tensor = argument.tensor
-        size = math.prod(tensor.shape) * tensor.element_bytes
-        view = self._core.utils.StridedMemoryView.from_buffer(
-            self._core.Buffer.from_handle(argument.address, size),
-            tensor.shape,
-            dtype=np.dtype(np.float32 if tensor.rounds else f"u{tensor.element_bytes}"),
-        )
-        options = self._core.TensorMapDescriptorOptions(box_dim=tensor.box)
-        # cuda-core has no public name for these enumerations; their values are the driver's.
-        if tensor.rounds:
-            options.data_type = importlib.import_module(type(options).__module__).TensorMapDataType(_TF32)
-        options.swizzle = type(options.swizzle)(_SWIZZLES[tensor.swizzle])
-        options.l2_promotion = type(options.l2_promotion)(_PROMOTED_256)
-        return view.as_tensor_map(options=options)
-
-    def _make_current(self) -> None:
-        """What is current is each thread's own affair."""
-        self._core.Device(self._ordinal).set_current()
-
-    def _out_of_memory(self, size: int) -> str:
-        free = ""
-        with contextlib.suppress(Exception):
-            left, total = _checked(self._driver.cuMemGetInfo())
-            free = f", and {left:,} of its {total:,} are free"
-        needed = f"{size:,} bytes are needed{free}" if size else f"a call needs more than there is{free}"
-        return f"{self._label}: out of device memory: {needed}; end what else runs on it, or take a smaller batch"
-
-
-# After a failure of the device its memory is gone, and giving it back fails too: that says nothing new.
-_CLOSING = contextlib.suppress(Exception)
-
-
-class _Memory:
-    def __init__(self, buffer: Any, stream: Any) -> None:
-        self._buffer, self._stream = buffer, stream
-        self.address = int(buffer.handle)
-
-    def close(self) -> None:
-        with _CLOSING:
-            self._buffer.close(self._stream)
-
-
-class _Pinned:
-    def __init__(self, buffer: Any, size: int, make_current: Callable[[], None]) -> None:
-        self._buffer, self._make_current = buffer, make_current
-        self.array = np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(int(buffer.handle)))
-
-    def close(self) -> None:
-        self.array = np.zeros(0, np.uint8)
-        with _CLOSING:
-            # Whatever thread this is: the garbage collector's may never have called the device.
-            self._make_current()
-            self._buffer.close()
-
-
-class _Module:
-    def __init__(self, code: Any, kernels: dict[str, Any]) -> None:
-        self._code, self.kernels = code, kernels
-
-    def close(self) -> None:
-        # cuda-core unloads code with the last reference to it.
-        self.kernels = {}
-        self._code = None
-
-
-class _Graph:
-    def __init__(self, graph: Any) -> None:
-        self.graph = graph
-
-    def close(self) -> None:
-        with _CLOSING:
-            self.graph.close()
-
-
-def _libraries() -> tuple[ModuleType, ModuleType]:
-    """cuda-core and the driver's bindings."""
-    try:
-        core = importlib.import_module("cuda.core")
-        driver = importlib.import_module("cuda.bindings.driver")
-    except ImportError:
-        raise MissingCudaError(
-            'running on a GPU needs the extra `cuda`: pip install "vdla[cuda]"; --device cuda:emulated does without'
-        ) from None
-    return core, driver
-
-
-def _devices(core: ModuleType, label: str) -> tuple[Any, ...]:
-    """All GPUs; DeviceError where there is no driver, or none."""
-    try:
-        devices = tuple(core.Device.get_all_devices())
-    except Exception as error:  # the loader's and the driver's errors have no base of their own
-        text = str(error)
-        if "NO_DEVICE" not in text:
-            missing = "found" in text or "INSUFFICIENT_DRIVER" in text or "STUB_LIBRARY" in text
-            reason = (
-                "no NVIDIA driver was found" if missing else (text.splitlines() or ["no reason given"])[0]
-            )
-            raise DeviceError(
-                f"{label}: {reason}; install NVIDIA's driver, or run with --device cuda:emulated, "
-                "which needs no GPU"
-            ) from None
-        devices = ()
-    if not devices:
-        raise DeviceError(
-            f"{label}: this machine has no NVIDIA GPU that the driver can use; run with --device cuda:emulated, "
-            "which needs none"
-        )
-    return devices
-
-
-def _properties(device: Any, driver: ModuleType) -> DeviceProperties:
-    properties = device.properties
-    version = _checked(driver.cuDriverGetVersion())[0]
-    # Two transfers a clock: all memories of these cards are double data rate, as their driver counts clocks.
-    bandwidth = 2 * properties.memory_clock_rate * 1000 * properties.global_memory_bus_width // 8
-    return DeviceProperties(
-        name=device.name,
-        capability=(properties.compute_capability_major, properties.compute_capability_minor),
-        driver=f"{version // 1000}.{version % 1000 // 10}",
-        multiprocessors=properties.multiprocessor_count,
-        memory_bytes=_checked(driver.cuDeviceTotalMem(device.device_id))[0],
-        shared_bytes_per_block=properties.max_shared_memory_per_block_optin,
-        shared_bytes_per_multiprocessor=properties.max_shared_memory_per_multiprocessor,
-        registers_per_multiprocessor=properties.max_registers_per_multiprocessor,
-        clock_hz=properties.clock_rate * 1000,
-        memory_bandwidth=bandwidth,
-        cache_bytes=properties.l2_cache_size,
-    )
-
-
-def _checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The values that a call of the driver's bindings returned beside its status; RuntimeError for a failure."""
-    status, *values = result
-    if int(status):
-        raise RuntimeError(f"{status.name}: the driver refused a call")
-    return tuple(values)

@@ -1,7 +1,6 @@
 """Networks of kernels on a GPU: arrays by name in, arrays by name out, and a profile against the card's limits.
 
-All memory is taken once: the arena of the storage plan, the constants, and the working memory of the kernel that needs
-most, in this order in one piece. All kernels are captured once, as one graph.
+All memory is taken once, in one piece (`cuda_memory`). All kernels are captured once, as one graph.
 """
 
 from __future__ import annotations
@@ -19,58 +18,16 @@ from statistics import median
 import numpy as np
 
 from ..graph.floating.graph import FloatGraph
-from ..graph.floating.storage_plan import StoragePlan
 from ..target.cpu.errors import KernelArgumentError
 from ..target.cuda.machine import CudaTarget, architecture_for
-from ..target.cuda.module import CudaModule
-from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule, PinnedMemory
+from .cuda_code import CudaNetworkCode
+from .cuda_device import Device, DeviceError, DeviceGraph, DeviceModule
 from .cuda_launches import DeviceCall, kernel_calls, shared_bytes_of
+from .cuda_memory import Places, fill_with_ones, host_slots, upload_constants
 from .network_inputs import check_inputs, input_shapes, input_types
 
-ALIGNMENT = 256
-"""Bytes; what device memory is aligned to (CUDA C++ Programming Guide, "Device Memory Accesses")."""
-STAGING_BYTES = 16 * 2**20
-"""Constants go to the device through page-locked memory of so many bytes at most."""
 REPETITIONS = 10
 """Runs of one kernel between the events of a profile, so that their resolution does not count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CudaLaunch:
-    """One node of a network: the `module` of its kernels, by name, and what they work on.
-
-    `tensors` by parameter are the network's, `constants` by parameter are arrays, packed as the kernels read them.
-    `members` are the names of the ONNX nodes that it computes, `operations` its floating-point operations.
-    """
-
-    name: str
-    operator: str
-    members: tuple[str, ...]
-    operations: int
-    module: str
-    tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CompiledModule:
-    """Kernels of one program as text, launches and a cubin."""
-
-    name: str
-    module: CudaModule
-    cubin: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class CudaNetworkCode:
-    """A network compiled for `target`, on whatever machine."""
-
-    graph: FloatGraph
-    plan: StoragePlan
-    launches: tuple[CudaLaunch, ...]
-    target: CudaTarget
-    modules: tuple[CompiledModule, ...]
-    compile_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +72,12 @@ class CudaNetwork:
         # Timers of a network take turns with its runs, also those that a profile makes.
         self._lock = threading.RLock()
         with ExitStack() as undo:
-            places = _Places.of(code)
+            places = Places.of(code)
             memory = device.allocate(places.size)
             undo.callback(memory.close)
             self._arena = memory.address
-            self._upload(places, memory.address)
-            self._slots = _slots(code.graph, code.plan)
+            upload_constants(device, code, places, memory.address)
+            self._slots = host_slots(code.graph, code.plan)
             ends = [start + size for _, start, size in self._slots.values()]
             self._pinned = device.allocate_pinned(max(1, *ends) if ends else 1)
             undo.callback(self._pinned.close)
@@ -170,11 +127,11 @@ class CudaNetwork:
         Else it may hold what a network before this one left there, right results among them. DeviceError where the
         device fails.
         """
-        places = _Places.of(self.code)
+        places = Places.of(self.code)
         with self._lock:
             for start, end in ((0, self.code.plan.bytes), (places.workspace, places.size)):
                 if end > start:
-                    self._fill(self._arena + start, end - start)
+                    fill_with_ones(self.device, self._arena + start, end - start)
 
     def time(self, inputs: Mapping[str, np.ndarray], *, repeat: int = 20) -> list[float]:
         """Milliseconds of each of `repeat` runs of all kernels by the device's own clock, without copies from and to
@@ -255,7 +212,7 @@ class CudaNetwork:
                     overlaps=call.overlaps,
                 )
 
-    def _bind(self, undo: ExitStack, places: _Places, base: int) -> list[list[DeviceCall]]:
+    def _bind(self, undo: ExitStack, places: Places, base: int) -> list[list[DeviceCall]]:
         """Loads the modules; the calls of each launch with their addresses."""
         self._modules: dict[str, DeviceModule] = {}
         by_name = {compiled.name: compiled for compiled in self.code.modules}
@@ -270,30 +227,6 @@ class CudaNetwork:
             module = by_name[launch.module].module
             calls.append(list(kernel_calls(module, addresses, base + places.workspace)))
         return calls
-
-    def _upload(self, places: _Places, base: int) -> None:
-        """All constants, through page-locked memory that is given back at once."""
-        arrays = {id(a): a for launch in self.code.launches for a in launch.constants.values()}
-        largest = max((array.nbytes for array in arrays.values()), default=0)
-        if not largest:
-            return
-        staging = self.device.allocate_pinned(min(largest, STAGING_BYTES))
-        try:
-            for key, array in arrays.items():
-                _upload(self.device, staging, np.ascontiguousarray(array), base + places.constants[key])
-        finally:
-            staging.close()
-
-    def _fill(self, address: int, size: int) -> None:
-        """Bytes of 0xFF, through page-locked memory that is given back at once."""
-        staging = self.device.allocate_pinned(min(size, STAGING_BYTES))
-        try:
-            staging.array[:] = 0xFF
-            for start in range(0, size, staging.array.size):
-                self.device.copy_in(address + start, staging, 0, min(size - start, staging.array.size))
-            self.device.synchronize()
-        finally:
-            staging.close()
 
     def _store(self, inputs: Mapping[str, np.ndarray]) -> None:
         for name, array in inputs.items():
@@ -349,49 +282,3 @@ class NetworkTimer:
         if self._graph is not None:
             self._graph.close()
             self._graph = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Places:
-    """Byte offsets in a network's device memory, of constants by the arrays' identity; the arena lies at 0."""
-
-    constants: Mapping[int, int]
-    workspace: int
-    size: int
-
-    @staticmethod
-    def of(code: CudaNetworkCode) -> _Places:
-        end = _aligned(code.plan.bytes)
-        constants: dict[int, int] = {}
-        for launch in code.launches:
-            for array in launch.constants.values():
-                if id(array) not in constants:
-                    constants[id(array)] = end
-                    end = _aligned(end + array.nbytes)
-        workspace = max((compiled.module.workspace_bytes for compiled in code.modules), default=0)
-        return _Places(constants=constants, workspace=end, size=max(ALIGNMENT, _aligned(end + workspace)))
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _slots(graph: FloatGraph, plan: StoragePlan) -> dict[str, tuple[int, int, int]]:
-    """Of each tensor that the host writes or reads: offset in the arena, first byte in page-locked memory, bytes."""
-    slots: dict[str, tuple[int, int, int]] = {}
-    end = 0
-    for name in (*graph.inputs, *[output.tensor for output in graph.outputs]):
-        if name in plan.offsets and name not in slots:
-            size = graph.tensors[name].bytes
-            slots[name] = (plan.offsets[name], end, size)
-            end = _aligned(end + size)
-    return slots
-
-
-def _upload(device: Device, staging: PinnedMemory, array: np.ndarray, address: int) -> None:
-    raw = array.reshape(-1).view(np.uint8)
-    for start in range(0, raw.size, staging.array.size):
-        part = raw[start : start + staging.array.size]
-        staging.array[: part.size] = part
-        device.copy_in(address + start, staging, 0, part.size)
-        device.synchronize()

@@ -13,7 +13,7 @@ from fake_gpu import FakeDevice
 from float_networks import rounded_network
 from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.cpu_driver import compile_cpu_ahead
-from vdla.compiler.runtime import cuda_device
+from vdla.compiler.runtime import cuda_core
 from vdla.compiler.runtime.network_archive import save_network
 from vdla.compiler.target.cpu.machine import host_target
 
@@ -118,7 +118,7 @@ def test_runs_on_a_device_report_its_clock_and_limits(vdla, model: Path, tmp_pat
         opened.append(AnyDevice({}, **options))
         return opened[-1]
 
-    monkeypatch.setattr(cuda_device, "open_device", open_device)
+    monkeypatch.setattr(cuda_core, "open_device", open_device)
     for arguments in ((model,), (model,), (tmp_path / "net.tar",)):
         if arguments[0] != model:
             assert vdla("compile", model, "--target", "cuda", "-o", arguments[0]).code == 0
@@ -136,9 +136,9 @@ def test_runs_on_a_device_report_its_clock_and_limits(vdla, model: Path, tmp_pat
         assert (document["check"] is None) is not bool(of_model)
     text = vdla("run", model, "--device", "cuda", "--profile").out
     assert f"net on cuda:0, Fake: {taken:.3f} ms" in text and "GB/s" in text and "of peak" in text
-    monkeypatch.setattr(cuda_device, "open_device", lambda n: open_device(n, memory_bytes=64))
+    monkeypatch.setattr(cuda_core, "open_device", lambda n: open_device(n, memory_bytes=64))
     assert "out of device memory" in vdla("run", model, "--device", "cuda:0").message()
-    monkeypatch.setattr(cuda_device, "open_device", lambda n: open_device(n, capability=(8, 0)))
+    monkeypatch.setattr(cuda_core, "open_device", lambda n: open_device(n, capability=(8, 0)))
     message = vdla("run", tmp_path / "net.tar").message()
     assert (
         "of compute capability 8.0, and code for sm_90 does not run on it; compile with -arch=sm_80"
@@ -178,7 +178,7 @@ def test_mistakes_cost_one_line(
         raise RuntimeError('"cuda" is an NVIDIA driver library and can only be found via system search.')
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cuda_device, "_libraries", lambda: (Without(no_driver), None))
+    monkeypatch.setattr(cuda_core, "libraries", lambda: (Without(no_driver), None))
     command, *options = arguments
     assert words in vdla(command, model, *options).message()
     assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
@@ -208,5 +208,5 @@ def test_no_device_and_no_such_device(vdla, model: Path, monkeypatch) -> None:
         ((Card(),), "this machine has cuda:0 (Card)"),
     ):
         core = Without(lambda found=devices: found)
-        monkeypatch.setattr(cuda_device, "_libraries", lambda core=core: (core, None))
+        monkeypatch.setattr(cuda_core, "libraries", lambda core=core: (core, None))
         assert words in vdla("run", model, "--device", "cuda:3").message()

@@ -18,7 +18,7 @@ from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run_cuda import subjects_of, tune_workloads
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.cuda_driver import network_workloads
-from vdla.compiler.runtime import cuda_device
+from vdla.compiler.runtime import cuda_core
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.options import parse_target
 from vdla.compiler.templates.cuda.tasks import default_values, space
@@ -144,7 +144,7 @@ def test_a_network_is_tuned_and_timed_before_and_after(
         asked.append(options)
         return CudaWorkers(InProcess(Loader({})), InProcess(Loader({})), ordinal=options["ordinal"])
 
-    monkeypatch.setattr(cuda_device, "open_device", open_device)
+    monkeypatch.setattr(cuda_core, "open_device", open_device)
     monkeypatch.setattr(tune_run_cuda, "open_device", open_device)
     monkeypatch.setattr(open_backend, "open_cuda_backend", backend)
     monkeypatch.setattr(tune_run_cuda, "network_workloads", products_of)

@@ -22,7 +22,8 @@ import numpy as np
 from ...ir.evaluate import EvaluateError
 from ...runtime.cuda_alone import network_alone
 from ...runtime.cuda_archive import load_cuda_network, save_cuda_network
-from ...runtime.cuda_device import Device, DeviceError, open_device
+from ...runtime.cuda_core import open_device
+from ...runtime.cuda_device import Device, DeviceError
 from ...runtime.cuda_network import CudaNetwork, check_device
 from ...runtime.cuda_timing import median_milliseconds
 from ...schedule.pack import pack_arrays

@@ -13,8 +13,9 @@ from unittest.mock import MagicMock, create_autospec
 
 import numpy as np
 import pytest
-from vdla.compiler.runtime import cuda_device
-from vdla.compiler.runtime.cuda_device import CudaDevice, DeviceError, DeviceProperties, TensorAt
+from vdla.compiler.runtime import cuda_core
+from vdla.compiler.runtime.cuda_core import CudaDevice
+from vdla.compiler.runtime.cuda_device import DeviceError, DeviceProperties, TensorAt
 from vdla.compiler.target.cuda.bulk_copies import TensorMap
 
 core = importlib.import_module("cuda.core")
@@ -94,7 +95,7 @@ class Stand:
 @pytest.fixture
 def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     made = Stand()
-    monkeypatch.setattr(cuda_device, "_libraries", lambda: (made.core, made.driver))
+    monkeypatch.setattr(cuda_core, "libraries", lambda: (made.core, made.driver))
     return made
 
 
@@ -211,7 +212,7 @@ def test_failures_are_one_line_and_leave_nothing(stand: Stand):
     stand.launch.side_effect = illegal_address
 
     def work() -> None:
-        module = cuda_device._Module(None, {"f": stand.kernel})
+        module = cuda_core._Module(None, {"f": stand.kernel})
         device.launch(module, "f", grid=(1, 1, 1), block=(1, 1, 1), shared_bytes=0, arguments=())
 
     with pytest.raises(DeviceError, match="launching f failed: CUDA_ERROR_ILLEGAL_ADDRESS"):

@@ -11,9 +11,10 @@ from vdla.compiler.graph.floating.graph import FloatGraph, GraphOutput, Tensor
 from vdla.compiler.graph.floating.storage_plan import StoragePlan
 from vdla.compiler.ir.expr import Buffer
 from vdla.compiler.ir.types import DType
-from vdla.compiler.runtime import cuda_network
+from vdla.compiler.runtime import cuda_memory
+from vdla.compiler.runtime.cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
 from vdla.compiler.runtime.cuda_device import DeviceError
-from vdla.compiler.runtime.cuda_network import CompiledModule, CudaLaunch, CudaNetwork, CudaNetworkCode
+from vdla.compiler.runtime.cuda_network import CudaNetwork
 from vdla.compiler.target.cpu.errors import KernelArgumentError
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import (
@@ -145,7 +146,7 @@ def test_results_are_the_callers_own():
 
 
 def test_large_constants_go_through_little_pinned_memory(monkeypatch):
-    monkeypatch.setattr(cuda_network, "STAGING_BYTES", 12)
+    monkeypatch.setattr(cuda_memory, "STAGING_BYTES", 12)
     device = fake()
     with CudaNetwork(code(np.asfortranarray(W)), device) as network:
         np.testing.assert_array_equal(network.run({"x": x_of()})["y"], x_of() * W)

@@ -1,0 +1,75 @@
+"""cuda-core and the driver's bindings: whether they are there, which GPUs they see, and what they say of one."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+from ..target.cuda.errors import MissingCudaError
+from .cuda_device import DeviceError, DeviceProperties
+
+
+def libraries() -> tuple[ModuleType, ModuleType]:
+    """cuda-core and the driver's bindings."""
+    try:
+        core = importlib.import_module("cuda.core")
+        driver = importlib.import_module("cuda.bindings.driver")
+    except ImportError:
+        raise MissingCudaError(
+            'running on a GPU needs the extra `cuda`: pip install "vdla[cuda]"; --device cuda:emulated does without'
+        ) from None
+    return core, driver
+
+
+def devices(core: ModuleType, label: str) -> tuple[Any, ...]:
+    """All GPUs; DeviceError where there is no driver, or none."""
+    try:
+        devices = tuple(core.Device.get_all_devices())
+    except Exception as error:  # the loader's and the driver's errors have no base of their own
+        text = str(error)
+        if "NO_DEVICE" not in text:
+            missing = "found" in text or "INSUFFICIENT_DRIVER" in text or "STUB_LIBRARY" in text
+            reason = (
+                "no NVIDIA driver was found" if missing else (text.splitlines() or ["no reason given"])[0]
+            )
+            raise DeviceError(
+                f"{label}: {reason}; install NVIDIA's driver, or run with --device cuda:emulated, "
+                "which needs no GPU"
+            ) from None
+        devices = ()
+    if not devices:
+        raise DeviceError(
+            f"{label}: this machine has no NVIDIA GPU that the driver can use; run with --device cuda:emulated, "
+            "which needs none"
+        )
+    return devices
+
+
+def properties_of(device: Any, driver: ModuleType) -> DeviceProperties:
+    """What the driver says of a GPU of cuda-core's."""
+    given = device.properties
+    version = checked(driver.cuDriverGetVersion())[0]
+    # Two transfers a clock: all memories of these cards are double data rate, as their driver counts clocks.
+    bandwidth = 2 * given.memory_clock_rate * 1000 * given.global_memory_bus_width // 8
+    return DeviceProperties(
+        name=device.name,
+        capability=(given.compute_capability_major, given.compute_capability_minor),
+        driver=f"{version // 1000}.{version % 1000 // 10}",
+        multiprocessors=given.multiprocessor_count,
+        memory_bytes=checked(driver.cuDeviceTotalMem(device.device_id))[0],
+        shared_bytes_per_block=given.max_shared_memory_per_block_optin,
+        shared_bytes_per_multiprocessor=given.max_shared_memory_per_multiprocessor,
+        registers_per_multiprocessor=given.max_registers_per_multiprocessor,
+        clock_hz=given.clock_rate * 1000,
+        memory_bandwidth=bandwidth,
+        cache_bytes=given.l2_cache_size,
+    )
+
+
+def checked(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values that a call of the driver's bindings returned beside its status; RuntimeError for a failure."""
+    status, *values = result
+    if int(status):
+        raise RuntimeError(f"{status.name}: the driver refused a call")
+    return tuple(values)
