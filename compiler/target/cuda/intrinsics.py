@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from ...ir.expr import Buffer, Const, Var, cast
-from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, nest
+from ...ir.printer import format_region, summarize
+from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, Region, nest
 from ...ir.types import DType
 from . import mma, mma_emit, mma_fragments, wgmma, wgmma_emit
 from .errors import LoweringError
@@ -71,9 +72,23 @@ def lanes_of(declaration: IntrinsicDeclaration) -> int:
 
 def _emit_dot(kernel: KernelEmitter, use: Intrinsic) -> None:
     total, a, b = use.operands
-    words = [f"*(const int*){kernel.operand(use, region, align=DOT_DEPTH)}" for region in (a, b)]
+    words = [f"*(const int*){_operand(kernel, use, region, align=DOT_DEPTH)}" for region in (a, b)]
     target = kernel.values.element(total.buffer, total.starts).text
     kernel.source.line(f"{target} = __dp4a({words[0]}, {words[1]}, {target});")
+
+
+def _operand(kernel: KernelEmitter, use: Intrinsic, region: Region, *, align: int) -> str:
+    """The address of an instruction's operand, as text; LoweringError where it is not aligned to `align` bytes."""
+    form = kernel.values.offset(region.buffer, region.starts)
+    storage = kernel.values.storages[region.buffer.name]
+    size = region.buffer.dtype.bits // 8
+    if storage.vector_elements(form, align // size) * size < align:
+        raise LoweringError(
+            f"`{summarize(use)}`: {format_region(region)} is not provably aligned to {align} bytes; pad its rows"
+        )
+    if storage.space == "register":
+        kernel.aligned.add(region.buffer.name)
+    return kernel.values.pointer(region.buffer, form)
 
 
 _EMISSIONS: Mapping[str, Emission] = {

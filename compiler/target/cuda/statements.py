@@ -8,15 +8,13 @@ over.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ...ir.affine import linear_form
-from ...ir.bounds import Interval, interval, loop_range
-from ...ir.expr import Buffer, Const, Expr, Var
-from ...ir.grid import FRAGMENT, distribution, owners
+from ...ir.expr import Buffer
+from ...ir.grid import FRAGMENT, distribution
 from ...ir.kernels import Kernel, accesses, is_thread_loop, phase_at
-from ...ir.printer import format_buffer, format_region, summarize
+from ...ir.printer import format_buffer, summarize
 from ...ir.simplify import simplify
 from ...ir.stmt import (
     Alloc,
@@ -26,44 +24,35 @@ from ...ir.stmt import (
     Copy,
     For,
     Intrinsic,
-    Node,
     Reduce,
-    Region,
     Seq,
     Stmt,
     Wait,
 )
 from ...ir.types import DType
-from ...ir.visit import expressions, free_vars, loads_in, walk
+from ...ir.visit import walk
 from .accumulate import accumulate
 from .architectures import LOCAL_BYTES
 from .bulk_copies import TensorMap, emit_bulk_copy, has_thread_copies, swizzled_buffers
 from .errors import LoweringError
 from .expressions import ExpressionEmitter
-from .indices import index, positive
 from .intrinsics import emission_of, lanes_of
 from .launch_shape import AXES, Shape, missing_axes
 from .leaves import emit_leaf
+from .loops import below, emit_loop, emit_where
 from .mma_emit import fragment_storage
 from .mma_fragments import Fragment
 from .overlap import overlapping_loops
 from .shared_memory import SharedPlan
 from .storage import Storage, in_registers, in_shared_memory
-from .text import AND, EQUALITY, SUM, TYPES, Names, Source, Text
+from .text import EQUALITY, TYPES, Names, Source, Text, conjunction
 from .vectorize import vectorized
 from .wgmma_emit import has_products, only_products, overlapped, products, wait_products
 
 THREAD = {f"thread.{axis}": f"t{axis}" for axis in AXES}
 """The variable that holds a thread's coordinate along an axis."""
-_THREAD = ("block", "thread")
 LONG_NAME = 20
 """Characters beyond which a loop over blocks is not called after its loop."""
-MOST_UNROLLED, MOST_REGISTERS = 1024, 64
-"""Iterations up to which a loop that is to be unrolled is, and one that is not but has its variable in the index of an
-array of registers, which would not be registers otherwise."""
-Inside = Callable[[Stmt], None]
-"""What emits the body of a loop: at block level, or of one thread."""
-_UNROLLED = ("unroll", "vectorize", "virtual_thread")
 
 
 class KernelEmitter:
@@ -129,8 +118,8 @@ class KernelEmitter:
                 name = values.variables[loop.name] = self.names.make(f"b{axis}" if long else loop.name)
                 comment = f"  // {_printable(loop.name)}" if long else ""
                 lines.append(f"const int {name} = blockIdx.{axis};{comment}")
-            conditions += self.below(loop.name, extent, grid[axis])
-        self.where(conditions, self.kernel.body, self.block_level)
+            conditions += below(self, loop.name, extent, grid[axis])
+        emit_where(self, conditions, self.kernel.body, self.block_level)
         return lines
 
     def opening(self) -> list[str]:
@@ -204,7 +193,7 @@ class KernelEmitter:
             for n in walk(loop.body)
             if isinstance(n, For)
         )
-        self.loop(loop, self.block_level)
+        emit_loop(self, loop, self.block_level)
         self._hidden |= hidden
 
     def allocate_shared(self, alloc: Alloc) -> None:
@@ -224,7 +213,7 @@ class KernelEmitter:
                 self._alone = tuple(alone)
             else:
                 conditions += [self.first_along(axis) for axis in alone]
-            test = f"if ({_all(conditions)})" if conditions else ""
+            test = f"if ({conjunction(conditions)})" if conditions else ""
             with self.source.block(test), products(self, phase.body):
                 self.thread_level(phase.body)
             self._alone = ()
@@ -244,7 +233,7 @@ class KernelEmitter:
         extent = simplify(loop.extent, self.values.ranges)
         launched = self.extents[axis]
         self.values.variables[loop.name] = self.thread(axis) if launched > 1 else "0"
-        return self.below(loop.name, extent, launched)
+        return below(self, loop.name, extent, launched)
 
     # Thread level
 
@@ -256,10 +245,10 @@ class KernelEmitter:
                     self.thread_level(inner)
             case For():
                 rewritten = accumulate(statement, self.values.ranges, self.values.storages, self.fresh)
-                if isinstance(rewritten, For):
-                    self.loop(rewritten, self.thread_level)
-                else:
+                if not isinstance(rewritten, For):
                     self.thread_level(rewritten)
+                elif rewritten.kind != "vectorize" or not vectorized(self, rewritten):
+                    emit_loop(self, rewritten, self.thread_level)
             case Alloc(buffer=buffer):
                 self.allocate(statement)
                 self.thread_level(statement.body)
@@ -268,83 +257,12 @@ class KernelEmitter:
                 emission_of(statement.declaration)(self, statement)
             case Assign() | Reduce() | Copy() | Intrinsic():
                 if self._alone:
-                    with self.source.block(f"if ({_all([self.first_along(a) for a in self._alone])})"):
+                    with self.source.block(f"if ({conjunction([self.first_along(a) for a in self._alone])})"):
                         emit_leaf(self, statement)
                 else:
                     emit_leaf(self, statement)
             case Barrier() | Commit() | Wait():
                 raise LoweringError(f"`{summarize(statement)}` stands in a loop over threads")
-
-    # Both levels
-
-    def loop(self, loop: For, inside: Inside) -> None:
-        """A loop of one thread, or of all threads alike."""
-        values = self.values
-        if loop.kind.startswith("block."):
-            raise LoweringError(
-                f"`{summarize(loop)}`: loops over blocks must be the outermost ones of a kernel"
-            )
-        extent = simplify(loop.extent, values.ranges)
-        bound = interval(extent, values.ranges).high
-        if bound is not None and bound <= 0:
-            return
-        lanes = int(extent.value) if isinstance(extent, Const) and inside == self.thread_level else 0
-        if loop.kind == "vectorize" and vectorized(self, loop, lanes):
-            return
-        with self.scope():
-            if bound == 1:
-                values.variables[loop.name] = "0"
-                self.where(self.below(loop.name, extent, 1), loop.body, inside)
-            else:
-                self.repeated(loop, extent, bound, inside)
-
-    def repeated(self, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
-        """A loop with a counter."""
-        values = self.values
-        most = MOST_UNROLLED if loop.kind in _UNROLLED else 0
-        if self.indexes_registers(loop):
-            most = max(most, MOST_REGISTERS)
-        name = self.names.make(loop.name)
-        if bound is not None and bound <= most:
-            values.variables[loop.name] = name
-            conditions = self.below(loop.name, extent, bound)
-            self.source.line("#pragma unroll")
-            with self.source.block(f"for (int {name} = 0; {name} < {bound}; ++{name})"):
-                self.where(conditions, loop.body, inside)
-            return
-        end = index(values, linear_form(extent))
-        counter = "long long" if end.wide else "int"
-        values.variables[loop.name] = name
-        values.ranges[loop.name] = loop_range(extent)
-        with self.source.block(f"for ({counter} {name} = 0; {name} < {end.text.within(SUM)}; ++{name})"):
-            inside(loop.body)
-
-    def where(self, conditions: Sequence[Text], body: Stmt, inside: Inside) -> None:
-        """The body where all conditions hold."""
-        if not conditions:
-            inside(body)
-            return
-        with self.source.block(f"if ({_all(conditions)})"):
-            inside(body)
-
-    def indexes_registers(self, loop: For) -> bool:
-        """Whether a loop's variable is in an index of an array of registers."""
-        return any(
-            owners(buffer.scope) == _THREAD and loop.name in names
-            for statement in walk(loop.body)
-            for buffer, names in _indexed(statement)
-        )
-
-    def below(self, name: str, extent: Expr, bound: int) -> list[Text]:
-        """The conditions under which a variable that is less than `bound` is less than an extent.
-
-        None where it is anyway. From here on the variable is known to be.
-        """
-        values = self.values
-        values.ranges[name] = Interval(0, bound - 1)
-        conditions = positive(values, linear_form(extent).plus(linear_form(Var(name)), -1))
-        values.ranges[name] = loop_range(extent)
-        return conditions
 
     def allocate(self, alloc: Alloc) -> None:
         """Registers of each thread."""
@@ -371,19 +289,6 @@ class KernelEmitter:
         self._declared.append((len(self.source.lines), storage.buffer.name))
         self.source.line(f"{TYPES[storage.buffer.dtype]} {storage.name}{size};")
 
-    def operand(self, use: Intrinsic, region: Region, *, align: int) -> str:
-        """The address of an instruction's operand, as text; LoweringError where it is not aligned to `align` bytes."""
-        form = self.values.offset(region.buffer, region.starts)
-        storage = self.values.storages[region.buffer.name]
-        size = region.buffer.dtype.bits // 8
-        if storage.vector_elements(form, align // size) * size < align:
-            raise LoweringError(
-                f"`{summarize(use)}`: {format_region(region)} is not provably aligned to {align} bytes; pad its rows"
-            )
-        if storage.space == "register":
-            self.aligned.add(region.buffer.name)
-        return self.values.pointer(region.buffer, form)
-
     @contextmanager
     def scope(self) -> Iterator[None]:
         """What loops declare within is gone behind it."""
@@ -392,27 +297,6 @@ class KernelEmitter:
             yield
         finally:
             self.values.ranges, self.values.variables = saved
-
-
-def _all(conditions: Sequence[Text]) -> str:
-    """The conjunction of conditions."""
-    return " && ".join(condition.within(AND) for condition in conditions)
-
-
-def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
-    """The buffers that one statement itself touches, each with the variables in its indices."""
-    match statement:
-        case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
-            yield buffer, {name for at in indices for name in free_vars(at)}
-        case Copy(destination=destination, source=source):
-            for region in (destination, source):
-                yield region.buffer, {name for at in region.starts for name in free_vars(at)}
-        case Intrinsic(operands=operands):
-            for region in operands:
-                yield region.buffer, {name for at in region.starts for name in free_vars(at)}
-    for expr in expressions(statement):
-        for load in loads_in(expr):
-            yield load.buffer, {name for at in load.indices for name in free_vars(at)}
 
 
 def _touches_shared(phase: Stmt) -> bool:

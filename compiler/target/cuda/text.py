@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -53,6 +53,11 @@ def call(function: str, *arguments: Text) -> Text:
 def conversion(type_text: str, value: Text) -> Text:
     """`(type)value`."""
     return Text(f"({type_text}){value.within(UNARY)}", UNARY)
+
+
+def conjunction(conditions: Sequence[Text]) -> str:
+    """`a && b && ...` of conditions."""
+    return " && ".join(condition.within(AND) for condition in conditions)
 
 
 def literal(value: int | float | bool, dtype: DType) -> Text:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from ...ir.affine import LinearForm
 from ...ir.bounds import Interval
-from ...ir.expr import Binary, Buffer, Expr, Load, Select, Var
+from ...ir.expr import Binary, Buffer, Const, Expr, Load, Select, Var
+from ...ir.simplify import simplify
 from ...ir.stmt import Alloc, Assign, For, Reduce, Seq, Stmt
 from ...ir.types import DType
 from ...ir.visit import (
@@ -18,6 +19,7 @@ from ...ir.visit import (
     map_stmt,
     operands,
 )
+from .loops import emit_loop
 from .storage import Storage
 from .text import TYPES
 
@@ -25,16 +27,18 @@ if TYPE_CHECKING:
     from .statements import KernelEmitter
 
 
-def vectorized(kernel: KernelEmitter, loop: For, count: int) -> bool:
-    """Emits a vectorized loop of `count` iterations, with one access for all iterations where that is possible.
+def vectorized(kernel: KernelEmitter, loop: For) -> bool:
+    """Emits a vectorized loop of one thread, with one access for all iterations where that is possible.
 
-    That is: the body is assignments and sums in sequence, the access is to device or shared memory, its elements are
-    neighbours that begin at a multiple of `count`, and no condition guards it. False, and nothing emitted, where no
-    access is so.
+    That is: there is a constant number of iterations, the body is assignments and sums in sequence, the access is to
+    device or shared memory, its elements are neighbours that begin at a multiple of the iterations, and no condition
+    guards it. False, and nothing emitted, where no access is so.
     """
+    extent = simplify(loop.extent, kernel.values.ranges)
     leaves = _straight(loop.body)
-    if leaves is None or count < 2:
+    if leaves is None or not isinstance(extent, Const) or extent.value < 2:
         return False
+    count = int(extent.value)
     vectors = _Vectors(kernel, loop.var, count, leaves)
     with kernel.scope():
         kernel.values.ranges[loop.name] = Interval(0, count - 1)
@@ -43,7 +47,7 @@ def vectorized(kernel: KernelEmitter, loop: For, count: int) -> bool:
         return False
     vectors.load()
     body = map_stmt(loop.body, vectors.rewritten)
-    kernel.loop(For(var=loop.var, extent=loop.extent, body=body, kind="unroll"), kernel.thread_level)
+    emit_loop(kernel, For(var=loop.var, extent=loop.extent, body=body, kind="unroll"), kernel.thread_level)
     vectors.store()
     return True
 

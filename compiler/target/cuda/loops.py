@@ -1,0 +1,114 @@
+"""Loops as C++, of one thread or of all threads alike: counters, unrolled ones, and guards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ...ir.affine import linear_form
+from ...ir.bounds import Interval, interval, loop_range
+from ...ir.expr import Buffer, Expr, Var
+from ...ir.grid import owners
+from ...ir.printer import summarize
+from ...ir.simplify import simplify
+from ...ir.stmt import Assign, Copy, For, Intrinsic, Node, Reduce, Stmt
+from ...ir.visit import expressions, free_vars, loads_in, walk
+from .errors import LoweringError
+from .indices import index, positive
+from .text import SUM, Text, conjunction
+
+if TYPE_CHECKING:
+    from .statements import KernelEmitter
+
+MOST_UNROLLED, MOST_REGISTERS = 1024, 64
+"""Iterations up to which a loop that is to be unrolled is, and one that is not but has its variable in the index of an
+array of registers, which would not be registers otherwise."""
+Inside = Callable[[Stmt], None]
+"""What emits the body of a loop: at block level, or of one thread."""
+_UNROLLED = ("unroll", "vectorize", "virtual_thread")
+_THREAD = ("block", "thread")
+
+
+def emit_loop(kernel: KernelEmitter, loop: For, inside: Inside) -> None:
+    """A loop of one thread, or of all threads alike."""
+    values = kernel.values
+    if loop.kind.startswith("block."):
+        raise LoweringError(f"`{summarize(loop)}`: loops over blocks must be the outermost ones of a kernel")
+    extent = simplify(loop.extent, values.ranges)
+    bound = interval(extent, values.ranges).high
+    if bound is not None and bound <= 0:
+        return
+    with kernel.scope():
+        if bound == 1:
+            values.variables[loop.name] = "0"
+            emit_where(kernel, below(kernel, loop.name, extent, 1), loop.body, inside)
+        else:
+            _repeated(kernel, loop, extent, bound, inside)
+
+
+def _repeated(kernel: KernelEmitter, loop: For, extent: Expr, bound: int | None, inside: Inside) -> None:
+    """A loop with a counter."""
+    values = kernel.values
+    most = MOST_UNROLLED if loop.kind in _UNROLLED else 0
+    if _indexes_registers(loop):
+        most = max(most, MOST_REGISTERS)
+    name = kernel.names.make(loop.name)
+    if bound is not None and bound <= most:
+        values.variables[loop.name] = name
+        conditions = below(kernel, loop.name, extent, bound)
+        kernel.source.line("#pragma unroll")
+        with kernel.source.block(f"for (int {name} = 0; {name} < {bound}; ++{name})"):
+            emit_where(kernel, conditions, loop.body, inside)
+        return
+    end = index(values, linear_form(extent))
+    counter = "long long" if end.wide else "int"
+    values.variables[loop.name] = name
+    values.ranges[loop.name] = loop_range(extent)
+    with kernel.source.block(f"for ({counter} {name} = 0; {name} < {end.text.within(SUM)}; ++{name})"):
+        inside(loop.body)
+
+
+def emit_where(kernel: KernelEmitter, conditions: Sequence[Text], body: Stmt, inside: Inside) -> None:
+    """The body where all conditions hold."""
+    if not conditions:
+        inside(body)
+        return
+    with kernel.source.block(f"if ({conjunction(conditions)})"):
+        inside(body)
+
+
+def below(kernel: KernelEmitter, name: str, extent: Expr, bound: int) -> list[Text]:
+    """The conditions under which a variable that is less than `bound` is less than an extent.
+
+    None where it is anyway. From here on the variable is known to be.
+    """
+    values = kernel.values
+    values.ranges[name] = Interval(0, bound - 1)
+    conditions = positive(values, linear_form(extent).plus(linear_form(Var(name)), -1))
+    values.ranges[name] = loop_range(extent)
+    return conditions
+
+
+def _indexes_registers(loop: For) -> bool:
+    """Whether a loop's variable is in an index of an array of registers."""
+    return any(
+        owners(buffer.scope) == _THREAD and loop.name in names
+        for statement in walk(loop.body)
+        for buffer, names in _indexed(statement)
+    )
+
+
+def _indexed(statement: Node) -> Iterator[tuple[Buffer, set[str]]]:
+    """The buffers that one statement itself touches, each with the variables in its indices."""
+    match statement:
+        case Assign(buffer=buffer, indices=indices) | Reduce(buffer=buffer, indices=indices):
+            yield buffer, {name for at in indices for name in free_vars(at)}
+        case Copy(destination=destination, source=source):
+            for region in (destination, source):
+                yield region.buffer, {name for at in region.starts for name in free_vars(at)}
+        case Intrinsic(operands=operands):
+            for region in operands:
+                yield region.buffer, {name for at in region.starts for name in free_vars(at)}
+    for expr in expressions(statement):
+        for load in loads_in(expr):
+            yield load.buffer, {name for at in load.indices for name in free_vars(at)}
