@@ -156,9 +156,9 @@ _TEMPLATES: Mapping[CudaTemplate, _Template] = MappingProxyType(
             _alone(conv2d_direct.schedule),
         ),
         "winograd_cuda": _of_program(
-            winograd_space.space_of_products,
-            winograd_space.default_values_of_products,
-            winograd_space.knobs_of_products,
+            winograd_space.space,
+            winograd_space.default_values,
+            winograd_space.knobs_of,
             _alone(winograd.schedule),
         ),
         "conv_transpose_cuda": _of_program(

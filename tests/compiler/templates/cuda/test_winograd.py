@@ -253,19 +253,19 @@ def test_rows_are_vectors_where_tiles_are_whole() -> None:
         assert loop.kind == kind and (loop.extent == Const(4)) == (width == 8)
 
 
-def test_points_of_the_space() -> None:
+@pytest.mark.parametrize("m", [2, 4])
+def test_points_of_the_space(m: int) -> None:
     sizes = Sizes(batch=1, channels=8, height=9, width=8, filters=20, window=SAME)
-    space = winograd_space.space(TARGET, sizes)
-    for m in (2, 4):
-        default = winograd_space.default_values(TARGET, sizes, m)
-        knobs = winograd_space.knobs_of(sizes, default)
-        seconds, tile = winograd_account.seconds_of(TARGET, sizes, m)
-        assert knobs == winograd.Knobs(m=m, tile=tile)
-        point = space.point(default)[None]
-        found = space.account(space.columns(point))
-        assert space.allowed(found).all()
-        assert found.quantities["estimate"][0] == pytest.approx(seconds)
+    program = winograd_conv2d(m=m, batch=1, channels=8, height=9, width=8, filters=20, window=SAME)
+    space = winograd_space.space(TARGET, program)
+    default = winograd_space.default_values(TARGET, program)
+    seconds, tile = winograd_account.seconds_of(TARGET, sizes, m)
+    assert winograd_space.knobs_of(TARGET, program, default) == winograd.Knobs(m=m, tile=tile)
+    point = space.point(default)[None]
+    found = space.account(space.columns(point))
+    assert space.allowed(found).all()
+    transformed = winograd_account.transform_seconds(TARGET, sizes, m)
+    assert found.quantities["estimate"][0] == pytest.approx(seconds - transformed)
     for point in space.sample(np.random.default_rng(0), 2):
-        knobs = winograd_space.knobs_of(sizes, space.values(point))
-        lowered = alone({"filters": 20, "kernel": (3, 3), "pads": [1] * 4}, knobs, channels=8, size=9)
-        prepare(lowered.schedule(TARGET).program, TARGET)
+        knobs = winograd_space.knobs_of(TARGET, program, space.values(point))
+        prepare(winograd.schedule(TARGET, program, knobs).program, TARGET)
