@@ -19,7 +19,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign.tune_run import Options, Watchers
-from vdla.codesign.tune_run_cpu import tune_network, tune_workloads
+from vdla.codesign.tune_run_cpu import timed_on, tune_network
+from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_names import cpu_workload
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.tune.measure.open_backend import open_backend
@@ -119,8 +120,9 @@ def main() -> None:
         for name in PROGRAMS:
             if given.only and not any(name.startswith(start) for start in given.only):
                 continue
-            named = [(name, cpu_workload(name, target))]
-            tuned = tune_workloads(target, named, options(given.trials), backend, [], [], Watchers())
+            subjects = subjects_named([(name, cpu_workload(name, target))])
+            timed = timed_on(target, [])
+            tuned, _ = tune_timed(timed, name, subjects, options(given.trials), backend, [], Watchers())
             documents.append(tuned)
             if not given.json:
                 print_row(tuned["tasks"][0])

@@ -25,7 +25,7 @@ from vdla.isa.errors import UserError
 from .bench.timing import interleaved
 from .processor_run import relative_difference, sample_inputs
 from .tune_options import Options, Watchers
-from .tune_timed import Subject, Timed, subjects_named, subjects_of_nodes, tune_timed
+from .tune_timed import Subject, Timed, subjects_of_nodes, tune_timed
 
 ROUNDS = (5, 25)
 """Rounds of the whole network before and after, at least and at most."""
@@ -55,18 +55,18 @@ def subjects_of(path: Path, target: CpuTarget) -> list[Subject[CpuWorkload]]:
     return subjects
 
 
-def tune_workloads(
-    target: CpuTarget,
-    named: Sequence[tuple[str, CpuWorkload]],
-    options: Options,
-    backend: Backend,
-    known: Sequence[Record],
-    transfer: Sequence[Record],
-    watchers: Watchers,
-) -> dict[str, Any]:
-    """Tunes workloads that were named; the document of `vdla tune --json`, times in seconds."""
-    tasks, _ = tune_timed(_timed(target, transfer), subjects_named(named), options, backend, known, watchers)
-    return {"name": ", ".join(name for name, _ in named), **_target(target), "tasks": tasks}
+def timed_on(target: CpuTarget, transfer: Sequence[Record]) -> Timed[CpuWorkload]:
+    """What tuning needs to know of a target; models learn of the records `transfer`, too."""
+    return Timed(
+        described=describe_target(target),
+        document={"target": "llvm", "cpu": target.cpu, "triple": target.triple},
+        machine=f"processor {target.cpu}",
+        describe=partial(describe_cpu, target),
+        space=partial(space, target),
+        defaults=partial(default_values, target),
+        samples=partial(samples_from, transfer, target),
+        read=partial(read_cpu, target),
+    )
 
 
 def tune_network(
@@ -83,8 +83,9 @@ def tune_network(
     The document of `vdla tune --json`.
     """
     subjects = subjects_of(path, target)
-    tasks, written = tune_timed(_timed(target, transfer), subjects, options, backend, known, watchers)
-    document = {"name": path.stem, **_target(target), "tasks": tasks}
+    document, written = tune_timed(
+        timed_on(target, transfer), path.stem, subjects, options, backend, known, watchers
+    )
     if not runs_here(target):
         watchers.remark(f"{path}: the whole network is not measured, as this machine cannot run it")
         return document
@@ -121,19 +122,3 @@ def compare_network(path: Path, target: CpuTarget, records: Sequence[Record]) ->
         "max_relative_error": difference,
         "outputs_equal": difference is not None and difference <= TOLERANCE,
     }
-
-
-def _target(target: CpuTarget) -> dict[str, Any]:
-    return {"target": "llvm", "cpu": target.cpu, "triple": target.triple}
-
-
-def _timed(target: CpuTarget, transfer: Sequence[Record]) -> Timed[CpuWorkload]:
-    return Timed(
-        described=describe_target(target),
-        machine=f"processor {target.cpu}",
-        describe=partial(describe_cpu, target),
-        space=partial(space, target),
-        defaults=partial(default_values, target),
-        samples=partial(samples_from, transfer, target),
-        read=partial(read_cpu, target),
-    )

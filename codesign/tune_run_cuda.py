@@ -17,7 +17,6 @@ from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.templates.cuda.tasks import default_values, space
 from vdla.compiler.templates.cuda.workload import CudaWorkload
-from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cuda
 from vdla.compiler.tune.program_features.reading import read_cuda
 from vdla.compiler.tune.records.apply_cuda import knobs_from
@@ -28,8 +27,7 @@ from vdla.isa.errors import UserError
 
 from .cuda_run import device_target
 from .processor_run import relative_difference, sample_inputs
-from .tune_options import Options, Watchers
-from .tune_timed import Subject, Timed, subjects_named, subjects_of_nodes, tune_timed
+from .tune_timed import Subject, Timed, subjects_of_nodes
 
 ROUNDS = 11
 """Times that the whole network is timed before and after, in turns."""
@@ -59,33 +57,18 @@ def subjects_of(path: Path, target: CudaTarget) -> list[Subject[CudaWorkload]]:
     return subjects
 
 
-def tune_workloads(
-    target: CudaTarget,
-    named: Sequence[tuple[str, CudaWorkload]],
-    options: Options,
-    backend: Backend,
-    known: Sequence[Record],
-    transfer: Sequence[Record],
-    watchers: Watchers,
-) -> dict[str, Any]:
-    """Tunes workloads that were named; the document of `vdla tune --json`, times in seconds."""
-    tasks, _ = tune_timed(_timed(target, transfer), subjects_named(named), options, backend, known, watchers)
-    return {"name": ", ".join(dict.fromkeys(name for name, _ in named)), **_target(target), "tasks": tasks}
-
-
-def tune_network(
-    target: CudaTarget,
-    path: Path,
-    options: Options,
-    backend: Backend,
-    known: Sequence[Record],
-    transfer: Sequence[Record],
-    watchers: Watchers,
-) -> tuple[dict[str, Any], list[Record]]:
-    """Tunes a network's workloads; the document of `vdla tune --json`, and all records of this run."""
-    subjects = subjects_of(path, target)
-    tasks, written = tune_timed(_timed(target, transfer), subjects, options, backend, known, watchers)
-    return {"name": path.stem, **_target(target), "tasks": tasks}, [*known, *written]
+def timed_on(target: CudaTarget, transfer: Sequence[Record]) -> Timed[CudaWorkload]:
+    """What tuning needs to know of a target; models learn of the records `transfer`, too."""
+    return Timed(
+        described=describe_target(target),
+        document={"target": "cuda", "arch": target.arch, "card": target.card, "tf32": target.tensor_float},
+        machine=f"GPU {target.card}",
+        describe=partial(describe_cuda, target),
+        space=partial(space, target),
+        defaults=partial(default_values, target),
+        samples=partial(samples_from, transfer, target),
+        read=partial(read_cuda, target),
+    )
 
 
 def compare_network(
@@ -117,19 +100,3 @@ def compare_network(
         "max_relative_error": difference,
         "outputs_equal": difference is not None and difference <= allowed,
     }
-
-
-def _target(target: CudaTarget) -> dict[str, Any]:
-    return {"target": "cuda", "arch": target.arch, "card": target.card, "tf32": target.tensor_float}
-
-
-def _timed(target: CudaTarget, transfer: Sequence[Record]) -> Timed[CudaWorkload]:
-    return Timed(
-        described=describe_target(target),
-        machine=f"GPU {target.card}",
-        describe=partial(describe_cuda, target),
-        space=partial(space, target),
-        defaults=partial(default_values, target),
-        samples=partial(samples_from, transfer, target),
-        read=partial(read_cuda, target),
-    )

@@ -63,12 +63,14 @@ class Subject(Generic[W]):
 class Timed(Generic[W]):
     """What tuning needs to know of a target.
 
-    `described` is what its records say of it, `machine` how people call it; `describe` makes the task of a workload
-    that a backend measures. `space` and `defaults` are a workload's. `samples` of others teach its model, and `read`
-    makes features of its programs, see `tune_jobs.strategy_for`.
+    `described` is what its records say of it, `document` what the document of `vdla tune --json` does, `machine` how
+    people call it; `describe` makes the task of a workload that a backend measures. `space` and `defaults` are a
+    workload's. `samples` of others teach its model, and `read` makes features of its programs, see
+    `tune_jobs.strategy_for`.
     """
 
     described: Mapping[str, Any]
+    document: Mapping[str, Any]
     machine: str
     describe: Callable[[W], Mapping[str, Any]]
     space: Callable[[W], Space]
@@ -98,13 +100,15 @@ def subjects_of_nodes(workloads: Sequence[tuple[str, W]]) -> list[Subject[W]]:
 
 def tune_timed(
     target: Timed[W],
+    name: str,
     subjects: Sequence[Subject[W]],
     options: Options,
     backend: Backend,
     known: Sequence[Record],
     watchers: Watchers,
-) -> tuple[list[dict[str, Any]], list[Record]]:
-    """The tasks of the document of `vdla tune --json`, costs in seconds, and the records that were written.
+) -> tuple[dict[str, Any], list[Record]]:
+    """Tunes workloads, together called `name`: the document of `vdla tune --json`, costs in seconds, and the records
+    that were written.
 
     Raises UserError where no workload has a legal schedule, and as the backend does.
     """
@@ -157,7 +161,8 @@ def tune_timed(
             tasks.append(_task_behind(subject, job, history))
         else:
             tasks.append(_task(target, subject, job, history, backend, options, write))
-    return [task | {"fastest": task is _fastest(tasks, task["name"])} for task in tasks], written
+    tasks = [task | {"fastest": task is _fastest(tasks, task["name"])} for task in tasks]
+    return {"name": name, **target.document, "tasks": tasks}, written
 
 
 def _fastest(tasks: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:

@@ -45,6 +45,7 @@ def run_tuner(
 ) -> dict[str, Any]:
     """Tunes a model, or the workloads that have these names; the document to be printed."""
     from .. import tune_run, tune_run_cpu
+    from ..tune_timed import subjects_named, tune_timed
     from ..workload_names import accelerator_workload, cpu_workload
 
     if isinstance(place, Gpu):
@@ -56,23 +57,30 @@ def run_tuner(
         return tune_run.tune_workloads(place, named, *given)
     if model is not None:
         return tune_run_cpu.tune_network(place, model, *given)
-    layers = [(name, cpu_workload(name, place)) for name in names]
-    return tune_run_cpu.tune_workloads(place, layers, *given)
+    options, backend, known, transfer, watchers = given
+    subjects = subjects_named([(name, cpu_workload(name, place)) for name in names])
+    timed = tune_run_cpu.timed_on(place, transfer)
+    return tune_timed(timed, ", ".join(names), subjects, options, backend, known, watchers)[0]
 
 
 def _run_on_gpu(gpu: Gpu, model: Path | None, names: Sequence[str], given: Given) -> dict[str, Any]:
     from vdla.compiler.runtime.cuda_core import open_device
 
-    from ..tune_run_cuda import compare_network, tune_network, tune_workloads
+    from ..tune_run_cuda import compare_network, subjects_of, timed_on
+    from ..tune_timed import subjects_named, tune_timed
     from ..workload_models import cuda_workloads
 
+    options, backend, known, transfer, watchers = given
+    timed = timed_on(gpu.target, transfer)
     if model is None:
         named = [(name, workload) for name in names for workload in cuda_workloads(name, gpu.target)]
-        return tune_workloads(gpu.target, named, *given)
-    document, records = tune_network(gpu.target, model, *given)
+        name = ", ".join(dict.fromkeys(names))
+        return tune_timed(timed, name, subjects_named(named), options, backend, known, watchers)[0]
+    subjects = subjects_of(model, gpu.target)
+    document, written = tune_timed(timed, model.stem, subjects, options, backend, known, watchers)
     try:
         with open_device(gpu.ordinal) as device:
-            return document | {"network": compare_network(model, gpu.target, device, records)}
+            return document | {"network": compare_network(model, gpu.target, device, [*known, *written])}
     except UserError as error:
         # What was found stands, whatever has become of the device since.
         note(f"{model}: the whole network is not measured: {error}")

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign import models
 from vdla.codesign.network_cache import network_key
 from vdla.codesign.tune_options import Options, Watchers
-from vdla.codesign.tune_run_cpu import tune_workloads
+from vdla.codesign.tune_run_cpu import timed_on
+from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
@@ -326,7 +327,9 @@ def test_a_machine_that_gets_too_busy_in_the_end_ends_no_run(runs):
     options = Options(trials=2, in_place=0, batch=2, seed=0, strategy="random")
     written: list[Record] = []
     watchers = Watchers(write=written.append)
-    (task,) = tune_workloads(target, named, options, Overloaded(runs), [], [], watchers)["tasks"]
+    timed, subjects = timed_on(target, []), subjects_named(named)
+    document, _ = tune_timed(timed, "one", subjects, options, Overloaded(runs), [], watchers)
+    (task,) = document["tasks"]
     assert task["trials"] == 2 and task["best"] is None and task["knobs"] is None
     # The third to run is the template's choice, in its first turn.
     assert task["default"] == (1e-3 if runs == 3 else None)

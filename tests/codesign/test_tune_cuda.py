@@ -15,7 +15,8 @@ from float_networks import FloatNetwork
 from vdla.codesign import tune_run_cuda
 from vdla.codesign.report.tune_table import tune_lines
 from vdla.codesign.tune_options import Options, Watchers
-from vdla.codesign.tune_run_cuda import subjects_of, tune_workloads
+from vdla.codesign.tune_run_cuda import subjects_of, timed_on
+from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_models import cuda_workloads
 from vdla.compiler.cuda_driver import network_workloads
 from vdla.compiler.runtime import cuda_core
@@ -69,7 +70,8 @@ def tune(
     named = [(NAME, workload) for name in names for workload in cuda_workloads(name, CARD)]
     with CudaWorkers(InProcess(loader), InProcess(loader)) as backend:
         watchers = Watchers(write=written.append)
-        document = tune_workloads(CARD, named, options, backend, known, [], watchers)
+        timed, subjects = timed_on(CARD, []), subjects_named(named)
+        document, _ = tune_timed(timed, NAME, subjects, options, backend, known, watchers)
     return document["tasks"], written
 
 
