@@ -55,12 +55,13 @@ from . import (
 )
 from .fused_cpu import fused, shapes_beside, storage_beside
 from .lower_sums_cpu import lower_convolution, lower_dense, lower_depthwise
-from .lowered_node import LoweredNode, kernel_key, sketched
+from .lowered_cpu import LoweredCpuNode, sketched
+from .lowered_node import LoweredNode, kernel_key
 from .tasks_cpu import schedule
 from .workload_cpu import ElementwiseCpu, PoolCpu
 
 
-def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> LoweredNode | None:
+def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> LoweredCpuNode | None:
     """The kernel of a node; None where it is a view and computes nothing.
 
     Those of templates that have a space, and for sums, softmax and normalization those of rules, have workloads
@@ -111,7 +112,7 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
     return None
 
 
-def _matrix_product(graph: FloatGraph, node: Node) -> LoweredNode:
+def _matrix_product(graph: FloatGraph, node: Node) -> LoweredCpuNode:
     a, b = (graph.tensors[name].shape for name in node.own_inputs)
     beside = [graph.tensors[node.inputs[i]].shape[:-2] for i in node.operands(node.result)]
     program = matmul(batch_x=a[:-2], batch_w=b[:-2], rows=a[-2], depth=a[-1], columns=b[-1], beside=beside)
@@ -120,7 +121,7 @@ def _matrix_product(graph: FloatGraph, node: Node) -> LoweredNode:
 
 def _in_order(
     graph: FloatGraph, node: Node, program: Program, template: Callable[..., Schedule]
-) -> LoweredNode:
+) -> LoweredCpuNode:
     """A program whose parameters are the inputs of the node's operator and its outputs, in their order."""
     *inputs, _ = names = [p.name for p in program.parameters]
     if node.more_outputs:
@@ -146,7 +147,7 @@ def _in_order(
 
 def _moved(
     graph: FloatGraph, node: Node, program: Program, constants: Mapping[str, np.ndarray]
-) -> LoweredNode:
+) -> LoweredCpuNode:
     """A move with constants of its own."""
     ends = fused(graph, node, program)
     data = {} if node.data is not None else {"X": node.inputs[0]}
@@ -160,7 +161,7 @@ def _moved(
     )
 
 
-def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> LoweredNode:
+def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> LoweredCpuNode:
     out = graph.tensors[node.output]
     rank = len(out.storage)
     shapes = [storage_beside(graph.tensors[name], rank, out.block) for name in node.inputs]
@@ -191,14 +192,16 @@ def _elementwise(graph: FloatGraph, node: Node, operator: Elementwise) -> Lowere
 
 def _reduction(
     target: CpuTarget, graph: FloatGraph, node: Node, kind: Kind, axes: tuple[int, ...]
-) -> LoweredNode:
+) -> LoweredCpuNode:
     width = rows_cpu.row_partials(target)
     beside = shapes_beside(graph, node, axes)
     program = reduction(graph.data_shape(node), axes, kind, width=width, beside=beside)
     return _rows(graph, node, "reduction", program)
 
 
-def _normalization(target: CpuTarget, graph: FloatGraph, node: Node, operator: Normalization) -> LoweredNode:
+def _normalization(
+    target: CpuTarget, graph: FloatGraph, node: Node, operator: Normalization
+) -> LoweredCpuNode:
     shape = graph.data_shape(node)
     lead, size = shape[: operator.axis], prod(shape[operator.axis :])
     program = normalize(
@@ -218,7 +221,7 @@ def _pool(
     graph: FloatGraph,
     node: Node,
     operator: MaxPool | AveragePool,
-) -> LoweredNode:
+) -> LoweredCpuNode:
     out = graph.tensors[node.output]
     data = Tensor(name="data", shape=graph.data_shape(node), block=out.block)
     _, channels, height, width = data.shape
@@ -264,7 +267,7 @@ def _rows(
     template: Literal["softmax", "reduction"],
     program: Program,
     statements: tuple[str, ...] = (),
-) -> LoweredNode:
+) -> LoweredCpuNode:
     scheduled = rows_cpu.schedule if template == "softmax" else reduction_cpu.schedule
     ends = fused(graph, node, program, statements=statements)
     read = {} if node.data is not None else {"X": node.inputs[0]}
@@ -278,7 +281,7 @@ def _rows(
     )
 
 
-def _resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredNode:
+def _resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredCpuNode:
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     _, _, height, width = data.shape
     outputs = (out.shape[2], out.shape[3])
@@ -314,7 +317,7 @@ def _resize(graph: FloatGraph, node: Node, operator: Resize) -> LoweredNode:
     )
 
 
-def _relayout(graph: FloatGraph, node: Node) -> LoweredNode:
+def _relayout(graph: FloatGraph, node: Node) -> LoweredCpuNode:
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, *plane = data.shape
     program = relayout(

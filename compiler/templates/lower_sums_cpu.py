@@ -12,12 +12,13 @@ from ..te.epilogue import Epilogue
 from ..te.ops.conv_transpose import conv_transpose
 from . import conv2d_cpu, conv_transpose_cpu
 from .fused_cpu import Fused, fused
-from .lowered_node import LoweredNode, kernel_key, sketched
+from .lowered_cpu import LoweredCpuNode, sketched
+from .lowered_node import LoweredNode, kernel_key
 from .tasks_cpu import schedule
 from .workload_cpu import Conv2dCpu, CpuWorkload, DenseCpu, DepthwiseCpu, Parts
 
 
-def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
+def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredCpuNode:
     """A convolution or transposed convolution, its weights in blocks of filters."""
     data, out = graph.tensors[node.inputs[0]], graph.tensors[node.output]
     batch, channels, height, width = data.shape
@@ -80,7 +81,7 @@ def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> L
     return sketched(lowered, "conv_transpose", window) if operator.transposed else lowered
 
 
-def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredNode:
+def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> LoweredCpuNode:
     """A convolution of each channel by itself."""
     data = graph.tensors[node.inputs[0]]
     batch, channels, height, width = data.shape
@@ -116,7 +117,7 @@ def lower_depthwise(graph: FloatGraph, node: Node, operator: Convolution) -> Low
     )
 
 
-def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredNode:
+def lower_dense(graph: FloatGraph, node: Node, operator: Dense) -> LoweredCpuNode:
     """A product by a constant matrix."""
     rows, depth = graph.tensors[node.inputs[0]].shape
     columns = graph.tensors[node.output].shape[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -12,19 +12,18 @@ from ..graph.floating.graph import Node
 from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
-from ..target.cpu.machine import CpuTarget
-from ..te.blocks import Window
 from .chosen_knobs import ChosenKnobs, Workload
-from .sketch_cpu import sketch_workload
 from .space import Space, Values
-from .workload_cpu import CpuWorkload, Operator
+from .workload_cpu import CpuWorkload
 
 Target = TypeVar("Target")
 """What a kernel is scheduled for."""
+Known = TypeVar("Known", covariant=True)
+"""What a tuner knows a node of such a target as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredNode:
+class LoweredNode(Generic[Target, Known]):
     """A node as a tensor expression, and how it is to be scheduled.
 
     `tensors` by parameter are the graph's, `constants` by parameter are arrays in the parameters' shapes; what the
@@ -35,10 +34,10 @@ class LoweredNode:
     node: Node
     key: str
     program: Program
-    schedule: Callable[[CpuTarget], Schedule]
+    schedule: Callable[[Target], Schedule]
     tensors: Mapping[str, str]
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    workload: CpuWorkload | None = None
+    workload: Known | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,18 +69,6 @@ class Recorded(Generic[Target, Workload]):
     workload: Workload
     space: Callable[[Workload], Space]
     step: Callable[[Values], LoweredStep[Target]]
-
-
-def sketched(lowered: LoweredNode, operator: Operator, window: Window | None = None) -> LoweredNode:
-    """The node with what a tuner knows it as, whose knobs are those of rules for its whole program.
-
-    `window` is a transposed convolution's. The same node where that is not worth while.
-    """
-    workload = sketch_workload(operator, lowered.program, lowered.constants, window)
-    if workload is None:
-        return lowered
-    # What may be packed ahead makes another kernel of the same program.
-    return replace(lowered, workload=workload, key=" ".join([lowered.key, *workload.constants]))
 
 
 def kernel_key(template: str, program: Program) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,29 +13,13 @@ from ...ir.stmt import Program
 from ...schedule import Schedule
 from ...target.cuda.machine import CudaTarget
 from ..fused_cpu import Fused, fused
-from ..lowered_node import kernel_key
+from ..lowered_node import LoweredNode, kernel_key
 from . import generic
 from .flat import flattened
 from .workload import CudaTemplate, CudaWorkload, workload_of
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class LoweredCudaNode:
-    """A node as a tensor expression, and how it is to be scheduled; all fields as of `lowered_node.LoweredNode`.
-
-    The schedule's program is in kernel form (see `target.cuda.prepare`). `workload` is what a tuner knows the node as,
-    if its template has a space.
-    """
-
-    node: Node
-    key: str
-    program: Program
-    schedule: Callable[[CudaTarget], Schedule]
-    tensors: Mapping[str, str]
-    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    workload: CudaWorkload | None = None
-
-
+LoweredCudaNode: TypeAlias = LoweredNode[CudaTarget, CudaWorkload]
+"""A node for a GPU: its schedule's program is in kernel form (see `target.cuda.prepare`)."""
 Template = Callable[[CudaTarget, Program], Schedule]
 """Puts a program into kernel form."""
 
@@ -57,7 +42,7 @@ def lowered(
     shapes = {p.name: p.shape for p in ends.program.parameters}
     constants = {p: graph.constants[name] for p, name in bound.items() if name in graph.constants}
     constants |= {**(arrays or {}), **ends.constants}
-    return LoweredCudaNode(
+    return LoweredNode(
         node=node,
         key=kernel_key(template, ends.program),
         program=ends.program,
