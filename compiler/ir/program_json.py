@@ -12,34 +12,18 @@ Only what tensor expressions are made of has a form; intrinsics and asynchronous
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, get_args
+from collections.abc import Mapping
+from typing import Any
 
-import ml_dtypes
-from vdla.isa.errors import UserError
-
-from .expr import OPERATORS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
-from .stmt import LOOP_KINDS, Alloc, Assign, Copy, For, Program, Reduce, Region, Seq, Stmt
+from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
+from .node_reader import MOST_NODES, ProgramFormatError, checked_name, read_nodes, short
+from .stmt import Alloc, Assign, Copy, For, Program, Reduce, Region, Seq, Stmt
 from .types import DType
 from .verify import VerifyError, verify
 
-MOST_NODES = 1 << 14
-"""Of a document, and of the program's tree, in which a node counts as often as it is used."""
-MOST_DEPTH = 96
-"""Of the tree; analyses recurse a few calls for each level, and Python allows a thousand."""
 MOST_BUFFERS, MOST_RANK = 256, 16
 MOST_SIZE, MOST_ELEMENTS = 1 << 24, 1 << 31
 """Of a dimension and of a buffer."""
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,99}")
-_SPECIAL = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-_GREATEST = {d: float(ml_dtypes.finfo(d.numpy).max) for d in DType if d.is_float}
-_OPS = ("add", "max")
-
-
-class ProgramFormatError(UserError):
-    """A document that is no program; the message says at which node."""
 
 
 def program_to_dict(program: Program) -> dict[str, Any]:
@@ -56,19 +40,18 @@ def program_from_dict(values: Any) -> Program:
     buffers = _buffers(document["buffers"])
     count = document["parameters"]
     if type(count) is not int or not 0 < count <= len(buffers):
-        raise ProgramFormatError(f"parameters is {_short(count)}, must be 1 to {len(buffers)}, the buffers")
+        raise ProgramFormatError(f"parameters is {short(count)}, must be 1 to {len(buffers)}, the buffers")
     nodes = document["nodes"]
     if type(nodes) is not list or not 0 < len(nodes) <= MOST_NODES:
         raise ProgramFormatError(f"nodes must be a list of 1 to {MOST_NODES} nodes")
-    reader = _Reader(buffers)
-    for node in nodes:
-        reader.read(node)
-    match reader.nodes[-1]:
+    match read_nodes(buffers, nodes)[-1]:
         case Const() | Var() | Binary() | Cast() | Select() | Load() | Call() | Region():
             raise ProgramFormatError("the last node must be a statement, the program's body")
         case body:
             pass
-    program = Program(name=_name("name", document["name"]), parameters=tuple(buffers[:count]), body=body)
+    program = Program(
+        name=checked_name("name", document["name"]), parameters=tuple(buffers[:count]), body=body
+    )
     try:
         verify(program)
     except VerifyError as error:
@@ -80,7 +63,6 @@ def program_from_dict(values: Any) -> Program:
 
 
 _FIELDS = ("name", "parameters", "buffers", "nodes")
-_Encoded: TypeAlias = tuple[Any, ...]
 
 
 class _Writer:
@@ -162,197 +144,12 @@ class _Writer:
         raise ValueError(f"{type(s).__name__} has no form in JSON: no tensor expression has such a statement")
 
 
-class _Reader:
-    """Makes nodes of their descriptions, each checked against what was read before."""
-
-    def __init__(self, buffers: Sequence[Buffer]) -> None:
-        self.buffers = buffers
-        self.nodes: list[Expr | Region | Stmt] = []
-        self.sizes: list[int] = []
-        self.depths: list[int] = []
-        self.used: list[int] = []
-
-    def read(self, described: Any) -> None:
-        """Reads the next node. Raises ProgramFormatError."""
-        if type(described) is not list or not described or type(described[0]) is not str:
-            raise self.wrong("must be a list that begins with a word")
-        word, *rest = described
-        make = _NODES.get(word)
-        if make is None and word not in OPERATORS:
-            raise self.wrong(f"there is no node {_short(word)}")
-        self.used = []
-        node = self.binary(word, rest) if make is None else make(self, rest)
-        size = 1 + sum(self.sizes[k] for k in self.used)
-        depth = 1 + max((self.depths[k] for k in self.used), default=0)
-        if size > MOST_NODES:
-            raise self.wrong(f"the tree has more than {MOST_NODES} nodes")
-        if depth > MOST_DEPTH:
-            raise self.wrong(f"the tree is more than {MOST_DEPTH} levels deep")
-        self.nodes.append(node)
-        self.sizes.append(size)
-        self.depths.append(depth)
-
-    def wrong(self, reason: str) -> ProgramFormatError:
-        return ProgramFormatError(f"nodes[{len(self.nodes)}]: {reason}")
-
-    def take(self, rest: list[Any], *least: str, more: bool = False) -> list[Any]:
-        """The items of a node, of which `least` are named and more may follow."""
-        if len(rest) < len(least) or (len(rest) > len(least) and not more):
-            raise self.wrong(f"must have {', '.join(least)}{' and more' if more else ''} behind its word")
-        return rest
-
-    def word(self, value: Any, words: Sequence[str]) -> Any:
-        if type(value) is not str or value not in words:
-            raise self.wrong(f"{_short(value)} must be one of {', '.join(words)}")
-        return value
-
-    def name(self, value: Any) -> str:
-        return _name(f"nodes[{len(self.nodes)}]: a name", value)
-
-    def dtype(self, value: Any) -> DType:
-        return DType(self.word(value, list(DType)))
-
-    def buffer(self, value: Any) -> Buffer:
-        if type(value) is not int or not 0 <= value < len(self.buffers):
-            raise self.wrong(f"{_short(value)} is no buffer, must be 0 to {len(self.buffers) - 1}")
-        return self.buffers[value]
-
-    def child(self, value: Any, kinds: tuple[type, ...], what: str) -> Any:
-        if type(value) is not int or not 0 <= value < len(self.nodes):
-            raise self.wrong(f"{_short(value)} is no earlier node")
-        if not isinstance(self.nodes[value], kinds):
-            raise self.wrong(f"node {value} must be {what}")
-        self.used.append(value)
-        return self.nodes[value]
-
-    def expression(self, value: Any) -> Any:
-        return self.child(value, get_args(Expr), "an expression")
-
-    def expressions(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple([self.expression(value) for value in values])
-
-    def statement(self, value: Any) -> Any:
-        return self.child(value, get_args(Stmt), "a statement")
-
-    def const(self, rest: list[Any]) -> Const:
-        kind, value = self.take(rest, "a type", "a value")
-        dtype = self.dtype(kind)
-        if dtype.is_float:
-            if type(value) is str and value in _SPECIAL:
-                return Const(_SPECIAL[value], dtype)
-            fits = type(value) is float and abs(value) <= _GREATEST[dtype]
-            fits = fits and float(dtype.numpy.type(value)) == value
-        elif dtype is DType.BOOL:
-            fits = type(value) is bool
-        else:
-            fits = type(value) is int and dtype.limits[0] <= value <= dtype.limits[1]
-        if not fits or isinstance(value, str):
-            raise self.wrong(f"{_short(value)} is no value of {dtype}")
-        return Const(value, dtype)
-
-    def variable(self, rest: list[Any]) -> Var:
-        (name,) = self.take(rest, "a name")
-        return Var(self.name(name))
-
-    def binary(self, word: Any, rest: list[Any]) -> Binary:
-        a, b = self.take(rest, "two operands", "both nodes")
-        return Binary(word, self.expression(a), self.expression(b))
-
-    def cast(self, rest: list[Any]) -> Cast:
-        kind, value = self.take(rest, "a type", "a value")
-        return Cast(self.expression(value), self.dtype(kind))
-
-    def select(self, rest: list[Any]) -> Select:
-        self.take(rest, "a condition", "a value", "another one")
-        return Select(*self.expressions(rest))
-
-    def load(self, rest: list[Any]) -> Load:
-        buffer, *indices = self.take(rest, "a buffer", more=True)
-        return Load(self.buffer(buffer), self.expressions(indices))
-
-    def call(self, rest: list[Any]) -> Call:
-        function, kind, *arguments = self.take(rest, "a function", "a type", more=True)
-        return Call(self.name(function), self.expressions(arguments), self.dtype(kind))
-
-    def region(self, rest: list[Any]) -> Region:
-        of, *ends = self.take(rest, "a buffer", more=True)
-        buffer = self.buffer(of)
-        rank = len(buffer.shape)
-        if len(ends) != 2 * rank:
-            raise self.wrong(f"a box of {buffer.name} has {rank} starts and {rank} extents")
-        found = self.expressions(ends)
-        return Region(buffer=buffer, starts=found[:rank], extents=found[rank:])
-
-    def loop(self, rest: list[Any]) -> For:
-        name, kind, extent, body = self.take(rest, "a name", "a kind", "an extent", "a body")
-        return For(
-            var=Var(self.name(name)),
-            kind=self.word(kind, LOOP_KINDS),
-            extent=self.expression(extent),
-            body=self.statement(body),
-        )
-
-    def sequence(self, rest: list[Any]) -> Seq:
-        return Seq(statements=tuple([self.statement(value) for value in rest]))
-
-    def allocation(self, rest: list[Any]) -> Alloc:
-        buffer, body = self.take(rest, "a buffer", "a body")
-        return Alloc(buffer=self.buffer(buffer), body=self.statement(body))
-
-    def assignment(self, rest: list[Any]) -> Assign:
-        name, buffer, value, *indices = self.take(rest, "a name", "a buffer", "a value", more=True)
-        return Assign(
-            name=self.name(name),
-            buffer=self.buffer(buffer),
-            value=self.expression(value),
-            indices=self.expressions(indices),
-        )
-
-    def reduction(self, rest: list[Any]) -> Reduce:
-        named = ("a name", "an operator", "a buffer", "a value", "a condition or null")
-        name, op, buffer, value, first, *indices = self.take(rest, *named, more=True)
-        return Reduce(
-            name=self.name(name),
-            op=self.word(op, _OPS),
-            buffer=self.buffer(buffer),
-            value=self.expression(value),
-            first=None if first is None else self.expression(first),
-            indices=self.expressions(indices),
-        )
-
-    def copy(self, rest: list[Any]) -> Copy:
-        name, to, source, pad = self.take(rest, "a name", "a box", "another one", "a constant or null")
-        return Copy(
-            name=self.name(name),
-            destination=self.child(to, (Region,), "a box"),
-            source=self.child(source, (Region,), "a box"),
-            pad=None if pad is None else self.child(pad, (Const,), "a constant"),
-        )
-
-
-_NODES: Mapping[str, Callable[[_Reader, list[Any]], Expr | Region | Stmt]] = {
-    "const": _Reader.const,
-    "var": _Reader.variable,
-    "cast": _Reader.cast,
-    "select": _Reader.select,
-    "load": _Reader.load,
-    "call": _Reader.call,
-    "region": _Reader.region,
-    "for": _Reader.loop,
-    "seq": _Reader.sequence,
-    "alloc": _Reader.allocation,
-    "assign": _Reader.assignment,
-    "reduce": _Reader.reduction,
-    "copy": _Reader.copy,
-}
-
-
 def _fields(values: Any) -> Mapping[str, Any]:
     if not isinstance(values, Mapping):
-        raise ProgramFormatError(f"is {_short(values)}, must be an object")
+        raise ProgramFormatError(f"is {short(values)}, must be an object")
     if wrong := sorted(values.keys() ^ set(_FIELDS), key=str):
         what = "is missing" if wrong[0] in _FIELDS else "is none of its fields"
-        raise ProgramFormatError(f"{_short(wrong[0])} {what}")
+        raise ProgramFormatError(f"{short(wrong[0])} {what}")
     return values
 
 
@@ -368,32 +165,18 @@ def _buffers(values: Any) -> list[Buffer]:
             )
         name, dtype, scope, *shape = value
         if type(dtype) is not str or dtype not in list(DType):
-            raise ProgramFormatError(f"{where}: {_short(dtype)} must be one of {', '.join(DType)}")
+            raise ProgramFormatError(f"{where}: {short(dtype)} must be one of {', '.join(DType)}")
         for size in shape:
             if type(size) is not int or not 1 <= size <= MOST_SIZE:
-                raise ProgramFormatError(f"{where}: size {_short(size)} must be 1 to {MOST_SIZE}")
+                raise ProgramFormatError(f"{where}: size {short(size)} must be 1 to {MOST_SIZE}")
         if math.prod(shape) > MOST_ELEMENTS:
             raise ProgramFormatError(f"{where} has more than {MOST_ELEMENTS} elements")
         found.append(
             Buffer(
-                name=_name(f"{where}: a name", name),
+                name=checked_name(f"{where}: a name", name),
                 shape=tuple(shape),
                 dtype=DType(dtype),
-                scope=_name(f"{where}: a memory", scope),
+                scope=checked_name(f"{where}: a memory", scope),
             )
         )
     return found
-
-
-def _name(where: str, value: Any) -> str:
-    if type(value) is not str or _NAME.fullmatch(value) is None:
-        raise ProgramFormatError(f"{where} is {_short(value)}, must be letters, digits, _ and .")
-    return value
-
-
-def _short(value: Any) -> str:
-    try:
-        text = repr(value)
-    except RecursionError:
-        return "nested too deeply"
-    return text if len(text) <= 60 else f"{text[:57]}..."

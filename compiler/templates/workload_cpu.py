@@ -14,7 +14,8 @@ from math import prod
 from typing import Any, Literal, TypeAlias, get_args
 
 from ..ir.expr import Expr
-from ..ir.program_json import ProgramFormatError, program_from_dict, program_to_dict
+from ..ir.node_reader import ProgramFormatError
+from ..ir.program_json import program_from_dict, program_to_dict
 from ..ir.regions import write_buffers
 from ..ir.stmt import Program
 from ..ir.types import DType
