@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.evaluate import EvaluateError
+from ...ir.array_values import EvaluateError
 from ...runtime.cuda_alone import network_alone
 from ...runtime.cuda_archive import load_cuda_network, save_cuda_network
 from ...runtime.cuda_core import open_device

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from every_operator import SAME, STRIDED, arrays_of, expected, programs
-from vdla.compiler.ir import evaluate as evaluation
-from vdla.compiler.ir.evaluate import EvaluateError, evaluate
+from vdla.compiler.ir import iteration_axes, sums_of_products
+from vdla.compiler.ir.array_values import EvaluateError
+from vdla.compiler.ir.evaluate import evaluate
 from vdla.compiler.ir.expr import Buffer, Const, Var, equal, index, minimum
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Alloc, Assign, Copy, Program, Reduce, nest, region, seq
@@ -27,8 +28,8 @@ FLOAT = [
 @pytest.mark.parametrize("piece", [1 << 23, 7])
 @pytest.mark.parametrize("name", FLOAT)
 def test_operators(name, piece, monkeypatch):
-    monkeypatch.setattr(evaluation, "MOST_ELEMENTS", piece)
-    monkeypatch.setattr(evaluation, "MOST_FACTOR", piece)
+    monkeypatch.setattr(iteration_axes, "MOST_ELEMENTS", piece)
+    monkeypatch.setattr(sums_of_products, "MOST_FACTOR", piece)
     program = programs()[name]
     found = evaluate(program, arrays_of(program), functions=FUNCTIONS)
     for output, array in expected(name).items():

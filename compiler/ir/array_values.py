@@ -1,0 +1,115 @@
+"""Values of expressions in all iterations of loops at once, from buffers whose contents are arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from .affine import LinearForm, linear_form
+from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var
+from .interp import Functions
+from .iteration_axes import Place
+
+
+class EvaluateError(Exception):
+    """A program that only the interpreter can run: of integers, with intrinsics, with sums that begin in the middle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """A buffer's contents, with an axis ahead for each of the loops `axes` around its allocation."""
+
+    data: np.ndarray
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """The contents of buffers by name, and the functions that expressions may call."""
+
+    functions: Functions
+    cells: dict[str, Cell] = field(default_factory=dict)
+
+    def positions(self, buffer: Buffer, indices: tuple[Expr, ...], place: Place) -> tuple[Any, ...]:
+        """Indices into a buffer's contents; those of what is guarded and not there are any that exist."""
+        around = [place.variable(name) for name in self.cells[buffer.name].axes]
+        own = [
+            np.clip(self.value(i, place), 0, size - 1) for i, size in zip(indices, buffer.shape, strict=True)
+        ]
+        return (*around, *own)
+
+    def view(self, e: Expr, place: Place, dtype: type = np.float32) -> np.ndarray | None:
+        """What is loaded in all iterations, without copying it; None unless that is steps through a buffer."""
+        if not isinstance(e, Load):
+            return None
+        cell = self.cells[e.buffer.name]
+        forms = [LinearForm({Var(name): 1}, 0) for name in cell.axes] + [linear_form(i) for i in e.indices]
+        data = cell.data if dtype is np.float32 else cell.data.astype(dtype)
+        steps, offset = dict.fromkeys(place.axes, 0), 0
+        for form, size, stride in zip(forms, data.shape, data.strides, strict=True):
+            low = high = form.constant
+            for atom, c in form.terms.items():
+                if not isinstance(atom, Var):
+                    return None
+                first, count = place.axes.get(atom.name, (place.values.get(atom.name, 0), 1))
+                ends = (c * first, c * (first + count - 1))
+                low, high = low + min(ends), high + max(ends)
+                offset += stride * c * first
+                if atom.name in steps:
+                    steps[atom.name] += stride * c
+            if low < 0 or high >= size:
+                return None
+            offset += stride * form.constant
+        begin = data.reshape(-1)[offset // data.itemsize :]
+        return as_strided(begin, place.shape, list(steps.values()), writeable=False)
+
+    def value(self, e: Expr, place: Place) -> Any:
+        """An expression in all iterations: an array with an axis for each, or of one where it depends on none."""
+        match e:
+            case Const(value=value, dtype=dtype):
+                return dtype.numpy.type(value)
+            case Var(name=name):
+                return place.variable(name)
+            case Binary(op=op, a=a, b=b):
+                return _BINARY[op](self.value(a, place), self.value(b, place))
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                return np.where(*[self.value(part, place) for part in (condition, then, otherwise)])
+            case Load(buffer=buffer, indices=indices):
+                found = self.view(e, place)
+                return (
+                    self.cells[buffer.name].data[self.positions(buffer, indices, place)]
+                    if found is None
+                    else found
+                )
+            case Cast(value=value, dtype=dtype):
+                return np.asarray(self.value(value, place)).astype(dtype.numpy)
+            case Call(arguments=arguments):
+                return self.call(e, [self.value(a, place) for a in arguments])
+
+    def call(self, e: Call, arguments: list[Any]) -> np.ndarray:
+        """A function's values, of the call's type."""
+        if e.function not in self.functions:
+            raise EvaluateError(f"no function {e.function} was given")
+        return np.asarray(self.functions[e.function](*arguments)).astype(e.dtype.numpy)
+
+
+_BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "//": np.floor_divide,
+    "%": np.mod,
+    # NaN on either side is the result.
+    "min": np.minimum,
+    "max": np.maximum,
+    "<": np.less,
+    "<=": np.less_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+}

@@ -1,0 +1,58 @@
+"""Iteration spaces as axes of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from .expr import Expr
+
+MOST_ELEMENTS = 1 << 23
+"""Of an array on the way, as far as the iteration space can be cut along what a statement writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where in a program: loops that are axes, with their first iteration and how many, and values of the others.
+
+    `guards` are loops whose extent depends on others: an iteration exists where the variable is below it.
+    """
+
+    axes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    values: Mapping[str, int] = field(default_factory=dict)
+    guards: tuple[tuple[str, Expr], ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The iterations along each axis."""
+        return tuple([count for _, count in self.axes.values()])
+
+    def variable(self, name: str) -> Any:
+        """The variable's values along its axis, int64, or its one value."""
+        if name in self.values:
+            return np.int64(self.values[name])
+        position = list(self.axes).index(name)
+        first, count = self.axes[name]
+        shape = [1] * len(self.axes)
+        shape[position] = count
+        return np.arange(first, first + count, dtype=np.int64).reshape(shape)
+
+    def pieces(self, names: list[str]) -> list[Place]:
+        """This place cut along the loops `names`, so that arrays keep to MOST_ELEMENTS if possible."""
+        places: list[Place] = [self]
+        for name in names:
+            first, count = self.axes[name]
+            size = prod(places[0].shape)
+            if size <= MOST_ELEMENTS:
+                break
+            step = max(1, count * MOST_ELEMENTS // size)
+            places = [
+                replace(p, axes={**p.axes, name: (start, min(step, first + count - start))})
+                for p in places
+                for start in range(first, first + count, step)
+            ]
+        return places

@@ -1,0 +1,78 @@
+"""Sums of products over arrays: as products of matrices, where that is possible."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from .array_values import Memory
+from .expr import Binary, Call
+from .iteration_axes import Place
+from .stmt import Reduce
+
+MOST_FACTOR = 1 << 26
+"""Elements of a factor, as a product of matrices takes it, of sums that are computed whole: half a gigabyte."""
+MOST_MATRICES = 256
+"""Of a batch that are multiplied one by one, rather than all of their elements."""
+
+Factor: TypeAlias = tuple[np.ndarray, list[int]]
+"""A factor of products, with the axes of loops that its dimensions are."""
+
+
+def factors_of(memory: Memory, node: Reduce, place: Place) -> tuple[Factor, Factor] | None:
+    """Both factors of a sum of products in float64, each with the axes that it depends on.
+
+    Factors are loads, or functions of one (rounded ones, say). None for other sums, under guards, and where a factor is
+    too large to be summed up whole. An axis on which none depends is the second one's.
+    """
+    value = node.value
+    if node.op != "add" or place.guards or not isinstance(value, Binary) or value.op != "*":
+        return None
+    found: list[Factor] = []
+    for e in (value.a, value.b):
+        load = e.arguments[0] if isinstance(e, Call) and len(e.arguments) == 1 else e
+        view = memory.view(load, place, np.float64 if load is e else np.float32)
+        if view is None:
+            return None
+        others = found[0][1] if found else []
+        axes = [k for k, step in enumerate(view.strides) if step or (found and k not in others)]
+        factor = view[tuple([slice(None) if k in axes else 0 for k in range(view.ndim)])]
+        if factor.size > MOST_FACTOR:
+            return None
+        if isinstance(e, Call):
+            factor = memory.call(e, [factor]).astype(np.float64)
+        found.append((factor, axes))
+    return found[0], found[1]
+
+
+def sum_of_products(
+    first: Factor,
+    second: Factor,
+    kept: list[int],
+    shape: list[int],
+) -> np.ndarray:
+    """The sums over all axes but `kept`, of this shape: one product of matrices, or a few, where that is possible."""
+    (a, of_a), (b, of_b) = first, second
+    each = [k for k in of_a if k in of_b and k in kept]
+    sizes = [shape[kept.index(k)] for k in each]
+    if not 1 < prod(sizes) <= MOST_MATRICES:
+        return np.einsum(a, of_a, b, of_b, kept, optimize=True)
+    total = np.empty(shape)
+    for place in np.ndindex(*sizes):
+        here = dict(zip(each, place, strict=True))
+
+        def of(axes: list[int], here: Mapping[int, int] = here) -> tuple[int | slice, ...]:
+            return tuple([here.get(k, slice(None)) for k in axes])
+
+        total[of(kept)] = np.einsum(
+            a[of(of_a)],
+            [k for k in of_a if k not in here],
+            b[of(of_b)],
+            [k for k in of_b if k not in here],
+            [k for k in kept if k not in here],
+            optimize=True,
+        )
+    return total
