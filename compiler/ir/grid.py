@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from .bounds import interval, loop_ranges
 from .expr import Buffer, Const, Expr, Var
 from .stmt import Alloc, Assign, Copy, For, Intrinsic, Node, Reduce, Region
-from .visit import children, expressions, loads_in, walk
+from .visit import children, expressions, free_vars, loads_in, walk
 
 AXES = ("block.x", "block.y", "block.z", "thread.x", "thread.y", "thread.z")
 """The kinds of loops that are axes of a grid. The interpreter runs their iterations in order."""
@@ -32,7 +32,7 @@ def distribution(alloc: Alloc) -> tuple[str | None, ...]:
     """For each dimension of an allocated buffer, the axis of threads that it is distributed over, or None.
 
     That is the axis of the loop whose variable, and nothing else, is the index in every access that such a loop is
-    around. (Others, in a program whose threads are all bound, there are none.)
+    around. (Others there may be as long as not all loops are bound; `distribution_obstacle` finds them.)
     """
     found: _Accesses = {}
     _record(alloc.body, (), found)
@@ -53,6 +53,27 @@ def _distributed(buffer: Buffer, accesses: Sequence[_Access]) -> tuple[str | Non
     return tuple([_common(held, [(kinds, at[d]) for kinds, at in placed]) for d, held in enumerate(axes)])
 
 
+def distribution_obstacle(alloc: Alloc) -> str | None:
+    """What is wrong with a buffer that is distributed over threads, once all loops are bound; None if nothing is.
+
+    Outside of the loops over an axis works the first thread alone, so it must stay with its own part there.
+    """
+    buffer = alloc.buffer
+    found: _Accesses = {}
+    _record(alloc.body, (), found)
+    accesses = found.get(buffer.name, [])
+    for d, axis in enumerate(_distributed(buffer, accesses)):
+        for loops, starts, extents in accesses:
+            inside = axis is None or any(loop.kind == axis for loop in loops)
+            if not inside and buffer.shape[d] > 1 and (starts[d], extents[d]) != (_ZERO, _ONE):
+                within = next((loop.name for loop in loops if loop.name in free_vars(starts[d])), None)
+                return (
+                    f"dimension {d} of {buffer.name}, {buffer.scope} memory, is distributed over {axis}, but used in "
+                    f"no loop over it{f', in {within}' if within else ''}; bind every loop over it to {axis}"
+                )
+    return None
+
+
 def _common(axes: set[str], accesses: Sequence[tuple[Set[str], str | None]]) -> str | None:
     """The only one of `axes`, if it is that of every access in loops of it."""
     if len(axes) != 1:
@@ -68,7 +89,7 @@ def _axis(start: Expr, extent: Expr, loops: tuple[For, ...]) -> str | None:
     return kinds[0] if kinds else None
 
 
-_ONE = Const(1)
+_ZERO, _ONE = Const(0), Const(1)
 
 
 _Access = tuple[tuple[For, ...], tuple[Expr, ...], tuple[Expr, ...]]

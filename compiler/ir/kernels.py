@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .bounds import interval, loop_ranges
 from .expr import Buffer, Const, Expr
-from .grid import owners
+from .grid import distribution_obstacle, owners
 from .printer import summarize
 from .regions import operand_access
 from .stmt import Alloc, Assign, Barrier, Commit, Copy, For, Intrinsic, Program, Reduce, Stmt, Wait
@@ -250,7 +250,7 @@ def kernel_obstacle(program: Program) -> str | None:
     Everything that computes stands in kernels; loops over blocks, and those over threads, are nested without anything
     between them; barriers, commits and waits stand where all threads of a block come by, which is in no phase;
     everything else in a kernel stands in a phase, but for asynchronous copies of a whole block, and unless its blocks
-    have one thread each.
+    have one thread each; no thread uses another's part of a buffer that is distributed over them.
     """
     return _host_obstacle(program.body)
 
@@ -283,6 +283,9 @@ def _block_obstacle(node: Stmt, *, alone: bool) -> str | None:
             return f"`{summarize(node)}` stands in no loop over threads; bind one around it to thread.x"
         case Alloc(buffer=buffer) if not owners(buffer.scope):
             return f"{buffer.name} is {buffer.scope} memory, allocated in a kernel; give it a scope of its blocks' own"
+        case Alloc(buffer=buffer) if not shared_between_threads(buffer):
+            if (reason := distribution_obstacle(node)) is not None:
+                return reason
     return next(
         (found for child in children(node) if (found := _block_obstacle(child, alone=alone)) is not None),
         None,

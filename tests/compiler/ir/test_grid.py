@@ -2,7 +2,7 @@
 
 import pytest
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, binary
-from vdla.compiler.ir.grid import distribution, grid_obstacle, owners
+from vdla.compiler.ir.grid import distribution, distribution_obstacle, grid_obstacle, owners
 from vdla.compiler.ir.stmt import Alloc, Assign, For, LoopKind, Program, Stmt, nest, region, seq, whole
 from vdla.compiler.ir.stmt import Copy as CopyStatement
 from vdla.compiler.ir.types import DType
@@ -43,6 +43,15 @@ def test_a_phase_that_is_not_bound_yet_does_not_count() -> None:
     alloc = two_phases((B_Y, B_X, B_R), ("serial", "serial"))
     assert distribution(alloc) == ("thread.y", "thread.x", None)
     assert grid_obstacle(alloc) is None
+
+
+def test_once_all_loops_are_bound_every_phase_must_keep_to_its_threads_parts() -> None:
+    assert distribution_obstacle(two_phases((B_Y, B_X, B_R))) is None
+    # The first thread alone works there, with what is its own.
+    assert distribution_obstacle(two_phases((B_Y, Const(0), B_R), ("thread.y", "serial"))) is None
+    found = distribution_obstacle(two_phases((B_Y, B_X, B_R), ("thread.y", "serial")))
+    assert found is not None and "dimension 1 of sum" in found
+    assert found.endswith("in no loop over it, in b.x; bind every loop over it to thread.x")
 
 
 @pytest.mark.parametrize(

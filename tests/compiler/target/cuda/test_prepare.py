@@ -76,6 +76,21 @@ def test_shared_memory():
     refused(shared(20 * 1024), "at most 64.0 KiB", target=replace(TARGET, shared_bytes_per_block=64 * 1024))
 
 
+def test_registers_of_all_threads_are_not_reached_by_the_first_one_alone():
+    held, t = buffer("held", 64, scope="register"), Var("t")
+    fill = assign(held, t, X[t])
+
+    def program(fill: For) -> Program:
+        body = seq(fill, threads("u", 64, lambda u: assign(Y, u, held[u])))
+        return Program(name="p", parameters=(X, Y), body=blocks("b", 1, lambda _: allocate(body, held)))
+
+    prepare(program(loop(t, 64, fill, "thread.x")), TARGET)
+    alone = loop(Var("y"), 1, loop(t, 64, fill), "thread.y")
+    refused(
+        program(alone), "dimension 0 of held", "in no loop over it, in t; bind every loop over it to thread.x"
+    )
+
+
 def test_asynchronous_copies_go_from_global_to_shared_memory():
     r = buffer("R", 64, scope="register")
 
