@@ -110,7 +110,7 @@ def initializer_array(label: str, tensor: onnx.TensorProto) -> np.ndarray:
 
 
 def input_shape(label: str, info: onnx.ValueInfoProto) -> tuple[int, ...]:
-    """The static shape of a model input. Raises ModelError that names the dimension that is not a number."""
+    """The static shape of a model input. Raises ModelError that names the dimension that is 0 or not a number."""
     tensor = info.type.tensor_type
     if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
         raise ModelError(
@@ -118,6 +118,11 @@ def input_shape(label: str, info: onnx.ValueInfoProto) -> tuple[int, ...]:
         )
     shape: list[int] = []
     for axis, dimension in enumerate(tensor.shape.dim):
+        if _is_zero(dimension):
+            raise ModelError(
+                f"{label}: input '{info.name}' holds nothing: dimension {axis} is 0; export the model with the size "
+                "it is for"
+            )
         if not dimension.HasField("dim_value") or dimension.dim_value < 1:
             symbol = dimension.dim_param or (
                 str(dimension.dim_value) if dimension.HasField("dim_value") else "?"
@@ -130,13 +135,23 @@ def input_shape(label: str, info: onnx.ValueInfoProto) -> tuple[int, ...]:
     return tuple(shape)
 
 
+def _is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:
+    """Whether it is the number 0; what is not set reads as 0, too."""
+    return dimension.HasField("dim_value") and dimension.dim_value == 0
+
+
 def fix_batch(model: onnx.ModelProto, batch: int) -> None:
     """Writes `batch` into the inputs' first dimension where it is not a number, and wherever its symbol occurs."""
     initialized = {initializer.name for initializer in model.graph.initializer}
     symbols: set[str] = set()
     for info in model.graph.input:
         dimensions = info.type.tensor_type.shape.dim
-        if info.name in initialized or not dimensions or dimensions[0].dim_value > 0:
+        if (
+            info.name in initialized
+            or not dimensions
+            or dimensions[0].dim_value > 0
+            or _is_zero(dimensions[0])
+        ):
             continue
         if dimensions[0].dim_param:
             symbols.add(dimensions[0].dim_param)

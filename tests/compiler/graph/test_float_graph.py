@@ -183,6 +183,16 @@ def test_a_dynamic_batch_becomes_what_was_asked_for() -> None:
         assert relative(network.run({"x": x})[net.last], expected) <= 1e-5
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_input_that_holds_nothing_is_refused(axis: int) -> None:
+    net = FloatNetwork(1, 3)
+    net.add("Relu")
+    model = onnx.load_model_from_string(net.model())
+    model.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = 0
+    with pytest.raises(ModelError, match=rf"input 'x' holds nothing: dimension {axis} is 0;"):
+        import_float_model(model.SerializeToString())
+
+
 def refused(net: FloatNetwork, *words: str) -> None:
     with pytest.raises(ModelError) as error:
         import_float_model(net.model())
