@@ -9,6 +9,9 @@ from typing import Any
 from ..target.cuda.errors import MissingCudaError
 from .cuda_device import DeviceError, DeviceProperties
 
+# Of models only: neither tuning nor a file of machine code can be emulated.
+_WITHOUT = "; `vdla run MODEL.onnx --device cuda:emulated` needs no GPU"
+
 
 def libraries() -> tuple[ModuleType, ModuleType]:
     """cuda-core and the driver's bindings."""
@@ -17,7 +20,7 @@ def libraries() -> tuple[ModuleType, ModuleType]:
         driver = importlib.import_module("cuda.bindings.driver")
     except ImportError:
         raise MissingCudaError(
-            'running on a GPU needs the extra `cuda`: pip install "vdla[cuda]"; --device cuda:emulated does without'
+            'running on a GPU needs the extra `cuda`: pip install "vdla[cuda]"' + _WITHOUT
         ) from None
     return core, driver
 
@@ -33,16 +36,10 @@ def devices(core: ModuleType, label: str) -> tuple[Any, ...]:
             reason = (
                 "no NVIDIA driver was found" if missing else (text.splitlines() or ["no reason given"])[0]
             )
-            raise DeviceError(
-                f"{label}: {reason}; install NVIDIA's driver, or run with --device cuda:emulated, "
-                "which needs no GPU"
-            ) from None
+            raise DeviceError(f"{label}: {reason}; install NVIDIA's driver{_WITHOUT}") from None
         devices = ()
     if not devices:
-        raise DeviceError(
-            f"{label}: this machine has no NVIDIA GPU that the driver can use; run with --device cuda:emulated, "
-            "which needs none"
-        )
+        raise DeviceError(f"{label}: this machine has no NVIDIA GPU that the driver can use{_WITHOUT}")
     return devices
 
 
