@@ -58,7 +58,7 @@ def compile_model(
     With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes.
     """
     first = target.split()[:1]
-    targets = parse_targets(target) if first and first[0].startswith(("vdla", "cuda")) else None
+    targets = None if first == ["llvm"] else parse_targets(target)
     if targets is not None and targets.cuda:
         _refuse(context, ("config",), "is for the accelerator; leave it out with --target cuda")
         compile_for_cuda(
