@@ -118,8 +118,8 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
         )
     if name in context.quantized:
         raise ModelError(
-            f"{context.source}: output '{info.name}' is {context.quantized[name]}; only float32 networks run on "
-            "the CPU so far: end it with DequantizeLinear"
+            f"{context.source}: output '{info.name}' is {context.quantized[name]}; processors and GPUs return "
+            "float32: end it with DequantizeLinear"
         )
     return GraphOutput(name=info.name, tensor=name)
 
