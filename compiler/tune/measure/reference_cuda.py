@@ -27,7 +27,8 @@ def inputs(workload: CudaWorkload, seed: int = 0) -> dict[str, np.ndarray]:
     """Arrays for all parameters that the workload's program reads, by name: float32, normally distributed.
 
     Weights are scaled so that sums are about 1: functions fused behind them would make more of their rounding errors
-    otherwise.
+    otherwise. The last bit of every number is set, so that none is half way between two of tf32: threads and bulk
+    copies round those to different sides (`target.cuda.bulk_copies`).
     """
     rng = np.random.default_rng(seed)
     scale = np.float32(longest_sum(workload.expression) ** -0.5)
@@ -36,7 +37,7 @@ def inputs(workload: CudaWorkload, seed: int = 0) -> dict[str, np.ndarray]:
         array = rng.standard_normal(parameter.shape, dtype=np.float32)
         if parameter.name.startswith(WEIGHTS):
             array *= scale
-        arrays[parameter.name] = array
+        arrays[parameter.name] = (array.view(np.uint32) | 1).view(np.float32)
     return arrays
 
 

@@ -15,6 +15,7 @@ from vdla.compiler.runtime.cuda_device import DeviceError, DeviceGraph
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.tensor_gemm import round_factors
 from vdla.compiler.templates.cuda.tasks import default_values
 from vdla.compiler.templates.cuda.workload import CudaWorkload
 from vdla.compiler.tune.measure import reference_cuda
@@ -107,6 +108,19 @@ def test_packed_weights_arrive_as_the_text_reads_them(tmp_path: Path) -> None:
     assert compiled.error is None
     measured = DeviceTrials(as_device(OnceDevice())).task(TARGET, workload, tmp_path)(values)
     assert measured.error is None and measured.cost == 0.5e-3 / 2
+
+
+def test_products_that_bulk_copies_round_are_what_threads_would_round(tmp_path: Path) -> None:
+    """Ties apart, which inputs have none of: so the tolerance is that of sums."""
+    target = cuda_target("sm_90a", tensor_float=True)
+    program = round_factors(gemm(rows=64, depth=64, columns=32))
+    workload = CudaWorkload(template="gemm_wgmma_cuda", constants=("W",), expression=program)
+    assert all((a.view(np.uint32) & 0x1FFF != 0x1000).all() for a in reference_cuda.inputs(workload).values())
+    values = default_values(target, workload)
+    compiled = compile_candidate(target, workload, tmp_path, values, lambda source, _: source.encode())
+    assert compiled.error is None
+    measured = DeviceTrials(as_device(OnceDevice())).task(target, workload, tmp_path)(values)
+    assert measured.error is None
 
 
 def test_sums_decide_what_inputs_and_tolerances_are() -> None:
