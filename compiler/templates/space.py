@@ -195,6 +195,30 @@ def knobs_obstacle(space: Space, values: Values) -> str | None:
     return f"{space.template}: the knobs do not keep to {broken[0]}" if broken else None
 
 
+def space_of_axes(
+    template: str,
+    axes: tuple[Axis, ...],
+    account: Callable[[Columns], Account],
+    slack: float,
+    held: Mapping[str, int],
+) -> Space:
+    """The space whose floor is the least bound of all points with the axes `held` at values that take least.
+
+    ValueError if none of these points is legal.
+    """
+    free = [axis for axis in axes if axis.name not in held]
+    grid = combined(*[[(value,) for value in axis.values] for axis in free])
+    columns = {axis.name: values for axis, values in zip(free, grid, strict=True)}
+    columns |= {name: np.full(grid.shape[1], value, np.int64) for name, value in held.items()}
+    found = account(columns)
+    legal = np.logical_and.reduce(list(found.limits.values()))
+    if not legal.any():
+        raise ValueError(f"{template}: no point is legal")
+    return Space(
+        template=template, axes=axes, account=account, floor=float(found.bound[legal].min()), slack=slack
+    )
+
+
 def combined(*tables: Sequence[Sequence[int]]) -> np.ndarray:
     """Every combination of a row of each table, the last table's moving first: int64 [entries, combinations]."""
     parts = [np.array(table, dtype=np.int64).T for table in tables]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, space_of_axes
 from .conv2d_direct import choose_knobs
 from .direct_account import account
 from .direct_knobs import Knobs, Layer, layer_of
@@ -29,22 +29,13 @@ AXES = (
 
 def space(target: CudaTarget, program: Program) -> Space:
     """The space of `te.ops.direct_conv2d`, as `conv2d_direct.schedule` takes it; costs are seconds."""
-    layer = layer_of(program)
-    shape = [axis for axis in AXES if axis.name not in ("channels", "stages")]
-    grid = np.meshgrid(*(np.array(axis.values, np.int64) for axis in shape), indexing="ij")
-    tiles = {axis.name: values.ravel() for axis, values in zip(shape, grid, strict=True)}
-    one = np.ones_like(grid[0].ravel())
-    found = _account(target, layer, {**tiles, "channels": one, "stages": one})
-    legal = np.logical_and.reduce(list(found.limits.values()))
-    if not legal.any():
-        raise ValueError("no tile of the input and of the weights fits into a block's shared memory")
-    return Space(
-        template="conv2d_direct_cuda",
-        axes=AXES,
-        account=partial(_account, target, layer),
-        floor=float(found.bound[legal].min()),
-        slack=SLACK,
-    )
+    account = partial(_account, target, layer_of(program))
+    try:
+        return space_of_axes("conv2d_direct_cuda", AXES, account, SLACK, {"channels": 1, "stages": 1})
+    except ValueError:
+        raise ValueError(
+            "no tile of the input and of the weights fits into a block's shared memory"
+        ) from None
 
 
 def knobs_of(target: CudaTarget, program: Program, values: Values) -> Knobs:

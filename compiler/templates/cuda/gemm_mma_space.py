@@ -9,7 +9,7 @@ import numpy as np
 from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.mma_fragments import depth_of
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, space_of_axes
 from .gemm_mma import described
 from .gemm_mma_knobs import (
     Factors,
@@ -41,20 +41,9 @@ AXES = (
 
 def space(target: CudaTarget, program: Program) -> Space:
     """The space of what has the stages of `te.ops.gemm` and types that an `mma` multiplies; costs are seconds."""
-    factors = described(program)
-    axes = [np.array(axis.values, np.int64) for axis in AXES[:4]]
-    shapes = [grid.ravel() for grid in np.meshgrid(*axes, indexing="ij")]
-    one = np.ones_like(shapes[0])
-    columns = dict(zip((axis.name for axis in AXES), [*shapes, one, one, one, one], strict=True))
-    found = _account(target, factors, columns)
-    kept = np.logical_and.reduce(list(found.limits.values()))
-    return Space(
-        template="gemm_mma_cuda",
-        axes=AXES,
-        account=partial(_account, target, factors),
-        floor=float(found.bound[kept].min()),
-        slack=SLACK,
-    )
+    account = partial(_account, target, described(program))
+    held = {"steps": 1, "stages": 1, "splits": 1, "group": 1}
+    return space_of_axes("gemm_mma_cuda", AXES, account, SLACK, held)
 
 
 def knobs_of(program: Program, values: Values) -> Knobs:

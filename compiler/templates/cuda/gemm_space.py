@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, space_of_axes
 from .gemm import problem_of
 from .gemm_account import DEPTHS, SPLITS, Problem, account, choose_tile, groups_of
 from .tile import Tile
@@ -36,20 +36,8 @@ def space(target: CudaTarget, program: Program) -> Space:
 
 def space_of(target: CudaTarget, problem: Problem) -> Space:
     """The space of a sum of products."""
-    shape = [axis for axis in AXES if axis.name.startswith("thread")]
-    grid = np.meshgrid(*(np.array(axis.values, np.int64) for axis in shape), indexing="ij")
-    tiles = {axis.name: values.ravel() for axis, values in zip(shape, grid, strict=True)}
-    some = np.ones_like(grid[0].ravel())
-    tiles |= {"depth": 4 * some, "stages": some, "splits": some, "strided": some}
-    found = _account(target, problem, tiles)
-    legal = np.logical_and.reduce(list(found.limits.values()))
-    return Space(
-        template="gemm_cuda",
-        axes=AXES,
-        account=partial(_account, target, problem),
-        floor=float(found.bound[legal].min()),
-        slack=SLACK,
-    )
+    held = {"depth": 4, "stages": 1, "splits": 1, "strided": 1}
+    return space_of_axes("gemm_cuda", AXES, partial(_account, target, problem), SLACK, held)
 
 
 def knobs_of(target: CudaTarget, program: Program, values: Values) -> Tile:

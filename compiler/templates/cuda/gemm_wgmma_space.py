@@ -10,11 +10,11 @@ import numpy as np
 from ...ir.stmt import Program
 from ...target.cuda.machine import CudaTarget
 from ...target.cuda.wgmma import SWIZZLES
-from ..space import ESTIMATE, Account, Axis, Columns, Space, Values
+from ..space import ESTIMATE, Account, Axis, Columns, Space, Values, space_of_axes
 from .gemm_mma import described
 from .gemm_mma_knobs import Factors, group_of, precision, tiles
 from .gemm_wgmma import default_knobs
-from .gemm_wgmma_knobs import Knobs, Points, cycles, limits, resident
+from .gemm_wgmma_knobs import OVERLAPPED, Knobs, Points, cycles, limits, resident
 
 SLACK = 4.0
 """As of `gemm_mma_space`."""
@@ -34,21 +34,9 @@ are."""
 
 def space(target: CudaTarget, program: Program) -> Space:
     """The space of what `gemm_wgmma.applies` to; costs are seconds."""
-    factors = described(program)
-    axes = [np.array(axis.values, np.int64) for axis in AXES[:5]]
-    shapes = [grid.ravel() for grid in np.meshgrid(*axes, indexing="ij")]
-    one = np.ones_like(shapes[0])
-    least = np.full_like(one, min(AXES[5].values))
-    columns = dict(zip((axis.name for axis in AXES), [*shapes, least, one, one], strict=True))
-    found = _account(target, factors, columns)
-    kept = np.logical_and.reduce(list(found.limits.values()))
-    return Space(
-        template="gemm_wgmma_cuda",
-        axes=AXES,
-        account=partial(_account, target, factors),
-        floor=float(found.bound[kept].min()),
-        slack=SLACK,
-    )
+    account = partial(_account, target, described(program))
+    held = {"stages": OVERLAPPED + 1, "splits": 1, "group": 1}
+    return space_of_axes("gemm_wgmma_cuda", AXES, account, SLACK, held)
 
 
 def knobs_of(program: Program, values: Values) -> Knobs:
