@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,6 +106,28 @@ def run_on_cuda(
         _print(ran, device, verdict, profile)
 
 
+def _compiled(
+    compile: Callable[..., CompiledCuda],
+    path: Path,
+    target: CudaTarget,
+    options: ModelOptions,
+    folder: Path | None,
+) -> CompiledCuda:
+    """The model at `path` as `compile` makes it; says what records did."""
+    compiled = compile(
+        path,
+        target,
+        batch=options.batch,
+        cache=options.cache,
+        dump_passes=folder,
+        remark=note,
+        records=options.records,
+    )
+    if options.records is not None:
+        note(applied_text(compiled.knobs))
+    return compiled
+
+
 def _run_emulated(
     path: Path,
     options: ModelOptions | None,
@@ -125,18 +147,8 @@ def _run_emulated(
 
     target = parse_target(options.target)
     progress.begin(f"compiling {path.name} for {target.arch}, emulated")
-    compiled = compile_emulated(
-        path,
-        target,
-        batch=options.batch,
-        cache=options.cache,
-        dump_passes=folder,
-        remark=note,
-        records=options.records,
-    )
+    compiled = _compiled(compile_emulated, path, target, options, folder)
     assert compiled.emulated is not None
-    if options.records is not None:
-        note(applied_text(compiled.knobs))
     with compiled.emulated as network:
         arrays = network_inputs(network, inputs)
         progress.begin("running", total=repeat)
@@ -185,18 +197,8 @@ def _run_on_device(
             target = device_target(options.target, device.properties)
             check_device(device, target)
             progress.begin(f"compiling {path.name} for {target.arch}")
-            compiled = compile_for_device(
-                path,
-                target,
-                batch=options.batch,
-                cache=options.cache,
-                dump_passes=folder,
-                remark=note,
-                records=options.records,
-            )
+            compiled = _compiled(compile_for_device, path, target, options, folder)
             assert compiled.code is not None
-            if options.records is not None:
-                note(applied_text(compiled.knobs))
             code = compiled.code
         with CudaNetwork(code, device) as network:
             arrays = network_inputs(network, inputs)
