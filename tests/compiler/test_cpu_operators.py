@@ -114,11 +114,56 @@ def test_gemm_of_any_matrices(factors: tuple, attributes: dict, addend: str | No
     agree(net)
 
 
+@pytest.mark.parametrize(
+    ("shape", "other", "first"),
+    [
+        ((7,), (7, 5), True),
+        ((2, 3, 7), (7,), True),
+        ((7,), (2, 7, 5), True),
+        ((7, 5), (7,), False),
+        ((7,), (7,), True),
+    ],
+)
+def test_products_of_vectors(shape: tuple, other: tuple, first: bool) -> None:
+    for constant in (True, False):
+        net = FloatNetwork(*shape)
+        if constant:
+            name = net.weights(*other)
+        elif shape == other:
+            name = net.add("Relu")
+        else:
+            continue
+        net.add("MatMul", inputs=["x", name] if first else [name, "x"])
+        agree(net)
+
+
 @pytest.mark.parametrize("perm", [[0, 2, 3, 1], [3, 2, 1, 0], [1, 0, 2, 3]])
 def test_transpose(perm) -> None:
     net = behind_convolution()
     net.add("Transpose", perm=perm)
     agree(net)
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes"),
+    [("DepthToSpace", {}), ("DepthToSpace", {"mode": "CRD"}), ("SpaceToDepth", {})],
+)
+def test_depth_and_space(name: str, attributes: dict) -> None:
+    net = FloatNetwork(2, 5, 6, 4)
+    net.convolution(12, (1, 1))
+    net.add(name, blocksize=2, **attributes)
+    net.add("Relu")
+    agree(net)
+
+
+def test_depth_that_blocks_do_not_divide() -> None:
+    net = FloatNetwork(1, 6, 4, 4)
+    net.add("DepthToSpace", blocksize=2)
+    net.shape = (1, 1, 8, 8)
+    with pytest.raises(
+        ModelError, match=r"cuts \(1, 6, 4, 4\) into blocks of 2; use a blocksize that divides it"
+    ):
+        compile_cpu(net.model())
 
 
 @pytest.mark.parametrize("axis", [1, -1])

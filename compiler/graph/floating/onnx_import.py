@@ -21,6 +21,7 @@ from .onnx_gemm import import_gemm
 from .onnx_lines import on_planes
 from .onnx_movement import (
     import_concat,
+    import_depth_to_space,
     import_gather,
     import_pad,
     import_slice,
@@ -56,9 +57,9 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
 SUPPORTED = (
     "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, LayerNormalization, InstanceNormalization, "
     "MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
-    f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, Concat, Split, Slice, Gather, "
-    "Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, QuantizeLinear, DequantizeLinear, "
-    "and whatever has constant inputs"
+    f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, DepthToSpace, SpaceToDepth, Concat, "
+    "Split, Slice, Gather, Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, QuantizeLinear, "
+    "DequantizeLinear, and whatever has constant inputs"
 )
 
 
@@ -152,6 +153,8 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             on_planes(context, node, import_transposed_convolution)
         case "Transpose":
             import_transpose(context, node)
+        case "DepthToSpace" | "SpaceToDepth":
+            import_depth_to_space(context, node)
         case "Concat":
             import_concat(context, node)
         case "Slice":

@@ -1,4 +1,4 @@
-"""Transpose, Concat, Split, Slice, Gather and Pad of a float model."""
+"""Transpose, DepthToSpace, Concat, Split, Slice, Gather and Pad of a float model."""
 
 from __future__ import annotations
 
@@ -25,6 +25,41 @@ def import_transpose(context: FloatContext, node: OnnxNode) -> None:
         context.view(node, data, shape)
     else:
         context.add(node, Permute(axes=axes), (data.name,), shape)
+
+
+def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
+    """DepthToSpace of both modes, and SpaceToDepth: a transposition of parts of dimensions."""
+    data = context.operand(node, 0)
+    size = node.integer("blocksize", 0)
+    if len(data.shape) != 4 or size < 1:
+        context.fail(
+            node, f"has a blocksize of {size} for {data.shape}", "give it (N, C, H, W) and 1 or more"
+        )
+    batch, channels, height, width = data.shape
+    if node.op_type == "SpaceToDepth":
+        fits = height % size == width % size == 0
+        parts = (batch, channels, height // size, size, width // size, size)
+        axes = (0, 3, 5, 1, 2, 4)
+        shape = (batch, channels * size * size, height // size, width // size)
+    else:
+        mode = node.text("mode", "DCR")
+        if mode not in ("DCR", "CRD"):
+            context.fail(node, f"has the mode '{mode}'", "there are DCR and CRD")
+        fits = channels % (size * size) == 0
+        depth = channels // (size * size)
+        first = mode == "DCR"
+        parts = (
+            (batch, size, size, depth, height, width) if first else (batch, depth, size, size, height, width)
+        )
+        axes = (0, 3, 4, 1, 5, 2) if first else (0, 1, 4, 2, 5, 3)
+        shape = (batch, depth, height * size, width * size)
+    if not fits:
+        context.fail(node, f"cuts {data.shape} into blocks of {size}", "use a blocksize that divides it")
+    cut = context.view(node, data, parts, output=context.temporary(node, "parts"))
+    moved = context.temporary(node, "moved")
+    order = tuple(parts[axis] for axis in axes)
+    context.add(node, Permute(axes=axes), (cut,), order, output=moved)
+    context.view(node, context.tensors[moved], shape)
 
 
 def import_concat(context: FloatContext, node: OnnxNode) -> None:

@@ -11,7 +11,7 @@ from ...te.ops.conv_transpose import transposed_outputs
 from ..onnx_batch_norm import batch_norm_factors
 from ..onnx_context import OnnxNode
 from ..onnx_products import declared_pads
-from .graph import Tensor
+from .graph import Shape, Tensor
 from .onnx_context import FloatContext
 from .operators import BatchNormalization, Convolution, Dense, MatrixProduct
 
@@ -101,8 +101,11 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
 
 
 def import_matmul(context: FloatContext, node: OnnxNode) -> None:
-    """MatMul; by a constant matrix, all dimensions of the data but the last are rows."""
+    """MatMul; by a constant matrix, all dimensions of the data but the last are rows. A vector is a row or a column."""
     data, weight = context.operand(node, 0), context.operand(node, 1)
+    if len(data.shape) == 1 or len(weight.shape) == 1:
+        _import_vector_product(context, node, data, weight)
+        return
     if not context.is_constant(node, 1) or len(weight.shape) != 2:
         _import_matrix_product(context, node, data, weight)
         return
@@ -118,6 +121,32 @@ def import_matmul(context: FloatContext, node: OnnxNode) -> None:
     product = context.temporary(node, "product")
     context.add(node, Dense(), (flat, weight.name), (rows, columns), output=product)
     context.view(node, context.tensors[product], (*outer, columns))
+
+
+def _import_vector_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
+    """A vector on the left is a matrix of one row, one on the right of one column; the result has no such dimension."""
+    if not a.shape or not b.shape or a.shape[-1] != b.shape[0 if len(b.shape) == 1 else -2]:
+        context.fail(node, f"multiplies {a.shape} by {b.shape}", "give both dimensions that fit")
+    left = (1, *a.shape) if len(a.shape) == 1 else a.shape
+    right = (*b.shape, 1) if len(b.shape) == 1 else b.shape
+    factors = (_viewed(context, node, a, left, "row"), _viewed(context, node, b, right, "column"))
+    batch = broadcast([left[:-2], right[:-2]])
+    product = context.temporary(node, "product")
+    context.add(node, MatrixProduct(), factors, (*batch, left[-2], right[-1]), output=product)
+    kept = (
+        *batch,
+        *(() if left is not a.shape else left[-2:-1]),
+        *(() if right is not b.shape else right[-1:]),
+    )
+    context.view(node, context.tensors[product], kept)
+
+
+def _viewed(context: FloatContext, node: OnnxNode, tensor: Tensor, shape: Shape, what: str) -> str:
+    if tensor.shape == shape:
+        return tensor.name
+    if context.resolve(tensor.name) in context.constants:
+        return context.store(tensor.name, context.constants[context.resolve(tensor.name)].reshape(shape))
+    return context.view(node, tensor, shape, output=context.temporary(node, what))
 
 
 def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: Tensor) -> None:
