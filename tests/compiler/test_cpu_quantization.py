@@ -101,7 +101,7 @@ def test_quantized_layers_as_onnxruntime_rounds_them() -> None:
             ["QuantizeLinear", "Add"],
             "works on uint8 tensors; put it between DequantizeLinear and QuantizeLinear",
         ),
-        (["QuantizeLinear"], "is uint8; only float32 networks"),
+        (["QuantizeLinear"], "is uint8; processors and GPUs return float32: end it with DequantizeLinear"),
         (["blocks"], "has 2 scales along axis 1 of (2, 3, 37)"),
         (["negative"], "its scale is not a positive finite number"),
         (["wide"], "has a zero point of uint16"),
