@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
-from .graph.floating.cost import count_operations
 from .graph.floating.graph import FloatGraph
 from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
 from .graph.fuse import fuse, remove_dead
@@ -21,7 +20,7 @@ from .graph.onnx_import import import_model
 from .graph.onnx_load import is_quantized
 from .graph.printer import format_graph as format_integer_graph
 from .ir.types import DType
-from .kernel_steps import Dump, compiled, float_graph, work_of
+from .kernel_steps import Dump, compiled, float_graph, float_step, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
@@ -189,18 +188,7 @@ def _float_steps(
     for node in graph.nodes:
         lowered = lower_float_node(target, graph, node)
         if lowered is not None:
-            step = LoweredStep(
-                name=node.name,
-                operator=type(node.operator).__name__,
-                members=node.members,
-                operations=count_operations(graph, node),
-                key=lowered.key,
-                program=lowered.program,
-                schedule=lowered.schedule,
-                tensors=lowered.tensors,
-                constants=lowered.constants,
-                workload=lowered.workload,
-            )
+            step = replace(float_step(graph, lowered), workload=lowered.workload)
             yield step if knobs is None else _with_records(step, target, knobs)
 
 

@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
-from .graph.floating.cost import count_operations
 from .graph.floating.graph import FloatGraph
 from .graph.floating.storage_plan import StoragePlan, format_plan, plan_storage
 from .ir.printer import format_node
-from .kernel_steps import Dump, compiled, float_graph, work_of
+from .kernel_steps import Dump, compiled, float_graph, float_step, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.cuda_alone import graph_alone, network_alone
@@ -267,7 +266,7 @@ def _steps(
         if knobs is None:
             lowered = lower_cuda_node(target, graph, node)
             if lowered is not None:
-                yield _step(graph, lowered)
+                yield float_step(graph, lowered)
         elif methods := lower_methods(target, graph, node):
             yield _recorded_step(graph, target, methods, knobs)
 
@@ -281,28 +280,13 @@ def _recorded_step(
     """A node in the way that records say, if any do; if its knobs come to nothing, as it is without records."""
     known = [(method, method.workload) for method in methods if method.workload is not None]
     if not known:
-        return _step(graph, methods[0])
+        return float_step(graph, methods[0])
     method, workload = known[knobs.compare([workload for _, workload in known])]
     if not knobs.choose(workload):
-        return _step(graph, method)
+        return float_step(graph, method)
 
     def with_knobs(values: Values) -> LoweredStep[CudaTarget]:
-        return _step(graph, lower_recorded(target, graph, method, values))
+        return float_step(graph, lower_recorded(target, graph, method, values))
 
     recorded = Recorded(knobs=knobs, workload=workload, space=partial(space, target), step=with_knobs)
-    return replace(_step(graph, methods[0]), recorded=recorded)
-
-
-def _step(graph: FloatGraph, lowered: LoweredCudaNode) -> LoweredStep[CudaTarget]:
-    node = lowered.node
-    return LoweredStep(
-        name=node.name,
-        operator=type(node.operator).__name__,
-        members=node.members,
-        operations=count_operations(graph, node),
-        key=lowered.key,
-        program=lowered.program,
-        schedule=lowered.schedule,
-        tensors=lowered.tensors,
-        constants=lowered.constants,
-    )
+    return replace(float_step(graph, methods[0]), recorded=recorded)

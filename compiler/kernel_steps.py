@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypedDict
+from typing import Any, Generic, TypedDict
 
 import numpy as np
 
+from .graph.floating.cost import count_operations
 from .graph.floating.graph import FloatGraph
 from .graph.floating.onnx_import import import_float_model
 from .graph.floating.pipeline import graph_passes, run_graph_passes
@@ -20,7 +21,7 @@ from .schedule import Schedule
 from .schedule.pack import pack_arrays
 from .target.cpu.kernel import aligned_copy
 from .templates.chosen_knobs import Made
-from .templates.lowered_node import LoweredStep, Target
+from .templates.lowered_node import LoweredNode, LoweredStep, Target
 from .templates.space import Values
 
 Dump = Callable[[str, str], None]
@@ -35,6 +36,22 @@ def float_graph(
     """
     graph = import_float_model(model, batch=batch)
     return run_graph_passes(graph, graph_passes(lanes, fusion=fusion), dump)
+
+
+def float_step(graph: FloatGraph, lowered: LoweredNode[Target, Any]) -> LoweredStep[Target]:
+    """The step of a node of `graph`, as it is without records."""
+    node = lowered.node
+    return LoweredStep(
+        name=node.name,
+        operator=type(node.operator).__name__,
+        members=node.members,
+        operations=count_operations(graph, node),
+        key=lowered.key,
+        program=lowered.program,
+        schedule=lowered.schedule,
+        tensors=lowered.tensors,
+        constants=lowered.constants,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
