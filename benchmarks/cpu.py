@@ -1,9 +1,10 @@
 """CPU kernels against ONNX Runtime, one thread each, interleaved in one process; medians of ratios of thread CPU time.
 
-    python benchmarks/cpu.py [--only NAME ...] [--others] [--rounds N] [--json]
+    python benchmarks/cpu.py [--only NAME ...] [--others] [--rounds N] [--json] [--write]
 
 ratio = peer's time / ours, as in `vdla bench`, whose rows these are, without the networks. `--others`: shapes beside
-those of the papers, from other networks and with sizes that divide nothing.
+those of the papers, from other networks and with sizes that divide nothing. `--write`: rows and geometric means go to
+benchmarks/results/cpu_layers.json or, with `--others`, cpu_other_layers.json; a part of the rows is not written.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from vdla.codesign.bench.suite import choose, measured, other_suite, paper_suite
+from vdla.codesign.bench.case import RATIO_IS, Row
+from vdla.codesign.bench.peer import peer_version
+from vdla.codesign.bench.results import write_results
+from vdla.codesign.bench.suite import choose, geometric_means, measured, other_suite, paper_suite
 
 
 def main() -> None:
@@ -22,23 +26,35 @@ def main() -> None:
     parser.add_argument("--others", action="store_true")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
+    if arguments.write and arguments.only:
+        parser.error("--write takes all rows: leave out --only")
     layers = tuple(entry for entry in paper_suite() if entry.group != "networks")
     entries = other_suite() if arguments.others else layers
     if arguments.only:
         entries = (*layers, *other_suite())
-    rows = []
+    rows: list[Row] = []
     for entry in choose(entries, arguments.only):
         row = measured(entry, threads=1, rounds=arguments.rounds)
-        rows.append(row.to_dict())
+        rows.append(row)
         if not arguments.json:
             print(
                 f"{row.name:18} ours {row.ours_ms:>9} ms {row.gflops:>7} GFLOP/s  peer {row.peer_ms:>9} ms"
                 f"  ratio {row.ratio:>6}  error {row.error:.1e}",
                 flush=True,
             )
+    document = {
+        "peer": peer_version(),
+        "ratio_is": RATIO_IS,
+        "threads": 1,
+        "geometric_means": geometric_means(entries, rows),
+        "rows": [row.to_dict() for row in rows],
+    }
     if arguments.json:
-        print(json.dumps({"rows": rows}))
+        print(json.dumps(document))
+    if arguments.write:
+        write_results("cpu_other_layers" if arguments.others else "cpu_layers", document)
 
 
 if __name__ == "__main__":

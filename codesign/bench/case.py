@@ -28,16 +28,17 @@ class Case:
     """What to time on `threads` threads.
 
     `operations` are the arithmetic operations (a multiplication and an addition are two), `error` the largest
-    difference of the outputs, relative to the peer's largest. `peer_time` makes the peer's seconds of those of its
-    runs. `close` ends threads.
+    difference of the outputs, relative to the peer's largest. `ours_time` and `peer_time` make a side's seconds of
+    those of its runs. `close` ends threads.
     """
 
     name: str
     threads: int
     operations: float
     error: float
-    ours: Timed
+    ours: tuple[Timed, ...]
     peer: tuple[Timed, ...]
+    ours_time: Callable[[Sequence[float]], float] = _first
     peer_time: Callable[[Sequence[float]], float] = _first
     close: Callable[[], None] = _nothing
 
@@ -61,14 +62,16 @@ class Row:
 
 def measure(case: Case, rounds: int) -> Row:
     """Ours and the peer's runs take turns; each round gives one ratio."""
-    ours, *peers = interleaved(
+    times = interleaved(
         clock_of(case.threads),
-        [case.ours, *case.peer],
+        [*case.ours, *case.peer],
         rounds,
         least=LEAST_SECONDS,
         alone=case.threads > 1,
     )
-    theirs = [case.peer_time(times) for times in zip(*peers, strict=True)]
+    rounds_of_all = list(zip(*times, strict=True))
+    ours = [case.ours_time(seconds[: len(case.ours)]) for seconds in rounds_of_all]
+    theirs = [case.peer_time(seconds[len(case.ours) :]) for seconds in rounds_of_all]
     seconds = statistics.median(ours)
     return Row(
         name=case.name,

@@ -1,28 +1,24 @@
 """The convolutions of the TVM paper (its Table 2), C1-C12 of ResNet-18 and D1-D9 of MobileNet, and other ones.
 
-A convolution's peer time is marginal, (time of 11 - time of 1) / 10, so that layout conversions at the ends do not
-count: 11 in a chain where the output can be the input, else 11 with weights of their own on one input, added up (the
-peer fuses these additions into the convolutions). Ours works on its own layout, as it would inside a network.
+A convolution's time is marginal on both sides, (time of 11 - time of 1) / 10, so that layout conversions at the ends
+and the cost of a call do not count. Both sides run the same two models: 11 convolutions in a chain where the output
+can be the input, else 11 on one input, added up (either side may fuse these additions). Each has weights of its own,
+so they come from as deep in the caches as in a network.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
 
 import numpy as np
+import onnx
 from onnx import helper
-from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
-from vdla.compiler.templates import conv2d_cpu, depthwise_cpu
 
 from .case import Case, relative_error
 from .peer import model_of, session, value
-from .products import bound_kernel
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 CONVOLUTIONS = {
     "C1": (224, 3, 64, 7, 2),
@@ -93,10 +89,10 @@ def marginal(times: Sequence[float]) -> float:
     return (times[1] - times[0]) / (COPIES - 1)
 
 
-def _peer(
-    copies: int, x_shape: tuple[int, ...], weights: np.ndarray, window: Window, groups: int, threads: int
-) -> onnxruntime.InferenceSession:
-    """`copies` convolutions in a chain or, where shapes differ, side by side and added up."""
+def layers_model(
+    copies: int, x_shape: tuple[int, ...], weights: np.ndarray, window: Window, groups: int
+) -> onnx.ModelProto:
+    """`copies` convolutions in a chain or, where shapes differ, side by side and added up; X to Y in NCHW."""
     chained = window.strides == (1, 1) and weights.shape[0] == x_shape[1]
     attributes = {
         "kernel_shape": list(window.kernel),
@@ -108,21 +104,19 @@ def _peer(
     for i in range(copies):
         source = last if chained else "X"
         constants[f"W{i}"] = weights if i == 0 else np.roll(weights, i, axis=0)
-        nodes.append(helper.make_node("Conv", [source, f"W{i}"], [f"c{i}"], **attributes))
+        nodes.append(helper.make_node("Conv", [source, f"W{i}"], [f"c{i}"], f"conv{i}", **attributes))
         if chained or i == 0:
             last = f"c{i}"
         else:
-            nodes.append(helper.make_node("Add", [f"c{i}", last], [f"s{i}"]))
+            nodes.append(helper.make_node("Add", [f"c{i}", last], [f"s{i}"], f"add{i}"))
             last = f"s{i}"
     nodes[-1].output[0] = "Y"
     out = (x_shape[0], weights.shape[0], *window.outputs(x_shape[2], x_shape[3]))
-    return session(model_of(nodes, [value("X", x_shape)], [value("Y", out)], constants), threads)
+    return model_of(nodes, [value("X", x_shape)], [value("Y", out)], constants)
 
 
 def convolution_case(name: str, threads: int) -> Case:
-    """The layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or DEPTHWISE, batch 1."""
-    target = host_target()
-    parallel = threads > 1
+    """The layer `name` of CONVOLUTIONS, OTHER_CONVOLUTIONS or DEPTHWISE, batch 1; the error is that of all COPIES."""
     if shape := (CONVOLUTIONS | OTHER_CONVOLUTIONS).get(name):
         size, channels, filters, kernel, stride = shape
         groups = 1
@@ -131,46 +125,29 @@ def convolution_case(name: str, threads: int) -> Case:
         filters, kernel, groups = channels, 3, channels
     window = same_window(size, kernel, stride)
     rng = np.random.default_rng(len(name))
-    if groups == 1:
-        height, width = conv2d_cpu.flattened(window, size, size)
-        program = float_conv2d(
-            batch=1,
-            channels=channels,
-            height=height,
-            width=width,
-            filters=filters,
-            window=window,
-            block_in=16 if channels % 16 == 0 else 1,
-            block_out=16,
-        )
-        schedule = conv2d_cpu.schedule(target, program, window, parallel=parallel)
-    else:
-        program = float_depthwise(
-            batch=1, channels=channels, height=size, width=size, window=window, block=16
-        )
-        schedule = depthwise_cpu.schedule(target, program, window, parallel=parallel)
-    shapes = {b.name: b.shape for b in program.parameters}
-    arrays = {n: rng.standard_normal(shapes[n], dtype=np.float32) for n in ("X", "W")}
+    x = rng.standard_normal((1, channels, size, size), dtype=np.float32)
+    depth = channels // groups * kernel * kernel
     # Small weights keep the sums of a chain of layers within range.
-    arrays["W"] *= np.float32(1 / np.sqrt(channels // groups * kernel * kernel))
-    ours, result, close = bound_kernel(schedule, arrays, threads)
-    x = arrays["X"].reshape(1, -1, size, size, shapes["X"][-1]).transpose(0, 1, 4, 2, 3)
-    x = np.ascontiguousarray(x.reshape(1, channels, size, size))
-    if groups == 1:
-        weights = arrays["W"][0]
-    else:
-        weights = np.ascontiguousarray(arrays["W"].transpose(2, 0, 1)[:, None])
-    one, many = (_peer(n, x.shape, weights, window, groups, threads) for n in (1, COPIES))
-    ours()
-    expected = np.asarray(one.run(None, {"X": x})[0])
-    got = result.reshape(1, -1, *window.outputs(size, size), 16).transpose(0, 1, 4, 2, 3)
+    weights = rng.standard_normal((filters, channels // groups, kernel, kernel), dtype=np.float32)
+    weights *= np.float32(1 / np.sqrt(depth))
+    models = [layers_model(copies, x.shape, weights, window, groups) for copies in (1, COPIES)]
+    networks = [compile_cpu(model.SerializeToString()) for model in models]
+    peers = [session(model, threads) for model in models]
+    feeds = {"X": x}
+    expected = np.asarray(peers[1].run(None, feeds)[0])
+
+    def close() -> None:
+        for network in networks:
+            network.close()
+
     return Case(
         name=name,
         threads=threads,
-        operations=2.0 * expected.size * channels // groups * kernel * kernel,
-        error=relative_error(got.reshape(expected.shape), expected),
-        ours=ours,
-        peer=(lambda: one.run(None, {"X": x}), lambda: many.run(None, {"X": x})),
+        operations=2.0 * expected.size * depth,
+        error=relative_error(networks[1].run(feeds, threads=threads)["Y"], expected),
+        ours=tuple(partial(network.run, feeds, threads=threads) for network in networks),
+        ours_time=marginal,
+        peer=tuple(partial(peer.run, None, feeds) for peer in peers),
         peer_time=marginal,
         close=close,
     )

@@ -36,7 +36,7 @@ def network_case(name: str, threads: int) -> Case:
         threads=threads,
         operations=float(sum(launch.operations for launch in network.launches)),
         error=relative_error(got, np.asarray(peer.run(None, feeds)[0])),
-        ours=lambda: network.run(feeds, threads=threads),
+        ours=(lambda: network.run(feeds, threads=threads),),
         peer=(lambda: peer.run(None, feeds),),
         close=network.close,
     )

@@ -73,7 +73,7 @@ def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -
         threads=threads,
         operations=2.0 * rows * depth * columns,
         error=relative_error(result, np.asarray(peer.run(None, feed)[0])),
-        ours=ours,
+        ours=(ours,),
         peer=(lambda: peer.run(None, feed),),
         close=close,
     )
@@ -124,7 +124,7 @@ def int8_product_case(size: int, threads: int) -> Case:
         threads=threads,
         operations=2.0 * size**3,
         error=relative_error(result, np.asarray(integer.run(None, feed)[0])),
-        ours=ours,
+        ours=(ours,),
         peer=(lambda: integer.run(None, feed), lambda: quantized.run(None, feed)),
         peer_time=min,
         close=close,

@@ -52,9 +52,10 @@ def test_both_sides_compute_the_same(make, threads: int) -> None:
 
 
 def test_a_row_is_medians_and_the_median_of_the_rounds_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(
-        name="x", threads=1, operations=3e9, error=0.0, ours=lambda: None, peer=(lambda: None, lambda: None)
-    )
+    def nothing() -> None:
+        return None
+
+    case = Case(name="x", threads=1, operations=3e9, error=0.0, ours=(nothing,), peer=(nothing, nothing))
     rounds = [[1.0, 3.0, 2.0], [2.0, 3.0, 1.0], [12.0, 13.0, 21.0]]
     monkeypatch.setattr("vdla.codesign.bench.case.interleaved", lambda *_, **__: rounds)
     assert measure(case, rounds=3) == Row(
@@ -65,6 +66,12 @@ def test_a_row_is_medians_and_the_median_of_the_rounds_ratios(monkeypatch: pytes
     assert COPIES == 11
     assert measure(marginally, rounds=3).peer_ms == 1000.0
     assert measure(replace(case, peer_time=min), rounds=3).ratio == 1.0
+    # So is ours where it runs both.
+    rounds.insert(1, [11.0, 23.0, 22.0])
+    both = replace(case, ours=(nothing, nothing), ours_time=marginal, peer_time=marginal)
+    assert measure(both, rounds=3) == Row(
+        name="x", ours_ms=2000.0, peer_ms=1000.0, ratio=1.0, threads=1, gflops=1.5, error=0.0
+    )
 
 
 def test_padding_is_same() -> None:
