@@ -14,7 +14,10 @@ BENCHMARKS ?= network simulator trial rtl cpu cpu_networks fusion quantization
 demo: $(VENV)/.installed-check
 	$(BIN)/vdla demo -o $(DEMO)
 
-test: $(VENV)/.installed-dev
+# One after the other: making .venv needs what the first step may have to install.
+test:
+	@bash .ci/setup.sh $(PYTHON)
+	@$(MAKE) --no-print-directory $(VENV)/.installed-dev
 	@bash .ci/test.sh $(BIN)
 
 bench: $(VENV)/.installed-dev

@@ -22,9 +22,6 @@ check "ruff format" "$bin/ruff" format --check .
 check "ruff check" "$bin/ruff" check .
 check "pyright" "$bin/pyright"
 check "import floors" "$bin/lint-imports"
-if ! command -v "${CC:-cc}" >/dev/null; then
-    echo "NOT RUN compiling the C header: no C compiler (install gcc)"
-fi
 if ((${#failed[@]})); then
     echo "failed before pytest: ${failed[*]}"
 fi

@@ -1,4 +1,4 @@
-"""The command line as a test sees it: exit code, standard output and standard error of one call in this process."""
+"""What every test may use: the command line in this process; what runs only in campaigns; missing system tools."""
 
 import json
 import sys
@@ -8,11 +8,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from system_tools import SystemTools, missing_tools
 from vdla.codesign.cli.main import main
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--campaign", action="store_true", help="also run the tests marked `campaign` (make campaign)"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if missing := missing_tools():
+        config.pluginmanager.register(SystemTools(missing), "system_tools")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--campaign"):
+        left = [item for item in items if item.get_closest_marker("campaign")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not item.get_closest_marker("campaign")]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """Exit code, standard output and standard error of one call of the command line."""
+
     code: int
     out: str
     err: str

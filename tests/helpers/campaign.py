@@ -1,0 +1,30 @@
+"""Sweeps too long for `make test`: some of their cases run always, the others with `--campaign` (`make campaign`)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+
+def representatives(
+    cases: Iterable[Any], count: int, *, always: Iterable[Any] = (), seed: int = 0
+) -> list[Any]:
+    """`cases` for `pytest.mark.parametrize`: `always` and `count` others by `seed` run always, the rest in campaigns.
+
+    A case is a value, or a tuple of values where the test takes several parameters. Raises ValueError if one of
+    `always` is not a case.
+    """
+    listed, kept = list(cases), list(always)
+    if unknown := [case for case in kept if case not in listed]:
+        raise ValueError(f"not among the cases: {unknown}")
+    others = [index for index, case in enumerate(listed) if case not in kept]
+    left_out = set(others) - set(random.Random(seed).sample(others, min(count, len(others))))
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.campaign)
+        if index in left_out
+        else case
+        for index, case in enumerate(listed)
+    ]

@@ -1,0 +1,102 @@
+"""Programs of the system that tests call, and what becomes of a test that asked for one that is not there.
+
+.ci/system_tools lists them. Where one is missing, a test that looked for it (with `shutil.which`, in this process) or
+is marked `system_tools("COMMAND")` (it looks in another process) and failed is reported as not run. Under CI=true it
+stays a failure.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TABLE = Path(__file__).parents[2] / ".ci" / "system_tools"
+NOT_RUN = "NOT RUN: needs "
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    command: str
+    package: str
+    kinds: str
+
+
+def read_tools(text: str) -> tuple[Tool, ...]:
+    """The rows of .ci/system_tools, one for each command."""
+    rows = (line.split(maxsplit=2) for line in text.splitlines() if line and not line.startswith("#"))
+    return tuple(
+        Tool(command, package, kinds) for names, package, kinds in rows for command in names.split(",")
+    )
+
+
+def missing_tools() -> dict[str, Tool]:
+    """The tools of the table that are not on the path, by command."""
+    tools = read_tools(TABLE.read_text(encoding="utf-8"))
+    return {tool.command: tool for tool in tools if shutil.which(tool.command) is None}
+
+
+def in_ci(environment: Mapping[str, str]) -> bool:
+    return environment.get("CI", "").lower() not in ("", "0", "false")
+
+
+class SystemTools:
+    """A pytest plugin for a machine that lacks `missing`."""
+
+    def __init__(self, missing: Mapping[str, Tool]) -> None:
+        self._missing = missing
+        self._asked: set[str] = set()
+        # A fixture that failed raises the same exception for every test that uses it.
+        self._failures: list[tuple[BaseException, frozenset[str]]] = []
+        self._which = shutil.which
+
+    def pytest_configure(self) -> None:
+        def which(cmd: Any, *arguments: Any, **named: Any) -> str | None:
+            if cmd in self._missing:
+                self._asked.add(cmd)
+            return self._which(cmd, *arguments, **named)
+
+        shutil.which = which
+
+    def pytest_unconfigure(self) -> None:
+        shutil.which = self._which
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        self._asked = {
+            name for mark in item.iter_markers("system_tools") for name in mark.args if name in self._missing
+        }
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+        report = yield
+        if report.failed and call.excinfo is not None:
+            raised = call.excinfo.value
+            needed = set(self._asked)
+            for failure, tools in self._failures:
+                if failure is raised:
+                    needed |= tools
+            if needed:
+                self._failures.append((raised, frozenset(needed)))
+                if not in_ci(os.environ):
+                    report.outcome = "skipped"
+                    packages = sorted({self._missing[name].package for name in needed})
+                    report.longrepr = (str(item.path), item.location[1], NOT_RUN + ", ".join(packages))
+        return report
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Any:
+        """One line, after all other sections and right above pytest's closing line."""
+        result = yield
+        count = sum(NOT_RUN in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
+        kinds = {tool.package: f"{tool.kinds} ({tool.package})" for tool in self._missing.values()}
+        left = "failed under CI" if in_ci(os.environ) else f"{count} tests"
+        terminalreporter.write_line(
+            f"NOT RUN ({left}): {'; '.join(kinds.values())}; as root: apt-get install {' '.join(kinds)}"
+        )
+        return result

@@ -1,0 +1,118 @@
+"""A machine that lacks programs: what needs them is reported as not run, named in one line, and fails under CI."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from campaign import representatives
+from system_tools import TABLE, read_tools
+
+ROOT = Path(__file__).parents[1]
+
+CONFTEST = """
+from system_tools import SystemTools, Tool
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "system_tools(command)")
+    missing = {"no-such-tool": Tool("no-such-tool", "a-package", "what the tool is for")}
+    config.pluginmanager.register(SystemTools(missing))
+"""
+TESTS = """
+import shutil
+import pytest
+
+@pytest.fixture(scope="module")
+def made():
+    assert shutil.which("no-such-tool")
+
+def test_without_a_tool(): pass
+def test_that_asks(): assert shutil.which("no-such-tool")
+def test_that_does_with_less(): shutil.which("no-such-tool")
+@pytest.mark.system_tools("no-such-tool")
+def test_that_asks_elsewhere(): assert False
+def test_of_a_fixture(made): pass
+def test_of_the_same_fixture(made): pass
+WRONG
+"""
+
+
+def run_pytest(folder: Path, ci: str, wrong: str = "") -> subprocess.CompletedProcess[str]:
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_it.py").write_text(TESTS.replace("WRONG", wrong))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests/helpers"), "CI": ci}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-rs",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+    ]
+    return subprocess.run(
+        [*command, "-c", os.devnull, str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_what_asked_for_a_missing_tool_is_not_run(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, ci="")
+    *_, line, closing = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout
+    assert line == ("NOT RUN (4 tests): what the tool is for (a-package); as root: apt-get install a-package")
+    assert closing.startswith("2 passed, 4 skipped in ")
+
+
+def test_other_failures_stay_failures(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, ci="0", wrong="def test_wrong(): assert False")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("1 failed, 2 passed, 4 skipped in ")
+
+
+def test_under_ci_they_fail(tmp_path: Path) -> None:
+    done = run_pytest(tmp_path, ci="true")
+    *_, line, closing = done.stdout.splitlines()
+    assert done.returncode == 1
+    assert line.startswith("NOT RUN (failed under CI): what the tool is for (a-package)")
+    assert closing.startswith("2 failed, 2 passed, 2 errors in ")
+
+
+def test_set_up_says_what_will_not_run_where_it_may_not_install(tmp_path: Path) -> None:
+    # A path with what the script itself needs, and one of the tools.
+    for name in ("bash", "dirname", "id", "make"):
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
+    done = subprocess.run(
+        [tmp_path / "bash", ROOT / ".ci" / "setup.sh"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    (line,) = done.stdout.splitlines()
+    assert done.stderr == ""
+    assert line.startswith("NOT RUN: ")
+    assert line.endswith("as root: apt-get install gcc g++ perl iverilog qemu-user")
+    rows = read_tools(TABLE.read_text(encoding="utf-8"))
+    assert all((row.kinds in line) == (row.command != "make") for row in rows)
+
+
+def test_representatives_of_a_sweep() -> None:
+    cases = representatives([(n, str(n)) for n in range(10)], 3, always=[(7, "7")])
+    kept = [case for case in cases if isinstance(case, tuple) and not hasattr(case, "marks")]
+    assert len(cases) == 10
+    assert len(kept) == 4
+    assert (7, "7") in kept
+    assert kept == [
+        c for c in representatives([(n, str(n)) for n in range(10)], 3, always=[(7, "7")]) if c in kept
+    ]
+    with pytest.raises(ValueError, match=r"not among the cases: \[11\]"):
+        representatives(range(10), 3, always=[11])
