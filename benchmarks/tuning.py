@@ -1,13 +1,16 @@
-"""The paper's Figure 12 on the accelerator: best-so-far against trials for the model, genetic and random search.
+"""The paper's Figure 12 on the accelerator: best-so-far against trials for the tuner's search, its parts and baselines.
 
-    python benchmarks/tuning.py [--layers C1 ... C12] [--seeds 5] [--trials 256] [--random 1024] [--jobs 2]
-                                [--config vta] [--transfers] [--write] [--json]
+    python benchmarks/tuning.py [--layers C1 ... C12] [--searches NAME ...] [--seeds 5] [--jobs 2] [--again] [--write]
+                                [--json]
 
-All searches share a workload's space and its limits, begin with seeded random points and know no defaults, shipped
-records or other workloads; but for the transfer rows, whose model has learned from the other layers' runs (those of
-the same template: C1's is another) and from none of this layer. The best known is the best of all runs. With --write
-the curves go to benchmarks/results/tuning_vdla.json, which the notebook plots. With --transfers all others are taken
-from there: only the transfer rows, and what they learn from, are run again.
+The searches are those of `vdla.codesign.bench.searches`: the tuner's own ("full"), the same without its first points,
+random and genetic search with and without these, and the template's estimate alone. All share a workload's space and
+its limits and know no defaults, shipped records or other workloads; but for the transfer rows, whose model has learned
+from the other layers' runs (those of the same template: C1's is another) and from none of this layer. The best known
+is the best of all runs. Costs are simulated cycles, so a point is simulated once for all searches of a layer.
+
+Runs that benchmarks/results/tuning_vdla.json has are not repeated (--again: they are); with --write every layer goes
+there as it ends. The notebook plots that file.
 """
 
 from __future__ import annotations
@@ -19,229 +22,330 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from vdla.codesign.bench.convolutions import CONVOLUTIONS
+from vdla.codesign.bench.results import RESULTS, read_results, write_results
+from vdla.codesign.bench.searches import BATCH, FULL, SEARCHES
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.search.cost_model import Samples
 from vdla.compiler.tune.search.history import History
 from vdla.compiler.tune.search.point_features import point_features
-from vdla.compiler.tune.search.strategies import StrategyName, strategy_of
 from vdla.isa.config import load_config
-from vdla.isa.program import write_whole
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "tuning_vdla.json"
+NAME = "tuning_vdla"
+CONFIG = "vta"
 NEAR = 1.02
 """Costs up to this multiple of the best known count as found."""
-BATCH = 8
-MODEL: StrategyName = "evolution"
-"""The search on a learned model that stands for all of them: what `vdla tune` does unless told otherwise."""
+TRIALS = {name: 1024 if name.startswith("random") else 256 for name in SEARCHES}
+"""Of each search; random ones need more to get anywhere."""
+TRANSFER_TRIALS = 128
 LESSONS = 128
 """Trials of each other layer that a transferred model learns from."""
 
+Run = dict[str, Any]
+Key = tuple[str, str, bool, int]
+"""Layer, search, whether its model had learned from other layers, seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """Costs of one layer's points, each simulated once."""
+
+    task: AcceleratorTask
+    costs: dict[tuple[int, ...], float] = field(default_factory=dict[tuple[int, ...], float])
+
+    def cost(self, point: np.ndarray) -> tuple[float, float | None]:
+        """The cost of a point, and the CPU seconds of measuring it (None: it was known)."""
+        key = tuple(map(int, point))
+        if key in self.costs:
+            return self.costs[key], None
+        result = measure(self.task, self.task.space.values(point))
+        self.costs[key] = result.cost
+        return result.cost, result.seconds
+
+
+def task_of(config: str, layer: str) -> AcceleratorTask:
+    """A layer of CONVOLUTIONS on a configuration."""
+    machine = load_config(config)
+    return AcceleratorTask.of(machine, accelerator_workload(f"conv2d:{layer}", machine))
+
 
 def search(
-    config: str, name: str, strategy: StrategyName, seed: int, trials: int, prior: Sequence[Samples] = ()
-) -> dict[str, Any]:
-    """One run: the improvements [(trial, cycles)], CPU seconds of measuring and of deciding, and the points."""
-    task = AcceleratorTask.of(
-        load_config(config), accelerator_workload(f"conv2d:{name}", load_config(config))
-    )
-    history, found = History.empty(task.space), strategy_of(strategy, prior)
-    measuring, began = 0.0, time.thread_time()
+    config: str,
+    layer: str,
+    name: str,
+    seed: int,
+    trials: int,
+    prior: Sequence[Samples] = (),
+    simulated: Simulated | None = None,
+) -> tuple[Run, History]:
+    """One run of a search of SEARCHES, and all its points: improvements [(trial, cycles)], CPU seconds of measuring
+    and of deciding."""
+    simulated = Simulated(task_of(config, layer)) if simulated is None else simulated
+    space = simulated.task.space
+    history, found = History.empty(space), SEARCHES[name].make(prior)
+    measuring, measured, deciding = 0.0, 0, 0.0
     while len(history) < trials:
+        began = time.thread_time()
         generator = np.random.default_rng([seed, len(history)])
-        points = found.propose(task.space, history, generator, min(BATCH, trials - len(history)))
+        points = found.propose(space, history, generator, min(BATCH, trials - len(history)))
+        deciding += time.thread_time() - began
         if len(points) == 0:
             break
-        results = [measure(task, task.space.values(point)) for point in points]
-        measuring += sum(result.seconds for result in results)
-        history = history.with_trials(points, np.array([result.cost for result in results]))
-    deciding = time.thread_time() - began - measuring
+        results = [simulated.cost(point) for point in points]
+        spent = [seconds for _, seconds in results if seconds is not None]
+        measuring, measured = measuring + sum(spent), measured + len(spent)
+        history = history.with_trials(points, np.array([cost for cost, _ in results]))
     best = np.minimum.accumulate(history.costs)
     steps = np.flatnonzero(np.diff(best, prepend=np.inf) < 0)
-    return {
-        "layer": name,
-        "strategy": strategy,
+    run = {
+        "layer": layer,
+        "strategy": name,
         "transfer": bool(prior),
         "seed": seed,
         "trials": len(history),
         "curve": [[int(k) + 1, float(best[k])] for k in steps if math.isfinite(best[k])],
+        "measured": measured,
         "measuring_seconds": measuring,
         "deciding_seconds": deciding,
         "failed": int(np.isinf(history.costs).sum()),
-        "lesson": [point_features(task.space, history.points[:LESSONS])[1], history.costs[:LESSONS]],
     }
+    return run, history
 
 
-def run_all(config: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Every run of the study, first those that know nothing, then those with transfer."""
+def layer_runs(config: str, layer: str, wanted: Sequence[tuple[str, int]]) -> list[Run]:
+    """The runs (search, seed) of one layer."""
+    simulated = Simulated(task_of(config, layer))
+    return [search(config, layer, name, seed, TRIALS[name], simulated=simulated)[0] for name, seed in wanted]
+
+
+def lesson(config: str, layer: str) -> Samples:
+    """The first LESSONS trials of the full search on a layer, as another layer's model learns from them."""
+    task = task_of(config, layer)
+    _, history = search(config, layer, FULL, 0, LESSONS)
+    return Samples(features=point_features(task.space, history.points)[1], costs=history.costs)
+
+
+def transfer_runs(config: str, layer: str, seeds: Sequence[int], prior: Sequence[Samples]) -> list[Run]:
+    """The full search on a layer whose model has learned from other layers."""
+    simulated = Simulated(task_of(config, layer))
+    return [
+        search(config, layer, FULL, seed, TRANSFER_TRIALS, prior=prior, simulated=simulated)[0]
+        for seed in seeds
+    ]
+
+
+def key_of(run: Run) -> Key:
+    """What tells a run from the others of a study."""
+    return run["layer"], run["strategy"], run["transfer"], run["seed"]
+
+
+def held_runs(again: bool) -> dict[Key, Run]:
+    """The committed runs."""
+    if again or not (RESULTS / f"{NAME}.json").exists():
+        return {}
+    return {key_of(run): run for run in read_results(NAME)["runs"]}
+
+
+def keep(runs: Iterable[Run]) -> None:
+    """Write the runs and their summary."""
+    order = list(SEARCHES)
+    chosen = sorted(
+        runs,
+        key=lambda run: (
+            list(CONVOLUTIONS).index(run["layer"]),
+            run["transfer"],
+            order.index(run["strategy"]),
+            run["seed"],
+        ),
+    )
+    document = {"config": CONFIG, "near": NEAR, "summary": summary(chosen), "runs": chosen}
+    write_results(NAME, document, packages=("xgboost-cpu",), compact=True)
+
+
+def run_all(options: argparse.Namespace) -> list[Run]:
+    """Every run that is missing, first those that know nothing, then those with transfer; and those that were there."""
     # Each process measures CPU time of its own thread; more threads would only disturb.
     os.environ["OMP_NUM_THREADS"] = "1"
-    budgets: dict[StrategyName, int] = {
-        MODEL: options.trials,
-        "genetic": options.trials,
-        "random": options.random,
-    }
-    jobs = [
-        (layer, strategy, seed, trials)
-        for layer in options.layers
-        for strategy, trials in budgets.items()
-        for seed in range(options.seeds)
-    ]
-    kept: list[dict[str, Any]] = []
-    if options.transfers:
-        kept = [run for run in json.loads(RESULTS.read_text())["runs"] if not run["transfer"]]
-        jobs = [(layer, MODEL, 0, options.trials) for layer in options.layers]
+    runs = held_runs(options.again)
+    seeds = range(options.seeds)
+
+    def finished(found: Sequence[Run]) -> None:
+        for run in found:
+            runs[key_of(run)] = run
+            best = run["curve"][-1] if run["curve"] else "nothing ran"
+            print(f"{run['layer']} {run['strategy']} {run['seed']}: {best}", file=sys.stderr, flush=True)
+        if options.write:
+            keep(runs.values())
+
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        runs = _gather(pool, [partial(search, config, *job) for job in jobs])
-        lessons = {
-            run["layer"]: Samples(features=run["lesson"][0], costs=run["lesson"][1])
-            for run in runs
-            if run["strategy"] == MODEL and run["seed"] == 0
-        }
-        priors = {
-            layer: tuple(
-                lesson
-                for other, lesson in lessons.items()
-                if other != layer and lesson.features.shape[1] == lessons[layer].features.shape[1]
-            )
+        jobs = []
+        for layer in options.layers:
+            keys = [(name, seed) for name in options.searches for seed in seeds]
+            missing = [key for key in keys if (layer, key[0], False, key[1]) not in runs]
+            if missing:
+                jobs.append(pool.submit(layer_runs, CONFIG, layer, missing))
+        for job in as_completed(jobs):
+            finished(job.result())
+        taught = {
+            layer: [seed for seed in seeds if (layer, FULL, True, seed) not in runs]
             for layer in options.layers
+            if options.transfer and layer != "C1"
         }
-        transfers = [
-            partial(search, config, layer, MODEL, seed, options.trials // 2, prior=prior)
-            for layer, prior in priors.items()
-            for seed in range(options.seeds)
-            if prior
-        ]
-        runs += _gather(pool, transfers)
-    for run in runs:
-        del run["lesson"]
-    if options.transfers:
-        known = {(run["layer"], run["strategy"], run["seed"]): run for run in kept}
-        for run in runs[: len(jobs)]:
-            before = known[run["layer"], run["strategy"], run["seed"]]
-            if run["curve"] != [list(step) for step in before["curve"]]:
-                raise SystemExit(
-                    f"{run['layer']}: {RESULTS.name} is of another search; leave out --transfers"
-                )
-        return kept + runs[len(jobs) :]
-    return runs
+        if any(taught.values()):
+            lessons = dict(
+                zip(options.layers, pool.map(partial(lesson, CONFIG), options.layers), strict=True)
+            )
+            jobs = [
+                pool.submit(transfer_runs, CONFIG, layer, missing, priors(lessons, layer))
+                for layer, missing in taught.items()
+                if missing and priors(lessons, layer)
+            ]
+            for job in as_completed(jobs):
+                finished(job.result())
+    return list(runs.values())
 
 
-def _gather(pool: ProcessPoolExecutor, jobs: Sequence[partial[dict[str, Any]]]) -> list[dict[str, Any]]:
-    futures = [pool.submit(job) for job in jobs]
-    results = []
-    for number, future in enumerate(futures, 1):
-        results.append(future.result())
-        run = results[-1]
-        line = f"{number}/{len(futures)} {run['layer']} {run['strategy']} {run['seed']}: {run['curve'][-1]}"
-        print(line, file=sys.stderr, flush=True)
-    return results
+def priors(lessons: dict[str, Samples], layer: str) -> tuple[Samples, ...]:
+    """What the other layers of the same template teach."""
+    width = lessons[layer].features.shape[1]
+    return tuple(
+        lesson for other, lesson in lessons.items() if other != layer and lesson.features.shape[1] == width
+    )
 
 
-def trials_until(run: dict[str, Any], cost: float) -> int:
+def trials_until(run: Run, cost: float) -> int:
     """The trials of a run until `cost` or less, or all of them where it never got there (then it needs more)."""
     return next((trial for trial, found in run["curve"] if found <= cost), run["trials"])
 
 
-def summary(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A row for each layer, and the geometric means that the issue asks for."""
-    rows = []
-    for layer in dict.fromkeys(run["layer"] for run in runs):
-        mine = [run for run in runs if run["layer"] == layer]
-        known = min(run["curve"][-1][1] for run in mine)
-
-        def of(strategy: str, transfer: bool = False, mine: Sequence[dict[str, Any]] = mine) -> list[Any]:
-            return [run for run in mine if run["strategy"] == strategy and run["transfer"] == transfer]
-
-        def needed(group: Sequence[dict[str, Any]], known: float = known) -> float:
-            return statistics.mean(trials_until(run, NEAR * known) for run in group)
-
-        def reached(group: Sequence[dict[str, Any]]) -> float:
-            return statistics.mean(run["curve"][-1][1] for run in group)
-
-        row = {
-            "layer": layer,
-            "best_known": known,
-            "model_trials": needed(of(MODEL)),
-            "genetic_trials": needed(of("genetic")),
-            "random_trials": needed(of("random")),
-            "random_unfinished": sum(run["curve"][-1][1] > NEAR * known for run in of("random")),
-            "model_unfinished": sum(run["curve"][-1][1] > NEAR * known for run in of(MODEL)),
-            "model_best": reached(of(MODEL)),
-            "genetic_best": reached(of("genetic")),
-        }
-        row["fewer_than_random"] = row["random_trials"] / row["model_trials"]
-        if taught := of(MODEL, True):
-            row["transfer_trials"] = needed(taught)
-            row["transfer_gain"] = row["model_trials"] / row["transfer_trials"]
-        rows.append(row)
-    trials = sum(run["trials"] for run in runs)
-    guided = [run for run in runs if run["strategy"] == MODEL]
+def summary(runs: Sequence[Run]) -> dict[str, Any]:
+    """By layer and search the mean trials to within NEAR of the best known; what full needs fewer, geometric means."""
+    rows = [
+        _layer_row([run for run in runs if run["layer"] == layer])
+        for layer in dict.fromkeys(r["layer"] for r in runs)
+    ]
+    names = [name for name in SEARCHES if all(name in row["trials"] for row in rows)]
+    measured = sum(run.get("measured", run["trials"]) for run in runs)
+    guided = [run for run in runs if run["strategy"] == FULL]
+    gains = [row["trials"][FULL] / row["transfer_trials"] for row in rows if "transfer_trials" in row]
     return {
         "layers": rows,
-        "fewer_than_random": _mean([row["fewer_than_random"] for row in rows]),
-        "as_good_as_genetic": sum(row["model_best"] <= row["genetic_best"] for row in rows),
-        "transfer_gain": _mean([row["transfer_gain"] for row in rows if "transfer_gain" in row]),
-        "trial_ms": 1e3 * sum(run["measuring_seconds"] for run in runs) / trials,
+        "geometric_means": {name: _mean([row["trials"][name] for row in rows]) for name in names},
+        "fewer_than": {
+            name: _mean([row["trials"][name] / row["trials"][FULL] for row in rows])
+            for name in names
+            if name != FULL and FULL in names
+        },
+        "unfinished": {name: sum(row["unfinished"][name] for row in rows) for name in names},
+        "runs_each": max(row["runs_each"] for row in rows),
+        "trials": TRIALS,
+        "as_good_as": {
+            name: sum(row["best"][FULL] <= row["best"][name] for row in rows)
+            for name in names
+            if name != FULL and FULL in names
+        },
+        "transfer_gain": _mean(gains) if gains else None,
+        "trial_ms": 1e3 * sum(run["measuring_seconds"] for run in runs) / max(1, measured),
         "deciding_ms": 1e3
         * sum(run["deciding_seconds"] for run in guided)
-        / sum(run["trials"] for run in guided),
+        / max(1, sum(run["trials"] for run in guided)),
     }
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return math.exp(statistics.mean(map(math.log, values))) if values else None
+def _layer_row(mine: Sequence[Run]) -> dict[str, Any]:
+    known = min(run["curve"][-1][1] for run in mine if run["curve"])
+    groups = {
+        name: [run for run in mine if run["strategy"] == name and not run["transfer"]] for name in SEARCHES
+    }
+    groups = {name: group for name, group in groups.items() if group}
+    equal = min(min(run["trials"] for run in group) for group in groups.values())
+    row: dict[str, Any] = {
+        "layer": mine[0]["layer"],
+        "best_known": known,
+        "trials": {name: _needed(group, NEAR * known) for name, group in groups.items()},
+        "unfinished": {
+            name: sum(
+                trials_until(run, NEAR * known) == run["trials"] and run["curve"][-1][1] > NEAR * known
+                for run in group
+            )
+            for name, group in groups.items()
+        },
+        "best": {
+            name: statistics.mean(_best_at(run, equal) for run in group) for name, group in groups.items()
+        },
+        "best_at_trials": equal,
+        "runs_each": max(map(len, groups.values())),
+    }
+    if taught := [run for run in mine if run["transfer"]]:
+        row["transfer_trials"] = _needed(taught, NEAR * known)
+    return row
+
+
+def _needed(group: Sequence[Run], cost: float) -> float:
+    return statistics.mean(trials_until(run, cost) for run in group)
+
+
+def _best_at(run: Run, trials: int) -> float:
+    """The least cost after so many trials."""
+    return min((cost for trial, cost in run["curve"] if trial <= trials), default=math.inf)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.exp(statistics.mean(map(math.log, values)))
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The summary for people: a row a layer, a column a search."""
+    names = list(figures["geometric_means"])
+    lines = [
+        f"trials to within {NEAR - 1:.0%} of the best known, mean of {figures['runs_each']} seeds; >: some never",
+        "layer" + "".join(f"{name:>15}" for name in names),
+    ]
+    for row in figures["layers"]:
+        cells = ((">" if row["unfinished"][name] else "") + f"{row['trials'][name]:.1f}" for name in names)
+        lines.append(f"{row['layer']:5}" + "".join(f"{cell:>15}" for cell in cells))
+    lines.append("mean " + "".join(f"{figures['geometric_means'][name]:15.1f}" for name in names))
+    for name, ratio in figures["fewer_than"].items():
+        lines.append(
+            f"full needs {ratio:.2f} times fewer trials than {SEARCHES[name].label}; as good or better on "
+            f"{figures['as_good_as'][name]} of {len(figures['layers'])} layers at equal trials"
+        )
+    gain = figures["transfer_gain"]
+    lines.append(
+        ("" if gain is None else f"transfer: {gain:.1f} times fewer again; ")
+        + f"a trial {figures['trial_ms']:.1f} ms, deciding on one {figures['deciding_ms']:.1f} ms"
+    )
+    return "\n".join(lines)
 
 
 def main() -> None:
-    """Run the study and print its table."""
+    """Run what is missing of the study and print its table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--layers", nargs="+", choices=list(CONVOLUTIONS), default=list(CONVOLUTIONS))
+    parser.add_argument("--searches", nargs="+", choices=list(SEARCHES), default=list(SEARCHES))
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--trials", type=int, default=256, help="of the model and of the genetic search")
-    parser.add_argument("--random", type=int, default=1024, help="trials of the random search")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--config", default="vta")
-    parser.add_argument("--transfers", action="store_true", help="only the runs with transfer")
+    parser.add_argument("--no-transfer", dest="transfer", action="store_false", help="no runs with transfer")
+    parser.add_argument("--again", action="store_true", help="repeat the runs that the results have")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    runs = run_all(options.config, options)
-    figures = summary(runs)
+    runs = run_all(options)
     if options.write:
-        document = {"config": options.config, "near": NEAR, "summary": figures, "runs": runs}
-        write_whole(RESULTS, (json.dumps(document, indent=None, separators=(",", ":")) + "\n").encode())
-    if options.json:
-        print(json.dumps(figures, indent=2))
-        return
-    headings = ("best known", "model", "genetic", "random", "fewer", "transfer", "gain")
-    print(f"trials to within {NEAR - 1:.0%} of the best known, means over {options.seeds} seeds")
-    print("layer" + "".join(f"{heading:>12}" for heading in headings))
-    for row in figures["layers"]:
-        more = ">" if row["random_unfinished"] else ""
-        print(
-            f"{row['layer']:5}{row['best_known']:12,.0f}{row['model_trials']:12.1f}{row['genetic_trials']:12.1f}"
-            f"{more + format(row['random_trials'], '.1f'):>12}{row['fewer_than_random']:12.1f}"
-            f"{row.get('transfer_trials', math.nan):12.1f}{row.get('transfer_gain', math.nan):12.1f}"
-        )
-    print(
-        f"geometric means: {figures['fewer_than_random']:.1f} times fewer trials than random, transfer "
-        f"{figures['transfer_gain'] or math.nan:.1f} times fewer again; as good as genetic or better on "
-        f"{figures['as_good_as_genetic']} of {len(figures['layers'])} at equal trials; "
-        f"a trial {figures['trial_ms']:.1f} ms, deciding on one {figures['deciding_ms']:.1f} ms"
-    )
+        keep(runs)
+    figures = summary(runs)
+    print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from ...templates.space import Space
 from .cost_model import CostModel, Samples
 from .guesses import first_points, guessed_count, with_guesses
 from .history import History
-from .novelty import distinct_new
+from .novelty import distinct_new, random_new
 from .point_features import Candidates, examine
 from .selection import select_diverse
 from .short_list import ShortList, joined
@@ -26,7 +26,8 @@ class ModelSearch:
     batch is drawn at random all the same, another follows the template's estimate (`guesses`), and `diversity` (see
     `select_diverse`) keeps the rest from being all alike. `prior` are records of other workloads of the template.
     Without them, and until two trials have run, proposals are the `guesses.first_points`. With a `short_list` the model
-    chooses that, and another one, which knows the candidates' programs, of it.
+    chooses that, and another one, which knows the candidates' programs, of it. Without `follow_estimate` the first
+    points are random and no share of a batch follows the estimate: so studies measure what the estimate adds.
     """
 
     model: CostModel = field(default_factory=CostModel)
@@ -36,6 +37,7 @@ class ModelSearch:
     diversity: float = 1.0
     prior: Sequence[Samples] = ()
     short_list: ShortList | None = None
+    follow_estimate: bool = True
 
     def propose(
         self, space: Space, history: History, generator: np.random.Generator, count: int
@@ -43,13 +45,15 @@ class ModelSearch:
         """As `Strategy.propose`. Raises EmptySpaceError where no point is legal, MissingTunerError without xgboost."""
         measured = examine(space, history.points)
         groups = [*self.prior, *own_samples(measured.features, history)]
+        if not groups and not self.follow_estimate:
+            return random_new(space, generator, count, measured.programs)
         if not groups:
             return first_points(space, history, measured, generator, count)
         ranking = self.model.fit(groups, seed=int(generator.integers(1 << 31)))
         starts = walk_starts(space, history, generator, self.starts)
         found = distinct_new(self.walk.visit(space, ranking.scores, starts, generator), measured.programs)
         # What is left of a batch by shares is rounded at random, so that small ones have their share in the long run.
-        guesses = guessed_count(measured, history, generator, count)
+        guesses = guessed_count(measured, history, generator, count) if self.follow_estimate else 0
         guided = max(0, count - guesses - int(self.random * count + generator.random()))
         scores = ranking.scores(found.features)
         wanted = guided if self.short_list is None else self.short_list.length(guided)

@@ -1,0 +1,88 @@
+"""The searches that a study of the tuner compares: the tuner's own, the same without one of its parts, and baselines.
+
+The tuner begins with points that the template's estimate ranks best and then learns from what it measures. What the
+learned model adds is seen against baselines with the same first points; what the estimate alone does, against a search
+that only follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from vdla.compiler.templates.space import Space
+from vdla.compiler.tune.search.baselines import RandomSearch
+from vdla.compiler.tune.search.cost_model import Samples
+from vdla.compiler.tune.search.genetic import GeneticSearch
+from vdla.compiler.tune.search.guesses import first_points
+from vdla.compiler.tune.search.history import History, Strategy
+from vdla.compiler.tune.search.model_search import evolutionary_search
+from vdla.compiler.tune.search.point_features import examine
+
+BATCH = 8
+"""Points that a search decides on at once; the first batch is the first points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateSearch:
+    """The points that the template's estimate ranks best, in batches; costs that were measured change nothing."""
+
+    def propose(
+        self, space: Space, history: History, generator: np.random.Generator, count: int
+    ) -> np.ndarray:
+        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        blind = replace(history, costs=np.full(len(history), np.inf))
+        return first_points(space, blind, examine(space, history.points), generator, count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AfterFirstPoints:
+    """The tuner's first batch, then `rest`."""
+
+    rest: Strategy
+
+    def propose(
+        self, space: Space, history: History, generator: np.random.Generator, count: int
+    ) -> np.ndarray:
+        """As `Strategy.propose`. Raises EmptySpaceError where no point is legal."""
+        if len(history) < BATCH:
+            return first_points(space, history, examine(space, history.points), generator, count)
+        return self.rest.propose(space, history, generator, count)
+
+
+FULL = "evolution"
+"""The tuner's own search, as `vdla tune` runs it."""
+
+
+def _full(prior: Sequence[Samples]) -> Strategy:
+    return evolutionary_search(prior)
+
+
+def _without_estimate(prior: Sequence[Samples]) -> Strategy:
+    return replace(evolutionary_search(prior), follow_estimate=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A search of the study: its words, and what makes it from samples of other layers (only models use them)."""
+
+    label: str
+    make: Callable[[Sequence[Samples]], Strategy]
+
+
+SEARCHES: Mapping[str, Compared] = {
+    "random": Compared(label="random", make=lambda prior: RandomSearch()),
+    "genetic": Compared(label="genetic", make=lambda prior: GeneticSearch()),
+    "estimate": Compared(label="estimate only", make=lambda prior: EstimateSearch()),
+    "random+first": Compared(
+        label="random, same first points", make=lambda prior: AfterFirstPoints(rest=RandomSearch())
+    ),
+    "genetic+first": Compared(
+        label="genetic, same first points", make=lambda prior: AfterFirstPoints(rest=GeneticSearch())
+    ),
+    "model-first": Compared(label="model without first points", make=_without_estimate),
+    FULL: Compared(label="full", make=_full),
+}
+"""By the names that results give them. The model without first points starts at random and follows no estimate later
+on; the estimate stays one of its features."""
