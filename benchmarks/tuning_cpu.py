@@ -1,15 +1,15 @@
 """Tuning convolutions on this processor, one thread: how many trials a search needs, and what a trial costs.
 
     python benchmarks/tuning_cpu.py [--layers C2 C6 C9] [--seeds 3] [--trials 128] [--random 64]
-                                    [--strategies evolution genetic random] [--features account]
+                                    [--strategies evolution genetic random ...] [--features account]
                                     [--count] [--write] [--json]
 
-Searches start from seeded random points and know no defaults, shipped records or other workloads. Candidates are
-measured in a process of their own; before each search, and after every batch, the template's defaults are measured in
-the same process, and ratios are to their median, so that a busy machine slows both. `peer` is ONNX Runtime's marginal
-time (`vdla bench`), interleaved with the defaults' in this process: a candidate's speed over the peer's is its ratio
-to the defaults times theirs. `random` are quantiles of legal random points. CPU seconds of a trial: `compile`,
-`measure` with its inputs and check, `overhead`: all else in both processes, deciding what to try included.
+The searches are those of `vdla.codesign.bench.searches`, without defaults, shipped records or other workloads.
+Candidates are measured in a process of their own; before each search, and after every batch, the template's defaults
+are measured in the same process, and ratios are to their median, so that a busy machine slows both. `peer` is ONNX
+Runtime's marginal time (`vdla bench`), interleaved with the defaults' in this process: a candidate's speed over the
+peer's is its ratio to the defaults times theirs. `random` are quantiles of legal random points. CPU seconds of a trial:
+`compile`, `measure` with its inputs and check, `overhead`: all else in both processes, deciding what to try included.
 With --features program a short list is lowered and ranked once more before each batch, as by `vdla tune`.
 With --write the curves go to benchmarks/results/tuning_cpu.json, which the notebook plots; their seconds are those
 ratios times the median of the layer's defaults in all of its searches. With --count it shows how many distinct programs
@@ -22,12 +22,14 @@ import argparse
 import json
 import statistics
 import time
-from pathlib import Path
-from typing import Any, get_args
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from vdla.codesign.bench.case import measure as measure_case
 from vdla.codesign.bench.convolutions import CONVOLUTIONS, convolution_case, same_window
+from vdla.codesign.bench.results import write_results
+from vdla.codesign.bench.searches import BATCH, FULL, SEARCHES
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.templates.conv2d_cpu import flattened
 from vdla.compiler.templates.tasks_cpu import space
@@ -35,15 +37,12 @@ from vdla.compiler.templates.workload_cpu import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, CpuTrial
 from vdla.compiler.tune.program_features.reading import read_cpu
 from vdla.compiler.tune.search.history import History
+from vdla.compiler.tune.search.model_search import ModelSearch
 from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.space_size import MOST_COUNTED, count_programs, least_programs
-from vdla.compiler.tune.search.strategies import StrategyName, strategy_of
-from vdla.isa.program import write_whole
 
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "tuning_cpu.json"
 ENOUGH = 0.85
 """Of the peer's speed."""
-BATCH = 8
 SAMPLES = 1 << 19
 """Random points from which a space's size is bounded."""
 SAMPLING_SEED = 1000
@@ -69,13 +68,15 @@ def workload_of(name: str) -> Conv2dCpu:
 
 
 def search(
-    name: str, strategy: StrategyName, seed: int, trials: int, default_over_peer: float, features: str
+    name: str, strategy: str, seed: int, trials: int, default_over_peer: float, features: str
 ) -> dict[str, Any]:
     """One search: trials to ENOUGH of the peer's speed, the best in relation to defaults, CPU seconds of a trial."""
     target, workload = host_target(), workload_of(name)
     own = space(target, workload)
-    short_list = ShortList(read=read_cpu(target, workload)) if features == "program" else None
-    history, found = History.empty(own), strategy_of(strategy, short_list=short_list)
+    found = SEARCHES[strategy].make(())
+    if features == "program" and isinstance(found, ModelSearch):
+        found = replace(found, short_list=ShortList(read=read_cpu(target, workload)))
+    history = History.empty(own)
     measured: list[CpuTrial] = []
     deciding = 0.0
     with CpuMeasurer(target) as measurer:
@@ -175,7 +176,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=128)
     parser.add_argument("--random", type=int, default=64)
     parser.add_argument(
-        "--strategies", nargs="*", choices=get_args(StrategyName), default=["evolution", "genetic", "random"]
+        "--strategies", nargs="*", choices=list(SEARCHES), default=[FULL, "genetic", "random"]
     )
     parser.add_argument("--features", choices=["account", "program"], default="account")
     parser.add_argument("--count", action="store_true")
@@ -212,7 +213,7 @@ def main() -> None:
                 if not options.json:
                     print(line(row), flush=True)
     if options.write:
-        write_whole(RESULTS, (json.dumps(document(rows), separators=(",", ":")) + "\n").encode())
+        write_results("tuning_cpu", document(rows), packages=("xgboost-cpu",), compact=True)
     if options.json:
         print(json.dumps(rows))
 

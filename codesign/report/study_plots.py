@@ -41,7 +41,16 @@ class Series:
 # Colours of the Okabe-Ito palette, which all readers can tell apart; marks differ in shape as well.
 _LEARNED = {"evolution": ("#0072B2", "o"), "model": ("#56B4E9", "v"), "thompson": ("#CC79A7", "P")}
 """The searches that ask a learned model, with their looks."""
-_OTHERS = {"genetic": ("#E69F00", "s"), "random": ("#6b7280", "^"), "grid": ("#b8bec7", "x")}
+_OTHERS = {
+    "estimate": ("estimate only", "#D55E00", "d"),
+    "model-first": ("model, other first points", "#56B4E9", "v"),
+    "genetic+first": ("genetic, same first points", "#E69F00", "s"),
+    "random+first": ("random, same first points", "#6b7280", "^"),
+    "genetic": ("genetic", "#F0C36D", "p"),
+    "random": ("random", "#b8bec7", "<"),
+    "grid": ("grid", "#d9dde2", "x"),
+}
+"""The others, with their labels and looks."""
 _TAUGHT = ("#009E73", "D")
 LOST, GAINED = "#D55E00", "#0072B2"
 
@@ -50,14 +59,10 @@ def searches(study: Study) -> tuple[Series, ...]:
     """The study's searches without transfer, those with a model first; one that is alone among these is "model"."""
     there = {run.strategy for run in study.runs if not run.transfer}
     learned = [name for name in _LEARNED if name in there]
+    looks = {name: (_label(name, learned), *look) for name, look in _LEARNED.items()} | _OTHERS
     return tuple(
-        Series(
-            label=name if name in _OTHERS else _label(name, learned),
-            strategy=name,
-            color=color,
-            marker=marker,
-        )
-        for name, (color, marker) in {**_LEARNED, **_OTHERS}.items()
+        Series(label=label, strategy=name, color=color, marker=marker)
+        for name, (label, color, marker) in looks.items()
         if name in there
     )
 
