@@ -160,7 +160,8 @@ def _lowered(
             dump("memory-plan", format_plan(lowered.graph, lowered.plan))
         return lowered
     try:
-        graph = float_graph(model, lanes=target.lanes(DType.FLOAT32), batch=batch, fusion=fusion, dump=dump)
+        lanes = target.lanes(DType.FLOAT32)
+        graph = float_graph(model, lanes=lanes, batch=batch, fusion=fusion, dump=dump, join=True)
     except NodeError as error:
         # Operators on integers are the other importer's, so that knows what is really missing.
         raise refusal if refusal is not None and error.op_type.startswith("QLinear") else error from None

@@ -28,14 +28,14 @@ Dump = Callable[[str, str], None]
 
 
 def float_graph(
-    model: Path | str | bytes, *, lanes: int, batch: int, fusion: bool, dump: Dump | None
+    model: Path | str | bytes, *, lanes: int, batch: int, fusion: bool, dump: Dump | None, join: bool = False
 ) -> FloatGraph:
     """An ONNX model as the graph of its kernels, for vectors of `lanes` elements; `dump` sees it after every pass.
 
-    Raises ModelError.
+    `fusion` and `join` as of `graph_passes`. Raises ModelError.
     """
     graph = import_float_model(model, batch=batch)
-    return run_graph_passes(graph, graph_passes(lanes, fusion=fusion), dump)
+    return run_graph_passes(graph, graph_passes(lanes, fusion=fusion, join=join), dump)
 
 
 def float_step(graph: FloatGraph, lowered: LoweredNode[Target, Any]) -> LoweredStep[Target]:

@@ -83,7 +83,7 @@ def lower_float_node(target: CpuTarget, graph: FloatGraph, node: Node) -> Lowere
             program = permute(graph.data_shape(node), axes)
             return _in_order(graph, node, program, movement_cpu.schedule_permutation)
         case Concatenate(axis=axis):
-            program = concat([graph.tensors[name].shape for name in node.own_inputs], axis)
+            program = concat([graph.tensors[name].storage for name in node.own_inputs], axis)
             return _in_order(graph, node, program, movement_cpu.schedule)
         case Remap(runs=runs, fill=fill):
             program = remap(graph.data_shape(node), runs, fill=fill)

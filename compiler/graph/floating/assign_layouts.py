@@ -7,6 +7,8 @@ of layout is a `Relayout` node, made once for all readers, or a view where nothi
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +18,7 @@ from ...ir.interp import interpret
 from ...te.functions import FUNCTIONS
 from ...te.ops.float_elementwise import float_elementwise
 from .graph import FloatGraph, GraphOutput, Node, Tensor
-from .operators import AveragePool, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
+from .operators import AveragePool, Concatenate, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
 
 
 def assign_layouts(graph: FloatGraph, lanes: int) -> FloatGraph:
@@ -113,10 +115,16 @@ def _place(state: _State, node: Node, lanes: int) -> None:
     match operator:
         case Convolution():
             _place_convolution(state, node, operator, lanes)
+        case Resize() if _grows_for_plain_readers(state, node):
+            # Fewer bytes change their layout ahead of it.
+            inputs = (state.in_blocks(node.inputs[0], 1), *node.inputs[1:])
+            state.emit(node, _with_operands(state, node, inputs, node.result, 1), 1)
         case MaxPool() | AveragePool() | Resize():
             _place_pool(state, node)
         case Elementwise():
             _place_elementwise(state, node, operator)
+        case Concatenate(axis=axis):
+            _place_concatenation(state, node, axis)
         case _:
             state.emit(node, tuple(state.in_blocks(name, 1) for name in node.inputs), 1)
 
@@ -142,6 +150,16 @@ def _place_convolution(state: _State, node: Node, operator: Convolution, lanes: 
     state.emit(node, _with_operands(state, node, tuple(inputs), node.result, block_out), block_out)
 
 
+def _grows_for_plain_readers(state: _State, node: Node) -> bool:
+    """Whether a node's output is larger than its input, and none of its readers would take it in blocks."""
+    tensors = state.graph.tensors
+    if math.prod(tensors[node.output].shape) <= math.prod(tensors[node.inputs[0]].shape):
+        return False
+    keep = Convolution | MaxPool | AveragePool | Resize | Elementwise | Concatenate
+    readers = [other for other in state.graph.nodes if node.output in other.inputs]
+    return not any(isinstance(reader.operator, keep) for reader in readers)
+
+
 def _place_pool(state: _State, node: Node) -> None:
     """Pools keep their input's blocks, of those that are computed on the way the largest."""
     shape = state.graph.data_shape(node)
@@ -151,6 +169,35 @@ def _place_pool(state: _State, node: Node) -> None:
     block = max(tensor.block for tensor in read if tensor.shape == shape)
     inputs = _with_operands(state, node, node.inputs, node.data, block)
     state.emit(node, _with_operands(state, node, inputs, node.result, block), block)
+
+
+def _place_concatenation(state: _State, node: Node, axis: int) -> None:
+    """In the blocks that most of what is joined lies in, where these are whole, plain otherwise."""
+    own = [state.tensors[name] for name in node.own_inputs]
+    output = state.tensors[node.output]
+    block = _joined_block(state, own, axis)
+    beside = [
+        _operand_in_blocks(state, state.tensors[node.inputs[i]], output, block)
+        for i in node.operands(node.result)
+    ]
+    if None in beside or (node.result is not None and output.shape[1] % block):
+        block = 1
+    read = {tensor.name for tensor in own}
+    inputs = tuple([state.in_blocks(name, block) if name in read else name for name in node.inputs])
+    state.emit(node, _with_operands(state, node, inputs, node.result, block), block)
+
+
+def _joined_block(state: _State, tensors: Sequence[Tensor], axis: int) -> int:
+    """The block that the most bytes of these have, if channels are joined in whole blocks (the last may be cut)."""
+    if len(tensors[0].shape) < 3:
+        return 1
+    counts: Counter[int] = Counter()
+    for tensor in tensors:
+        counts[1 if tensor.name in state.constants else tensor.block] += math.prod(tensor.shape)
+    block = max(counts, key=lambda size: (counts[size], size))
+    if axis == 1 and any(tensor.shape[1] % block for tensor in tensors[:-1]):
+        return 1
+    return block
 
 
 def _with_operands(

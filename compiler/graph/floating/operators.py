@@ -137,6 +137,16 @@ class Concatenate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """A `Concatenate` of which nothing is left to do: its inputs were computed where they belong.
+
+    Either the output `holds` them, or they lie one behind the other in another one, and the output is a view of it."""
+
+    axis: int
+    holds: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Remap:
     """Input: data. Along each axis the elements of `runs`, or `fill`: slices and pads (`te.ops.movement`)."""
 
@@ -179,6 +189,7 @@ Operator = (
     | LstmSteps
     | Permute
     | Concatenate
+    | Join
     | Remap
     | Gather
     | Reshape
@@ -189,7 +200,7 @@ Operator = (
 def operator_class(operator: Operator) -> OperatorClass:
     """What fusion may do with an operator."""
     match operator:
-        case Reshape():
+        case Reshape() | Join():
             return "view"
         case (
             Elementwise() | BatchNormalization() | Permute() | Concatenate() | Remap() | Gather() | Relayout()

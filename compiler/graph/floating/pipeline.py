@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .assign_layouts import assign_layouts
+from .crop_windows import crop_windows
 from .fold_scale_shift import expand_batch_norm, fold_scale_shift
 from .fuse import fuse
 from .graph import FloatGraph
 from .inline_scalars import inline_scalars
+from .join_in_place import join_in_place
 from .printer import format_graph
 from .remove_dead import remove_dead
 
@@ -22,11 +24,12 @@ class GraphPass:
     run: Callable[[FloatGraph], FloatGraph]
 
 
-def graph_passes(lanes: int, *, fusion: bool = True) -> tuple[GraphPass, ...]:
+def graph_passes(lanes: int, *, fusion: bool = True, join: bool = False) -> tuple[GraphPass, ...]:
     """What happens to an imported graph, for vectors of `lanes` elements.
 
     Without `fusion` every operator of the model is a kernel of its own, batch normalization too, and nothing is
-    repeated or left out but what no output needs: what fusion is measured against.
+    repeated or left out but what no output needs: what fusion is measured against. With `join` (and fusion) tensors
+    that are concatenated are computed where they belong.
     """
     fused = [
         GraphPass("fold-scale-shift", fold_scale_shift),
@@ -36,9 +39,11 @@ def graph_passes(lanes: int, *, fusion: bool = True) -> tuple[GraphPass, ...]:
     ]
     passes = [
         GraphPass("remove-dead", remove_dead),
+        GraphPass("crop-windows", crop_windows),
         *(fused if fusion else [GraphPass("expand-batch-norm", expand_batch_norm)]),
         GraphPass("assign-layouts", lambda graph: assign_layouts(graph, lanes)),
         GraphPass("remove-unused", remove_dead),
+        *([GraphPass("join-in-place", join_in_place)] if fusion and join else []),
     ]
     return tuple(passes)
 

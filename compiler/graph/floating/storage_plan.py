@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..memory_plan import Buffer, plan_memory
 from .graph import FloatGraph
-from .operators import Reshape
+from .operators import Join, Reshape
 
 ALIGNMENT = 64
 """Bytes of a cache line."""
@@ -34,15 +34,30 @@ class View:
 
 
 def find_views(graph: FloatGraph) -> dict[str, View]:
-    """The views among the tensors, by name."""
+    """The views among the tensors, by name: those of `Reshape`, and what a `Join` joins."""
     views: dict[str, View] = {}
     for node in graph.nodes:
         if isinstance(node.operator, Reshape):
             source = graph.tensors[node.inputs[0]]
-            below = views.get(source.name, View(root=source.name, start=0))
-            start = below.start + node.operator.offset * source.dtype.bits // 8
-            views[node.output] = View(root=below.root, start=start)
-    return views
+            views[node.output] = View(root=source.name, start=node.operator.offset * source.dtype.bits // 8)
+
+    def root(name: str) -> View:
+        start = 0
+        while (view := views.get(name)) is not None:
+            name, start = view.root, start + view.start
+        return View(root=name, start=start)
+
+    for node in graph.nodes:
+        if not isinstance(node.operator, Join):
+            continue
+        if not node.operator.holds:
+            views[node.output] = View(root=node.inputs[0], start=0)
+            continue
+        start = 0
+        for name in node.inputs:
+            views[root(name).root] = View(root=node.output, start=start)
+            start += graph.tensors[name].bytes
+    return {name: root(name) for name in views}
 
 
 def plan_storage(graph: FloatGraph) -> StoragePlan:
@@ -60,8 +75,10 @@ def plan_storage(graph: FloatGraph) -> StoragePlan:
         for name in node.inputs:
             if name not in graph.constants:
                 lives[root(name)] = (lives[root(name)][0], step)
-        if not isinstance(node.operator, Reshape):
-            lives.update(dict.fromkeys(node.outputs, (step, step)))
+        if not isinstance(node.operator, Reshape | Join):
+            for name in node.outputs:
+                # What holds joined tensors lives from the first of them on.
+                lives[root(name)] = (lives.get(root(name), (step, step))[0], step)
     for output in graph.outputs:
         if output.tensor not in graph.constants:
             lives[root(output.tensor)] = (lives[root(output.tensor)][0], len(graph.nodes))

@@ -1,0 +1,74 @@
+"""Windows without the rows and columns that never meet the input: taps of a dilated window that only read pads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...te.blocks import Window
+from .graph import FloatGraph, Node, unused_name, with_tensors
+from .operators import Convolution
+
+
+def crop_windows(graph: FloatGraph) -> FloatGraph:
+    """Convolutions whose windows are as small as their inputs allow.
+
+    A 3x3 window with a dilation of 24 on 14 x 14 positions is a 1x1 one.
+    """
+    nodes: list[Node] = []
+    changed = False
+    for node in graph.nodes:
+        if isinstance(node.operator, Convolution) and not node.operator.transposed:
+            height, width = graph.data_shape(node)[2:]
+            first, window = cropped(node.operator.window, height, width)
+            if window != node.operator.window:
+                graph, node = _with_window(graph, node, first, window)
+                changed = True
+        nodes.append(node)
+    return replace(graph, nodes=tuple(nodes)) if changed else graph
+
+
+def cropped(window: Window, height: int, width: int) -> tuple[tuple[int, int], Window]:
+    """The first row and column of a window that is left, and what is left of it, on `height` x `width` positions."""
+    outputs = window.outputs(height, width)
+    before, after = [0, 0], [0, 0]
+    for axis, size in enumerate((height, width)):
+        kernel, dilation = window.kernel[axis], window.dilations[axis]
+        pad, pad_behind = window.pads[axis], window.pads[axis + 2]
+        reach = (outputs[axis] - 1) * window.strides[axis]
+        # The pads shrink with the window; it ends where none are left.
+        while before[axis] < kernel - 1 and reach + before[axis] * dilation < pad:
+            if pad < (before[axis] + 1) * dilation:
+                break
+            before[axis] += 1
+        while before[axis] + after[axis] < kernel - 1 and (kernel - 1 - after[axis]) * dilation - pad >= size:
+            if pad_behind < (after[axis] + 1) * dilation:
+                break
+            after[axis] += 1
+    rows, columns = window.dilations
+    top, left, bottom, right = window.pads
+    kernel = tuple([k - b - a for k, b, a in zip(window.kernel, before, after, strict=True)])
+    pads = (
+        top - before[0] * rows,
+        left - before[1] * columns,
+        bottom - after[0] * rows,
+        right - after[1] * columns,
+    )
+    dilations = (rows if kernel[0] > 1 else 1, columns if kernel[1] > 1 else 1)
+    if kernel == window.kernel:
+        return (0, 0), window
+    left_over = Window(kernel=(kernel[0], kernel[1]), strides=window.strides, pads=pads, dilations=dilations)
+    return (before[0], before[1]), left_over
+
+
+def _with_window(
+    graph: FloatGraph, node: Node, first: tuple[int, int], window: Window
+) -> tuple[FloatGraph, Node]:
+    assert isinstance(node.operator, Convolution)
+    old = node.inputs[1]
+    rows, columns = (slice(start, start + size) for start, size in zip(first, window.kernel, strict=True))
+    weight = graph.constants[old][:, :, rows, columns]
+    name = unused_name(graph, f"{old}.cropped")
+    graph = with_tensors(graph, replace(graph.tensors[old], name=name, shape=weight.shape))
+    graph = replace(graph, constants={**graph.constants, name: weight})
+    inputs = (node.inputs[0], name, *node.inputs[2:])
+    return graph, replace(node, operator=replace(node.operator, window=window), inputs=inputs)

@@ -1,0 +1,86 @@
+"""Concatenations without a copy: what is joined is written to its place in the result.
+
+Where all that stands before the axis is one, a tensor that is joined is a stretch of the result, and may be a view of
+it. Of tensors that are joined more than once the last place is the one; a concatenation whose inputs lie one behind the
+other in a later one (as in a chain of them that each add a tensor) needs no place of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from .graph import FloatGraph, Node, unused_name, with_tensors
+from .operators import Concatenate, Join, Reshape
+from .storage_plan import ALIGNMENT
+
+
+def join_in_place(graph: FloatGraph) -> FloatGraph:
+    """Concatenations become `Join` nodes where at least half of the bytes need not be copied."""
+    state = _State(graph=graph, sources=_sources(graph))
+    nodes: list[Node] = []
+    for node in reversed(graph.nodes):
+        if isinstance(node.operator, Concatenate) and node.result is None:
+            nodes.extend(reversed(state.joined(node, node.operator.axis)))
+        else:
+            nodes.append(node)
+    return replace(state.graph, nodes=tuple(reversed(nodes))) if state.changed else graph
+
+
+def _sources(graph: FloatGraph) -> dict[str, str]:
+    """What views of whole tensors look at, and for all other tensors that nodes compute, these themselves."""
+    sources: dict[str, str] = {}
+    for node in graph.nodes:
+        if not isinstance(node.operator, Reshape):
+            sources.update({name: name for name in node.outputs})
+        elif (source := sources.get(node.inputs[0])) is not None:
+            whole = graph.tensors[source].bytes == graph.tensors[node.output].bytes
+            if whole and not node.operator.offset:
+                sources[node.output] = source
+    return sources
+
+
+@dataclass(slots=True, kw_only=True)
+class _State:
+    """`places` are those that tensors have got so far: of which result, from which byte on."""
+
+    graph: FloatGraph
+    sources: dict[str, str]
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
+    changed: bool = False
+
+    def joined(self, node: Node, axis: int) -> list[Node]:
+        """What stands in place of a concatenation."""
+        tensors = self.graph.tensors
+        pieces = [tensors[name] for name in node.inputs]
+        sizes = [piece.bytes for piece in pieces]
+        starts = [sum(sizes[:i]) for i in range(len(sizes))]
+        if prod(tensors[node.output].storage[:axis]) != 1 or any(start % ALIGNMENT for start in starts):
+            return [node]
+        given = [self.places.get(self.sources.get(name, "")) for name in node.inputs]
+        if (first := given[0]) is not None and given == [(first[0], first[1] + start) for start in starts]:
+            self.places[node.output] = first
+            self.changed = True
+            return [replace(node, operator=Join(axis=axis, holds=False))]
+        free: list[int] = []
+        for i, name in enumerate(node.inputs):
+            source = self.sources.get(name)
+            if source is not None and source not in self.places:
+                self.places[source] = (node.output, starts[i])
+                free.append(i)
+        if 2 * sum(sizes[i] for i in free) < sum(sizes):
+            for i in free:
+                del self.places[self.sources[node.inputs[i]]]
+            return [node]
+        self.changed = True
+        copies: list[Node] = []
+        inputs = list(node.inputs)
+        for i in set(range(len(inputs))) - set(free):
+            name = unused_name(self.graph, f"{node.output}.{i}")
+            self.graph = with_tensors(self.graph, replace(pieces[i], name=name))
+            copies.append(
+                Node(name=name, members=(), operator=Concatenate(axis=axis), inputs=(inputs[i],), output=name)
+            )
+            inputs[i] = name
+            self.places[name] = (node.output, starts[i])
+        return [*copies, replace(node, operator=Join(axis=axis, holds=True), inputs=tuple(inputs))]

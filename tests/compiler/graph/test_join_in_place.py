@@ -1,0 +1,142 @@
+"""Concatenations: in blocks of channels, and computed in place wherever what is joined is a stretch of the result."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork, relative, runtime
+from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
+from vdla.compiler.graph.floating.onnx_import import import_float_model
+from vdla.compiler.graph.floating.pipeline import graph_passes, run_graph_passes
+from vdla.compiler.graph.floating.storage_plan import find_views
+from vdla.compiler.runtime.network_object import emit_network
+from vdla.compiler.target.cpu.ahead_of_time import write_shared_library
+from vdla.compiler.target.cpu.kernel import aligned_empty
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cpu.options import parse_target
+
+
+def branches(*filters: int, batch: int = 1, axis: int = 1) -> FloatNetwork:
+    """Convolutions of one input, joined, and one more behind."""
+    net = FloatNetwork(batch, 3, 6, 5)
+    made = []
+    for count in filters:
+        net.last, net.shape = "x", (batch, 3, 6, 5)
+        made.append(net.convolution(count, (3, 3), pads=[1] * 4))
+    net.add("Concat", inputs=made, axis=axis)
+    shape = [batch, filters[0], 6, 5]
+    shape[axis] = sum(filters) if axis == 1 else len(filters) * shape[axis]
+    net.shape = tuple(shape)
+    net.convolution(8, (1, 1))
+    return net
+
+
+def chain() -> FloatNetwork:
+    """Each step joins what there is with a convolution of it."""
+    net = FloatNetwork(1, 3, 6, 5)
+    made = [net.convolution(32, (3, 3), pads=[1] * 4)]
+    for _ in range(3):
+        net.shape = (1, 32, 6, 5)
+        if len(made) > 1:
+            net.add("Concat", inputs=made, axis=1)
+            net.shape = (1, 16 + 16 * len(made), 6, 5)
+        made.append(net.convolution(16, (3, 3), pads=[1] * 4))
+    return net
+
+
+def twice() -> FloatNetwork:
+    """A tensor that is joined twice in one place and once in another, beside an input and a constant."""
+    net = FloatNetwork(1, 32, 4, 4)
+    a = net.convolution(16, (1, 1))
+    first = net.add("Concat", inputs=[a, "x", a], axis=1)
+    constant = net.weights(1, 16, 4, 4)
+    net.add("Concat", inputs=[first, a, constant], axis=1)
+    net.shape = (1, 96, 4, 4)
+    net.convolution(16, (1, 1))
+    return net
+
+
+def views() -> FloatNetwork:
+    """Rows of several results, reshaped and joined, as the heads of detectors are."""
+    net = FloatNetwork(1, 16, 4, 4)
+    parts = []
+    for filters in (4, 8):
+        net.last, net.shape = "x", (1, 16, 4, 4)
+        net.convolution(filters, (3, 3), pads=[1] * 4)
+        net.add("Transpose", perm=[0, 2, 3, 1])
+        parts.append(net.add("Reshape", net.constant(np.array([1, -1, 4]))))
+    net.add("Concat", inputs=parts, axis=1)
+    net.shape = (1, 48, 4)
+    return net
+
+
+def activated() -> FloatNetwork:
+    """What follows element by element is computed where it is joined or behind it."""
+    net = branches(32, 24)
+    del net.nodes[-1]
+    net.last = net.nodes[-1].output[0]
+    net.shape = (1, 56, 6, 5)
+    net.batch_normalization(56)
+    net.add("Relu")
+    return net
+
+
+CASES: list[tuple[Callable[[], FloatNetwork], dict[str, int]]] = [
+    (lambda: branches(16, 32, 16), {"Join": 1}),
+    (lambda: branches(32, 16, 7), {"Join": 1}),
+    (lambda: branches(7, 16, 5), {"Relayout": 5, "Concatenate": 1}),
+    (lambda: branches(16, 32, batch=2), {"Concatenate": 1}),
+    (lambda: branches(16, 16, axis=2), {"Join": 1}),
+    (lambda: branches(19, 19, axis=3), {"Concatenate": 1}),
+    (chain, {"Join": 2}),
+    (twice, {"Join": 2, "Concatenate": 3}),
+    (views, {"Join": 1}),
+    (activated, {}),
+]
+
+
+@pytest.mark.parametrize(("build", "expected"), CASES)
+def test_concatenations(build, expected) -> None:
+    net = build()
+    model = net.model()
+    x = np.random.default_rng(1).standard_normal(net.input_shape, dtype=np.float32)
+    (wanted,) = runtime(model, {"x": x}).values()
+    for target in (host_target(), parse_target("llvm -mcpu=haswell")):
+        network = compile_cpu(model, target)
+        (got,) = network.run({"x": x}).values()
+        assert relative(got, wanted) <= 1e-5
+        network.close()
+    passes = graph_passes(16, join=True)
+    graph = run_graph_passes(import_float_model(model), passes)
+    counts = Counter(type(node.operator).__name__ for node in graph.nodes)
+    assert {name: counts[name] for name in expected} == expected
+
+
+def test_a_chain_is_one_buffer() -> None:
+    graph = run_graph_passes(import_float_model(chain().model()), graph_passes(16, join=True))
+    joins = [node for node in graph.nodes if type(node.operator).__name__ == "Join"]
+    assert len({view.root for node in joins for view in [find_views(graph).get(node.output)] if view}) == 1
+
+
+def test_joined_outputs_of_one_function(tmp_path) -> None:
+    net = branches(16, 32)
+    del net.nodes[-1]
+    net.last, net.shape = net.nodes[-1].output[0], (1, 48, 6, 5)
+    model = net.model(**{net.last: net.shape, net.nodes[0].output[0]: (1, 16, 6, 5)})
+    x = np.random.default_rng(1).standard_normal(net.input_shape, dtype=np.float32)
+    expected = runtime(model, {"x": x})
+    code = emit_network(compile_cpu_ahead(model, host_target()), name="net")
+    write_shared_library(code, tmp_path / "libnet.so")
+    library = ctypes.CDLL(str(tmp_path / "libnet.so"))
+    outputs = {name: np.empty_like(array) for name, array in expected.items()}
+    buffers = (ctypes.c_void_p * 3)(*[array.ctypes.data for array in (x, *outputs.values())])
+    workspace, scratch = (aligned_empty((1 << 20,), np.dtype(np.uint8)) for _ in range(2))
+    library.net(
+        buffers, ctypes.c_void_p(workspace.ctypes.data), ctypes.c_void_p(scratch.ctypes.data), None, None
+    )
+    for name, array in expected.items():
+        assert relative(outputs[name], array) <= 1e-5
