@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import median
@@ -18,6 +18,7 @@ from ..target.cpu.errors import KernelArgumentError
 from ..target.cpu.kernel import BoundKernel, Kernel, aligned_empty, working_room
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.pool import Pool
+from .caller_arrays import OutputArrays, accesses_of, address_of, direct_inputs, direct_outputs
 from .network_inputs import check_inputs, input_shapes, input_types
 
 
@@ -73,6 +74,20 @@ class CpuNetwork:
         self.target = target
         self.compile_seconds = compile_seconds
         self.quantized = quantized
+        accesses = accesses_of((launch.tensors, launch.kernel.outputs) for launch in launches)
+        self._direct_inputs = direct_inputs(graph, plan, accesses)
+        self._outputs = OutputArrays(
+            {
+                name: (graph.tensors[name].shape, graph.tensors[name].dtype.numpy)
+                for name in direct_outputs(graph, plan, accesses)
+            }
+        )
+        # Of tensors that lie with the caller: the launches that access them, and as which parameter.
+        self._places: dict[str, list[tuple[int, int]]] = {}
+        for number, launch in enumerate(launches):
+            for position, parameter in enumerate(launch.kernel.program.parameters):
+                if (tensor := launch.tensors.get(parameter.name)) is not None:
+                    self._places.setdefault(tensor, []).append((number, position))
         self._arena = aligned_empty((max(1, plan.bytes),), np.dtype(np.uint8))
         self._lock = threading.Lock()
         self._pools: dict[int, Pool] = {}
@@ -104,7 +119,7 @@ class CpuNetwork:
         check_inputs(self.graph, inputs, self.quantized)
         with self._lock:
             bound = self._ready(threads)
-            self._store(inputs)
+            outputs = self._enter(bound, inputs)
             if threads == 1:
                 for kernel in bound:
                     kernel.run_in_turn()
@@ -112,7 +127,7 @@ class CpuNetwork:
                 with self._pools[threads].turn():
                     for kernel in bound:
                         kernel.run_in_turn()
-            return self._results()
+            return self._results(outputs)
 
     def profile(
         self, inputs: Mapping[str, np.ndarray], *, threads: int = 1, repeat: int = 20
@@ -125,11 +140,12 @@ class CpuNetwork:
             bound = self._ready(threads)
             times: list[list[float]] = [[] for _ in bound]
             for _ in range(repeat):
-                self._store(inputs)
+                held = self._enter(bound, inputs)
                 for kernel, seconds in zip(bound, times, strict=True):
                     start = time.perf_counter()
                     kernel()
                     seconds.append(time.perf_counter() - start)
+                del held
         return tuple(
             LaunchTime(
                 name=launch.name,
@@ -154,19 +170,21 @@ class CpuNetwork:
         """
         check_inputs(self.graph, inputs, self.quantized)
         with self._lock:
+            bound = self._ready(1)
             groups = [
                 (timed, [kernel for _, kernel in group])
                 for timed, group in groupby(
-                    zip(self.launches, self._ready(1), strict=True), lambda pair: counted(pair[0])
+                    zip(self.launches, bound, strict=True), lambda pair: counted(pair[0])
                 )
             ]
-            self._store(inputs)
+            held = self._enter(bound, inputs)
             seconds = 0.0
             for timed, kernels in groups:
                 start = clock()
                 for kernel in kernels:
                     kernel.run_in_turn()
                 seconds += clock() - start if timed else 0.0
+            del held
         return seconds
 
     def close(self) -> None:
@@ -209,16 +227,36 @@ class CpuNetwork:
         flat = self._arena[start : start + tensor.bytes].view(tensor.dtype.numpy)
         return flat.reshape(tensor.storage)
 
-    def _store(self, inputs: Mapping[str, np.ndarray]) -> None:
-        for name, array in inputs.items():
-            if name in self.plan.offsets:
-                np.copyto(self._view(name), array)
+    def _enter(self, bound: Sequence[BoundKernel], inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Inputs to where these kernels read them, and the arrays, by tensor, into which they write outputs.
 
-    def _results(self) -> dict[str, np.ndarray]:
+        Kernels read inputs where the caller has them, if they are contiguous there; they are copied if not.
+        """
+        for name, array in inputs.items():
+            if name in self._direct_inputs and array.flags.c_contiguous and array.flags.aligned:
+                self._point(bound, name, address_of(array))
+            elif name in self.plan.offsets:
+                view = self._view(name)
+                np.copyto(view, array)
+                if name in self._direct_inputs:
+                    self._point(bound, name, address_of(view))
+        outputs = self._outputs.take()
+        for name, array in outputs.items():
+            self._point(bound, name, address_of(array))
+        return outputs
+
+    def _point(self, bound: Sequence[BoundKernel], tensor: str, address: int) -> None:
+        """Has kernels find a tensor at an address."""
+        for number, parameter in self._places.get(tensor, ()):
+            bound[number].point(parameter, address)
+
+    def _results(self, outputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         results: dict[str, np.ndarray] = {}
         for output in self.graph.outputs:
             if output.tensor in self.graph.constants:
                 results[output.name] = self.graph.constants[output.tensor].copy()
+            elif output.tensor in outputs:
+                results[output.name] = outputs[output.tensor]
             else:
                 results[output.name] = self._view(output.tensor).copy()
         return results

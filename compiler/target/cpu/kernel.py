@@ -98,6 +98,14 @@ class BoundKernel:
         with self._pool.turn():
             self.run_in_turn()
 
+    def point(self, parameter: int, address: int) -> None:
+        """Has the parameter at this position lie elsewhere from now on.
+
+        The caller answers for the memory: of the parameter's size, aligned to its elements, alive while the kernel
+        runs, and apart from all that is written.
+        """
+        self._pointers[parameter] = address
+
     def run_in_turn(self) -> None:
         """Runs the kernel for a caller who has the pool's turn, or needs none because there is no pool."""
         self._function(*self._arguments)

@@ -19,6 +19,7 @@ from .intrinsics import emission_of
 from .machine import CpuTarget
 from .storage import ALIGNMENT, Storage, buffer_bytes, lies_on_stack, row_major, stack_layout
 from .text import Block, Value, constant, memory_type
+from .transposed import transposed_move
 
 MAXIMUM_LANES = 128
 """Iterations of a vectorized loop: beyond this code explodes; split the loop first."""
@@ -102,6 +103,8 @@ class StatementEmitter:
             )
         count = self.values.known(loop.extent)
         if count is not None and count <= 0:
+            return
+        if isinstance(count, int) and loop.kind == "unroll" and transposed_move(self.values, loop, count):
             return
         if isinstance(count, int) and (count == 1 or loop.kind == "unroll"):
             for i in range(count):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from kernels import targets
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.target.cpu.kernel import build
-from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.ops.relayout import relayout
 from vdla.compiler.templates import relayout_cpu
 
@@ -25,8 +25,8 @@ def blocked(data: np.ndarray, block: int) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(batch, blocks, block, plane).transpose(0, 1, 3, 2))
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 2), st.integers(1, 40), st.integers(1, 9), BLOCKS, BLOCKS)
+@settings(max_examples=12, deadline=None)
+@given(st.integers(1, 2), st.integers(1, 40), st.integers(1, 37), BLOCKS, BLOCKS)
 @example(1, 20, 9, 2, 16)
 @example(1, 17, 3, 8, 16)
 def test_blocks_become_others(batch: int, channels: int, plane: int, before: int, after: int) -> None:
@@ -34,7 +34,7 @@ def test_blocks_become_others(batch: int, channels: int, plane: int, before: int
     data = np.random.default_rng(0).standard_normal((batch, channels, plane), dtype=np.float32)
     x, expected = blocked(data, before), blocked(data, after)
     np.testing.assert_array_equal(interpret(program, {"X": x})["Y"], expected)
-    target = host_target()
-    y = np.full_like(expected, np.nan)
-    build(relayout_cpu.schedule(target, program, parallel=True).program, target)(X=x, Y=y)
-    np.testing.assert_array_equal(y, expected)
+    for target in targets():
+        y = np.full_like(expected, np.nan)
+        build(relayout_cpu.schedule(target, program, parallel=True).program, target)(X=x, Y=y)
+        np.testing.assert_array_equal(y, expected)

@@ -1,0 +1,114 @@
+"""Which inputs and outputs of a network may lie in arrays of the caller, so that nothing is copied at its ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from ..graph.floating.graph import FloatGraph
+from ..graph.floating.storage_plan import StoragePlan
+from ..target.cpu.storage import ALIGNMENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """The tensors that one launch reads and those that it writes."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+def direct_inputs(graph: FloatGraph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
+    """The inputs that launches read by their own name alone: no view of them is read, and none is an output.
+
+    What lies where an input lies, and is accessed before anything was written there, is a view of it.
+    """
+    outputs = frozenset({output.tensor for output in graph.outputs} & plan.offsets.keys())
+    direct = set(graph.inputs) & plan.offsets.keys() - outputs
+    for name in tuple(direct):
+        near = _overlapping(graph, plan, name)
+        for access in (*accesses, Access(reads=outputs, writes=frozenset())):
+            if access.reads & (near - {name}):
+                direct.discard(name)
+            if access.writes & near:
+                break
+    return frozenset(direct)
+
+
+def direct_outputs(graph: FloatGraph, plan: StoragePlan, accesses: Sequence[Access]) -> frozenset[str]:
+    """The tensors that are one output each, and that launches write, and read, by their own name alone.
+
+    What lies where an output lies, and is accessed after that was written, is a view of it.
+    """
+    tensors = [output.tensor for output in graph.outputs if output.tensor in plan.offsets]
+    direct: set[str] = set()
+    for name in tensors:
+        near = _overlapping(graph, plan, name) - {name}
+        written = next((i for i, access in enumerate(accesses) if name in access.writes), None)
+        if tensors.count(name) > 1 or near & set(tensors) or written is None:
+            continue
+        own = accesses[written]
+        later = accesses[written + 1 :]
+        if name in own.reads or any((access.reads | access.writes) & near for access in (own, *later)):
+            continue
+        if graph.tensors[name].storage == graph.tensors[name].shape:
+            direct.add(name)
+    return frozenset(direct)
+
+
+def _overlapping(graph: FloatGraph, plan: StoragePlan, name: str) -> frozenset[str]:
+    """The tensors, `name` among them, that share bytes of the arena with it."""
+
+    def bounds(tensor: str) -> tuple[int, int]:
+        start = plan.offsets[tensor]
+        return start, start + graph.tensors[tensor].bytes
+
+    low, high = bounds(name)
+    return frozenset([t for t in plan.offsets if bounds(t)[0] < high and low < bounds(t)[1]] + [name])
+
+
+def address_of(array: np.ndarray) -> int:
+    """The address of an array's first element."""
+    return array.__array_interface__["data"][0]
+
+
+class OutputArrays:
+    """Arrays on cache lines for outputs: new ones, or the last ones where nobody holds any of them any more.
+
+    Memory that the system has just handed out costs more to touch for the first time than most kernels take.
+    """
+
+    def __init__(self, shapes: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> None:
+        self._shapes = {
+            name: (shape, dtype, prod(shape) * dtype.itemsize) for name, (shape, dtype) in shapes.items()
+        }
+        self._memory: dict[str, np.ndarray] = {}
+
+    def take(self) -> dict[str, np.ndarray]:
+        """Uninitialised arrays by name, which share memory with no other array that is still held."""
+        return {name: self._array(name) for name in self._shapes}
+
+    def _array(self, name: str) -> np.ndarray:
+        shape, dtype, size = self._shapes[name]
+        memory = self._memory.get(name)
+        # An array holds the memory that it looks at, however it was derived. Here it is held by the dictionary,
+        # `memory` and the argument of getrefcount.
+        if memory is None or sys.getrefcount(memory) > 3:
+            memory = self._memory[name] = np.empty(size + ALIGNMENT, np.uint8)
+        start = -address_of(memory) % ALIGNMENT
+        return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def accesses_of(launches: Iterable[tuple[Mapping[str, str], frozenset[str]]]) -> tuple[Access, ...]:
+    """What launches access: of each the tensors by parameter, and the parameters that it writes."""
+    return tuple(
+        Access(
+            reads=frozenset([name for parameter, name in tensors.items() if parameter not in written]),
+            writes=frozenset([name for parameter, name in tensors.items() if parameter in written]),
+        )
+        for tensors, written in launches
+    )

@@ -1,0 +1,92 @@
+"""Inputs and outputs that lie with the caller: which may, what is copied nevertheless, and memory that comes back."""
+
+from __future__ import annotations
+
+import numpy as np
+from float_networks import FloatNetwork, runtime
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.floating.graph import FloatGraph, GraphOutput, Tensor
+from vdla.compiler.graph.floating.storage_plan import StoragePlan
+from vdla.compiler.runtime.caller_arrays import (
+    Access,
+    OutputArrays,
+    address_of,
+    direct_inputs,
+    direct_outputs,
+)
+
+FLOAT = np.dtype(np.float32)
+
+
+def planned(offsets: dict[str, int], inputs: tuple[str, ...], outputs: tuple[str, ...]):
+    """Tensors of 16 floats at byte offsets."""
+    graph = FloatGraph(
+        name="net",
+        inputs=inputs,
+        outputs=tuple([GraphOutput(name=f"out{i}", tensor=name) for i, name in enumerate(outputs)]),
+        nodes=(),
+        tensors={name: Tensor(name=name, shape=(16,)) for name in offsets},
+        constants={},
+    )
+    return graph, StoragePlan(offsets=offsets, bytes=1024, bytes_without_reuse=1024)
+
+
+def access(reads: str, writes: str) -> Access:
+    return Access(reads=frozenset(reads.split()), writes=frozenset(writes.split()))
+
+
+def test_ends_that_are_accessed_by_name_are_direct() -> None:
+    # c takes the place of x, when x is not needed any more.
+    graph, plan = planned({"x": 0, "a": 64, "c": 0}, ("x",), ("c",))
+    steps = [access("x", "a"), access("a", "c")]
+    assert direct_inputs(graph, plan, steps) == {"x"}
+    assert direct_outputs(graph, plan, steps) == {"c"}
+
+
+def test_views_of_ends_are_copied() -> None:
+    graph, plan = planned({"x": 0, "view": 0, "y": 64}, ("x",), ("y",))
+    assert direct_inputs(graph, plan, [access("view", "y")]) == frozenset()
+    graph, plan = planned({"x": 0, "y": 64, "view": 64, "z": 128}, ("x",), ("y", "z"))
+    assert direct_outputs(graph, plan, [access("x", "y"), access("view", "z")]) == {"z"}
+    # The output is the view, of what a kernel writes.
+    graph, plan = planned({"x": 0, "y": 64, "view": 64}, ("x",), ("view",))
+    assert direct_outputs(graph, plan, [access("x", "y")]) == frozenset()
+
+
+def test_inputs_that_are_outputs_and_outputs_that_are_two_are_copied() -> None:
+    graph, plan = planned({"x": 0, "y": 64}, ("x",), ("x", "y", "y"))
+    assert direct_inputs(graph, plan, [access("x", "y")]) == frozenset()
+    assert direct_outputs(graph, plan, [access("x", "y")]) == frozenset()
+    # A view of an input, as an output.
+    graph, plan = planned({"x": 0, "view": 0}, ("x",), ("view",))
+    assert direct_inputs(graph, plan, []) == frozenset()
+
+
+def test_memory_comes_back_when_nobody_holds_it() -> None:
+    outputs = OutputArrays({"y": ((3, 5), FLOAT)})
+    first = outputs.take()["y"]
+    place = address_of(first)
+    assert place % 64 == 0 and first.shape == (3, 5) and first.dtype == FLOAT and first.flags.writeable
+    part = first[1:, ::2].T
+    del first
+    second = outputs.take()["y"]
+    assert not np.shares_memory(second, part)
+    del part, second
+    kept = outputs.take()["y"]
+    assert not np.shares_memory(outputs.take()["y"], kept)
+
+
+def test_views_at_both_ends_of_a_network() -> None:
+    net = FloatNetwork(2, 3, 4)
+    net.add("Relu")
+    net.add("Flatten", axis=1)
+    net.shape = (2, 12)
+    model = net.model()
+    x = np.random.default_rng(0).standard_normal((2, 3, 4), dtype=np.float32)
+    with compile_cpu(model) as network:
+        for _ in range(3):
+            (name, got), *_ = network.run({"x": x}).items()
+            np.testing.assert_array_equal(got, runtime(model, {"x": x})[name])
+            # What a caller does to an input or output concerns no other run.
+            x += 1
+            got[:] = np.nan
