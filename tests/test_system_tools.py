@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from campaign import representatives
 from system_tools import TABLE, read_tools
 
 ROOT = Path(__file__).parents[1]
@@ -103,16 +101,3 @@ def test_set_up_says_what_will_not_run_where_it_may_not_install(tmp_path: Path) 
     assert line.endswith("as root: apt-get install gcc g++ perl iverilog qemu-user")
     rows = read_tools(TABLE.read_text(encoding="utf-8"))
     assert all((row.kinds in line) == (row.command != "make") for row in rows)
-
-
-def test_representatives_of_a_sweep() -> None:
-    cases = representatives([(n, str(n)) for n in range(10)], 3, always=[(7, "7")])
-    kept = [case for case in cases if isinstance(case, tuple) and not hasattr(case, "marks")]
-    assert len(cases) == 10
-    assert len(kept) == 4
-    assert (7, "7") in kept
-    assert kept == [
-        c for c in representatives([(n, str(n)) for n in range(10)], 3, always=[(7, "7")]) if c in kept
-    ]
-    with pytest.raises(ValueError, match=r"not among the cases: \[11\]"):
-        representatives(range(10), 3, always=[11])

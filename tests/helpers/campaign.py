@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -22,9 +22,18 @@ def representatives(
         raise ValueError(f"not among the cases: {unknown}")
     others = [index for index, case in enumerate(listed) if case not in kept]
     left_out = set(others) - set(random.Random(seed).sample(others, min(count, len(others))))
-    return [
-        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.campaign)
-        if index in left_out
-        else case
-        for index, case in enumerate(listed)
-    ]
+    return [_in_campaigns(case) if index in left_out else case for index, case in enumerate(listed)]
+
+
+def first_of_each(cases: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]:
+    """`cases` for `pytest.mark.parametrize`: the first of each kind runs always, the rest in campaigns."""
+    seen: set[Any] = set()
+    chosen: list[Any] = []
+    for case in cases:
+        chosen.append(_in_campaigns(case) if kind(case) in seen else case)
+        seen.add(kind(case))
+    return chosen
+
+
+def _in_campaigns(case: Any) -> Any:
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.campaign)

@@ -1,4 +1,8 @@
-"""Proofs about tokens, queues and AXI (hw/formal.md): they hold, are not vacuous, and find seeded bugs."""
+"""Proofs about tokens, queues and AXI (hw/formal.md): they hold, are not vacuous, and find seeded bugs.
+
+Of a component that is proven in two parametrizations one runs always, and of its seeded bugs the first; campaigns run
+all.
+"""
 
 import importlib
 import re
@@ -6,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from amaranth.hdl import Mux, Signal
+from campaign import first_of_each
 from formal.bench import Bench
 from formal.catalogue import PROOFS
 from formal.faults import Fault
@@ -13,8 +18,19 @@ from formal.proof import Proof
 from formal.runner import MissingTool, Verdict, require_tools, run
 
 TABLE = Path(__file__).parents[3] / "hw" / "formal.md"
-EACH = pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.component.replace(" ", "-"))
 FAULTS = [(proof, fault) for proof in PROOFS for fault in proof.faults]
+
+
+def component(proof: Proof) -> str:
+    """Its name without the parametrization."""
+    return proof.component.partition(",")[0]
+
+
+EACH = pytest.mark.parametrize(
+    "proof",
+    first_of_each(PROOFS, component),
+    ids=[proof.component.replace(" ", "-") for proof in PROOFS],
+)
 
 
 def good(proof: Proof) -> Bench:
@@ -42,7 +58,7 @@ def test_no_property_is_vacuous(proof: Proof, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("proof", "fault"),
-    FAULTS,
+    first_of_each(FAULTS, lambda case: component(case[0])),
     ids=[f"{index}-{fault.property[:40]}" for index, (_, fault) in enumerate(FAULTS)],
 )
 def test_the_proof_finds_a_seeded_bug(proof: Proof, fault: Fault, tmp_path: Path):
@@ -56,7 +72,7 @@ def test_the_proof_finds_a_seeded_bug(proof: Proof, fault: Fault, tmp_path: Path
 def test_every_property_has_a_seeded_bug():
     """Of a component that is proven in two parametrizations, in one of them."""
     stated, broken = (
-        {(proof.component.partition(",")[0], name) for proof in PROOFS for name in names(proof)}
+        {(component(proof), name) for proof in PROOFS for name in names(proof)}
         for names in (
             lambda proof: good(proof).properties,
             lambda proof: [fault.property for fault in proof.faults],

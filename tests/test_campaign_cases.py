@@ -1,0 +1,27 @@
+"""Sweeps: which of their cases `make test` runs."""
+
+from typing import Any
+
+import pytest
+from campaign import first_of_each, representatives
+
+
+def always(cases: list[Any]) -> list[Any]:
+    return [case for case in cases if not hasattr(case, "marks")]
+
+
+def test_representatives_of_a_sweep() -> None:
+    pairs = [(number, str(number)) for number in range(10)]
+    cases = representatives(pairs, 3, always=[(7, "7")])
+    assert [case.values if hasattr(case, "marks") else case for case in cases] == pairs
+    assert len(always(cases)) == 4
+    assert (7, "7") in always(cases)
+    assert always(cases) == always(representatives(pairs, 3, always=[(7, "7")]))
+    with pytest.raises(ValueError, match=r"not among the cases: \[11\]"):
+        representatives(range(10), 3, always=[11])
+
+
+def test_first_of_each_kind() -> None:
+    cases = first_of_each([5, 3, 8, 10, 7], lambda number: number % 2)
+    assert always(cases) == [5, 8]
+    assert [case.values for case in cases if case not in (5, 8)] == [(3,), (10,), (7,)]
