@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from campaign import representatives
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.stmt import Assign, Copy, Intrinsic
@@ -117,10 +119,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("batch", CONFIGS)
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_conv2d(batch, case):
-    (height, width), window, tiles, chunk, post = case
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    representatives(
+        itertools.product(CASES, CONFIGS), 0, always=[("in rests", 1), ("strided", 1), ("dilated, whole", 2)]
+    ),
+)
+def test_conv2d(name, batch):
+    (height, width), window, tiles, chunk, post = CASES[name]
     config = CONFIGS[batch]
     program = conv2d(
         blocks=Blocks.of(config),
@@ -136,7 +142,7 @@ def test_conv2d(batch, case):
     check(program, np.random.default_rng(1), lambda s: schedule_conv2d(s, config, post, tiles, chunk))
 
 
-@pytest.mark.parametrize("pads", [(1, 1, 1, 1), (0, 1, 1, 0)])
+@pytest.mark.parametrize("pads", [(0, 1, 1, 0), pytest.param((1, 1, 1, 1), marks=pytest.mark.campaign)])
 def test_conv2d_with_pool(pads):
     config = CONFIGS[1]
     pool = Window(kernel=(3, 3), strides=(2, 2), pads=pads)
@@ -168,11 +174,18 @@ def tensorize_borders(s, config):
     return {"fill": declaration}
 
 
-@pytest.mark.parametrize("batch", CONFIGS)
+POOL = Window(kernel=(2, 2), strides=(2, 1), pads=(1, 0, 0, 1))
+
+
 @pytest.mark.parametrize(
-    ("chunk", "pool"), [(1, None), (2, None), (9, Window(kernel=(2, 2), strides=(2, 1), pads=(1, 0, 0, 1)))]
+    ("chunk", "pool", "batch"),
+    representatives(
+        [(chunk, pool, batch) for chunk, pool in ((1, None), (2, None), (9, POOL)) for batch in CONFIGS],
+        0,
+        always=[(2, None, 2), (9, POOL, 1)],
+    ),
 )
-def test_patch_conv2d(batch, chunk, pool):
+def test_patch_conv2d(chunk, pool, batch):
     config = CONFIGS[batch]
     program = patch_conv2d(
         blocks=Blocks.of(config),

@@ -148,8 +148,10 @@ def test_who_waits_for_what_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _SEARCH = """
-import sys
+import signal, sys
 sys.path.insert(0, sys.argv[1])
+# What a shell puts into the background ignores it, and its children with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from troubled_worker import HANG, PID
 from vdla.compiler.tune.measure.local_workers import LocalWorkers
 if __name__ == "__main__":
@@ -167,11 +169,14 @@ def test_no_process_outlives_the_search(end: signal.Signals, timeout: float) -> 
     command = [sys.executable, "-c", _SEARCH, str(HELPERS), str(timeout)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as search:
         assert search.stdout is not None
-        pids = [int(word) for word in search.stdout.readline().split()]
-        assert pids
-        time.sleep(0.1)
-        search.send_signal(end)
-        assert search.wait(20.0) != 0
+        try:
+            pids = [int(word) for word in search.stdout.readline().split()]
+            assert pids
+            time.sleep(0.1)
+            search.send_signal(end)
+            assert search.wait(20.0) != 0
+        finally:
+            search.kill()
     deadline = time.monotonic() + 20.0
     while any(_runs(pid) for pid in pids):
         assert time.monotonic() < deadline, "a worker is still there"

@@ -1,10 +1,12 @@
 """The pipeline of STORE.POST alone, windows as close together as the contract allows, in any number of passes."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
+from campaign import representatives
 from vdla.hw.store.constants import CONSTANTS_CYCLES
 from vdla.hw.store.post import PostPipeline
 from vdla.isa.arithmetic import AddConstants, combine_add, requantize
@@ -111,9 +113,14 @@ def run(case: Case) -> dict[int, bytes]:
     return got
 
 
-@pytest.mark.parametrize("combine", [False, True])
-@pytest.mark.parametrize("reads", [1, 3])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "reads", "combine"),
+    representatives(
+        itertools.product(CASES, (1, 3), (False, True)),
+        3,
+        always=[("8 lanes in 2 passes", 3, True), ("2x4 lanes in 4 passes", 1, False)],
+    ),
+)
 def test_every_lane_at_full_pace(name: str, reads: int, combine: bool) -> None:
     config = CASES[name]
     given = case(config, count=40, reads=reads, combine=combine)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
+from campaign import representatives
 from vdla.hw.interfaces import Activity, Kind
 from vdla.hw.store import StoreUnit
 from vdla.isa.access import AccessError, accesses, advance, start_trace
@@ -483,7 +484,14 @@ class Bench:
                 self.memory[word + k] = content[k]
 
 
-@pytest.mark.parametrize(("name", "seed"), list(zip(CONFIGS, (23, 33, 17, 5, 6, 7, 1), strict=True)))
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    representatives(
+        zip(CONFIGS, (23, 33, 17, 5, 6, 7, 1), strict=True),
+        0,
+        always=[("4 lanes in 2 passes", 5), ("2x4 lanes in 8 passes", 7), ("8 lanes, no post", 1)],
+    ),
+)
 def test_every_cycle_and_every_byte(name: str, seed: int) -> None:
     bench = Bench(CONFIGS[name], seed=seed, length=40)
     simulator = Simulator(bench.unit)
