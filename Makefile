@@ -6,10 +6,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO ?= build/demo
 # cpu, cpu_networks, fusion and quantization measure processors: layers, networks, what fusion gains, what int8 costs.
-# What takes long: make bench BENCHMARKS="faults mutations tuning_spaces"
+# Also there: make bench BENCHMARKS=tuning_spaces
 BENCHMARKS ?= network simulator trial rtl cpu cpu_networks fusion quantization
 
-.PHONY: demo test bench notebooks clean
+.PHONY: demo test campaign bench notebooks clean
 
 demo: $(VENV)/.installed-check
 	$(BIN)/vdla demo -o $(DEMO)
@@ -19,6 +19,12 @@ test:
 	@bash .ci/setup.sh $(PYTHON)
 	@$(MAKE) --no-print-directory $(VENV)/.installed-dev
 	@bash .ci/test.sh $(BIN)
+
+# Hours: every case of every test, and what is never done with looking for faults; CAMPAIGN="cosim faults": those alone.
+campaign:
+	@bash .ci/setup.sh $(PYTHON)
+	@$(MAKE) --no-print-directory $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/campaign.py $(CAMPAIGN)
 
 bench: $(VENV)/.installed-dev
 	@for name in $(BENCHMARKS); do echo "benchmarks/$$name.py"; $(BIN)/python benchmarks/$$name.py || exit 1; done

