@@ -20,6 +20,10 @@ from .errors import ConfigError
 EXTENSIONS = ("post", "patch", "depthwise")
 """Optional hardware beyond VTA: the post-processing store, the patch load and the depthwise array mode."""
 
+CLOCK_IS = "assumed"
+"""The rung on which `clock_mhz` stands: nobody has placed and timed a machine at it. Whatever prints or writes times or
+rates that follow from the clock says so."""
+
 EXTRA_STORAGE_LIMIT = 8 * 1024
 """Bytes of storage beyond the four scratchpads that a configuration may have in all (queues, FIFOs, tables)."""
 
@@ -330,12 +334,12 @@ class Config:
 
     @property
     def clock_hertz(self) -> float:
-        """Clock frequency in hertz."""
+        """Clock frequency in hertz, see CLOCK_IS."""
         return self.clock_mhz * 1e6
 
     @property
     def extra_storage(self) -> dict[str, int]:
-        """Storage beyond the four scratchpads, in bytes by name (measures.md: at most 8 KiB in all, listed)."""
+        """Storage beyond the four scratchpads, in bytes by name (docs/measures.md: listed, and counted in area)."""
         listing = {
             "command queues": 3 * self.command_queue_depth * 16,
             "fetch buffer": self.fetch_buffer_depth * 16,

@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+import numpy as np
 from vdla.compiler.driver import Compiled
-from vdla.compiler.graph.graph import AveragePool, Convolution, Elementwise, Graph, MaxPool, Node
+from vdla.compiler.graph.cost import input_bytes, input_read
+from vdla.compiler.graph.graph import AveragePool, Convolution, Elementwise, Graph, MaxPool, Node, reads
+from vdla.compiler.graph.layout import pack_activation
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
 from .accounts import LayerAccount, TotalAccount
-from .split import layer_boundaries
-from .traffic import explain_excess, group_traffic
+from .split import layer_boundaries, layer_starts
+from .traffic import Unread, explain_excess, group_traffic
 
 GEMM = "gemm"
 """The category of cycles in which the array issues an operation; every other one counts as a stall."""
 
 
 def compulsory_by_kind(graph: Graph, node: Node) -> dict[str, int]:
-    """Bytes that a fused node cannot avoid to move, by kind: true int8 sizes, 4-byte biases."""
+    """Bytes that a fused node cannot avoid to move, by kind: true int8 sizes, 4-byte biases, and of the input those
+    elements that some window reads."""
     out = graph.tensors[node.output].size
     match node:
-        case Convolution(data=data, weight=weight, combine=combine):
+        case Convolution(weight=weight, combine=combine):
             operand = 0
             if combine is not None and combine.operand is not None:
                 operand = graph.tensors[combine.operand].size
             return {
-                "inp": graph.tensors[data].size,
+                "inp": input_bytes(graph, node),
                 "wgt": weight.size,
                 "par": 4 * weight.shape[0],
                 "operand": operand,
                 "out": out,
             }
-        case MaxPool(data=data) | AveragePool(data=data):
-            return {"inp": graph.tensors[data].size, "out": out}
-        case Elementwise(a=a, b=b):
+        case MaxPool() | AveragePool():
+            return {"inp": input_bytes(graph, node), "out": out}
+        case Elementwise(b=b):
             operand = 0 if b is None else graph.tensors[b].size
-            return {"inp": graph.tensors[a].size, "operand": operand, "out": out}
+            return {"inp": input_bytes(graph, node), "operand": operand, "out": out}
+
+
+def unread_bytes(compiled: Compiled, node: Node) -> Unread:
+    """The bytes of a node's (first) input, as it lies in memory, of elements that no window reads."""
+    name = reads(node)[0]
+    rows, columns = input_read(compiled.graph, node)
+    shape = compiled.graph.tensors[name].nchw
+    elements = np.broadcast_to(~(rows[:, None] & columns), shape).astype(np.int8)
+    packed = pack_activation(compiled.program.config, elements, compiled.layouts[name])
+    return Unread(start=compiled.addresses[name], mask=packed != 0)
 
 
 def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[LayerAccount, ...]:
@@ -41,7 +55,8 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
     program = compiled.program
     pieces = compute_timeline(simulation)
     boundaries = layer_boundaries(program, simulation.end, simulation.cycles)
-    traffic = group_traffic(program)
+    starts = layer_starts(program, simulation.begin)
+    traffic = group_traffic(program, [unread_bytes(compiled, node) for node in compiled.graph.nodes])
     nodes = {node.name: node for node in compiled.graph.nodes}
     layers = []
     for layer in compiled.layers:
@@ -58,6 +73,7 @@ def account_layers(compiled: Compiled, simulation: SimulationResult) -> tuple[La
                 op=layer.op,
                 members=layer.members,
                 macs=layer.macs,
+                started=int(starts[layer.group]),
                 begin=begin,
                 end=end,
                 roofline_cycles=layer.roofline_cycles,
@@ -82,6 +98,7 @@ def account_total(compiled: Compiled, simulation: SimulationResult, simulate_sec
         instructions=len(compiled.program.instructions),
         dram_read_bytes=simulation.dram_read_bytes,
         dram_write_bytes=simulation.dram_write_bytes,
+        clock_hertz=config.clock_hertz,
         seconds_at_clock=simulation.cycles / config.clock_hertz,
         compile_seconds=compiled.compile_seconds,
         simulate_seconds=simulate_seconds,

@@ -6,22 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vdla.isa.config import CLOCK_IS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerAccount:
     """One fused group. Times in cycles, traffic in bytes.
 
-    The layer lasts from `begin` to `end`, the cycle in which its last output byte is acknowledged. `gemm_cycles`
-    plus the values of `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram`
-    splits the traffic by kind; `compulsory_bytes` (of the fused group: what passes between its members never moves)
-    plus the values of `excess` is exactly `dram_bytes`. `bound` is "compute" or "memory", whichever decides
-    `roofline_cycles` (of the convolution or matrix product before fusion).
+    The layer lasts from `begin` to `end`, the cycle in which its last output byte is acknowledged; its first
+    instruction began at `started`, before `begin` where it ran under the layer in front. `gemm_cycles` plus the values
+    of `stalls` (causes named as in the timing contract, section 9) is exactly end - begin. `dram` splits the traffic
+    by kind; `compulsory_bytes` (of the fused group: what passes between its members never moves) plus the values of
+    `excess` is exactly `dram_bytes`. `bound` is "compute" or "memory", whichever decides `roofline_cycles` (of the
+    convolution or matrix product before fusion).
     """
 
     name: str
     op: str
     members: tuple[str, ...]
     macs: int
+    started: int
     begin: int
     end: int
     roofline_cycles: float
@@ -47,6 +51,17 @@ class LayerAccount:
         """Roofline cycles over cycles; 0 for a layer that takes no time of its own."""
         return self.roofline_cycles / self.cycles if self.cycles else 0.0
 
+    @property
+    def below_roofline(self) -> Literal["overlap", "fusion"] | None:
+        """Why the layer takes fewer cycles than its roofline; None where it does not.
+
+        "overlap": it began under the layer before it, and takes its roofline at least from `started` on. "fusion":
+        not even that, since the roofline counts what a convolution alone would store, without the pool fused into it.
+        """
+        if self.cycles >= self.roofline_cycles:
+            return None
+        return "overlap" if self.end - self.started >= self.roofline_cycles else "fusion"
+
     def to_dict(self) -> dict[str, Any]:
         """The layer's entry in the JSON object of `vdla run`."""
         return {
@@ -55,9 +70,11 @@ class LayerAccount:
             "members": list(self.members),
             "macs": self.macs,
             "cycles": self.cycles,
+            "started": self.started,
             "begin": self.begin,
             "end": self.end,
             "roofline_cycles": round(self.roofline_cycles, 3),
+            "below_roofline": self.below_roofline,
             "bound": self.bound,
             "utilization": round(self.utilization, 6),
             "gemm_cycles": self.gemm_cycles,
@@ -71,7 +88,10 @@ class LayerAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TotalAccount:
-    """The whole run. Times in cycles unless named seconds, traffic in bytes, per launch."""
+    """The whole run. Times in cycles unless named seconds, traffic in bytes, per launch.
+
+    `seconds_at_clock` follows from `clock_hertz`, which stands on the rung `CLOCK_IS`.
+    """
 
     macs: int
     cycles: int
@@ -79,6 +99,7 @@ class TotalAccount:
     instructions: int
     dram_read_bytes: int
     dram_write_bytes: int
+    clock_hertz: float
     seconds_at_clock: float
     compile_seconds: float
     simulate_seconds: float
@@ -99,6 +120,8 @@ class TotalAccount:
             "dram_read_bytes": self.dram_read_bytes,
             "dram_write_bytes": self.dram_write_bytes,
             "seconds_at_clock": self.seconds_at_clock,
+            "clock_hertz": self.clock_hertz,
+            "clock_is": CLOCK_IS,
             "compile_seconds": round(self.compile_seconds, 6),
             "simulate_seconds": round(self.simulate_seconds, 6),
         }

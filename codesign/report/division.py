@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vdla.isa.config import CLOCK_IS
+
 Target = Literal["vdla", "llvm"]
 
 
@@ -184,6 +186,7 @@ class DivisionAccount:
             "model": self.model,
             "config": self.config,
             "clock_hertz": self.clock_hertz,
+            "clock_is": CLOCK_IS,
             "cpu": self.cpu,
             "threads": self.threads,
             "repeat": self.repeat,

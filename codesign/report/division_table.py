@@ -8,6 +8,7 @@ from rich.box import SIMPLE
 from rich.markup import escape
 from rich.table import Table
 
+from .clock import clock_text
 from .division import CostAccount, DivisionAccount, DivisionCheck
 
 
@@ -67,7 +68,7 @@ def division_summary(account: DivisionAccount) -> list[str]:
     if any(region.target == "vdla" for region in account.regions):
         lines += [
             f"{_ms(account.total_seconds)} in all: accelerator {_ms(account.accelerator_seconds)} (simulated, at "
-            f"{account.clock_hertz / 1e6:g} MHz), conversions at its border {_ms(account.boundary_seconds)} and CPU "
+            f"{clock_text(account.clock_hertz)}), conversions at its border {_ms(account.boundary_seconds)} and CPU "
             f"{_ms(account.cpu_seconds)} (measured on {account.cpu}, {workers})",
             f"Amdahl: with an infinitely fast accelerator this division is {account.limit or 1.0:.2f} times as fast",
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vdla.isa.config import Config
+from vdla.isa.config import CLOCK_IS, Config
 from vdla.isa.timing import gemm_latency, post_latency, read_burst_beats, write_burst_beats
 
 
@@ -78,6 +78,7 @@ def hardware(config: Config) -> dict[str, Any]:
         "digest": config.digest,
         "derived": {
             "multiplies_per_cycle": config.multiplies_per_cycle,
+            "clock_is": CLOCK_IS,
             "peak_gops": round(2 * config.multiplies_per_cycle * config.clock_mhz / 1000, 6),
             "bus_gigabytes_per_second": round(config.memory.bus_bytes * config.clock_mhz / 1000, 6),
             "inp_bytes": config.inp_bytes,

@@ -10,6 +10,17 @@ from vdla.isa.program import Program
 from .traffic import owners
 
 
+def layer_starts(program: Program, begin: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(groups,) int64: the cycle in which the first instruction of each layer begins, often under the layer before it.
+
+    `begin` is the cycle in which each instruction begins, -1 for one that never does. A layer without any starts at 0.
+    """
+    started = np.full(len(program.groups), np.iinfo(np.int64).max)
+    ran = begin >= 0
+    np.minimum.at(started, owners(program)[ran], begin[ran])
+    return np.where(started == np.iinfo(np.int64).max, 0, started)
+
+
 def layer_boundaries(program: Program, end: NDArray[np.int64], cycles: int) -> NDArray[np.int64]:
     """(groups + 1,) int64: layer g lasts from boundary g to g + 1; the first is 0, the last `cycles`.
 

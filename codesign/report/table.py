@@ -11,6 +11,7 @@ from rich.measure import Measurement
 from rich.table import Table
 
 from .accounts import RunAccount
+from .clock import clock_text
 
 
 def main_causes(stalls: Mapping[str, int], count: int = 2) -> str:
@@ -36,6 +37,14 @@ _DISPENSABLE = ("mostly", "op", "bound", "DRAM KiB", "roofline")
 """Columns in the order in which they go."""
 
 
+MARKS = {"overlap": "*", "fusion": "+"}
+"""Before the cycles of layers that take fewer than their roofline, by `LayerAccount.below_roofline`."""
+WHY = {
+    "overlap": "below its roofline: it began under the layer before it",
+    "fusion": "below its roofline, which counts what the convolution would store without the pool fused into it",
+}
+
+
 def _width(table: Table) -> int:
     """Characters that a table takes where there is room."""
     console = Console(width=1000)
@@ -43,6 +52,7 @@ def _width(table: Table) -> int:
 
 
 def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
+    below = {layer.below_roofline for layer in run.layers}
     table = Table(
         title=f"{run.model} on {run.config}",
         title_justify="left",
@@ -50,6 +60,8 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
         padding=(0, 1),
         collapse_padding=True,
         show_footer=True,
+        caption="\n".join(f"{MARKS[why]} {WHY[why]}" for why in WHY if why in below) or None,
+        caption_justify="left",
     )
     total = run.total
     stalled = sum(sum(layer.stalls.values()) for layer in run.layers)
@@ -75,7 +87,7 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
             "layer": layer.name[-32:],
             "op": layer.op,
             "MMAC": f"{layer.macs / 1e6:,.1f}" if layer.macs else "",
-            "cycles": f"{layer.cycles:,}",
+            "cycles": f"{MARKS[layer.below_roofline] if layer.below_roofline else ''}{layer.cycles:,}",
             "roofline": f"{layer.roofline_cycles:,.0f}" if layer.roofline_cycles else "",
             "bound": layer.bound if layer.roofline_cycles else "",
             "util.": f"{layer.utilization:.1%}" if layer.roofline_cycles else "",
@@ -89,11 +101,12 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
 
 
 def summary(run: RunAccount) -> list[str]:
-    """What the table does not say: time at the clock, host time, traffic, and how the outputs compare."""
+    """What the table does not say: time at the (assumed) clock, host time, traffic, and how the outputs compare."""
     total = run.total
     lines = [
-        f"{total.seconds_at_clock * 1e3:.2f} ms at the clock; {total.instructions:,} instructions; "
-        f"{total.dram_read_bytes / 2**20:.2f} MiB read, {total.dram_write_bytes / 2**20:.2f} MiB written",
+        f"{total.seconds_at_clock * 1e3:.2f} ms at {clock_text(total.clock_hertz)}; "
+        f"{total.instructions:,} instructions; {total.dram_read_bytes / 2**20:.2f} MiB read, "
+        f"{total.dram_write_bytes / 2**20:.2f} MiB written",
         f"compiled in {total.compile_seconds:.2f} s, simulated in {total.simulate_seconds:.3f} s "
         f"({total.cycles / max(total.simulate_seconds, 1e-9) / 1e6:.0f} M cycles/s)",
     ]

@@ -5,8 +5,8 @@ Nothing here simulates; a test holds the sums against the simulator's counters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,10 +52,12 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Bytes by kind (the keys are KINDS): all that moved, and how many different addresses they were."""
+    """Bytes by kind (the keys are KINDS): all that moved, how many different addresses they were, and of these (of some
+    kinds) how many hold elements of the input that no window reads."""
 
     moved: dict[str, int]
     distinct: dict[str, int]
+    unread: dict[str, int] = field(default_factory=dict[str, int])
 
     @property
     def total(self) -> int:
@@ -138,14 +140,28 @@ def find_runs(config: Config, instructions: NDArray[np.uint64], instruction_base
     return Runs(instruction=columns[0], kind=columns[1], start=columns[2], length=columns[3])
 
 
-def _distinct(start: Integers, length: Integers) -> int:
-    # Size of the union of intervals: sort by start, count what reaches beyond everything before.
-    if not len(start):
-        return 0
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Unread:
+    """The bytes of a tensor at byte address `start` that hold elements which no window reads: bool (bytes,) `mask`."""
+
+    start: int
+    mask: NDArray[np.bool_]
+
+
+def _distinct(start: Integers, length: Integers) -> tuple[Integers, Integers]:
+    # Disjoint intervals [begin, end) of the same union: sort by start, keep what reaches beyond everything before.
     order = np.argsort(start, kind="stable")
     begin, end = start[order], start[order] + length[order]
-    reached = np.concatenate(([begin[0]], np.maximum.accumulate(end)[:-1]))
-    return int(np.maximum(end - np.maximum(begin, reached), 0).sum())
+    reached = np.concatenate((begin[:1], np.maximum.accumulate(end)[:-1]))
+    begin = np.minimum(np.maximum(begin, reached), end)
+    return begin, end
+
+
+def _covered(begin: Integers, end: Integers, unread: Unread) -> int:
+    # How many of the unread bytes lie in disjoint intervals.
+    before = np.concatenate(([0], np.cumsum(unread.mask)))
+    low, high = (np.clip(edge - unread.start, 0, len(unread.mask)) for edge in (begin, end))
+    return int((before[high] - before[low]).sum())
 
 
 def owners(program: Program) -> Integers:
@@ -156,19 +172,26 @@ def owners(program: Program) -> Integers:
     return np.where(last >= 0, group[np.maximum(last, 0)], 0)
 
 
-def group_traffic(program: Program) -> list[Traffic]:
-    """The traffic of each group of `program`, in the order of `program.groups`."""
+INPUTS = ("inp", "acc")
+"""Kinds that read a layer's input: pools and element-wise layers read it straight into the accumulators."""
+
+
+def group_traffic(program: Program, unread: Sequence[Unread] | None = None) -> list[Traffic]:
+    """The traffic of each group of `program`, in the order of `program.groups`; `unread` is of each group's input."""
     base = instruction_address(len(program.image))
     runs = find_runs(program.config, np.asarray(program.instructions), base)
     owner = owners(program)[runs.instruction]
     result = []
     for group in range(len(program.groups)):
-        moved, distinct = {}, {}
+        moved, distinct, never = {}, {}, {}
         for index, name in enumerate(KINDS):
             mine = (owner == group) & (runs.kind == index)
             moved[name] = int(runs.length[mine].sum())
-            distinct[name] = _distinct(runs.start[mine], runs.length[mine])
-        result.append(Traffic(moved=moved, distinct=distinct))
+            begin, end = _distinct(runs.start[mine], runs.length[mine])
+            distinct[name] = int((end - begin).sum())
+            if unread is not None and name in INPUTS:
+                never[name] = _covered(begin, end, unread[group])
+        result.append(Traffic(moved=moved, distinct=distinct, unread=never))
     return result
 
 
@@ -183,8 +206,10 @@ EXPLANATIONS = {
 def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str, int]:
     """Bytes moved beyond the compulsory ones, by reason; reasons without bytes are left out.
 
-    `inp read again` are halo rows and passes over several output blocks; `padding` are lanes of a block that the tensor
-    does not have; `skipped` (negative) are bytes of the tensor that strides never touch. They sum up exactly.
+    `inp read again` are halo rows and passes over several output blocks; `skipped by windows` are elements of the input
+    that no window reads, moved since they lie between others (a stride passes over them, or gaps of a dilated kernel);
+    `padding` are lanes of a block that the tensor does not have. `not moved` (negative) would be bytes that should have
+    been. They sum up exactly.
     """
     excess: dict[str, int] = {}
     for kind, moved in traffic.moved.items():
@@ -195,5 +220,8 @@ def explain_excess(traffic: Traffic, compulsory: Mapping[str, int]) -> dict[str,
         again = "written again" if kind == "out" else "read again"
         distinct = traffic.distinct[kind]
         excess[f"{kind} {again}"] = moved - distinct
-        excess[f"{kind} {'padding' if distinct >= needed else 'skipped'}"] = distinct - needed
+        unread = traffic.unread.get(kind, 0)
+        excess[f"{kind} skipped by windows"] = unread
+        rest = distinct - needed - unread
+        excess[f"{kind} {'padding' if rest >= 0 else 'not moved'}"] = rest
     return {reason: size for reason, size in excess.items() if size}

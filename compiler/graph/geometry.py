@@ -81,3 +81,38 @@ def average_divisors(
         high = plane[axis] + (declared[axis + 2] if count_include_pad else 0)
         counts.append(np.minimum(starts + kernel[axis], high) - np.maximum(starts, low))
     return (counts[0][:, None] * counts[1][None, :]).astype(np.int32)
+
+
+def positions_read(
+    size: int, kernel: int, stride: int, dilation: int, pad_begin: int, outputs: np.ndarray
+) -> np.ndarray:
+    """Which of `size` positions along one axis some window reads: bool (size,); `outputs` bool (windows,) are those
+    that count."""
+    starts = np.flatnonzero(outputs) * stride - pad_begin
+    touched = (starts[:, None] + dilation * np.arange(kernel)).reshape(-1)
+    read = np.zeros(size, dtype=bool)
+    read[touched[(touched >= 0) & (touched < size)]] = True
+    return read
+
+
+def plane_read(
+    plane: Pair,
+    kernel: Pair,
+    strides: Pair,
+    dilations: Pair,
+    pads: Pads,
+    outputs: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of an (H, W) plane that some window reads: bool (H,) and bool (W,).
+
+    An element is read where its row and its column are. `outputs` are the rows and columns of windows that count
+    (None: all).
+    """
+    if outputs is None:
+        rows, columns = output_plane(plane, kernel, strides, dilations, pads)
+        outputs = np.ones(rows, dtype=bool), np.ones(columns, dtype=bool)
+    rows, columns = (
+        positions_read(plane[axis], kernel[axis], strides[axis], dilations[axis], pads[axis], outputs[axis])
+        for axis in range(2)
+    )
+    return rows, columns

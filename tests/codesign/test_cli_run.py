@@ -11,7 +11,7 @@ from vdla.codesign import evaluate
 from vdla.codesign.cli import run_accelerator
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.network_run import compile_network
-from vdla.isa.config import load_config
+from vdla.isa.config import CLOCK_IS, load_config
 from vdla.isa.program import load_program
 from vdla.sim import simulate
 
@@ -24,6 +24,8 @@ TOTAL = [
     "dram_read_bytes",
     "dram_write_bytes",
     "seconds_at_clock",
+    "clock_hertz",
+    "clock_is",
     "compile_seconds",
     "simulate_seconds",
 ]
@@ -57,6 +59,7 @@ def test_account_adds_up(vdla, small_cnn: Path, config: str, vthreads: str) -> N
     total, layers = document["total"], document["layers"]
     assert document["model"] == "small_cnn" and document["config"] == config
     assert list(total) == TOTAL
+    assert total["clock_is"] == CLOCK_IS and total["clock_hertz"] == load_config(config).clock_hertz
     assert total["seconds_at_clock"] == total["cycles"] / load_config(config).clock_hertz
     assert total["utilization"] == pytest.approx(total["roofline_cycles"] / total["cycles"], abs=1e-6)
     for layer in layers:
@@ -66,7 +69,14 @@ def test_account_adds_up(vdla, small_cnn: Path, config: str, vthreads: str) -> N
         assert layer["cycles"] == layer["end"] - layer["begin"]
         assert sum(layer["dram"].values()) == layer["dram_bytes"]
         assert layer["compulsory_bytes"] + sum(layer["excess"].values()) == layer["dram_bytes"]
+        assert not any("not moved" in reason for reason in layer["excess"])
         assert layer["bound"] in ("compute", "memory")
+        # Only what ran under the layer before it, or a fused pool saved, is faster than the roofline.
+        assert layer["started"] <= layer["end"]
+        below = layer["cycles"] < layer["roofline_cycles"] - 1e-3
+        assert (layer["below_roofline"] is not None) == below
+        if layer["below_roofline"] == "overlap":
+            assert layer["started"] < layer["begin"]
     assert layers[0]["begin"] == 0 and layers[-1]["end"] == total["cycles"]
     assert all(a["end"] == b["begin"] for a, b in pairwise(layers))
     for key in ("macs", "cycles"):
@@ -266,7 +276,7 @@ def test_a_narrow_terminal_costs_columns_not_digits(
     vdla, mlp: Path, monkeypatch: pytest.MonkeyPatch, width: int, gone: set[str]
 ) -> None:
     monkeypatch.setattr(run_accelerator, "text_console", lambda: Console(width=width))
-    table = vdla("run", mlp, "--timing-only").out.partition("at the clock")[0].splitlines()[:-1]
+    table = vdla("run", mlp, "--timing-only").out.partition(" ms at ")[0].splitlines()[:-1]
     headings = ("layer", "op", "MMAC", "cycles", "roofline", "bound", "util.", "GEMM", "other", "mostly")
     assert {name for name in (*headings, "DRAM KiB") if f" {name} " not in table[2]} == gone
     assert all(len(line) <= width and "…" not in line for line in table)

@@ -1,6 +1,9 @@
+from dataclasses import replace
+
+from rich.console import Console
 from vdla.codesign.report.accounts import LayerAccount, RunAccount, TotalAccount
 from vdla.codesign.report.plots import LARGEST_CAUSES, layers_png, number_ranges, roofline_png, stacked_causes
-from vdla.codesign.report.table import main_causes
+from vdla.codesign.report.table import layer_table, main_causes
 from vdla.isa.config import load_config
 
 
@@ -10,6 +13,7 @@ def layer(name: str, begin: int, gemm: int, stalls: dict[str, int], macs: int) -
         op="Convolution",
         members=(name,),
         macs=macs,
+        started=begin,
         begin=begin,
         end=begin + gemm + sum(stalls.values()),
         roofline_cycles=macs / 256,
@@ -30,6 +34,7 @@ def account(layers: tuple[LayerAccount, ...]) -> RunAccount:
         instructions=10,
         dram_read_bytes=sum(item.dram_bytes for item in layers),
         dram_write_bytes=0,
+        clock_hertz=1e8,
         seconds_at_clock=1e-5,
         compile_seconds=0.1,
         simulate_seconds=0.1,
@@ -79,3 +84,19 @@ def test_layers_at_one_spot_share_a_label() -> None:
     assert number_ranges([3, 5, 6, 7]) == "3, 5-7"
     assert number_ranges(range(1, 61)) == "1-60"
     assert number_ranges(range(1, 61, 2)) == "30 layers"
+
+
+def test_layers_below_their_roofline_are_marked_with_the_reason() -> None:
+    plain = layer("plain", 0, 100, {}, 20_000)
+    overlap = replace(layer("early", 100, 50, {}, 20_000), started=20)
+    fused = replace(layer("fused", 150, 50, {}, 20_000), started=140)
+    assert [item.below_roofline for item in (plain, overlap, fused)] == [None, "overlap", "fusion"]
+    console = Console(width=160)
+    with console.capture() as capture:
+        console.print(layer_table(account((plain, overlap, fused))))
+    shown = capture.get()
+    assert " *50 " in shown and " +50 " in shown and " 100 " in shown
+    assert "* below its roofline: it began under" in shown and "+ below its roofline, which counts" in shown
+    with console.capture() as capture:
+        console.print(layer_table(account((plain,))))
+    assert "below its roofline" not in capture.get()

@@ -3,7 +3,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from vdla.codesign.report.split import layer_boundaries
-from vdla.codesign.report.traffic import KINDS, Traffic, explain_excess, find_runs, group_traffic, owners
+from vdla.codesign.report.traffic import (
+    KINDS,
+    Traffic,
+    Unread,
+    explain_excess,
+    find_runs,
+    group_traffic,
+    owners,
+)
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode, register_value
 from vdla.isa.program import Program
@@ -125,15 +133,28 @@ def test_reasons_have_names() -> None:
         "par": 128,
     }
     distinct = dict(moved) | {"inp": 90}
-    compulsory = {"inp": 100, "wgt": 48, "out": 32, "par": 64}
-    assert explain_excess(Traffic(moved=moved, distinct=distinct), compulsory) == {
+    compulsory = {"inp": 50, "wgt": 48, "out": 40, "par": 64}
+    assert explain_excess(Traffic(moved=moved, distinct=distinct, unread={"inp": 25}), compulsory) == {
         "instructions": 16,
         "micro-ops": 8,
         "wgt padding": 16,
         "inp read again": 30,
-        "inp skipped": -10,
+        "inp skipped by windows": 25,
+        "inp padding": 15,
         "scales and padded channels": 64,
+        "out not moved": -8,
     }
+
+
+def test_bytes_that_no_window_reads_are_counted_once_and_only_where_they_were_loaded() -> None:
+    vta = load_config("vta")
+    load = {"dram_base": 4, "y_size": 2, "x_size": 3, "x_stride": 8}
+    made = program(vta, [0, 0, 0], ("LOAD.INP", load), ("LOAD.INP", load), ("FINISH", {}))
+    # Bytes 64 to 112 and 192 to 240 are loaded; of a tensor at 100 every second byte holds what no window reads.
+    mask = np.arange(200) % 2 == 0
+    unread = Unread(start=100, mask=mask)
+    only, _ = group_traffic(made, [unread, unread])
+    assert only.unread == {"inp": 12 // 2 + 48 // 2, "acc": 0} and only.distinct["inp"] == 96
 
 
 def test_layers_end_with_their_last_store_and_share_out_all_cycles() -> None:

@@ -1,0 +1,159 @@
+"""Compulsory bytes: the elements that windows read, against a count of every read of every window."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from vdla.compiler.graph.cost import compulsory_bytes, count_macs, input_bytes, input_read
+from vdla.compiler.graph.geometry import output_plane
+from vdla.compiler.graph.graph import (
+    Convolution,
+    Graph,
+    MaxPool,
+    Node,
+    Pool,
+    Quantization,
+    Requantize,
+    Tensor,
+)
+
+PLAIN = Quantization(scale=np.float32(1), zero_point=0, dtype="int8")
+
+
+def graph_of(node: Node, data: tuple[int, int, int, int], output: tuple[int, int, int, int]) -> Graph:
+    tensors = {
+        name: Tensor(name=name, shape=shape, quantization=PLAIN)
+        for name, shape in (("x", data), ("y", output))
+    }
+    return Graph(name="one", inputs=(), outputs=(), nodes=(node,), tensors=tensors)
+
+
+def convolution(
+    channels: int,
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    dilations: tuple[int, int] = (1, 1),
+    groups: int = 1,
+    filters: int = 4,
+    pool: Pool | None = None,
+) -> Convolution:
+    return Convolution(
+        name="conv",
+        members=("conv",),
+        data="x",
+        output="y",
+        weight=np.zeros((filters, channels // groups, *kernel), np.int8),
+        bias=np.zeros(filters, np.int32),
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        groups=groups,
+        pad_value=0,
+        requantize=Requantize(scale=np.ones(filters, np.float32), zero_point=0),
+        pool=pool,
+    )
+
+
+def windows(
+    plane: tuple[int, int],
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    wanted: set[tuple[int, int]] | None = None,
+) -> set[tuple[int, int]]:
+    """Every position that a window reads, one by one; `wanted` are the windows that count."""
+    rows, columns = output_plane(plane, kernel, strides, dilations, pads)
+    read = set()
+    for out in itertools.product(range(rows), range(columns)):
+        if wanted is not None and out not in wanted:
+            continue
+        for tap in itertools.product(range(kernel[0]), range(kernel[1])):
+            y, x = (out[a] * strides[a] + tap[a] * dilations[a] - pads[a] for a in range(2))
+            if 0 <= y < plane[0] and 0 <= x < plane[1]:
+                read.add((y, x))
+    return read
+
+
+@pytest.mark.parametrize(
+    ("plane", "kernel", "strides", "pads", "dilations", "read"),
+    [
+        ((8, 8), (1, 1), (1, 1), (0, 0, 0, 0), (1, 1), 64),
+        # A strided 1x1 reads a quarter.
+        ((8, 8), (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 16),
+        ((7, 9), (1, 1), (2, 2), (0, 0, 0, 0), (1, 1), 4 * 5),
+        # 3x3 in steps of 5: three rows and columns of every five.
+        ((10, 10), (3, 3), (5, 5), (0, 0, 0, 0), (1, 1), 36),
+        ((8, 8), (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 64),
+        # A dilated kernel in steps of its dilation reads every second row and column.
+        ((9, 9), (3, 3), (2, 2), (0, 0, 0, 0), (2, 2), 25),
+        ((9, 9), (3, 3), (1, 1), (0, 0, 0, 0), (4, 4), 9),
+        # Pads on one side only shift the windows.
+        ((8, 8), (1, 1), (2, 2), (1, 0, 0, 0), (1, 1), 16),
+        ((5, 5), (2, 2), (4, 4), (3, 0, 0, 2), (1, 1), 2 * 3),
+    ],
+)
+def test_elements_that_windows_read(plane, kernel, strides, pads, dilations, read) -> None:
+    assert len(windows(plane, kernel, strides, dilations, pads)) == read
+    rows, columns = output_plane(plane, kernel, strides, dilations, pads)
+    node = convolution(6, kernel, strides, pads, dilations)
+    graph = graph_of(node, (2, 6, *plane), (2, 4, rows, columns))
+    assert input_bytes(graph, node) == 2 * 6 * read
+    assert compulsory_bytes(graph, node) == 2 * 6 * read + node.weight.size + 2 * 4 * rows * columns + 4 * 4
+    # A depthwise convolution reads all of its channels.
+    each = convolution(6, kernel, strides, pads, dilations, groups=6, filters=6)
+    assert input_bytes(graph, each) == 2 * 6 * read
+
+
+small = st.integers(1, 4)
+pair = st.tuples(small, small)
+pads = st.tuples(*[st.integers(0, 3)] * 4)
+
+
+@given(
+    plane=st.tuples(*[st.integers(1, 12)] * 2),
+    kernel=pair,
+    strides=pair,
+    dilations=pair,
+    pads=pads,
+    pool=pair,
+)
+def test_any_window_against_counting_every_read(plane, kernel, strides, dilations, pads, pool) -> None:
+    sums = output_plane(plane, kernel, strides, dilations, pads)
+    if min(sums) < 1:
+        return
+    node = convolution(1, kernel, strides, pads, dilations)
+    graph = graph_of(node, (1, 1, *plane), (1, 4, *sums))
+    expected = windows(plane, kernel, strides, dilations, pads)
+    rows, columns = input_read(graph, node)
+    assert {(int(y), int(x)) for y, x in np.argwhere(rows[:, None] & columns)} == expected
+    # A fused pool that passes over sums passes over what only they read; the convolution alone does not.
+    if min(output_plane(sums, pool, strides, (1, 1), (0, 0, 0, 0))) < 1:
+        return
+    fused = convolution(
+        1, kernel, strides, pads, dilations, pool=Pool(kernel=pool, strides=strides, pads=(0, 0, 0, 0))
+    )
+    wanted = windows(sums, pool, strides, (1, 1), (0, 0, 0, 0))
+    assert input_bytes(graph, fused) == len(windows(plane, kernel, strides, dilations, pads, wanted))
+    assert input_bytes(graph, fused, fused=False) == len(expected)
+    assert compulsory_bytes(graph, fused) == compulsory_bytes(graph, node)
+
+
+def test_pools_read_what_their_windows_cover_and_have_no_work() -> None:
+    pool = MaxPool(
+        name="pool",
+        members=("pool",),
+        data="x",
+        output="y",
+        kernel=(2, 2),
+        strides=(3, 3),
+        pads=(0, 0, 0, 0),
+    )
+    graph = graph_of(pool, (1, 5, 9, 9), (1, 5, 3, 3))
+    assert input_bytes(graph, pool) == 5 * 36
+    assert count_macs(graph, pool) == compulsory_bytes(graph, pool) == 0
