@@ -194,7 +194,7 @@ def reference_to_use(wanted: str) -> tuple[str, str | None]:
 
 
 def _kernels_saturate() -> bool:
-    # x86 without VNNI multiplies u8 by s8 through 16-bit sums that saturate (measures.md: not a reference there).
+    # x86 without VNNI multiplies u8 by s8 through 16-bit sums that saturate (docs/measures.md: not a reference there).
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return False
     try:
@@ -213,7 +213,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     """(largest difference in LSB of any layer, whether every top-1 agrees), each layer fed ONNX Runtime's own integers.
 
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
-    DequantizeLinear; end to end its last bits, one a layer, add up (measures.md). Raises CheckError.
+    DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). Raises CheckError.
     """
     content = onnx.load_from_string(model if isinstance(model, bytes) else model.read_bytes())
     graph = import_model(model)
@@ -246,7 +246,7 @@ def onnxruntime_outputs(model: Path, graph: Graph, launches: Sequence[Arrays]) -
     """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
 
     uint8 activations run at default optimization, where its integer kernels are used; symmetric int8 models without
-    optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair stay (measures.md).
+    optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair stay (docs/measures.md).
     """
     names = [output.name for output in graph.outputs]
     results = _session_runs(str(model), graph, names, launches)

@@ -22,7 +22,7 @@ from .config import Config, Memory
 from .errors import ConfigError, ProgramError
 
 INSTRUCTION_ALIGNMENT = 4096
-"""Instructions start at a multiple of this many bytes (measures.md, placement)."""
+"""Instructions start at a multiple of this many bytes (docs/measures.md, placement)."""
 
 FORMAT_NAME = "vdla-program"
 FORMAT_VERSION = 1
