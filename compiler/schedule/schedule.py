@@ -17,6 +17,7 @@ from . import pack as layout
 from . import pad as padding
 from . import peel as peeling
 from . import pipeline as pipelining
+from . import prefetch as hints
 from . import reverse_compute_at as consumers
 from . import share_copy as sharing
 from . import split_copy as pieces
@@ -30,8 +31,8 @@ class Schedule:
 
     Every method is the function of its name in `loops`, `annotate`, `peel`, `guard`, `pipeline`, `pad`, `pack`,
     `reduction`, `compute_at`, `reverse_compute_at`, `inline`, `compute_early`, `memory`, `box_copy`, `split_copy`,
-    `share_copy` or `tensorize`, which says what it does and when it is legal; all raise LegalityError and then leave
-    the schedule as it was. Methods that make new names return them.
+    `share_copy`, `prefetch` or `tensorize`, which says what it does and when it is legal; all raise LegalityError and
+    then leave the schedule as it was. Methods that make new names return them.
     """
 
     def __init__(self, program: Program) -> None:
@@ -134,6 +135,10 @@ class Schedule:
     def pack(self, buffer: str, tiles: layout.Tiles, order: layout.Order) -> None:
         """See `pack.pack`."""
         self._apply(layout.pack, "pack", buffer, tiles, order)
+
+    def prefetch(self, loop: str, buffer: str, ahead: int) -> None:
+        """See `prefetch.prefetch`."""
+        self._apply(hints.prefetch, "prefetch", loop, buffer, ahead)
 
     def decompose_reduction(self, name: str, loop: str) -> None:
         """See `reduction.decompose_reduction`."""

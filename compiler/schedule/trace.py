@@ -88,6 +88,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "guard": (_LOOP, _COUNT),
     "pad": (_LOOP, _COUNT),
     "pack": (_BUFFER, _TILES, _ORDER),
+    "prefetch": (_LOOP, _BUFFER, _COUNT),
     "decompose_reduction": (_STATEMENT, _LOOP),
     "rfactor": (_STATEMENT, _LOOP),
     "compute_at": (_STATEMENT, _LOOP),

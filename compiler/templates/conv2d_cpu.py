@@ -16,7 +16,7 @@ from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
-from .borders import parallel_loop, peel_ragged, team_times
+from .borders import parallel_loop, parts_of, peel_ragged, team_times
 from .partial_sums import part_size, sum_in_parts
 from .reduction_order import ordered_terms, unroll_terms
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
@@ -27,6 +27,10 @@ COPY_BYTES_CYCLE = 16.0
 """Bytes a cycle of copying an input into its padded form."""
 MOST_POSITIONS = 16
 """Positions of a tile: more of them, of few filters, wait for their loads (28 of one block are 20% slower than 16)."""
+WAITING_SHARE = 0.125
+"""Of the arithmetic, that waiting for weights takes before prefetching them pays for its instructions."""
+PREFETCH_BYTES = 4096
+"""How far ahead: some hundred cycles of a tile's steps."""
 MOST_BLOCKS = 64
 """Blocks into which a row of outputs is cut at most: enough for any cache, and for the threads of a pool."""
 
@@ -278,7 +282,19 @@ def schedule(
         copied = prod(shapes["X"]) * 4 / COPY_BYTES_CYCLE if any(window.pads) else 0.0
         parallel_loop(s, counts, cycles, {x_block if knobs.copy == "columns" else y_block: copied})
     peel_ragged(s, *around, *tiles)
+    if knobs.unroll == 1 and _waits_for_weights(target, program):
+        for loop in parts_of(s, ordered[-1]):
+            s.prefetch(loop.name, "W", PREFETCH_BYTES)
     return s
+
+
+def _waits_for_weights(target: CpuTarget, program: Program) -> bool:
+    """Whether weights come from beyond the second-level cache and are used for so few positions that sums wait."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    weights = prod(shapes["W"]) * 4
+    arithmetic = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
+    far = weights > target.cache_bytes[1] * 0.75
+    return far and weights / REMOTE_BYTES_CYCLE > WAITING_SHARE * arithmetic
 
 
 def _copy_input(s: Schedule, window: Window, knobs: Knobs, y_block: str, x_block: str) -> None:

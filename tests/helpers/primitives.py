@@ -254,6 +254,7 @@ CASES = {
     "tensorize": Case(sums, lambda s: s.tensorize("j", DOT, (("lanes", 8),))),
     "peel-last": Case(product, _split_then(4, lambda s: s.peel("i.0"))),
     "peel-first": Case(padded, _peel_first),
+    "prefetch": Case(product, lambda s: s.prefetch("k", "W", 4096)),
     "expand-copy": Case(padded, lambda s: s.expand_copy("load")),
     "share-copy": Case(sums, _share_copy),
 }

@@ -9,7 +9,9 @@ from ...ir.expr import Buffer, Const, Var, cast
 from ...ir.printer import summarize
 from ...ir.stmt import Intrinsic, IntrinsicDeclaration, Reduce, nest
 from ...ir.types import DType
+from ...schedule.prefetch import AHEAD, PREFIX
 from .errors import LoweringError
+from .storage import ALIGNMENT
 from .text import type_text
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ def emission_of(declaration: IntrinsicDeclaration) -> Emission:
     """How a declaration is emitted; LoweringError for those of other targets."""
     if declaration.name.startswith("dot_u8s8_"):
         return _emit_dot
+    if declaration.name.startswith(PREFIX):
+        return _emit_prefetch
     raise LoweringError(f"the instruction {declaration.name} is not one of this target")
 
 
@@ -92,6 +96,19 @@ def _emit_dot(values: ExpressionEmitter, use: Intrinsic) -> None:
         f"call {vector} {name}({vector} {total}, {octets} {data_octets}, {octets} {weights})"
     )
     block.do(f"store {vector} {result}, ptr {pointers[0]}, align 4")
+
+
+def _emit_prefetch(values: ExpressionEmitter, use: Intrinsic) -> None:
+    """One instruction for each cache line of the elements, into the first-level cache."""
+    block, data = values.block, use.declaration.parameters[0]
+    start = _contiguous(values, use, 0)
+    ahead = int(dict(use.attributes)[AHEAD])
+    size = data.shape[0] * data.dtype.bits // 8
+    values.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+    for offset in range(0, size, ALIGNMENT):
+        # Beyond the buffer, too, so this address is not inbounds.
+        at = block.assign(f"getelementptr i8, ptr {start}, i64 {ahead + offset}")
+        block.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
 
 
 def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str:

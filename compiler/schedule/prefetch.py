@@ -1,0 +1,68 @@
+"""prefetch: what a loop will read soon is asked for early, so that the arithmetic does not wait for it."""
+
+from __future__ import annotations
+
+from ..ir.bounds import loop_range, loop_ranges
+from ..ir.expr import Buffer, Const
+from ..ir.printer import format_region
+from ..ir.regions import read_regions
+from ..ir.stmt import For, Intrinsic, IntrinsicDeclaration, Program, Seq, seq
+from ..ir.types import DType
+from .errors import LegalityError
+from .tree import locate_loop, rebuild
+
+PREFIX, AHEAD = "prefetch_", "ahead"
+
+
+def prefetch_declaration(dtype: DType, elements: int, scope: str) -> IntrinsicDeclaration:
+    """A hint about so many elements side by side: it computes nothing, and changes nothing but time."""
+    data = Buffer(name="data", shape=(elements,), dtype=dtype, scope=scope)
+    return IntrinsicDeclaration(
+        name=f"{PREFIX}{dtype}_{elements}", parameters=(data,), body=Seq(statements=())
+    )
+
+
+def prefetch(program: Program, loop: str, buffer: str, ahead: int) -> Program:
+    """In every iteration of a loop, asks for what lies `ahead` bytes behind what it reads of `buffer`.
+
+    rewrite:
+        for k in range(64):                  for k in range(64):
+            body(k), which reads W[k, 0:16]  ->  prefetch_float32_16(W[k:k + 1, 0:16]) ahead=4096
+                                                 body(k)
+    The region is what the body reads, and lies in the buffer; what is asked for may lie beyond it, which does no harm.
+    Legal where the loop's iterations run one after the other and read one box of constant size of a parameter or
+    allocation outside of it, which lies in memory in one piece.
+    """
+    path, old = locate_loop(program, loop)
+    if old.kind not in ("serial", "unroll", "parallel") or any(
+        isinstance(n, For) and n.kind == "vectorize" for n in path[:-1]
+    ):
+        raise LegalityError(f"cannot prefetch in {loop}: its iterations are lanes", program, loop)
+    ranges = loop_ranges(n for n in path[:-1] if isinstance(n, For))
+    ranges[old.name] = loop_range(old.extent)
+    found = next(
+        (r for b, r in read_regions(old.body, ranges=ranges, only=buffer).items() if b.name == buffer), None
+    )
+    if found is None:
+        raise LegalityError(f"cannot prefetch {buffer}: {loop} does not read it", program, loop)
+    if not all(isinstance(extent, Const) for extent in found.extents):
+        reason = (
+            f"cannot prefetch {format_region(found)}: its size is not constant (peel takes a ragged end out)"
+        )
+        raise LegalityError(reason, program, loop)
+    sizes = [int(extent.value) for extent in found.extents if isinstance(extent, Const)]
+    first = next((d for d, size in enumerate(sizes) if size > 1), len(sizes))
+    if sizes[first + 1 :] != list(found.buffer.shape[first + 1 :]):
+        reason = f"cannot prefetch {format_region(found)}: it does not lie in memory in one piece"
+        raise LegalityError(reason, program, loop)
+    elements = 1
+    for size in sizes:
+        elements *= size
+    hint = Intrinsic(
+        name=f"{loop}.{buffer}.prefetch",
+        declaration=prefetch_declaration(found.buffer.dtype, elements, found.buffer.scope),
+        operands=(found,),
+        attributes=((AHEAD, ahead),),
+    )
+    body = seq(hint, old.body)
+    return rebuild(path, For(var=old.var, extent=old.extent, body=body, kind=old.kind))
