@@ -1,6 +1,6 @@
 """How long `vdla compile` takes, cold and warm: seconds on the clock, and of processor time.
 
-    python benchmarks/compile_times.py [--models resnet18 dcgan] [--targets "cuda -arch=sm_90" llvm] [--json]
+    python benchmarks/compile_times.py [--models resnet18 dcgan] [--targets "cuda -arch=sm_90" llvm] [--json] [--write]
 
 Each figure is of a process of its own with a cache of its own, as a user has it, Python's start and imports included:
 "cold" with an empty cache; "kernels" (for GPUs) with the machine code of kernels kept, as when weights have changed;
@@ -22,6 +22,7 @@ from pathlib import Path
 
 import onnx
 from vdla.codesign import models
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.network_cache import PART as NETWORKS
 
 MODELS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--targets", nargs="+", default=TARGETS)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     arguments = parser.parse_args()
     rows: list[dict[str, str | float]] = []
     if not arguments.json:
@@ -57,6 +59,8 @@ def main() -> None:
                     print(f"{model:16}{target:20}{state:10}{seconds:9.2f}{processor:8.2f}", flush=True)
     if arguments.json:
         print(json.dumps(rows))
+    if arguments.write:
+        write_results("compile_times", {"rows": rows})
 
 
 def measure(model: str, target: str) -> dict[str, tuple[float, float]]:

@@ -1,6 +1,6 @@
 """Whole float32 networks on the CPU against ONNX Runtime, interleaved in one process; medians of ratios.
 
-    python benchmarks/cpu_networks.py [--only NAME ...] [--rounds N] [--json]
+    python benchmarks/cpu_networks.py [--only NAME ...] [--rounds N] [--json] [--write]
 
 ratio = our time / the peer's, the inverse of `vdla bench`'s, one thread each, thread CPU time; below 1 we are faster.
 `threads2` is our wall time on one thread over that on two, measured alternately, and `peer_threads2` the same of the
@@ -19,6 +19,7 @@ import numpy as np
 from vdla.codesign.bench.case import relative_error
 from vdla.codesign.bench.networks import NETWORKS
 from vdla.codesign.bench.peer import session
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.bench.timing import interleaved, ratio
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
@@ -79,6 +80,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(NETWORKS))
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     arguments = parser.parse_args()
     rows = []
     for name in arguments.only:
@@ -94,6 +96,8 @@ def main() -> None:
             )
     if arguments.json:
         print(json.dumps({"rows": rows}))
+    if arguments.write:
+        write_results("cpu_networks", {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What fusion is worth on the CPU: fused networks against unfused ones, interleaved in one process; medians of ratios.
 
-    python benchmarks/fusion.py [--only NAME ...] [--rounds N] [--json]
+    python benchmarks/fusion.py [--only NAME ...] [--rounds N] [--json] [--write]
 
 Unfused, every operator of the ONNX model is a kernel of its own that reads and writes memory, batch normalization too.
 `fusion` = the kernels' time without fusion / with it, above 1 where fusion pays: thread CPU time on one thread of all
@@ -24,6 +24,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign.bench.peer import session
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.runtime.cpu_network import Launch
@@ -297,6 +298,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[*CHAINS, *NETWORKS])
     parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     arguments = parser.parse_args()
     rows = []
     for name in arguments.only:
@@ -311,6 +313,8 @@ def main() -> None:
             )
     if arguments.json:
         print(json.dumps({"rows": rows}))
+    if arguments.write:
+        write_results("fusion", {"rows": rows})
 
 
 if __name__ == "__main__":

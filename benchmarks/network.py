@@ -2,9 +2,8 @@
 
     python benchmarks/network.py [--json] [--write]
 
-Times are thread CPU time, medians of 5, compiled code cached, nothing carried over between runs. With `--write`
-the table replaces the one between the benchmark marks of README.md, and the figures go to
-benchmarks/results/network.json.
+Times are thread CPU time, medians of 5, compiled code cached, nothing carried over between runs. "tuned" is with the
+records that come with the package. With `--write` the figures go to benchmarks/results/network.json.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vdla.codesign import models
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.bench.timing import median_seconds
 from vdla.codesign.evaluate import (
     interpreter_outputs,
@@ -25,6 +25,7 @@ from vdla.codesign.evaluate import (
     sample_arrays,
     top1_agrees,
 )
+from vdla.codesign.network_run import compile_network
 from vdla.compiler.driver import Compiled, compile_model
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Convolution
@@ -32,11 +33,9 @@ from vdla.compiler.graph.layout import decide_layouts
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.templates.lower_vdla import lower_node
+from vdla.compiler.tune.records.book import shipped_book
 from vdla.isa.config import Config, Memory, load_config
-from vdla.isa.program import write_whole
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "network.json"
 IMAGES = 8
 
 
@@ -107,6 +106,9 @@ def measure(folder: Path) -> dict[str, object]:
     arrays = dict(sample_arrays(compiled.graph, 1)[0])
     cycles = run(compiled, {}, data=False).simulation.cycles
     figures["cycles, vta"] = cycles
+    tuned = compile_network(resnet, vta, records=shipped_book())
+    figures["cycles, vta, tuned"] = run(tuned, {}, data=False).simulation.cycles
+    figures["utilization, vta, tuned"] = utilization(tuned)
     figures["simulation with data, M cycles/s"] = cycles / median_seconds(lambda: run(compiled, arrays)) / 1e6
     figures["timing alone, s"] = median_seconds(lambda: run(compiled, {}, data=False))
     content = resnet.read_bytes()
@@ -126,76 +128,22 @@ def lowering_seconds(content: bytes, config: Config) -> float:
     )
 
 
-def table(figures: dict[str, object]) -> str:
-    """The README's table."""
-
-    def number(name: str) -> float:
-        value = figures[name]
-        assert isinstance(value, int | float)
-        return float(value)
-
-    def outputs(prefix: str) -> str:
-        rows = [
-            value for name, value in figures.items() if name.startswith(prefix) and isinstance(value, dict)
-        ]
-        worst = max(row["max_lsb"] for row in rows)
-        top1 = all(row["top1_equal"] for row in rows)
-        exact = all(row["equals_interpreter"] for row in rows)
-        return f"{worst} LSB, top-1 {'equal' if top1 else 'differs'}, {'equal to' if exact else 'NOT'} our interpreter"
-
-    latencies = ", ".join(
-        f"{number(f'utilization, vta, read latency {latency}'):.3f}" for latency in (60, 120, 240)
-    )
-    rows = [
-        ("ResNet-18 outputs against ONNX Runtime, 8 inputs, `vta` and `osdi18`", outputs("resnet18")),
-        (
-            "the small CNN on `vta`, `tiny`, `osdi18`, 32x32, batch 2, 512-bit bus",
-            outputs("small_cnn"),
-        ),
-        (
-            "utilization, ResNet-18, `vta`",
-            f"{number('utilization, vta'):.3f} ({number('cycles, vta'):,.0f} cycles)",
-        ),
-        (
-            "with one virtual thread (no latency hiding)",
-            f"{number('utilization, vta, one virtual thread'):.3f}",
-        ),
-        ("at read latencies 60, 120, 240", latencies),
-        ("utilization, ResNet-18, `osdi18`", f"{number('utilization, osdi18'):.3f}"),
-        ("simulation with data", f"{number('simulation with data, M cycles/s'):.0f} M cycles/s"),
-        ("timing alone, whole ResNet-18", f"{number('timing alone, s'):.3f} s"),
-        ("compile ResNet-18", f"{number('compile ResNet-18, s'):.2f} s"),
-        ("lowering one convolution, verification off", f"{number('lower one convolution, ms'):.1f} ms"),
-    ]
-    lines = ["| measure | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
-    return "\n".join(lines)
-
-
-def write(figures: dict[str, object]) -> None:
-    """The table into README.md, the figures into `RESULTS`."""
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    head, rest = text.split("<!-- benchmark -->", 1)
-    tail = rest.split("<!-- /benchmark -->", 1)[1]
-    note = "`make bench` prints it; thread CPU time on two shared cores, medians of 5:"
-    block = f"<!-- benchmark -->\n{note}\n\n{table(figures)}\n<!-- /benchmark -->"
-    write_whole(readme, (head + block + tail).encode())
-    RESULTS.parent.mkdir(exist_ok=True)
-    write_whole(RESULTS, (json.dumps(figures, indent=2) + "\n").encode())
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of the table")
-    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/results/network.json")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = measure(Path(folder))
-    print(json.dumps(figures) if options.json else table(figures))
+    if options.json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name}: {value}")
     if options.write:
-        write(figures)
+        write_results("network", figures)
 
 
 if __name__ == "__main__":

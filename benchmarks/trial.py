@@ -1,6 +1,7 @@
 """CPU time of one trial of the tuner on the accelerator: thread CPU milliseconds of lowering, linking and simulation.
 
-    python benchmarks/trial.py [--layers conv2d:C2 depthwise:D1] [--candidates 30] [--config vta] [--seed 0] [--json]
+    python benchmarks/trial.py [--layers conv2d:C2 depthwise:D1] [--candidates 30] [--config vta] [--seed 0]
+                               [--json] [--write]
 
 A trial is one legal candidate of a workload's space, drawn at random: the template's schedule with its knobs, the
 passes, linking by itself and simulation in timing alone. The first trial loads the compiled code and is not counted.
@@ -17,6 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 from vdla.codesign.bench.convolutions import CONVOLUTIONS
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.target.vdla.link_alone import link_alone
@@ -92,6 +94,7 @@ def main() -> None:
     parser.add_argument("--config", default="vta")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     options = parser.parse_args()
     config = load_config(options.config)
     rows = {name: measure(config, name, options.candidates, options.seed) for name in options.layers}
@@ -99,6 +102,8 @@ def main() -> None:
         key: (max if key == "worst" else statistics.mean)([row[key] for row in rows.values()])
         for key in next(iter(rows.values()))
     }
+    if options.write:
+        write_results("trial", {"config": options.config, "candidates": options.candidates, "rows": rows})
     if options.json:
         print(json.dumps(rows))
         return

@@ -1,6 +1,6 @@
 """What tuning by rules gains over templates without knobs: single programs, and a transformer's encoder as a whole.
 
-    python benchmarks/tuning_rules.py [--only NAME ...] [--trials 64] [--seed 0] [--no-network] [--json]
+    python benchmarks/tuning_rules.py [--only NAME ...] [--trials 64] [--seed 0] [--no-network] [--json] [--write]
 
 For each program a search of `trials` (evolution); then its best and the template's own choice are measured in turns, on
 one thread: microseconds of thread CPU time. Where `gain` is below 1 records keep the template's choice. The network is
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from vdla.codesign.bench.results import write_results
 from vdla.codesign.tune_run import Options, Watchers
 from vdla.codesign.tune_run_cpu import timed_on, tune_network
 from vdla.codesign.tune_timed import subjects_named, tune_timed
@@ -107,6 +108,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-network", action="store_true", help="programs alone")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     given = parser.parse_args()
     target, documents = host_target(), []
 
@@ -140,6 +142,8 @@ def main() -> None:
                 print(f"whole encoder: {network['default_ms']:.3f} -> {network['tuned_ms']:.3f} ms")
     if given.json:
         print(json.dumps(documents, indent=1))
+    if given.write:
+        write_results("tuning_rules", {"trials": given.trials, "seed": given.seed, "documents": documents})
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from vdla.isa.config import CLOCK_IS
@@ -151,6 +151,26 @@ class CheckAccount:
             "max_lsb": self.max_lsb,
             "top1_equal": self.top1_equal,
         }
+
+
+def run_account(document: Mapping[str, Any]) -> RunAccount:
+    """The account that `RunAccount.to_dict` wrote. KeyError or TypeError for anything else."""
+    check = document["check"]
+    return RunAccount(
+        model=document["model"],
+        config=document["config"],
+        total=TotalAccount(**_own(TotalAccount, document["total"])),
+        layers=tuple(
+            LayerAccount(**_own(LayerAccount, {**layer, "members": tuple(layer["members"])}))
+            for layer in document["layers"]
+        ),
+        check=None if check is None else CheckAccount(**_own(CheckAccount, check)),
+    )
+
+
+def _own(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a dataclass' fields; what follows from them is left out."""
+    return {item.name: values[item.name] for item in fields(kind) if item.name in values}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,37 @@
+"""What `vdla demo` finds of ResNet-18 on `vta`, kept for the README: its layer table is made from this.
+
+python benchmarks/demo.py [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from vdla.codesign.bench.results import write_results
+from vdla.codesign.demo import run_demo
+from vdla.isa.config import load_config
+
+MODEL, CONFIG = "resnet18", "vta"
+
+
+def main() -> None:
+    """Run it; with --write the report goes to benchmarks/results/demo.json."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        demo = run_demo(MODEL, load_config(CONFIG), Path(folder), lambda step: print(step, file=sys.stderr))
+    total = demo.account.total
+    print(f"{total.cycles:,} cycles, utilization {total.utilization:.4f}")
+    if options.write:
+        write_results("demo", {"report": demo.document}, compact=True)
+    sys.exit(not demo.passed)
+
+
+if __name__ == "__main__":
+    main()

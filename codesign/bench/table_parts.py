@@ -1,0 +1,28 @@
+"""What rows of tables are made with: means, and figures of several objects of a list."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .page import Document
+
+
+def geomean(values: Iterable[float]) -> float:
+    """The geometric mean."""
+    return statistics.geometric_mean(list(values))
+
+
+def chosen(key: str, names: Iterable[str] | None = None) -> Callable[[Sequence[Document]], list[Any]]:
+    """Picks `key` of a list's objects with these names (None: all)."""
+    wanted = None if names is None else set(names)
+    return lambda rows: [row[key] for row in rows if wanted is None or row["name"] in wanted]
+
+
+def mean_of(
+    key: str, names: Iterable[str] | None = None, pick: Callable[[Iterable[float]], float] = geomean
+) -> Callable[[Sequence[Document]], float]:
+    """The geometric mean (or what else `pick` makes) of `key` over a list's objects with these names."""
+    values = chosen(key, names)
+    return lambda rows: pick(values(rows))

@@ -1,0 +1,27 @@
+"""The blocks of the project's pages, by the names that the pages give them."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from .page import Blocks, Text
+from .tables_accelerator import ACCELERATOR, FAULTS, campaigns_text, demo_text
+from .tables_gpu import GPU
+from .tables_processor import FUSION, PROCESSOR
+from .tables_tuning import TUNING
+
+PAGES = ("README.md", "hw/synthesis.md")
+"""Pages with blocks, from the root of the repository."""
+
+BLOCKS: Blocks = MappingProxyType(
+    {
+        "demo": Text("demo", demo_text),
+        "accelerator": ACCELERATOR,
+        "processor": PROCESSOR,
+        "fusion": FUSION,
+        "tuning": TUNING,
+        "gpu": GPU,
+        "mutations": Text("mutations", campaigns_text),
+        "faults": FAULTS,
+    }
+)

@@ -1,0 +1,88 @@
+"""The pages' table of the tuner: what each search of the study needs, and what the learned model adds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .page import Document, Row, Table, at
+from .searches import SEARCHES
+
+
+def search_row(name: str) -> Row:
+    """A search of the study: mean trials, over those of the full search, and how often runs never got there."""
+
+    def text(found: Document) -> str:
+        trials = found["geometric_means"].get(name)
+        if trials is None:
+            return "not run"
+        never = found["unfinished"].get(name, 0)
+        more = (
+            f"; {never} of {len(found['layers']) * found['runs_each']} runs never got there" if never else ""
+        )
+        ratio = found["fewer_than"].get(name)
+        return f"{trials:.1f}" + (f", {ratio:.2f} times the full search's" if ratio else "") + more
+
+    return Row(SEARCHES[name].label, "{0}", (at("tuning_vdla", "summary", then=text),))
+
+
+def _gain(found: Document, name: str) -> str:
+    ratio = found["fewer_than"].get(name)
+    return "not run" if ratio is None else f"{ratio:.2f}"
+
+
+def _enough(strategy: str) -> Callable[[Sequence[Document]], str]:
+    """Of a search on processors, by layer, the mean trials to the peer's neighbourhood."""
+
+    def text(rows: Sequence[Document]) -> str:
+        layers = dict.fromkeys(row["layer"] for row in rows)
+        parts = []
+        for layer in layers:
+            mine = [row for row in rows if row["layer"] == layer and row["strategy"] == strategy]
+            found = [row["to_enough"] for row in mine if row["to_enough"] is not None]
+            every = ", ".join(str(trials) for trials in found) or "never"
+            parts.append(f"{layer} {every}")
+        return "; ".join(parts)
+
+    return text
+
+
+TUNING = Table(
+    headings=(
+        "search",
+        "trials to within 2% of the best known, geometric mean over C1 to C12 on `vta`, five seeds",
+    ),
+    note=(
+        'Rows with "same first points" begin with the points of the full search, which the template\'s estimate ranks '
+        "best. Runs that never got there count with all their trials: a lower bound."
+    ),
+    rows=(
+        Row(
+            "**what the learned model adds over the same start**: trials of random, of genetic search and of the "
+            "estimate alone over the full search's",
+            "{0}, {1}, {2}",
+            tuple(
+                at("tuning_vdla", "summary", then=lambda found, name=name: _gain(found, name))
+                for name in ("random+first", "genetic+first", "estimate")
+            ),
+        ),
+        *(search_row(name) for name in SEARCHES),
+        Row(
+            "full, with a model that has learned from the other layers: trials without over with",
+            "{0:.1f}",
+            (at("tuning_vdla", "summary", "transfer_gain"),),
+        ),
+        Row(
+            "a trial, lowering included; deciding on one",
+            "{0:.1f} ms; {1:.1f} ms of CPU",
+            (at("tuning_vdla", "summary", "trial_ms"), at("tuning_vdla", "summary", "deciding_ms")),
+        ),
+        *(
+            Row(
+                f"on a processor, {name}: trials to 0.85 of the peer's speed, seed by seed",
+                "{0}",
+                (at("tuning_cpu", "summary", then=_enough(name)),),
+            )
+            for name in ("random", "genetic", "evolution")
+        ),
+    ),
+)
