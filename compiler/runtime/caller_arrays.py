@@ -86,21 +86,27 @@ class OutputArrays:
         self._shapes = {
             name: (shape, dtype, prod(shape) * dtype.itemsize) for name, (shape, dtype) in shapes.items()
         }
-        self._memory: dict[str, np.ndarray] = {}
+        self._memory: dict[str, tuple[np.ndarray, int, int]] = {}
 
-    def take(self) -> dict[str, np.ndarray]:
-        """Uninitialised arrays by name, which share memory with no other array that is still held."""
-        return {name: self._array(name) for name in self._shapes}
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the arrays."""
+        return tuple(self._shapes)
 
-    def _array(self, name: str) -> np.ndarray:
-        shape, dtype, size = self._shapes[name]
-        memory = self._memory.get(name)
-        # An array holds the memory that it looks at, however it was derived. Here it is held by the dictionary,
-        # `memory` and the argument of getrefcount.
-        if memory is None or sys.getrefcount(memory) > 3:
-            memory = self._memory[name] = np.empty(size + ALIGNMENT, np.uint8)
-        start = -address_of(memory) % ALIGNMENT
-        return memory[start : start + size].view(dtype).reshape(shape)
+    def take(self) -> list[tuple[str, np.ndarray, int]]:
+        """Name, array and address of each, uninitialised; none shares memory with an array that is still held."""
+        taken: list[tuple[str, np.ndarray, int]] = []
+        for name, (shape, dtype, size) in self._shapes.items():
+            held = self._memory.get(name)
+            # An array holds the memory that it looks at, however it was derived. Here the tuple holds it, and the
+            # argument of getrefcount.
+            if held is None or sys.getrefcount(held[0]) > 2:
+                memory = np.empty(size + ALIGNMENT, np.uint8)
+                start = -address_of(memory) % ALIGNMENT
+                held = self._memory[name] = memory, start, address_of(memory) + start
+                del memory
+            taken.append((name, np.ndarray(shape, dtype, held[0], held[1]), held[2]))
+        return taken
 
 
 def accesses_of(launches: Iterable[tuple[Mapping[str, str], frozenset[str]]]) -> tuple[Access, ...]:
