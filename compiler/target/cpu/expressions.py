@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ...ir.affine import linear_form
+from ...ir.affine import LinearForm, linear_form
 from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from ...ir.printer import format_expr
 from ...ir.types import DType
@@ -65,29 +65,31 @@ class ExpressionEmitter:
         self.mask: Value | None = None
         self.guarded = False
         self.declarations: set[str] = set()
+        self.forms: dict[tuple[int, str], tuple[tuple[Expr, ...], LinearForm]] = {}
 
     # Values
 
     def known(self, expr: Expr) -> int | float | None:
         """The value of an expression of ints and bools if it is decided already."""
-        match expr:
-            case Const(value=value):
-                return value
-            case Var(name=name):
-                held = self.variables.get(name)
-                return held if isinstance(held, int) else None
-            case Binary(op="and" | "or" as op, a=a, b=b):
-                x, y = self.known(a), self.known(b)
-                decisive = op == "or"
+        if isinstance(expr, Var):
+            held = self.variables.get(expr.name)
+            return held if isinstance(held, int) else None
+        if isinstance(expr, Const):
+            return expr.value
+        if isinstance(expr, Binary):
+            op, x = expr.op, self.known(expr.a)
+            if op == "and" or op == "or":
+                y, decisive = self.known(expr.b), op == "or"
                 if (x is not None and bool(x) is decisive) or (y is not None and bool(y) is decisive):
                     return decisive
                 return None if x is None or y is None else not decisive
-            case Binary(op=op, a=a, b=b) if not dtype_of(a).is_float:
-                x, y = self.known(a), self.known(b)
-                return None if x is None or y is None else compute(op, x, y, dtype_of(a))
-            case Select(condition=condition, then=then, otherwise=otherwise):
-                chosen = self.known(condition)
-                return None if chosen is None else self.known(then if chosen else otherwise)
+            if x is None or (y := self.known(expr.b)) is None:
+                return None
+            dtype = dtype_of(expr.a)
+            return None if dtype.is_float else compute(op, x, y, dtype)
+        if isinstance(expr, Select):
+            chosen = self.known(expr.condition)
+            return None if chosen is None else self.known(expr.then if chosen else expr.otherwise)
         return None
 
     def expr(self, expr: Expr) -> Value:
@@ -146,17 +148,22 @@ class ExpressionEmitter:
 
     def terms(self, weighted: Mapping[Expr, int]) -> tuple[dict[Expr, int], int]:
         """A weighted sum of index expressions as atoms with coefficients, and a constant; known atoms folded."""
+        return self.folded(weighted_sum(weighted))
+
+    def folded(self, form: LinearForm) -> tuple[dict[Expr, int], int]:
+        """The atoms of a form that are not known here with their coefficients, and a constant."""
         total: dict[Expr, int] = {}
-        offset = 0
-        for expr, weight in weighted.items():
-            form = linear_form(expr)
-            offset += weight * form.constant
-            for atom, coefficient in form.terms.items():
-                value = self.known(atom)
-                if value is not None:
-                    offset += weight * coefficient * int(value)
-                else:
-                    total[atom] = total.get(atom, 0) + weight * coefficient
+        offset = form.constant
+        split = False
+        for atom, coefficient in form.terms.items():
+            value = self.known(atom)
+            if value is not None:
+                offset += coefficient * int(value)
+            else:
+                total[atom] = coefficient
+                split = split or (type(atom) is Binary and atom.op == "%")
+        if not split:
+            return total, offset
         for atom in [a for a in total if isinstance(a, Binary) and a.op == "%"]:
             # a // k * k + a % k is a: what has been counted in rows lies in memory in one piece.
             rows, weight = Binary("//", atom.a, atom.b), total[atom]
@@ -239,13 +246,14 @@ class ExpressionEmitter:
         lanes = self.vector.lanes if self.vector is not None and varies else 1
         labels = [self.block.name("L") for _ in range(3)]
         self.block.branch(condition, labels[0], labels[1])
+        scope = self.block.scope()
         incoming: list[str] = []
         for label, side in zip(labels, (expr.then, expr.otherwise), strict=False):
-            self.block.begin(label)
+            self.block.begin(label, scope)
             value = self.block.splat(self.expr(side), lanes)
             incoming.append(f"[ {value.text}, %{self.block.label} ]")
             self.block.jump(labels[2])
-        self.block.begin(labels[2])
+        self.block.begin(labels[2], scope)
         dtype = dtype_of(expr)
         return self.block.define(f"phi {type_text(dtype, lanes)} {', '.join(incoming)}", dtype, lanes)
 
@@ -265,19 +273,23 @@ class ExpressionEmitter:
         storage = self.storages[buffer.name]
         block, dtype = self.block, buffer.dtype
         pointer, stride, offsets = self.address(storage, indices)
+        origin, align = storage.pointer, dtype.bits // 8
         if stride == 0 and offsets is None and not self.guarded:
-            loaded = block.assign(f"load {memory_type(dtype)}, ptr {pointer}, align {dtype.bits // 8}")
-            return from_memory(block, Value(loaded, dtype))
+            load = f"load {memory_type(dtype)}, ptr {pointer}, align {align}"
+            return from_memory(block, Value(block.load(origin, load, lambda: block.assign(load)), dtype))
         assert self.vector is not None
         lanes = self.vector.lanes
-        if stride == 1 and offsets is None:
-            mask = None if storage.on_stack else self.mask
-            loaded = masked_load(block, self.declarations, pointer, dtype, lanes, mask)
-        elif 1 < stride <= MAXIMUM_STRIDE and offsets is None:
-            loaded = strided_load(block, self.declarations, pointer, stride, dtype, lanes, self.mask)
-        else:
+        mask = None if storage.on_stack and stride == 1 and offsets is None else self.mask
+
+        def emit() -> str:
+            if stride == 1 and offsets is None:
+                return masked_load(block, self.declarations, pointer, dtype, lanes, mask)
+            if 1 < stride <= MAXIMUM_STRIDE and offsets is None:
+                return strided_load(block, self.declarations, pointer, stride, dtype, lanes, mask)
             places = pointers(block, pointer, stride, offsets, dtype, lanes)
-            loaded = gather(block, self.declarations, places, dtype, lanes, self.mask)
+            return gather(block, self.declarations, places, dtype, lanes, mask)
+
+        loaded = block.load(origin, (pointer, stride, offsets, lanes, mask), emit)
         return from_memory(block, Value(loaded, dtype, lanes))
 
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
@@ -285,6 +297,7 @@ class ExpressionEmitter:
         storage = self.storages[buffer.name]
         block, dtype = self.block, buffer.dtype
         pointer, stride, offsets = self.address(storage, indices)
+        block.written(storage.pointer)
         if self.vector is None:
             text = to_memory(block, value)
             block.do(f"store {memory_type(dtype)} {text}, ptr {pointer}, align {dtype.bits // 8}")
@@ -309,10 +322,15 @@ class ExpressionEmitter:
 
     def address(self, storage: Storage, indices: tuple[Expr, ...]) -> tuple[str, int, Value | None]:
         """Where an access starts, its elements from lane to lane, and what lanes add beyond that (None: nothing)."""
-        weighted: dict[Expr, int] = {}
-        for index, stride in zip(indices, storage.strides, strict=True):
-            weighted[index] = weighted.get(index, 0) + stride
-        terms, offset = self.terms(weighted)
+        # Unrolled bodies come by the same access many times. Indices are told by id, and kept so that it is theirs.
+        key = (id(indices), storage.pointer)
+        held = self.forms.get(key)
+        if held is None:
+            weighted: dict[Expr, int] = {}
+            for index, stride in zip(indices, storage.strides, strict=True):
+                weighted[index] = weighted.get(index, 0) + stride
+            held = self.forms[key] = (indices, weighted_sum(weighted))
+        terms, offset = self.folded(held[1])
         stride, varying = 0, {}
         if self.vector is not None:
             stride = terms.pop(Var(self.vector.name), 0)
@@ -341,3 +359,11 @@ class ExpressionEmitter:
 
 def _loads(expr: Expr) -> bool:
     return any(isinstance(e, Load) for e in walk_expr(expr))
+
+
+def weighted_sum(weighted: Mapping[Expr, int]) -> LinearForm:
+    """A weighted sum of index expressions as one linear form."""
+    total = LinearForm({}, 0)
+    for expr, weight in weighted.items():
+        total = total.plus(linear_form(expr), weight)
+    return total

@@ -82,6 +82,7 @@ class StatementEmitter:
                 if self.values.vector is not None:
                     raise LoweringError(f"`{summarize(statement)}` stands inside a vectorized loop")
                 emission_of(statement.declaration)(self.values, statement)
+                self.block.written()
             case Copy():
                 raise LoweringError(f"`{summarize(statement)}`: copies become loops before code generation")
             case Commit() | Wait():
@@ -172,10 +173,11 @@ class StatementEmitter:
         fork, here, done = block.name("L"), block.name("L"), block.name("L")
         alone = block.define("icmp eq ptr %launch, null", DType.BOOL)
         block.branch(alone, here, fork)
-        block.begin(fork)
+        scope = block.scope()
+        block.begin(fork, scope)
         block.do(f"call void %launch(ptr %pool, ptr @vdla.task{number}, ptr {closure}, {extent.typed})")
         block.jump(done)
-        block.begin(here)
+        block.begin(here, scope)
         chunks = For(var=loop.var, extent=loop.extent, body=Seq(statements=()))
         self.serial(
             chunks,
@@ -183,7 +185,7 @@ class StatementEmitter:
             lambda chunk: block.do(f"call void @vdla.task{number}(ptr {closure}, {chunk.typed}, i64 0)"),
         )
         block.jump(done)
-        block.begin(done)
+        block.begin(done, scope)
 
     def iteration(self, loop: For, value: int | Value) -> None:
         """The body for one value of the variable."""
@@ -212,8 +214,8 @@ class StatementEmitter:
             block.branch(block.binary("icmp sgt", extent, constant(0, DType.INT64), DType.BOOL), body, done)
         else:
             block.jump(body)
-        before = block.label
-        block.begin(body)
+        before, scope = block.label, block.scope()
+        block.begin(body, scope)
         # The phi needs the last block of the body, which is known only behind it.
         place = len(block.lines)
         block.lines.append("")
@@ -227,7 +229,7 @@ class StatementEmitter:
             f"  {variable.text} = phi i64 [ 0, %{before} ], [ {following.text}, %{block.label} ]"
         )
         block.branch(block.binary("icmp slt", following, extent, DType.BOOL), body, done)
-        block.begin(done)
+        block.begin(done, scope)
 
     def vectorized(self, loop: For, count: int) -> None:
         """All iterations at once, one a lane."""

@@ -6,6 +6,7 @@ Text is deterministic and quick to make; LLVM parses and verifies it before anyt
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -70,14 +71,27 @@ def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
     return Value(text if lanes == 1 else f"splat ({_SCALAR[dtype]} {text})", dtype, lanes)
 
 
+Scope = dict[str, str]
+"""Names of results by the text of their instructions."""
+_IMPURE = ("load ", "call ", "tail call ", "phi ", "alloca ")
+"""How instructions begin whose result is not a function of their text."""
+
+
 class Block:
-    """A function body under construction: numbered values and labels, and where we stand."""
+    """A function body under construction: numbered values and labels, and where we stand.
+
+    An instruction that was written before, where its result still holds, is not written again: unrolled bodies compute
+    the same addresses many times, and LLVM would spend most of its time on finding that out. So are loads, as long as
+    nothing that may change the memory of their `origin` has been written.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.label = "entry"
         self._count = 0
+        self._known: Scope = {}
+        self._loaded: dict[str, dict[Hashable, str]] = {}
 
     def name(self, prefix: str = "v") -> str:
         """A name that nothing else has."""
@@ -90,18 +104,43 @@ class Block:
 
     def assign(self, instruction: str) -> str:
         """`instruction`'s result as a bare name (pointers, aggregates)."""
-        name = f"%{self.name()}"
-        self.lines.append(f"  {name} = {instruction}")
+        name = self._known.get(instruction)
+        if name is None:
+            name = f"%{self.name()}"
+            self.lines.append(f"  {name} = {instruction}")
+            if not instruction.startswith(_IMPURE):
+                self._known[instruction] = name
         return name
+
+    def load(self, origin: str, key: Hashable, emit: Callable[[], str]) -> str:
+        """What `emit` loads from memory of `origin`; `key` tells it from other loads of that memory."""
+        loaded = self._loaded.setdefault(origin, {})
+        name = loaded.get(key)
+        if name is None:
+            name = loaded[key] = emit()
+        return name
+
+    def written(self, origin: str | None = None) -> None:
+        """Loads from memory of `origin` (None: from any) no longer hold."""
+        if origin is None:
+            self._loaded = {}
+        else:
+            self._loaded.pop(origin, None)
+
+    def scope(self) -> Scope:
+        """What is known here, for `begin` of blocks that are only reached from here on."""
+        return dict(self._known)
 
     def do(self, instruction: str) -> None:
         """An instruction without a result."""
         self.lines.append(f"  {instruction}")
 
-    def begin(self, label: str) -> None:
-        """Starts a block; the one before must have ended with a branch."""
+    def begin(self, label: str, scope: Scope) -> None:
+        """Starts a block; the one before must have ended with a branch. What is in `scope` holds in it."""
         self.lines.append(f"{label}:")
         self.label = label
+        self._known = dict(scope)
+        self._loaded = {}
 
     def jump(self, label: str) -> None:
         """Ends a block by going to another."""
