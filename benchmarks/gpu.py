@@ -5,13 +5,18 @@
 
 First every operator, the layers C1-C12 and D1-D9, products of all precisions and five networks are checked. If all are
 within the tolerances of `codesign/bench/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
-device's clock, in CUDA graphs: ours and torch's (cuDNN, cuBLAS; in a CUDA graph, eager, and for networks torch.compile
-at max-autotune) take turns, and medians of their ratios count: above 1 ours is faster. TF32 is off on both sides but in
-rows that say tf32. At max-autotune torch.compile compiles Triton's convolutions, too, for ten minutes and more in the
-case of ResNet-18; with --library-convolutions it has cuDNN's alone, and its column says so. The whole is written to
+device's clock: ours in a CUDA graph, and torch (cuDNN, cuBLAS) in a CUDA graph, eager, and for networks by
+torch.compile at max-autotune, its module in a CUDA graph as well. They take turns, and medians of their ratios count:
+above 1 ours is faster. A peer's outputs are compared with ours first; where they differ, nothing is written. Layers
+have equal pads on all sides, since torch would run one kernel more for unequal ones. Our weights are prepared ahead of
+the timed calls: packed, and those of Winograd convolutions transformed. Repetitions of our graph overlap where the card
+can (programmatic dependent launch). TF32 is off on both sides but in rows that say tf32.
+
+At max-autotune torch.compile compiles Triton's convolutions, too, for ten minutes and more in the case of ResNet-18;
+with --library-convolutions it has cuDNN's alone, and its column says so. The whole is written to
 benchmarks/results/gpu-CARD.json at the end, or not at all. --only takes names of rows and of groups (convolutions,
 "depthwise convolutions", products, operators, networks); what it measures is written with --update alone, which puts
-these rows into the card's file and leaves the others there.
+these rows into the card's file and leaves the others there; each row has its date and commit.
 
 Without a GPU, --device cuda:emulated runs the checks on this processor, in reduced shapes. Exit codes: 1 where a check
 fails, 2 where it cannot run.
@@ -38,6 +43,7 @@ from vdla.codesign.bench.gpu_suite import (
     timed_entries,
 )
 from vdla.codesign.bench.gpu_torch import find_torch
+from vdla.codesign.bench.results import provenance
 from vdla.codesign.cuda_run import device_target
 from vdla.compiler.runtime.cuda_core import open_device
 from vdla.compiler.runtime.cuda_device import DeviceProperties, parse_device
@@ -148,11 +154,15 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
                 flush=True,
             )
     path = RESULTS / f"gpu-{re.sub('[^A-Za-z0-9]+', '-', properties.name).strip('-').lower()}.json"
-    written = rows_to_dicts(rows, date.today().isoformat())
+    written_by = provenance(("torch", "nvidia-cuda-nvrtc"))
+    written = rows_to_dicts(rows, date.today().isoformat(), written_by["commit"])
     if arguments.update:
         written = merged(path, written, [entry.name for entry in every])
     means = geometric_means(written)
     document = {
+        "written": written_by,
+        "prepared_ahead": "ours: packed weights, those of Winograd convolutions transformed",
+        "repetitions_overlap": "ours, by programmatic dependent launch",
         "card": properties.name,
         "compute_capability": ".".join(map(str, properties.capability)),
         "multiprocessors": properties.multiprocessors,
@@ -178,8 +188,9 @@ def time_all(place: Place, properties: DeviceProperties, arguments: argparse.Nam
         print(f"wrote {path}", file=sys.stderr)
 
 
-def rows_to_dicts(rows: list[GpuRow], measured: str) -> list[dict[str, Any]]:
-    return [{**row.to_dict(), "date": measured} for row in rows]
+def rows_to_dicts(rows: list[GpuRow], measured: str, commit: str) -> list[dict[str, Any]]:
+    """Rows say when and at which commit they were measured; those without a commit are of before it was kept."""
+    return [{**row.to_dict(), "date": measured, "commit": commit} for row in rows]
 
 
 def merged(path: Path, rows: list[dict[str, Any]], order: list[str]) -> list[dict[str, Any]]:

@@ -84,6 +84,14 @@ def same_window(size: int, kernel: int, stride: int) -> Window:
     return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(low, low, high, high))
 
 
+def even_window(kernel: int, stride: int) -> Window:
+    """The window of a layer with as many outputs as `same_window` gives (of odd kernels), and equal pads all around.
+
+    Libraries of GPUs have no unequal pads: their user pays for a kernel that pads.
+    """
+    return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(kernel // 2,) * 4)
+
+
 def marginal(times: Sequence[float]) -> float:
     """One of COPIES: (time of all - time of one) / (COPIES - 1)."""
     return (times[1] - times[0]) / (COPIES - 1)

@@ -16,7 +16,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from .. import models
-from .convolutions import CONVOLUTIONS, DEPTHWISE, same_window
+from .convolutions import CONVOLUTIONS, DEPTHWISE, even_window
 from .peer import model_of, value
 
 NETWORKS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
@@ -159,7 +159,7 @@ def _depthwise(size: int, channels: int, stride: int, reduced: bool) -> onnx.Mod
 
 
 def _conv(size: int, channels: int, filters: int, kernel: int, stride: int, groups: int) -> onnx.ModelProto:
-    window = same_window(size, kernel, stride)
+    window = even_window(kernel, stride)
     weights = _weights(
         filters, channels // groups, kernel, kernel, depth=channels // groups * kernel * kernel
     )

@@ -10,10 +10,12 @@ from statistics import median
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from vdla.compiler.runtime.cuda_timing import repetitions_for
 from vdla.compiler.target.cuda.machine import Precision
 from vdla.compiler.target.cuda.tolerances import tolerance
 
+from .case import relative_error
 from .gpu_models import ModelCase, inputs_of, layer_cases, network_cases, operator_cases, product_case
 from .gpu_run import (
     LOW_PRECISION,
@@ -27,7 +29,16 @@ from .gpu_run import (
     product_inputs,
     product_on,
 )
-from .gpu_torch import TorchTimer, model_forward, product_forward, set_convolutions, set_precision
+from .gpu_torch import (
+    Forward,
+    PeerError,
+    TorchTimer,
+    model_forward,
+    outputs_of,
+    product_forward,
+    set_convolutions,
+    set_precision,
+)
 from .suite import UnknownRowError
 
 SIZES = (512, 1024, 2048, 4096, 8192)
@@ -38,7 +49,7 @@ TOLERANCES = {"float32": 2e-5, "tf32": 4e-3, "float16": 2e-3, "bfloat16": 1.6e-2
 tf32 and bfloat16 round factors or results to 11 and 8 bits, float16 to 11."""
 NETWORK_FACTOR = 4.0
 """How much more is allowed where many layers follow one another."""
-GRAPHED, EAGER, COMPILED = "torch, CUDA graph", "torch, eager", "torch.compile, max-autotune"
+GRAPHED, EAGER, COMPILED = "torch, CUDA graph", "torch, eager", "torch.compile, max-autotune, CUDA graph"
 COMPILED_LIBRARY = f"{COMPILED}, convolutions by cuDNN"
 
 MilliSeconds = Callable[[], float]
@@ -158,7 +169,8 @@ def measure_entry(
 ) -> GpuRow:
     """Ours and the peers' runs take turns; each round gives one ratio to each peer.
 
-    `library_convolutions`: torch.compile has those of cuDNN only (`gpu_torch.set_convolutions`).
+    `library_convolutions`: torch.compile has those of cuDNN only (`gpu_torch.set_convolutions`). A peer's outputs are
+    compared before its time counts: PeerError where they are not ours.
     """
     place = _in_precision(place, entry)
     with ExitStack() as undo:
@@ -168,7 +180,12 @@ def measure_entry(
         timers: dict[str, MilliSeconds] = {}
         if torch is not None:
             set_precision(torch, tensor_float=entry.precision == "tf32")
-            timers = _peers(torch, entry, ours.inputs, repetitions_for(ours_once), library_convolutions)
+            mine = [np.asarray(array, _comparable(array)) for array in ours.run().values()]
+            repetitions = repetitions_for(ours_once)
+            for name, peer in _peers(torch, entry, ours.inputs, library_convolutions).items():
+                compare_peer(entry, name, mine, outputs_of(torch, peer.forward))
+                timer = TorchTimer(torch, peer.forward, repetitions=repetitions, graphed=peer.graphed)
+                timers[name] = timer.milliseconds
         times: list[float] = []
         theirs: dict[str, list[float]] = {name: [] for name in timers}
         for _ in range(rounds):
@@ -209,6 +226,11 @@ def _in_precision(place: Place, entry: GpuEntry) -> Place:
     return replace(place, target=replace(place.target, tensor_float=entry.precision == "tf32"))
 
 
+def _comparable(array: np.ndarray) -> type[np.generic]:
+    """Integers as they are, floats of any width as float32."""
+    return array.dtype.type if np.issubdtype(array.dtype, np.integer) else np.float32
+
+
 def _ours(place: Place, entry: GpuEntry) -> Ours:
     if entry.model is None:
         return product_on(place, entry.precision, entry.size)
@@ -216,29 +238,45 @@ def _ours(place: Place, entry: GpuEntry) -> Ours:
     return model_on(place, model, inputs_of(model))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A way to run the peer: a call that gives its outputs, and whether it is captured in a CUDA graph."""
+
+    forward: Forward
+    graphed: bool
+
+
 def _peers(
-    torch: ModuleType,
-    entry: GpuEntry,
-    inputs: Mapping[str, Any],
-    repetitions: int,
-    library_convolutions: bool,
-) -> dict[str, MilliSeconds]:
+    torch: ModuleType, entry: GpuEntry, inputs: Mapping[str, Any], library_convolutions: bool
+) -> dict[str, Peer]:
     if entry.group == "products":
         given = inputs if entry.model is None else product_inputs(entry.precision, entry.size)
         forward = product_forward(torch, entry.precision, given)
     else:
         assert entry.model is not None
-        model = entry.model.make(False)
-        forward = model_forward(torch, model, inputs)
-    timers = {
-        GRAPHED: TorchTimer(torch, forward, repetitions=repetitions, graphed=True).milliseconds,
-        EAGER: TorchTimer(torch, forward, repetitions=repetitions, graphed=False).milliseconds,
-    }
+        forward = model_forward(torch, entry.model.make(False), inputs)
+    peers = {GRAPHED: Peer(forward=forward, graphed=True), EAGER: Peer(forward=forward, graphed=False)}
     if entry.group == "networks":
         assert entry.model is not None
         set_convolutions(torch, library=library_convolutions)
         best = model_forward(torch, entry.model.make(False), inputs, compiled=True)
-        # It captures graphs of its own.
         name = COMPILED_LIBRARY if library_convolutions else COMPILED
-        timers[name] = TorchTimer(torch, best, repetitions=repetitions, graphed=False).milliseconds
-    return timers
+        peers[name] = Peer(forward=best, graphed=True)
+    return peers
+
+
+def compare_peer(
+    entry: GpuEntry, name: str, ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
+) -> None:
+    """Raises PeerError unless the peer's outputs are ours, each side as far from float64 as the entry allows."""
+    shapes = [array.shape for array in ours], [array.shape for array in theirs]
+    if shapes[0] != shapes[1]:
+        raise PeerError(
+            f"{entry.name}: outputs of {name} have shapes {shapes[1]}, ours {shapes[0]}; not timed"
+        )
+    error = max(relative_error(mine, other) for mine, other in zip(ours, theirs, strict=True))
+    if not error <= 2 * entry.tolerance:
+        raise PeerError(
+            f"{entry.name}: outputs of {name} differ from ours by {error:.1e}, allowed are "
+            f"{2 * entry.tolerance:.1e}; not timed"
+        )

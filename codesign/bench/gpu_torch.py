@@ -48,6 +48,14 @@ def set_convolutions(torch: ModuleType, *, library: bool) -> None:
     config.max_autotune_conv_backends = "ATEN" if library else "ATEN,TRITON"
 
 
+def outputs_of(torch: ModuleType, forward: Forward) -> tuple[np.ndarray, ...]:
+    """What a call gives, in order, on the host; floats of 16 bits as float32."""
+    with torch.inference_mode():
+        given = forward()
+    arrays = given if isinstance(given, tuple | list) else (given,)
+    return tuple((array.float() if array.is_floating_point() else array).cpu().numpy() for array in arrays)
+
+
 class TorchTimer:
     """Milliseconds of `forward` by events of the device, of `repetitions` at once, in one graph if `graphed`."""
 
@@ -93,14 +101,15 @@ def model_forward(
 ) -> Forward:
     """A call that runs `model` on these inputs, which lie on the device; `compiled` by torch.compile, at its most.
 
-    It returns the outputs in order. PeerError for operators that the peer's translation lacks.
+    torch.compile takes no CUDA graphs of its own, so that its module can be captured in one as all others are. It
+    returns the outputs in order. PeerError for operators that the peer's translation lacks.
     """
     module = _module(torch, model).eval().to(device)
     arrays = [torch.from_numpy(np.ascontiguousarray(inputs[v.name])).to(device) for v in model.graph.input]
     if compiled:
         # All models here share one `forward`, and after eight compilations of one function torch runs it uncompiled.
         torch.compiler.reset()
-        module = torch.compile(module, mode="max-autotune")
+        module = torch.compile(module, mode="max-autotune-no-cudagraphs")
     return lambda: module(*arrays)
 
 

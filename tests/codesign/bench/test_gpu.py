@@ -7,18 +7,21 @@ import json
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from fake_gpu import FakeDevice
+from onnx import helper
 from vdla.codesign.bench import gpu_suite
 from vdla.codesign.bench.float64 import float64_outputs
 from vdla.codesign.bench.gpu_models import inputs_of, layer_cases, network_cases, operator_cases
 from vdla.codesign.bench.gpu_run import Checked, Place
 from vdla.codesign.bench.gpu_suite import (
     GpuRow,
+    Peer,
     check_entry,
     checked_entries,
     choose_entries,
@@ -26,6 +29,7 @@ from vdla.codesign.bench.gpu_suite import (
     measure_entry,
     timed_entries,
 )
+from vdla.codesign.bench.gpu_torch import PeerError
 from vdla.codesign.bench.suite import UnknownRowError
 from vdla.compiler.target.cuda.machine import cuda_target
 
@@ -107,6 +111,52 @@ def test_rows_are_of_the_devices_clock():
     assert row.of_peak == pytest.approx(row.gflops * 1e9 / PLACE.target.peak())
     assert row.peers_ms == row.ratios == {} and not device.open
     assert row.ours_ms % 0.25 == 0
+
+
+def test_layers_have_equal_pads_and_as_many_outputs_as_with_same_padding() -> None:
+    for case in layer_cases():
+        model = case.make(False)
+        (node,) = model.graph.node
+        at = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+        assert len(set(at["pads"])) == 1, case.name
+        size = model.graph.input[0].type.tensor_type.shape.dim[2].dim_value
+        kernel, stride, pad = at["kernel_shape"][0], at["strides"][0], at["pads"][0]
+        assert (size + 2 * pad - kernel) // stride + 1 == -(-size // stride), case.name
+
+
+@pytest.mark.parametrize(("wrong", "shape"), [(False, 512), (True, 512), (False, 256)])
+def test_a_peers_time_counts_only_if_its_outputs_are_ours(monkeypatch, wrong: bool, shape: int) -> None:
+    zeros = np.zeros((512, 512), np.float32)
+    theirs = np.full((512, shape), 1.0 if wrong else 0.0, np.float32)
+    made = gpu_suite._ours
+    # Kernels of this device do nothing.
+    monkeypatch.setattr(gpu_suite, "_ours", lambda *given: replace(made(*given), run=lambda: {"Y": zeros}))
+    timed: list[bool] = []
+
+    class Timer:
+        def __init__(self, torch, forward, *, repetitions: int, graphed: bool) -> None:
+            timed.append(graphed)
+
+        def milliseconds(self) -> float:
+            return 2.0
+
+    monkeypatch.setattr(gpu_suite, "TorchTimer", Timer)
+    monkeypatch.setattr(gpu_suite, "outputs_of", lambda torch, forward: forward())
+    monkeypatch.setattr(gpu_suite, "set_precision", lambda torch, tensor_float: None)
+    monkeypatch.setattr(
+        gpu_suite,
+        "_peers",
+        lambda *_: {"graph": Peer(forward=lambda: (theirs,), graphed=True)},
+    )
+    (entry,) = choose_entries(timed_entries(), ["gemm512_float32"])
+    place = Place(target=PLACE.target, device=IdleDevice({}, memory_bytes=1 << 24))
+    if wrong or shape != 512:
+        with pytest.raises(PeerError, match=r"gemm512_float32: outputs of graph .*not timed"):
+            measure_entry(place, sys, entry, rounds=2)
+        assert not timed
+    else:
+        row = measure_entry(place, sys, entry, rounds=2)
+        assert timed == [True] and row.peers_ms == {"graph": 2.0} and row.ratios["graph"] == 2.0 / row.ours_ms
 
 
 def test_geometric_means_are_by_group_precision_and_peer():
