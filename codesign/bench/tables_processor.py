@@ -57,15 +57,6 @@ PROCESSOR = Table(
         ),
         network_row("ResNet-18, MobileNet, DQN in int8, same", "ratio", INTEGERS),
         Row(
-            "two threads over one, ResNet-18; in int8",
-            "{0:.2f} (peer {1:.2f}); {2:.2f} (peer {3:.2f})",
-            tuple(
-                at("cpu_networks", "rows", Where("name", name), key)
-                for name in ("resnet18", "resnet18_int8")
-                for key in ("threads2", "peer_threads2")
-            ),
-        ),
-        Row(
             "largest error of a float32 network",
             "{0:.1e}",
             (at("cpu_networks", "rows", then=mean_of("error", FLOATS, max)),),

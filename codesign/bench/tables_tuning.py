@@ -12,9 +12,9 @@ def search_row(name: str) -> Row:
     """A search of the study: mean trials, over those of the full search, and how often runs never got there."""
 
     def text(found: Document) -> str:
-        trials = found["geometric_means"].get(name)
+        trials = found.get("geometric_means", {}).get(name)
         if trials is None:
-            return "not run"
+            return "not run yet"
         never = found["unfinished"].get(name, 0)
         more = (
             f"; {never} of {len(found['layers']) * found['runs_each']} runs never got there" if never else ""
@@ -26,8 +26,8 @@ def search_row(name: str) -> Row:
 
 
 def _gain(found: Document, name: str) -> str:
-    ratio = found["fewer_than"].get(name)
-    return "not run" if ratio is None else f"{ratio:.2f}"
+    ratio = found.get("fewer_than", {}).get(name)
+    return "not run yet" if ratio is None else f"{ratio:.2f}"
 
 
 def _enough(strategy: str) -> Callable[[Sequence[Document]], str]:
