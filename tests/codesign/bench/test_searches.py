@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from made_up_space import cost, matrix_space
+from vdla.codesign.bench.results import RESULTS
 from vdla.codesign.bench.searches import BATCH, FULL, SEARCHES
 from vdla.compiler.templates.space import ESTIMATE, Account, Columns, Space
 from vdla.compiler.tune.search.history import History
+
+BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "tuning.py"
 
 
 def estimated_space() -> Space:
@@ -50,3 +56,12 @@ def test_the_estimate_alone_learns_nothing_and_the_model_does() -> None:
     for name, same in (("estimate", True), ("random+first", True), (FULL, False), ("model-first", False)):
         one, other = (second_batch(name, space, seen) for seen in (history, backwards))
         assert np.array_equal(one, other) == same, name
+
+
+def test_the_committed_study_has_every_search_and_its_summary() -> None:
+    study = json.loads((RESULTS / "tuning_vdla.json").read_text())
+    namespace = runpy.run_path(str(BENCHMARK))
+    assert {run["strategy"] for run in study["runs"]} == set(SEARCHES)
+    figures = json.loads(json.dumps(namespace["summary"](study["runs"])))
+    assert study["summary"] == figures
+    assert set(figures["fewer_than"]) == set(SEARCHES) - {FULL}
