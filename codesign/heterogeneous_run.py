@@ -273,6 +273,7 @@ def account_division(
     return DivisionAccount(
         model=model,
         config=config.name,
+        warnings=config.warnings,
         clock_hertz=config.clock_hertz,
         cpu=cpu,
         threads=threads,

@@ -69,6 +69,7 @@ class Simulated:
             total=account_total(compiled, self.simulation, self.seconds),
             layers=account_layers(compiled, self.simulation),
             check=check,
+            warnings=config.warnings,
         )
 
 

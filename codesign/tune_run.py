@@ -222,6 +222,7 @@ def tune_workloads(
         "name": ", ".join(name for name, _ in named),
         "target": "vdla",
         "config": config.name,
+        "warnings": list(config.warnings),
         "tasks": [item.to_dict() for item in tuned],
     }
 
@@ -259,6 +260,7 @@ def tune_network(
         "name": path.stem,
         "target": "vdla",
         "config": config.name,
+        "warnings": list(config.warnings),
         "tasks": [item.to_dict() for item in tuned],
         "network": {
             "key": network.key,

@@ -47,8 +47,8 @@ class LoadUnit(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.issue = issue = Issue(config=config)
-        m.submodules.requests = requests = ReadRequests(config=config, fifo_bytes=config.load_fifo_bytes)
-        m.submodules.fifo = words = ReadFifo(config=config, fifo_bytes=config.load_fifo_bytes)
+        m.submodules.requests = requests = ReadRequests(config=config, fifo_bytes=config.fifo_bytes("load"))
+        m.submodules.fifo = words = ReadFifo(config=config, fifo_bytes=config.fifo_bytes("load"))
         for port in ("commands", "pop_prev", "pop_next"):
             connect(m, flipped(getattr(self, port)), getattr(issue, port))
         connect(m, flipped(self.read.request), requests.request)

@@ -22,7 +22,6 @@ from .errors import EncodingError
 from .layout import (
     FLAGS,
     REGISTERS,
-    AluOpcode,
     Field,
     Format,
     Register,
@@ -33,6 +32,7 @@ from .layout import (
     unpack_fields,
     uop_fields,
 )
+from .opcodes import AluOpcode
 
 FLOAT_FIELDS = ("ratio_self", "ratio_operand", "offset")
 """Register fields that hold the bits of a float32."""

@@ -31,7 +31,6 @@ from .layout import (
     EXTENSION_OF,
     FLAGS,
     TOKEN_QUEUES,
-    AluOpcode,
     MemoryType,
     Opcode,
     Unit,
@@ -40,6 +39,7 @@ from .layout import (
     unit_of,
     unpack_fields,
 )
+from .opcodes import AluOpcode
 from .ordering import Blocked, Clock, Ordering, Stage, order
 
 MOST_FINDINGS = 50

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError
+from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
 
 EXTENSIONS = ("post", "patch", "depthwise")
 """Optional hardware beyond VTA: the post-processing store, the patch load and the depthwise array mode."""
@@ -23,9 +24,6 @@ EXTENSIONS = ("post", "patch", "depthwise")
 CLOCK_IS = "assumed"
 """The rung on which `clock_mhz` stands: nobody has placed and timed a machine at it. Whatever prints or writes times or
 rates that follow from the clock says so."""
-
-EXTRA_STORAGE_LIMIT = 8 * 1024
-"""Bytes of storage beyond the four scratchpads that a configuration may have in all (queues, FIFOs, tables)."""
 
 KIB = 1024
 _UOP_BITS = 32
@@ -65,8 +63,8 @@ class Memory:
         for name, low, high in (
             ("read_latency", 1, 10_000),
             ("write_latency", 1, 10_000),
-            ("outstanding_reads", 1, 64),
-            ("outstanding_writes", 1, 64),
+            ("outstanding_reads", 1, OUTSTANDING),
+            ("outstanding_writes", 1, OUTSTANDING),
             ("jitter", 0, 10_000),
             ("stall", 0, 10_000),
             ("seed", 0, 2**32 - 1),
@@ -88,7 +86,8 @@ class Config:
     `batch` x `block_in` x `block_out` multiplies happen each cycle: an input vector is [batch][block_in]
     int8, a weight tile [block_out][block_in] int8, an accumulator vector [batch][block_out] int32, an output
     vector [batch][block_out] int8. `post_lanes` copies of STORE.POST's arithmetic serve an output vector in
-    batch * block_out / post_lanes passes (None: all lanes at once). Raises ConfigError, with the reason, for a machine
+    batch * block_out / post_lanes passes (None: all lanes at once). FIFOs whose size is None follow from the bus
+    (`fifos.py`); `fifo_bytes` has the size of each. Raises ConfigError, with the reason, for a machine
     that cannot be encoded.
     """
 
@@ -105,10 +104,10 @@ class Config:
     command_queue_depth: int = 32
     token_queue_depth: int = 64
     fetch_buffer_depth: int = 32
-    load_fifo_bytes: int = 2048
-    compute_fifo_bytes: int = 512
-    operand_fifo_bytes: int = 512
-    store_fifo_bytes: int = 512
+    load_fifo_bytes: int | None = None
+    compute_fifo_bytes: int | None = None
+    operand_fifo_bytes: int | None = None
+    store_fifo_bytes: int | None = None
     post_lanes: int | None = None
     clock_mhz: int = 100
     extensions: tuple[str, ...] = EXTENSIONS
@@ -179,27 +178,24 @@ class Config:
             raise ConfigError(
                 f"acc_banks = {self.acc_banks}: more banks than the {self.acc_depth} accumulator vectors"
             )
-        for name, at_least in (
-            ("par_buffer_bytes", self.par_bytes),
-            ("load_fifo_bytes", 2 * bus),
-            ("compute_fifo_bytes", 2 * bus),
-            ("operand_fifo_bytes", max(2 * bus, 2 * self.out_bytes)),
-            ("store_fifo_bytes", max(2 * bus, 2 * self.out_bytes)),
-        ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not _is_power_of_two(value):
-                raise ConfigError(f"{name} = {value!r}: must be a power of two")
-            if value < at_least:
+        self._check_size("par_buffer_bytes", self.par_bytes)
+        for fifo in FIFOS:
+            name = f"{fifo}_fifo_bytes"
+            if getattr(self, name) is None:
+                continue
+            self._check_size(name, least_bytes(self, fifo))
+            if self.fifo_bytes(fifo) > FIFO_WORDS * bus:
                 raise ConfigError(
-                    f"{name} = {value}: must be at least {at_least} to hold what passes through it"
+                    f"{name} = {getattr(self, name)}: at most {FIFO_WORDS * bus} bytes, {FIFO_WORDS} words of the bus; "
+                    f"leave it out for {default_bytes(self, fifo)}, enough for this bus"
                 )
-        total = sum(self.extra_storage.values())
-        if total > EXTRA_STORAGE_LIMIT:
-            listing = ", ".join(f"{name} {size}" for name, size in self.extra_storage.items())
-            raise ConfigError(
-                f"storage beyond the scratchpads is {total} bytes, over the limit of {EXTRA_STORAGE_LIMIT}: {listing}; "
-                "reduce par_buffer_bytes, command_queue_depth or the FIFOs"
-            )
+
+    def _check_size(self, name: str, at_least: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not _is_power_of_two(value):
+            raise ConfigError(f"{name} = {value!r}: must be a power of two")
+        if value < at_least:
+            raise ConfigError(f"{name} = {value}: must be at least {at_least} to hold what passes through it")
 
     def _check_fields(self) -> None:
         bits = self.acc_index_bits + self.inp_index_bits + self.wgt_index_bits
@@ -332,6 +328,11 @@ class Config:
         lanes = self.batch * self.block_out
         return lanes // (self.post_lanes or lanes) if self.has("post") else 1
 
+    def fifo_bytes(self, fifo: str) -> int:
+        """Bytes of the `load`, `compute`, `operand` or `store` FIFO: as given, or enough for the bus."""
+        given = getattr(self, f"{fifo}_fifo_bytes")
+        return default_bytes(self, fifo) if given is None else given
+
     @property
     def clock_hertz(self) -> float:
         """Clock frequency in hertz, see CLOCK_IS."""
@@ -339,17 +340,17 @@ class Config:
 
     @property
     def extra_storage(self) -> dict[str, int]:
-        """Storage beyond the four scratchpads, in bytes by name (docs/measures.md: listed, and counted in area)."""
+        """Storage beyond the four scratchpads, in bytes by name: of any size, and listed wherever storage is."""
         listing = {
             "command queues": 3 * self.command_queue_depth * 16,
             "fetch buffer": self.fetch_buffer_depth * 16,
-            "load FIFO": self.load_fifo_bytes,
-            "compute FIFO": self.compute_fifo_bytes,
-            "store FIFO": self.store_fifo_bytes,
+            "load FIFO": self.fifo_bytes("load"),
+            "compute FIFO": self.fifo_bytes("compute"),
+            "store FIFO": self.fifo_bytes("store"),
         }
         if self.has("post"):
             listing["parameter table"] = self.par_buffer_bytes
-            listing["operand FIFO"] = self.operand_fifo_bytes
+            listing["operand FIFO"] = self.fifo_bytes("operand")
         if self.has("patch"):
             listing["patch window"] = 256
         return listing
@@ -367,9 +368,14 @@ class Config:
         return values
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes this machine slower than its bus: one line each for FIFOs and outstanding bursts, or nothing."""
+        return tuple(starved(self))
+
+    @property
     def digest(self) -> str:
         """SHA-256 of every field but the name, in hexadecimal: equal digests mean equal machines."""
-        values = self.to_dict()
+        values = self.to_dict() | {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
         del values["name"]
         if self.post_passes == 1:
             values.pop("post_lanes", None)  # spelled out or not, the same machine

@@ -10,7 +10,6 @@ from .layout import (
     POST,
     REGISTERS,
     TOKEN_QUEUES,
-    AluOpcode,
     Field,
     Format,
     MemoryType,
@@ -19,6 +18,7 @@ from .layout import (
     formats,
     uop_fields,
 )
+from .opcodes import AluOpcode
 from .program import INSTRUCTION_ALIGNMENT
 
 _KINDS = ("uop", "inp", "wgt", "acc", "acc8", "out", "post", "par", "patch")

@@ -9,63 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
 
 from .config import Config
 from .errors import EncodingError
+from .opcodes import POST, MemoryType, Opcode, Unit
 
 INSTRUCTION_BYTES = 16
 UOP_BYTES = 4
-
-
-class Opcode(IntEnum):
-    """Bits 0..2 of every instruction. CONFIG and DEPTHWISE are ours."""
-
-    LOAD = 0
-    STORE = 1
-    GEMM = 2
-    FINISH = 3
-    ALU = 4
-    CONFIG = 5
-    DEPTHWISE = 6
-
-
-class MemoryType(IntEnum):
-    """Bits 7..9 of LOAD and STORE. 6 and 7 are ours: a LOAD of 6 is PAR, a STORE to 6 is POST."""
-
-    UOP = 0
-    WGT = 1
-    INP = 2
-    ACC = 3
-    OUT = 4
-    ACC8 = 5
-    PAR = 6
-    PATCH = 7
-
-
-POST = 6
-"""Memory type of the post-processing STORE (the same bits as PAR, which only a LOAD can name)."""
-
-
-class AluOpcode(IntEnum):
-    """Bits 108..110 of ALU."""
-
-    MIN = 0
-    MAX = 1
-    ADD = 2
-    SHR = 3
-    MUL = 4
-
-
-class Unit(IntEnum):
-    """The units that execute instructions, in the order used by every array of per-unit results."""
-
-    LOAD = 0
-    COMPUTE = 1
-    STORE = 2
 
 
 @dataclass(frozen=True, slots=True)

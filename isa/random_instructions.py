@@ -117,13 +117,15 @@ def random_image(
     boundary = 4096
     uops = boundary - 2 * UOPS
     data = 2 * boundary
-    size = 2 * boundary + _page(max(3 * config.load_fifo_bytes, 12 * config.wgt_bytes, 40 * config.acc_bytes))
+    size = 2 * boundary + _page(
+        max(3 * config.fifo_bytes("load"), 12 * config.wgt_bytes, 40 * config.acc_bytes)
+    )
     even = data + size
     totals = _page(even + EVEN * config.out_bytes)
     half = TABLE // 3 * config.par_bytes
     parameters = _page(totals + TABLE * TOTALS * config.acc_bytes + half) - half
     output = _page(parameters + TABLE * config.par_bytes)
-    end = output + boundary + _page(max(160 * config.out_bytes, 3 * config.store_fifo_bytes))
+    end = output + boundary + _page(max(160 * config.out_bytes, 3 * config.fifo_bytes("store")))
     image = rng.integers(0, 256, end, dtype=np.uint8)
     for page in range(data, even, 2 * boundary):
         image[page : page + boundary] = log_uniform_int32(rng, boundary // 4).view(np.uint8)
@@ -251,7 +253,11 @@ def _load(source: Source, kind: str) -> dict[str, int]:
         return {**values, "dram_base": source.number(end, region.output) // 4}
     if kind not in ("uop", "par") and source.chance(0.08):
         # Longer than the FIFO, in one run or in rows that touch.
-        fifo = source.config.load_fifo_bytes if target in ("inp", "wgt") else source.config.compute_fifo_bytes
+        fifo = (
+            source.config.fifo_bytes("load")
+            if target in ("inp", "wgt")
+            else source.config.fifo_bytes("compute")
+        )
         count = min(depth, 2 * fifo // source.config.element_bytes(kind) + 2)
         rows = source.number(2, 1)
         values = {"y_size": rows, "x_size": -(-count // rows), "x_stride": -(-count // rows)}
@@ -383,7 +389,7 @@ def store(source: Source, post: bool) -> dict[str, int]:
         values["dram_base"] = (regions.output + 4096) // config.out_bytes - source.number(6, 1)
     if source.chance(0.06):
         # Longer than the FIFOs of results and of operands.
-        fifo = max(config.store_fifo_bytes, config.operand_fifo_bytes if post else 0)
+        fifo = max(config.fifo_bytes("store"), config.fifo_bytes("operand") if post else 0)
         count = 2 * fifo // config.out_bytes + 2
         values |= {"y_size": 1, "x_size": count, "x_stride": count, "sram_base": 0}
         values["dram_base"] = regions.output // config.out_bytes + source.number(5)

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .config import EXTENSIONS, Config, Memory
-from .layout import FLAGS, TOKEN_QUEUES, AluOpcode, TokenQueue, Unit, unit_of
+from .layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, unit_of
+from .opcodes import AluOpcode
 from .program import Program
 from .program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
 from .random_instructions import MANY_LOADS, TABLE, UOPS, Regions, Source, random_image

@@ -17,16 +17,8 @@ from numpy.typing import NDArray
 from .arithmetic import AddConstants, combine_add, combine_multiply, requantize, rescale, wrap_int32
 from .config import Config
 from .errors import ProgramError
-from .layout import (
-    EXTENSION_OF,
-    REGISTERS,
-    AluOpcode,
-    Opcode,
-    decode_uops,
-    format_names,
-    formats,
-    unpack_fields,
-)
+from .layout import EXTENSION_OF, REGISTERS, Opcode, decode_uops, format_names, formats, unpack_fields
+from .opcodes import AluOpcode
 from .scratchpads import Contents, typed_scratchpads
 
 Values = Mapping[str, int]

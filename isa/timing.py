@@ -5,8 +5,12 @@ Nothing here is a free parameter of the simulator: the RTL must be built with th
 
 from __future__ import annotations
 
-from .config import Config
-from .layout import AluOpcode
+from typing import TYPE_CHECKING
+
+from .opcodes import AluOpcode
+
+if TYPE_CHECKING:
+    from .config import Config
 
 READ_BURST_BEATS = 64
 """Most beats of a read burst (AXI4 allows 256); shorter bursts keep the shared port responsive."""
@@ -110,14 +114,19 @@ STORE_LATENCY = 3
 """The same for STORE.OUT: accumulators 2 and write 1; truncation is free."""
 
 
+def longest_burst(words: float, most: int) -> int:
+    """Most beats of a burst of a FIFO of `words` bus words: at most half the FIFO, and `most`."""
+    return max(1, min(most, int(words) // 2))
+
+
 def read_burst_beats(config: Config, fifo_bytes: int) -> int:
     """Most beats of a read burst of a unit whose FIFO holds `fifo_bytes`: at most half the FIFO."""
-    return max(1, min(READ_BURST_BEATS, fifo_bytes // config.memory.bus_bytes // 2))
+    return longest_burst(fifo_bytes // config.memory.bus_bytes, READ_BURST_BEATS)
 
 
 def write_burst_beats(config: Config) -> int:
     """Most beats of a write burst: at most half the store FIFO."""
-    return max(1, min(WRITE_BURST_BEATS, config.store_fifo_bytes // config.memory.bus_bytes // 2))
+    return longest_burst(config.fifo_bytes("store") // config.memory.bus_bytes, WRITE_BURST_BEATS)
 
 
 def memory_noise(seed: int, index: int, stream: int, limit: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
+from vdla.isa.fifos import FIFOS
 from vdla.isa.layout import TOKEN_QUEUES, Unit, uop_fields
 from vdla.isa.program import instruction_address
 from vdla.isa.timing import (
@@ -77,7 +78,7 @@ def parameters(config: Config, count: int, last: int, memory_size: int, limit: i
         s.P_UOP_DEPTH: config.uop_depth,
         s.P_OUT_BYTES: config.out_bytes,
         s.P_BLOCK_IN: config.block_in,
-        s.P_STORE_FIFO: config.store_fifo_bytes,
+        s.P_STORE_FIFO: config.fifo_bytes("store"),
         s.P_WRITE_BURST: write_burst_beats(config) * memory.bus_bytes,
         s.P_FETCH_BURST: fetch_burst_instructions(config),
         s.P_PROGRAM: instruction_address(memory_size),
@@ -104,13 +105,20 @@ def _clients(config: Config) -> Array:
     table[:, s.C_SHOWN] = s.NEVER
     # Fetch keeps its own account of room, in instructions.
     for client, size in (
-        (s.COMPUTE_CLIENT, config.compute_fifo_bytes),
-        (s.STORE_CLIENT, config.operand_fifo_bytes),
-        (s.LOAD_CLIENT, config.load_fifo_bytes),
+        (s.COMPUTE_CLIENT, config.fifo_bytes("compute")),
+        (s.STORE_CLIENT, config.fifo_bytes("operand")),
+        (s.LOAD_CLIENT, config.fifo_bytes("load")),
     ):
         table[client, s.C_FIFO] = size
         table[client, s.C_BURST] = read_burst_beats(config, size) * config.memory.bus_bytes
     return table
+
+
+def _bursts_kept(config: Config) -> int:
+    """A power of two above the bursts of a client that matter at a time: each has a bus word of its FIFO at least."""
+    words = max(config.fifo_bytes(fifo) for fifo in FIFOS) // config.memory.bus_bytes
+    vectors = config.fifo_bytes("store") // config.out_bytes
+    return 1 << max(10, (2 * max(words, vectors)).bit_length())
 
 
 def _units(rows: Array) -> tuple[Array, Array]:
@@ -141,6 +149,7 @@ def run_timing(
     banks = np.full((len(rows), B_SIZE), MIXED, np.int64)
     kept = find_banks(numbers, rows, decoded.registers, trace, uops, banks)
     units, order = _units(rows)
+    ring = _bursts_kept(config)
     pop_queue, push_queue = token_queues()
     memory = np.zeros(s.M_SIZE, np.int64)
     memory[s.M_TOTAL] = s.NEVER
@@ -156,9 +165,9 @@ def run_timing(
         units,
         np.zeros(s.V_SIZE, np.int64),
         tokens,
-        np.full((4, s.RING, s.R_SIZE), s.NEVER, np.int64),
+        np.full((4, ring, s.R_SIZE), s.NEVER, np.int64),
         np.full((s.QUEUE, s.Q_SIZE), s.NEVER, np.int64),
-        np.full((s.RING, s.W_SIZE), s.NEVER, np.int64),
+        np.full((ring, s.W_SIZE), s.NEVER, np.int64),
         record,
         np.empty((len(TOKEN_QUEUES), len(rows) + 1), np.int64),
         np.empty((len(TOKEN_QUEUES), len(rows) + 1), np.int64),

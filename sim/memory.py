@@ -54,7 +54,6 @@ from .state import (
     R_FREE,
     R_RESERVED,
     R_START,
-    RING_MASK,
     STORE_CLIENT,
     W_BEATS,
     W_LAST,
@@ -121,13 +120,13 @@ def show_request(P, C, R, c):  # type: ignore[no-untyped-def]
     shown = max(C[c, C_EARLIEST], C[c, C_ACCEPTED] + REQUEST_GAP)
     reserved = C[c, C_RESERVED] + beats * bus
     if reserved > C[c, C_FIFO]:
-        while R[c, C[c, C_FREE_AT] & RING_MASK, R_RESERVED] < reserved - C[c, C_FIFO]:
+        while R[c, C[c, C_FREE_AT] & (R.shape[1] - 1), R_RESERVED] < reserved - C[c, C_FIFO]:
             C[c, C_FREE_AT] += 1
-        free = R[c, C[c, C_FREE_AT] & RING_MASK, R_FREE]
+        free = R[c, C[c, C_FREE_AT] & (R.shape[1] - 1), R_FREE]
         if free == NEVER:
             return False
         shown = max(shown, free)
-    burst = R[c, C[c, C_ISSUED] & RING_MASK]
+    burst = R[c, C[c, C_ISSUED] & (R.shape[1] - 1)]
     burst[R_ADDRESS] = address
     burst[R_BYTES] = length
     burst[R_RESERVED] = reserved
@@ -189,13 +188,13 @@ def accept_writes(P, M, W):  # type: ignore[no-untyped-def]
     progress = False
     while M[M_WRITE_ACCEPTED] < M[M_WRITE_SHOWN]:
         number = M[M_WRITE_ACCEPTED]
-        cycle = max(W[number & RING_MASK, W_SHOWN], M[M_LAST_WRITE_ACCEPT] + REQUEST_GAP)
+        cycle = max(W[number & (W.shape[0] - 1), W_SHOWN], M[M_LAST_WRITE_ACCEPT] + REQUEST_GAP)
         oldest = number - P[P_WRITES]
         if oldest >= 0:
             if oldest >= M[M_WRITE_SERVED]:
                 break
-            cycle = max(cycle, W[oldest & RING_MASK, W_LAST] + P[P_WRITE_LATENCY] + 1)
-        W[number & RING_MASK, W_READY] = cycle + 1
+            cycle = max(cycle, W[oldest & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY] + 1)
+        W[number & (W.shape[0] - 1), W_READY] = cycle + 1
         M[M_LAST_WRITE_ACCEPT] = cycle
         M[M_WRITE_ACCEPTED] += 1
         progress = True
@@ -209,7 +208,7 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
     if M[M_SERVED] < M[M_ACCEPTED]:
         ready = Q[M[M_SERVED] & QUEUE_MASK, Q_READY]
     if M[M_WRITE_SERVED] < M[M_WRITE_ACCEPTED]:
-        ready = min(ready, W[M[M_WRITE_SERVED] & RING_MASK, W_READY])
+        ready = min(ready, W[M[M_WRITE_SERVED] & (W.shape[0] - 1), W_READY])
     if ready == NEVER:
         return NEVER
     return max(ready, M[M_SLOT_FREE])
@@ -219,7 +218,7 @@ def next_slot(M, Q, W):  # type: ignore[no-untyped-def]
 def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
     """Pick the burst that the data slot serves from `cycle` on and fix the cycles of its beats; its client."""
     read = Q[M[M_SERVED] & QUEUE_MASK]
-    write = W[M[M_WRITE_SERVED] & RING_MASK]
+    write = W[M[M_WRITE_SERVED] & (W.shape[0] - 1)]
     read_ready = M[M_SERVED] < M[M_ACCEPTED] and read[Q_READY] <= cycle
     write_ready = M[M_WRITE_SERVED] < M[M_WRITE_ACCEPTED] and write[W_READY] <= cycle
     first = cycle + noise(P[P_SEED], M[M_BURSTS], _NOISE_STALL, P[P_STALL])
@@ -235,6 +234,6 @@ def serve(P, M, C, R, Q, W, cycle):  # type: ignore[no-untyped-def]
     M[M_SERVED] += 1
     M[M_LAST_WAS_WRITE] = 0
     c = read[Q_CLIENT]
-    R[c, C[c, C_SERVED] & RING_MASK, R_START] = first
+    R[c, C[c, C_SERVED] & (R.shape[1] - 1), R_START] = first
     C[c, C_SERVED] += 1
     return c

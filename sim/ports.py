@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from vdla.isa.layout import AluOpcode
+from vdla.isa.opcodes import AluOpcode
 from vdla.isa.timing import alu_cycles
 
 from .cache import timing_code

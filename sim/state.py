@@ -117,13 +117,11 @@ FETCH_CLIENT, COMPUTE_CLIENT, STORE_CLIENT, LOAD_CLIENT = range(4)
 ) = range(28)
 C_SIZE = 28
 
-# R[client, burst & RING_MASK]: a client's bursts.
-RING = 4096
-RING_MASK = RING - 1
+# R[client, burst modulo its length, a power of two]: a client's bursts.
 R_ADDRESS, R_BYTES, R_RESERVED, R_START, R_FREE = range(5)
 R_SIZE = 5
 
-# Q[read & QUEUE_MASK]: accepted reads; W[burst & RING_MASK]: write bursts.
+# Q[read & QUEUE_MASK]: accepted reads; W[burst modulo its length, a power of two]: write bursts.
 QUEUE = 128
 QUEUE_MASK = QUEUE - 1
 Q_CLIENT, Q_READY, Q_BEATS, Q_LAST = range(4)

@@ -37,7 +37,6 @@ from .state import (
     R_FREE,
     R_START,
     REGISTERS_AT,
-    RING_MASK,
     SRAM_BASE,
     STORE,
     STORE_CLIENT,
@@ -172,7 +171,7 @@ def advance_store(
             else:
                 if V[V_INDEX] < V[V_COUNT] or M[M_WRITE_SERVED] < V[V_FIRST_BURST] + V[V_BURSTS]:
                     break
-                cycle = W[(M[M_WRITE_SERVED] - 1) & RING_MASK, W_LAST] + P[P_WRITE_LATENCY]
+                cycle = W[(M[M_WRITE_SERVED] - 1) & (W.shape[0] - 1), W_LAST] + P[P_WRITE_LATENCY]
             end(U, T, X, pushed, push_queue, rows, u, i, cycle)
             progress = True
         if U[u, U_READY] == BLOCKED:
@@ -198,8 +197,8 @@ def _room(P, M, V, W):  # type: ignore[no-untyped-def]
         number = V[V_FIRST_BURST] + V[V_ROOM]
         if number >= M[M_WRITE_SERVED]:
             return np.int64(BLOCKED)
-        if W[number & RING_MASK, W_END] >= used:
-            return W[number & RING_MASK, W_LAST] + 1
+        if W[number & (W.shape[0] - 1), W_END] >= used:
+            return W[number & (W.shape[0] - 1), W_LAST] + 1
         V[V_ROOM] += 1
 
 
@@ -210,7 +209,7 @@ def _operand(P, C, V, R):  # type: ignore[no-untyped-def]
     wanted = (V[V_INDEX] + 1) * P[P_OUT_BYTES]
     number, finish = C[c, C_TAKEN], V[V_OPERAND_END]
     while number < C[c, C_SERVED]:
-        burst = R[c, number & RING_MASK]
+        burst = R[c, number & (R.shape[1] - 1)]
         if finish + burst[R_BYTES] >= wanted:
             last = burst[R_ADDRESS] + wanted - finish - 1
             return burst[R_START] + last // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + FIFO_LATENCY
@@ -225,7 +224,7 @@ def _take_operand(P, C, V, R, cycle):  # type: ignore[no-untyped-def]
     c = STORE_CLIENT
     wanted = (V[V_INDEX] + 1) * P[P_OUT_BYTES]
     while C[c, C_TAKEN] < C[c, C_SERVED]:
-        burst = R[c, C[c, C_TAKEN] & RING_MASK]
+        burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
         if V[V_OPERAND_END] + burst[R_BYTES] > wanted:
             break
         V[V_OPERAND_END] += burst[R_BYTES]
@@ -291,7 +290,7 @@ def read_vectors(P, M, C, U, V, R, W, X, rows, registers, order, B, kept, moved,
         stored = V[V_INDEX] * P[P_OUT_BYTES]
         moved[T_OUT] += P[P_OUT_BYTES]
         while V[V_CUT] <= stored:
-            burst = W[M[M_WRITE_SHOWN] & RING_MASK]
+            burst = W[M[M_WRITE_SHOWN] & (W.shape[0] - 1)]
             burst[W_SHOWN] = max(cycle + V[V_LATENCY], V[V_WRITE_EARLIEST])
             burst[W_BEATS] = V[V_CUT_BEATS]
             burst[W_END] = V[V_CUT]

@@ -30,7 +30,6 @@ from .state import (
     R_BYTES,
     R_FREE,
     R_START,
-    RING_MASK,
     X_PAD_0,
     X_PAD_1,
     X_SIZE,
@@ -71,7 +70,7 @@ def write_elements(P, C, R, c, row, size, begin):  # type: ignore[no-untyped-def
     while C[c, C_DATA] < data:
         if C[c, C_TAKEN] == C[c, C_SERVED]:
             return BLOCKED
-        burst = R[c, C[c, C_TAKEN] & RING_MASK]
+        burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
         first = C[c, C_DATA]
         last = first + burst[R_BYTES] // width - 1
         first_step = above + first // row_data * row_steps + row[X_PAD_0] + first % row_data
@@ -117,7 +116,7 @@ def write_patches(P, C, R, c, row, patch, row_bytes, begin):  # type: ignore[no-
                             C[c, C_STEP_TIME] = time
                             C[c, C_WINDOW] = window
                             return BLOCKED
-                        burst = R[c, C[c, C_TAKEN] & RING_MASK]
+                        burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
                         time = max(time + 1, burst[R_START] + C[c, C_WORDS] + FIFO_LATENCY)
                         word = bus - burst[R_ADDRESS] % bus if C[c, C_WORDS] == 0 else bus
                         C[c, C_WORDS] += 1

@@ -68,7 +68,6 @@ from .state import (
     R_BYTES,
     R_START,
     REGISTERS_AT,
-    RING_MASK,
     STORE,
     T_ACC,
     T_INP,
@@ -130,7 +129,7 @@ def show_fetch(P, M, C, R, X):  # type: ignore[no-untyped-def]
     C[c, C_KIND] = T_INSTRUCTION
     C[c, C_BYTES] = count * _BYTES
     C[c, C_BEATS] = (address + count * _BYTES - 1) // P[P_BUS] - address // P[P_BUS] + 1
-    burst = R[c, C[c, C_ISSUED] & RING_MASK]
+    burst = R[c, C[c, C_ISSUED] & (R.shape[1] - 1)]
     burst[R_ADDRESS] = address
     burst[R_BYTES] = count * _BYTES
     burst[R_START] = NEVER
@@ -149,7 +148,7 @@ def dispatch(P, M, C, U, R, X, rows, order):  # type: ignore[no-untyped-def]
             break
         i = M[M_DISPATCHED]
         u = rows[i, UNIT]
-        burst = R[c, C[c, C_TAKEN] & RING_MASK]
+        burst = R[c, C[c, C_TAKEN] & (R.shape[1] - 1)]
         end = P[P_PROGRAM] + (i + 1) * _BYTES - 1
         arrived = burst[R_START] + end // P[P_BUS] - burst[R_ADDRESS] // P[P_BUS] + FIFO_LATENCY
         cycle = max(arrived, M[M_LAST_DISPATCH] + 1)

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
-from vdla.isa.config import EXTRA_STORAGE_LIMIT, load_config
+from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
-from ..report.hardware import hardware
+from ..report.hardware import hardware, warning_lines
 from .options import ConfigOption, JsonOption
 from .output import print_json, text_console
 
@@ -53,9 +53,7 @@ def config(
     console.print(_pairs("derived", document["derived"]))
     storage = {f"{key} scratchpad": size for key, size in document["scratchpads"].items()}
     console.print(_pairs("scratchpads, bytes", storage))
-    extra = document["extra_storage"] | {
-        f"total (at most {EXTRA_STORAGE_LIMIT})": document["extra_storage_total"]
-    }
+    extra = document["extra_storage"] | {"total": document["extra_storage_total"]}
     console.print(_pairs("storage beyond them, bytes", extra))
     table = Table(title="data path", title_justify="left")
     table.add_column("part")
@@ -67,6 +65,8 @@ def config(
     for block in document["blocks"]:
         table.add_row(*(str(value) for value in block.values()))
     console.print(table)
+    for line in warning_lines(document["warnings"]):
+        console.print(line, markup=False, soft_wrap=True)
 
 
 def _pairs(title: str, values: dict[str, object]) -> Table:

@@ -18,6 +18,7 @@ from vdla.isa.program import bare_program, read_hex, write_whole
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 
 from ..files import check_destination, read_whole
+from ..report.hardware import warning_lines
 from ..scratchpads_file import read_scratchpads
 from .options import ConfigOption, JsonOption
 from .output import note, print_json, steps, text_console
@@ -122,7 +123,12 @@ def sim(
             document, after = _simulate(machine, instructions, image, contents, timeline)
     if memory_out is not None:
         write_whole(memory_out, after.tobytes())
-    document = {"config": machine.name, "engine": engine.value, **document}
+    document = {
+        "config": machine.name,
+        "engine": engine.value,
+        "warnings": list(machine.warnings),
+        **document,
+    }
     if json:
         print_json(document)
     else:
@@ -243,6 +249,8 @@ def unit_report(result: SimulationResult) -> dict[str, Any]:
 def _print(document: dict[str, Any]) -> None:
     console = text_console()
     console.print(f"{document['instructions']} instructions on {document['config']}", markup=False)
+    for line in warning_lines(document["warnings"]):
+        console.print(line, markup=False, soft_wrap=True)
     if document["cycles"] is None:
         note("the reference has no timing; use --engine cycle for cycles")
         return

@@ -17,6 +17,7 @@ from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
 from ..files import check_directory, whole_directory
+from ..report.hardware import warning_lines
 from .options import ConfigOption, JsonOption
 from .output import json_bytes, note, print_json, text_console
 from .rtl import rtl_extra
@@ -158,6 +159,14 @@ def _print(document: dict[str, Any]) -> None:
         console.print(f"  {count:4} {path or 'top'}")
     loose = [name for name, kind in document["memories"].items() if kind == "flip-flops"]
     console.print(f"memories in flip-flops: {', '.join(loose) or 'none'}")
+    storage = document["extra_storage"]
+    console.print(
+        f"storage beyond the scratchpads: {sum(storage.values()):,} bytes ("
+        + ", ".join(f"{name} {size:,}" for name, size in storage.items())
+        + ")"
+    )
+    for line in warning_lines(document["warnings"]):
+        console.print(line, markup=False, soft_wrap=True)
     if document["device"] is None:
         console.print("clock: not measured, counts only on this family")
     for one in document["seeds"]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from vdla.isa.config import Config
-from vdla.isa.layout import EXTENSION_OF, FLAGS, REGISTERS, TOKEN_QUEUES, AluOpcode, Unit, formats, unit_of
+from vdla.isa.layout import EXTENSION_OF, FLAGS, REGISTERS, TOKEN_QUEUES, Unit, formats, unit_of
+from vdla.isa.opcodes import AluOpcode
 from vdla.isa.timing import READ_BURST_BEATS, read_burst_beats, write_burst_beats
 
 from .machines import TIMINGS

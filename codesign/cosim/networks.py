@@ -184,8 +184,8 @@ def _served(config: Config) -> Config:
         wgt_buffer_bytes=config.wgt_depth * block * block,
         acc_buffer_bytes=4 * config.acc_depth * out,
         par_buffer_bytes=max(config.par_buffer_bytes, 16 * block),
-        operand_fifo_bytes=max(config.operand_fifo_bytes, 2 * out),
-        store_fifo_bytes=max(config.store_fifo_bytes, 2 * out),
+        operand_fifo_bytes=max(config.fifo_bytes("operand"), 2 * out),
+        store_fifo_bytes=max(config.fifo_bytes("store"), 2 * out),
         extensions=extensions,
     )
 

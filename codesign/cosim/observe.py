@@ -12,14 +12,8 @@ from numpy.typing import NDArray
 from vdla.isa.access import Resource, accesses, advance, start_trace
 from vdla.isa.config import Config
 from vdla.isa.hazards import record, start_access
-from vdla.isa.layout import (
-    FLAGS,
-    AluOpcode,
-    Unit,
-    decode_one,
-    decode_uops,
-    unit_of,
-)
+from vdla.isa.layout import FLAGS, Unit, decode_one, decode_uops, unit_of
+from vdla.isa.opcodes import AluOpcode
 from vdla.isa.program import Program, instruction_address
 from vdla.isa.program_builder import Instruction
 from vdla.isa.timing import AXI_BOUNDARY, BEGIN_DELAY, LOADS_IN_FLIGHT, read_burst_beats, write_burst_beats
@@ -241,13 +235,13 @@ def fifo_bytes(config: Config, kind: str) -> int:
     """The FIFO that transfers of `kind` pass through."""
     match kind:
         case "inp" | "wgt" | "patch":
-            return config.load_fifo_bytes
+            return config.fifo_bytes("load")
         case "uop" | "acc" | "acc8":
-            return config.compute_fifo_bytes
+            return config.fifo_bytes("compute")
         case "out":
-            return config.store_fifo_bytes
+            return config.fifo_bytes("store")
         case _:
-            return config.operand_fifo_bytes
+            return config.fifo_bytes("operand")
 
 
 def _transfers(config: Config, registers: Mapping[str, Values], name: str, values: Values) -> Iterator[Bin]:

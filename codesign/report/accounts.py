@@ -175,19 +175,24 @@ def _own(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAccount:
-    """Everything `vdla run` reports; `check` is None where nothing was computed (timing alone)."""
+    """Everything `vdla run` reports; `check` is None where nothing was computed (timing alone).
+
+    `warnings` are those of the configuration.
+    """
 
     model: str
     config: str
     total: TotalAccount
     layers: tuple[LayerAccount, ...]
     check: CheckAccount | None
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `vdla run` and of report.json."""
         return {
             "model": self.model,
             "config": self.config,
+            "warnings": list(self.warnings),
             "total": self.total.to_dict(),
             "layers": [layer.to_dict() for layer in self.layers],
             "check": None if self.check is None else self.check.to_dict(),

@@ -120,6 +120,7 @@ class DivisionAccount:
     whole_cpu_seconds: float | None
     all_cpu_remark: str
     check: DivisionCheck
+    warnings: tuple[str, ...] = ()
 
     @property
     def accelerator_seconds(self) -> float:
@@ -185,6 +186,7 @@ class DivisionAccount:
         return {
             "model": self.model,
             "config": self.config,
+            "warnings": list(self.warnings),
             "clock_hertz": self.clock_hertz,
             "clock_is": CLOCK_IS,
             "cpu": self.cpu,

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from .clock import clock_text
 from .division import CostAccount, DivisionAccount, DivisionCheck
+from .hardware import warning_lines
 
 
 def region_table(account: DivisionAccount) -> Table:
@@ -78,7 +79,7 @@ def division_summary(account: DivisionAccount) -> list[str]:
             f"{_ms(account.total_seconds)} measured on {account.cpu}, {workers}; nothing runs on the accelerator"
         )
     lines += [_cost(cost) for cost in account.costs]
-    return [*lines, _check(account.check)]
+    return [*lines, _check(account.check), *warning_lines(account.warnings)]
 
 
 def _against_cpu(account: DivisionAccount) -> list[str]:

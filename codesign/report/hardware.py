@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from vdla.isa.config import CLOCK_IS, Config
+from vdla.isa.fifos import FIFOS
 from vdla.isa.timing import gemm_latency, post_latency, read_burst_beats, write_burst_beats
 
 
@@ -71,6 +73,11 @@ def blocks(config: Config) -> tuple[Block, ...]:
     return tuple(parts)
 
 
+def warning_lines(warnings: Sequence[str]) -> list[str]:
+    """The warnings of a configuration (`Config.warnings`) as lines for people: one warning, or nothing."""
+    return [f"warning: {'; '.join(warnings)}"] if warnings else []
+
+
 def hardware(config: Config) -> dict[str, Any]:
     """Everything that follows from `config`, as plain values for a JSON object; sizes in bytes, times in cycles."""
     return {
@@ -99,7 +106,8 @@ def hardware(config: Config) -> dict[str, Any]:
             "gemm_latency": gemm_latency(config),
             "post_latency": post_latency(config),
             "post_passes": config.post_passes,
-            "load_burst_beats": read_burst_beats(config, config.load_fifo_bytes),
+            **{f"{fifo}_fifo_bytes": config.fifo_bytes(fifo) for fifo in FIFOS},
+            "load_burst_beats": read_burst_beats(config, config.fifo_bytes("load")),
             "write_burst_beats": write_burst_beats(config),
         },
         "scratchpads": {
@@ -110,5 +118,6 @@ def hardware(config: Config) -> dict[str, Any]:
         },
         "extra_storage": dict(config.extra_storage),
         "extra_storage_total": sum(config.extra_storage.values()),
+        "warnings": list(config.warnings),
         "blocks": [asdict(block) for block in blocks(config)],
     }

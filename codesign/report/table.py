@@ -12,6 +12,7 @@ from rich.table import Table
 
 from .accounts import RunAccount
 from .clock import clock_text
+from .hardware import warning_lines
 
 
 def main_causes(stalls: Mapping[str, int], count: int = 2) -> str:
@@ -118,7 +119,7 @@ def summary(run: RunAccount) -> list[str]:
             f"against {run.check.against}, {run.check.mode}, {images}: largest difference {run.check.max_lsb} LSB, "
             f"top-1 {'equal' if run.check.top1_equal else 'DIFFERENT'}"
         )
-    return lines
+    return lines + warning_lines(run.warnings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

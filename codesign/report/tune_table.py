@@ -7,6 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
+from .hardware import warning_lines
+
 
 def tune_table(document: Mapping[str, Any]) -> Table:
     """A row for each workload of the document that `vdla tune --json` prints."""
@@ -56,7 +58,7 @@ def tune_lines(document: Mapping[str, Any]) -> list[str]:
             f"{network['tuned_utilization']:.3f}; {network['distance_closed']:.0%} of the distance to the bounds of "
             f"all layers ({network['bound_cycles']:,.0f} cycles) closed"
         )
-    return lines
+    return lines + warning_lines(document.get("warnings", ()))
 
 
 def _operator(workload: Mapping[str, Any]) -> list[str]:

@@ -56,7 +56,7 @@ class Loader(wiring.Component):
         m = Module()
         config = self.config
         sizes = (UOP_BYTES, config.acc_bytes, config.out_bytes)
-        fifo_bytes = config.compute_fifo_bytes
+        fifo_bytes = config.fifo_bytes("compute")
         m.submodules.requests = requests = ReadRequests(config=config, fifo_bytes=fifo_bytes)
         m.submodules.fifo = fifo = ReadFifo(config=config, fifo_bytes=fifo_bytes)
         m.submodules.writer = writer = ElementWriter(config=config, element_bytes=sizes)

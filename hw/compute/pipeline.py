@@ -8,7 +8,8 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
-from vdla.isa.layout import AluOpcode, uop_fields
+from vdla.isa.layout import uop_fields
+from vdla.isa.opcodes import AluOpcode
 from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latency, gemm_read_stage
 
 from ..copies import copies

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
-from vdla.isa.layout import AluOpcode
+from vdla.isa.opcodes import AluOpcode
 
 from ..copies import copies
 

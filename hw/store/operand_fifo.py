@@ -24,7 +24,7 @@ class OperandFifo(wiring.Component):
         """`config` gives bus, vector and size of the FIFO, all powers of two."""
         self._config = config
         bus, out = config.memory.bus_bytes, config.out_bytes
-        self._words = config.operand_fifo_bytes // bus
+        self._words = config.fifo_bytes("operand") // bus
         self._banks = max(1, out // bus)
         self._places = max(1, bus // out)
         super().__init__(

@@ -180,7 +180,9 @@ class StoreUnit(wiring.Component):
         """The extension: pipeline, operand FIFO, parameter table and its loads."""
         config = self._config
         m.submodules.pipeline = pipeline = PostPipeline(config=config)
-        m.submodules.requests = requests = ReadRequests(config=config, fifo_bytes=config.operand_fifo_bytes)
+        m.submodules.requests = requests = ReadRequests(
+            config=config, fifo_bytes=config.fifo_bytes("operand")
+        )
         m.submodules.operands = operands = OperandFifo(config=config)
         writer = m.submodules.writer
         connect(m, flipped(self.read.request), requests.request)

@@ -51,7 +51,7 @@ class Writer(wiring.Component):
         """
         m = Module()
         config = self._config
-        capacity = config.store_fifo_bytes // config.out_bytes
+        capacity = config.fifo_bytes("store") // config.out_bytes
         vector_shift = config.out_bytes.bit_length() - 1
         m.submodules.cutter = cutter = BurstCutter(config=config, most_beats=write_burst_beats(config))
         # Two registers behind the cutter: the next burst with its count of vectors, and the one that is shown.

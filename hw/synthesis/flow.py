@@ -207,6 +207,8 @@ def document(result: Synthesis) -> dict[str, Any]:
     return {
         "config": result.config.name,
         "digest": result.config.digest,
+        "extra_storage": dict(result.config.extra_storage),
+        "warnings": list(result.config.warnings),
         "family": result.family.name,
         "device": device.name if device else None,
         "total": result.total,

@@ -16,7 +16,11 @@ import pytest
         ("acc_buffer_bytes = 16777216", ["acc_buffer_bytes", "16-bit sram_base", "at most"]),
         ("wgt_buffer_bytes = 1048576", ["micro-op has 32 bits", "smaller"]),
         ("uop_buffer_bytes = 65536", ["uop_buffer_bytes = 65536", "at most"]),
-        ("load_fifo_bytes = 8192", ["storage beyond the scratchpads", "8192", "reduce"]),
+        ("load_fifo_bytes = 3000", ["load_fifo_bytes = 3000", "power of two"]),
+        (
+            "load_fifo_bytes = 1048576",
+            ["load_fifo_bytes = 1048576", "at most 524288", "leave it out for 1024"],
+        ),
         ("block_out = 32", ["depthwise needs block_in = block_out", "leave 'depthwise' out"]),
         ("post_lanes = 3", ["post_lanes = 3", "power of two", "batch * block_out = 16", "leave it out"]),
         ("post_lanes = 32", ["post_lanes = 32", "from 1 to batch * block_out = 16"]),

@@ -11,7 +11,7 @@ import numpy as np
 from vdla.isa import timing
 from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
-from vdla.isa.layout import AluOpcode
+from vdla.isa.opcodes import AluOpcode
 from vdla.sim import SimulationResult, simulate
 
 PAGE = Path(__file__).parents[2] / "hw" / "README.md"

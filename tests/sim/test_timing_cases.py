@@ -9,7 +9,8 @@ import dataclasses
 import numpy as np
 import pytest
 from vdla.isa.config import Config, Memory, load_config
-from vdla.isa.layout import AluOpcode, Unit, encode, register_value
+from vdla.isa.layout import Unit, encode, register_value
+from vdla.isa.opcodes import AluOpcode
 from vdla.sim import compute_timeline, cycles_by_category, simulate, timeline
 
 VTA = load_config("vta")

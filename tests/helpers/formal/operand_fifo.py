@@ -37,7 +37,7 @@ def _wide(load: Load) -> Bench:
 def _bench(config: Config, load: Load) -> Bench:
     bench = Bench()
     m = bench.m
-    fifo_bytes = config.operand_fifo_bytes
+    fifo_bytes = config.fifo_bytes("operand")
     requests = bench.add("requests", load(REQUESTS).ReadRequests(config=config, fifo_bytes=fifo_bytes))
     dut = bench.add("dut", load(MODULE).OperandFifo(config=config))
     m.d.comb += requests.release.eq(dut.release)

@@ -39,7 +39,7 @@ def _bench(config: Config, load: Load) -> Bench:
     bench = Bench()
     m = bench.m
     dut = bench.add("dut", load(MODULE).Writer(config=config))
-    capacity = config.store_fifo_bytes // config.out_bytes
+    capacity = config.fifo_bytes("store") // config.out_bytes
     vector_shift = config.out_bytes.bit_length() - 1
     limit = config.memory.outstanding_writes
     request, beat, burst = dut.write.request, dut.write.beat, dut.write.request.payload

@@ -26,9 +26,13 @@ class Model:
         self.base = -(-len(image) // PAGE) * PAGE
         self.clients = {
             "fetch": Client(1 << 30, 1 << 20),
-            "compute": Client(config.compute_fifo_bytes, read_burst_beats(config, config.compute_fifo_bytes)),
-            "store": Client(config.operand_fifo_bytes, read_burst_beats(config, config.operand_fifo_bytes)),
-            "load": Client(config.load_fifo_bytes, read_burst_beats(config, config.load_fifo_bytes)),
+            "compute": Client(
+                config.fifo_bytes("compute"), read_burst_beats(config, config.fifo_bytes("compute"))
+            ),
+            "store": Client(
+                config.fifo_bytes("operand"), read_burst_beats(config, config.fifo_bytes("operand"))
+            ),
+            "load": Client(config.fifo_bytes("load"), read_burst_beats(config, config.fifo_bytes("load"))),
         }
         self.reads: list[Burst] = []
         self.writes: list[Burst] = []

@@ -74,7 +74,7 @@ def read_accumulators(model: Model, now: int) -> None:
     ahead = (model.vector + 1) * out
     if model.vector_read == 0:
         gone = sum(b.size for b in model.store_bursts if b.last is not None and b.last < now)
-        if ahead - gone > config.store_fifo_bytes:
+        if ahead - gone > config.fifo_bytes("store"):
             return
         if operand and not operand_there(model, store.bursts, ahead, now):
             return

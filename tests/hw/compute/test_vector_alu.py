@@ -5,7 +5,7 @@ import pytest
 from amaranth.sim import Simulator
 from vdla.hw.compute.vector_alu import VectorAlu, lanes
 from vdla.isa.config import load_config
-from vdla.isa.layout import AluOpcode
+from vdla.isa.opcodes import AluOpcode
 from vdla.isa.timing import alu_cycles
 
 CORNERS = [0, 1, -1, 31, 32, 33, -31, -32, -33, 2**31 - 1, -(2**31), 2**30, -(2**16), 65535, 5, -5]

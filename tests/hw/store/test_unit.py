@@ -143,7 +143,7 @@ class Model:
         self.first_request, self.first_write = now + REQUEST_DELAY + product, now + WRITE_DELAY + product
         if values["x_stride"] == values["x_size"]:
             runs = [(base, length * values["y_size"])]
-        reads = read_burst_beats(config, config.operand_fifo_bytes)
+        reads = read_burst_beats(config, config.fifo_bytes("operand"))
         if step.name == "LOAD.PAR":
             self.waiting = [b for at, bytes_ in runs for b in cut(at, bytes_, self.bus, reads)]
             self.loads = self.load_steps(values, list(self.waiting))
@@ -182,7 +182,7 @@ class Model:
             return
         self.held = [b for b in self.held if b.returned < 0 or b.returned + ROOM_DELAY > now]
         burst = self.waiting[0]
-        if sum(b.beats * b.bus for b in [*self.held, burst]) <= self.config.operand_fifo_bytes:
+        if sum(b.beats * b.bus for b in [*self.held, burst]) <= self.config.fifo_bytes("operand"):
             self.shown = self.waiting.pop(0)
             self.held.append(burst)
 
@@ -197,7 +197,7 @@ class Model:
                 self.rests += 1
                 return None
             gone = sum(b.size for b in self.writes if b.gone(now))
-            if (self.vector + 1) * out - gone > self.config.store_fifo_bytes:
+            if (self.vector + 1) * out - gone > self.config.fifo_bytes("store"):
                 return None
             if step.values.get("operand") and not self.operand(now):
                 return None

@@ -1,0 +1,144 @@
+"""How large the FIFOs must be for the bus: sizes that a configuration leaves out, and warnings about those it gives.
+
+All follows from the timing contract (hw/README.md, sections 1 to 3 and 8). A FIFO of w bus words reads in bursts of
+b = min(READ_BURST_BEATS, w / 2) beats and has room for k = w / b of them. The room of a burst is reserved while its
+request waits for memory (`read_latency`), while its beats move and until a new request may use it again; the next k - 1
+bursts must keep the bus busy for that long. `outstanding_reads` bursts must do so from acceptance to the last beat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from .timing import (
+    FIFO_LATENCY,
+    READ_BURST_BEATS,
+    REQUEST_GAP,
+    ROOM_DELAY,
+    STORE_LATENCY,
+    WRITE_BURST_BEATS,
+    longest_burst,
+    post_latency,
+)
+
+if TYPE_CHECKING:
+    from .config import Config, Memory
+
+FIFOS = ("load", "compute", "operand", "store")
+"""The FIFOs between the bus and the units: `load_fifo_bytes` and so on are their sizes."""
+
+FIFO_WORDS = 1 << 16
+"""Most bus words that a FIFO holds, as many as a scratchpad has elements: at the longest latency more do not help."""
+
+OUTSTANDING = 64
+"""Most reads, and most writes, that a memory may have outstanding."""
+
+DEFAULT_RATE = {"load": 1.0, "compute": 0.9, "operand": 0.9, "store": 0.5}
+"""The part of the bus that a FIFO of a size not given keeps busy, at least, where nothing else uses the bus.
+
+Loads alone can fill the bus. What compute and store read shares it with them, and a byte stored has been a byte read.
+"""
+
+JITTER = 0.75
+"""The part of the largest random latency that counts: reads are served in order, so the slowest of a few decides.
+
+On the simulator no other of 0.5, 0.6, ..., 1 told which of 1,344 machines keep a bus 95% busy without an error.
+"""
+
+BUSY = {"load": 0.95, "compute": 0.5, "operand": 0.5, "store": 0.45}
+"""The part below which a size that is given gets a warning."""
+
+
+def read_rate(memory: Memory, words: float, outstanding: float = OUTSTANDING) -> float:
+    """The part of the time that reads into a FIFO of `words` bus words keep the bus busy, relative to what memory can.
+
+    For one long run of bytes that the writer takes at the speed of the bus, `outstanding` reads at a time. Random
+    latency counts as JITTER of its maximum, random stalls count as their mean.
+    """
+    burst = longest_burst(words, READ_BURST_BEATS)
+    moved = burst + memory.stall / 2
+    trip = memory.read_latency + JITTER * memory.jitter + moved
+    room = (trip + FIFO_LATENCY + ROOM_DELAY - 1) / (words // burst)
+    best = 1 + memory.stall / 2 / READ_BURST_BEATS
+    return best * burst / max(moved, REQUEST_GAP, room, trip / outstanding)
+
+
+def write_rate(config: Config, words: float, outstanding: float = OUTSTANDING) -> float:
+    """The same for outputs that leave a store FIFO of `words` bus words, `outstanding` writes at a time."""
+    memory = config.memory
+    burst = longest_burst(words, WRITE_BURST_BEATS)
+    moved = burst + memory.stall / 2
+    fill = burst * max(1.0, memory.bus_bytes / config.out_bytes)
+    latency = post_latency(config) if config.has("post") else STORE_LATENCY
+    room = (fill + latency + 2 + moved) / (words // burst)
+    answered = (moved + memory.write_latency + 2) / outstanding
+    best = 1 + memory.stall / 2 / WRITE_BURST_BEATS
+    return best * burst / max(moved, fill, REQUEST_GAP, room, answered)
+
+
+def least_bytes(config: Config, fifo: str) -> int:
+    """The smallest `fifo` that can be built: two bus words; operands and outputs two vectors at least."""
+    out = config.out_bytes if fifo in ("operand", "store") else 0
+    return 2 * max(config.memory.bus_bytes, out)
+
+
+def default_bytes(config: Config, fifo: str) -> int:
+    """The size of a `fifo` that is not given: the smallest that keeps DEFAULT_RATE of the bus busy, a power of two."""
+    bus, rate = config.memory.bus_bytes, _rate(config, fifo)
+    size = least_bytes(config, fifo)
+    wanted = min(DEFAULT_RATE[fifo], rate(FIFO_WORDS))
+    while rate(size // bus) < wanted:
+        size *= 2
+    return size
+
+
+def _rate(config: Config, fifo: str) -> Callable[..., float]:
+    return partial(write_rate, config) if fifo == "store" else partial(read_rate, config.memory)
+
+
+def starved(config: Config) -> Iterator[str]:
+    """One line for each given FIFO and number of outstanding bursts with which `config` cannot keep its own bus busy.
+
+    A line names field, value, the part of the bus that can be busy, and what it would take.
+    """
+    memory, bus = config.memory, config.memory.bus_bytes
+    fifos = [fifo for fifo in FIFOS if fifo != "operand" or config.has("post")]
+    for fifo in fifos:
+        size, rate, default = config.fifo_bytes(fifo), _rate(config, fifo), default_bytes(config, fifo)
+        # An array narrower than the bus takes less than the bus moves, whatever the FIFO.
+        reachable = _taken(config, fifo)
+        busy = min(rate(size // bus), reachable)
+        if size < default and busy < BUSY[fifo] * min(1.0, reachable):
+            yield (
+                f"{fifo}_fifo_bytes = {size} keeps the bus of {bus} bytes busy {busy:.0%} of the time at most; "
+                f"{default} would do"
+            )
+    for name, kind, rate, size in (
+        ("outstanding_reads", "load", partial(read_rate, memory), config.fifo_bytes("load")),
+        ("outstanding_writes", "store", partial(write_rate, config), config.fifo_bytes("store")),
+    ):
+        words = max(size, default_bytes(config, kind)) // bus
+        bound = BUSY[kind] * min(1.0, _taken(config, kind), rate(words, float("inf")))
+        given = getattr(memory, name)
+        if (busy := rate(words, given)) >= bound:
+            continue
+        enough = given
+        while rate(words, enough) < bound:
+            enough += 1
+        remedy = (
+            f"{enough} would do" if enough <= OUTSTANDING else f"it would take {enough}, over {OUTSTANDING}"
+        )
+        yield f"memory.{name} = {given} keeps the bus of {bus} bytes busy {busy:.0%} of the time at most; {remedy}"
+
+
+def _taken(config: Config, fifo: str) -> float:
+    """The part of a bus word that a unit takes, or gives, in a cycle at most."""
+    widest = {
+        "load": max(config.wgt_bytes, config.inp_bytes),
+        "compute": config.acc_bytes,
+        "operand": config.out_bytes,
+        "store": config.out_bytes,
+    }
+    return min(1.0, widest[fifo] / config.memory.bus_bytes)
