@@ -101,7 +101,7 @@ def measure(folder: Path) -> dict[str, object]:
         compile_model(resnet, vta, virtual_threads=1)
     )
     for latency in (60, 120, 240):
-        slow = replace(vta, memory=replace(vta.memory, read_latency=latency))
+        slow = vta.with_memory(replace(vta.memory, read_latency=latency))
         figures[f"utilization, vta, read latency {latency}"] = utilization(compile_model(resnet, slow))
     arrays = dict(sample_arrays(compiled.graph, 1)[0])
     cycles = run(compiled, {}, data=False).simulation.cycles

@@ -96,7 +96,7 @@ def _variants(path: Path, config: Config) -> tuple[Variant, ...]:
     single = compile_network(path, config, virtual_threads=1)
     variants = [_variant("one virtual thread (no latency hiding)", single)]
     for latency in LATENCIES:
-        slower = replace(config, memory=replace(config.memory, read_latency=latency))
+        slower = config.with_memory(replace(config.memory, read_latency=latency))
         variants.append(_variant(f"read latency {latency}", compile_network(path, slower)))
     return tuple(variants)
 

@@ -333,6 +333,11 @@ class Config:
         given = getattr(self, f"{fifo}_fifo_bytes")
         return default_bytes(self, fifo) if given is None else given
 
+    def with_memory(self, memory: Memory) -> Config:
+        """The same hardware behind another `memory` of equal bus: FIFOs keep the sizes that follow from this one's."""
+        sizes: dict[str, Any] = {f"{fifo}_fifo_bytes": self.fifo_bytes(fifo) for fifo in FIFOS}
+        return dataclasses.replace(self, memory=memory, **sizes)
+
     @property
     def clock_hertz(self) -> float:
         """Clock frequency in hertz, see CLOCK_IS."""

@@ -230,4 +230,4 @@ def with_timing(config: Config, timing: int, seed: int) -> Config:
         stall=int(rng.choice(_STALL)) if timing > 1 else memory.stall,
         seed=seed % 2**32,
     )
-    return dataclasses.replace(config, memory=changed)
+    return config.with_memory(changed)

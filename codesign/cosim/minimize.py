@@ -98,7 +98,7 @@ def _plainer_start(search: _Search) -> None:
     for change in ({"stall": 0}, {"jitter": 0}, {"read_latency": 1, "write_latency": 1}):
         memory = dataclasses.replace(search.config.memory, **change)
         if memory != search.config.memory:
-            config = dataclasses.replace(search.config, memory=memory)
+            config = search.config.with_memory(memory)
             search.accepts(config, _with_words(config, search.launch, search.launch.program.instructions))
     image = np.zeros_like(search.launch.program.image)
     if search.launch.program.image.any():

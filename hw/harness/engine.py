@@ -122,7 +122,7 @@ def hardware(config: Config) -> Config:
         outstanding_reads=timing.outstanding_reads,
         outstanding_writes=timing.outstanding_writes,
     )
-    return dataclasses.replace(config, name="hardware", memory=memory)
+    return dataclasses.replace(config.with_memory(memory), name="hardware")
 
 
 @lru_cache(maxsize=1)

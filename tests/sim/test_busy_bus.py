@@ -64,3 +64,10 @@ def test_a_fifo_may_be_as_large_as_its_field_allows() -> None:
     large = replace(BASE, load_fifo_bytes=65536 * BUS, store_fifo_bytes=65536 * BUS)
     assert sum(large.extra_storage.values()) > 4 << 20
     assert busy(large) > 0.95
+
+
+def test_the_same_hardware_behind_another_memory_keeps_its_fifos() -> None:
+    slow = BASE.with_memory(replace(BASE.memory, read_latency=1000))
+    assert [slow.fifo_bytes(fifo) for fifo in FIFOS] == [BASE.fifo_bytes(fifo) for fifo in FIFOS]
+    assert replace(BASE, memory=slow.memory).fifo_bytes("load") > BASE.fifo_bytes("load")
+    assert any("load_fifo_bytes" in line for line in slow.warnings)
