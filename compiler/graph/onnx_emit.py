@@ -12,6 +12,7 @@ from vdla.isa.arithmetic import (
     requantize_scale,
 )
 
+from .accumulators import AccumulatorError, fitted_bias, whole_steps
 from .geometry import average_divisors
 from .graph import AveragePool, Combine, Convolution, Elementwise, MaxPool, Quantization, Requantize
 from .onnx_context import ImportContext, OnnxNode
@@ -39,6 +40,9 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
                 tensor = _emit_maximum(context, pending, maximum, output, result, (low, high))
             case Same(data=data):
                 tensor = emit_rescale(context, pending, data, output, result, (low, high))
+    except AccumulatorError as error:
+        problem = f"ends '{pending.members[0]}', where {error}"
+        context.fail(node, problem, "quantize it with a larger weight scale, or leave it float")
     except ScaleError as error:
         context.fail(node, str(error), "calibrate the model again")
     return Real(tensor=tensor, shape=pending.shape, quantization=result)
@@ -64,10 +68,10 @@ def clamp_of(pending: Pending, result: Quantization) -> Clamp:
 
 
 def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
-    """The bias as int64 multiples of `step` (float32, input scale x weight scale per channel).
+    """The bias as int64 multiples of `step` (float64, input scale x weight scale per channel).
 
     Integers stand as they are. A dequantized bias stands as it is when its scale is `step`, as the quantizer
-    writes it; any other is rounded half to even and saturated at 32 bits.
+    writes it; any other is rounded half to even.
     """
     match bias:
         case None:
@@ -81,10 +85,7 @@ def bias_of(bias: Bias, step: np.ndarray) -> np.ndarray:
             if np.allclose(np.broadcast_to(bias.scale, step.shape), step, rtol=1e-4, atol=0.0):
                 return centred
             real = centred * np.broadcast_to(bias.scale.astype(np.float64), step.shape)
-    rounded = np.rint(
-        np.broadcast_to(real.reshape(-1), step.shape).astype(np.float64) / step.astype(np.float64)
-    )
-    return np.clip(rounded, -(2**31), 2**31 - 1).astype(np.int64)
+    return whole_steps(np.broadcast_to(real.reshape(-1), step.shape).astype(np.float64), step)
 
 
 def _emit_product(
@@ -96,16 +97,14 @@ def _emit_product(
     clamp: Clamp,
 ) -> str:
     source = product.data.quantization
-    step = (source.scale * product.weight_scale).astype(np.float32)
-    sums = product.weight.astype(np.int64).sum(axis=(1, 2, 3))
-    # Accumulators wrap at 32 bits, so a correction that overflows still ends at the right sum.
-    bias = (bias_of(product.bias, step) - source.stored_zero_point * sums).astype(np.int32)
+    step = _step(source.scale, product.weight_scale)
     requantize = Requantize(
         scale=requantize_scale(source.scale, product.weight_scale, result.scale),
         zero_point=result.stored_zero_point,
         low=clamp[0],
         high=clamp[1],
     )
+    bias = fitted_bias(bias_of(product.bias, step), product.weight, source.stored_zero_point, requantize)
     tensor = context.declare(output, pending.natural, result)
     context.nodes.append(
         Convolution(
@@ -124,6 +123,15 @@ def _emit_product(
         )
     )
     return tensor
+
+
+def _step(scale: np.float32, weight_scale: np.ndarray) -> np.ndarray:
+    """One step of a bias, as float64 (O,): the product is that of float32, which quantizers write, where it has one."""
+    exact = np.float64(scale) * weight_scale.astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = exact.astype(np.float32)
+    normal = np.isfinite(narrow) & (narrow >= np.finfo(np.float32).smallest_normal)
+    return np.where(normal, narrow.astype(np.float64), exact)
 
 
 def _emit_average(

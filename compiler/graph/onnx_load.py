@@ -9,6 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, checker, numpy_helper, shape_inference
 
+from .check_scales import check_scales
 from .errors import ModelError
 
 OLDEST_OPSET = 13
@@ -51,6 +52,7 @@ def load_model(
     for info in model.graph.input:
         if info.name not in initialized:
             input_shape(label, info)
+    check_scales(label, model)
     try:
         return label, shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except (shape_inference.InferenceError, ValueError) as error:

@@ -1,0 +1,70 @@
+"""Sums of products with their bias in 32 bits: what fits stays, what saturates anyway is moved, the rest is refused.
+
+A sum is accumulated as acc = sum of weight x stored activation; bias' = bias - zero point x sum of weights is added.
+Engines differ in which of these they hold and when they add, so neither acc nor bias' nor acc + bias' may leave int32.
+Everything here is int64.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.arithmetic import INT8_HIGH, INT8_LOW, ScaleError, requantize
+
+from .graph import Requantize
+
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+_FAR = 2.0**40
+"""Beyond any sum of 32 bits and exact in float64: biases further out are as good as this one."""
+
+
+class AccumulatorError(ScaleError):
+    """Sums of a channel that may leave 32 bits, where leaving them would change a result."""
+
+
+def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Real biases as multiples of `step`, rounded half to even, within 2**40. Raises ScaleError on NaN."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        rounded = np.rint(values / step)
+    if np.isnan(rounded).any():
+        raise ScaleError("a bias is not a number of steps of input scale x weight scale")
+    return np.clip(rounded, -_FAR, _FAR).astype(np.int64)
+
+
+def fitted_bias(
+    bias: NDArray[np.int64], weight: NDArray[np.int8], zero_point: int, stage: Requantize
+) -> NDArray[np.int32]:
+    """The bias' of every output channel, int32 (O,), for int8 `weight` (O, ...) and inputs stored around `zero_point`.
+
+    A bias' that would make sums leave 32 bits is moved to the nearest that does not, where all sums of the channel
+    saturate in `stage` with either. Raises AccumulatorError where they do not.
+    """
+    rows = weight.reshape(len(weight), -1)
+    # numpy sums int8 in the type asked for, without a copy of all weights in it.
+    total = rows.sum(axis=1, dtype=np.int64)
+    positive = np.where(rows > 0, rows, np.int8(0)).sum(axis=1, dtype=np.int64)
+    negative = total - positive
+    most = positive * INT8_HIGH + negative * INT8_LOW
+    least = positive * INT8_LOW + negative * INT8_HIGH
+    deep = (most > HIGHEST) | (least < LOWEST)
+    if deep.any():
+        raise AccumulatorError(
+            f"the sums of channel {int(np.argmax(deep))} over {rows.shape[1]} products may leave 32 bits"
+        )
+    wanted = np.broadcast_to(bias, total.shape) - zero_point * total
+    fitted = np.clip(wanted, np.maximum(LOWEST, LOWEST - least), np.minimum(HIGHEST, HIGHEST - most))
+    moved = np.flatnonzero(fitted != wanted)
+    if moved.size:
+        down = fitted[moved] < wanted[moved]
+        # Stage A is monotone: what saturates at the sum nearest to zero does so at all others, and further out.
+        nearest = np.where(down, fitted[moved] + least[moved], fitted[moved] + most[moved])
+        scale = np.broadcast_to(stage.scale, total.shape)[moved]
+        results = requantize(nearest, scale, stage.zero_point, stage.low, stage.high)
+        wrong = results != np.where(down, stage.high, stage.low)
+        if wrong.any():
+            channel = int(moved[np.argmax(wrong)])
+            value = int(np.broadcast_to(bias, total.shape)[channel])
+            raise AccumulatorError(
+                f"the bias {value} of channel {channel} and its products may leave 32 bits"
+            )
+    return fitted.astype(np.int32)

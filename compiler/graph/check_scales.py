@@ -1,0 +1,78 @@
+"""The scales of a quantized model, checked before any target sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import NodeProto, TensorProto, numpy_helper
+
+from .errors import node_error
+
+_LARGE = 1e36
+"""Scales below it leave all numbers of 8 bits finite."""
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
+
+
+def check_scales(label: str, model: onnx.ModelProto) -> None:
+    """Refuses constant scales that are not positive, finite and normal float32 numbers; `label` names the file.
+
+    The scale of 32-bit integers, which biases are, may be subnormal. Raises NodeError.
+    """
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type == "Constant":
+            values = [item.t for item in node.attribute if item.name == "value"]
+            constants |= dict(zip(node.output, values, strict=False))
+    for number, node in enumerate(model.graph.node):
+        data = constants.get(node.input[0]) if node.input else None
+        bias = node.op_type == "DequantizeLinear" and data is not None and data.data_type == TensorProto.INT32
+        least = 0.0 if bias else float(np.finfo(np.float32).smallest_normal)
+        for name in _scale_names(node):
+            tensor = constants.get(name)
+            if tensor is None or tensor.data_type not in _FLOATS:
+                continue
+            try:
+                with np.errstate(over="ignore"):
+                    scale = numpy_helper.to_array(tensor).astype(np.float32)
+            except (ValueError, TypeError):
+                continue  # damaged: whoever reads it says so
+            usable = np.isfinite(scale) & (scale > 0) & (scale >= least)
+            if not usable.all():
+                raise node_error(
+                    label,
+                    node.name or f"{node.op_type}_{number}",
+                    node.op_type,
+                    f"its scale '{name}' holds {scale[~usable].flat[0]}, which is not a positive finite number"
+                    + (" of normal size" if np.isfinite(scale[~usable].flat[0]) else ""),
+                    "calibrate the model again",
+                )
+            if data is not None and not bias and scale.max() > _LARGE:
+                _check_finite(label, node, number, data, scale)
+
+
+def _check_finite(
+    label: str, node: NodeProto, number: int, data: TensorProto, scale: NDArray[np.float32]
+) -> None:
+    """Refuses constants of 8 bits that are infinite as float32 numbers."""
+    if node.op_type != "DequantizeLinear" or data.data_type not in (TensorProto.INT8, TensorProto.UINT8):
+        return
+    largest = int(np.abs(numpy_helper.to_array(data).astype(np.int16)).max(initial=0))
+    if float(scale.max()) * largest > float(np.finfo(np.float32).max):
+        raise node_error(
+            label,
+            node.name or f"{node.op_type}_{number}",
+            node.op_type,
+            f"its scale {scale.max()} makes constants infinite",
+            "calibrate the model again",
+        )
+
+
+def _scale_names(node: NodeProto) -> Iterator[str]:
+    """The inputs that are scales where they are float: those of QLinear operators are nothing else."""
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        yield from node.input[1:2]
+    elif node.op_type.startswith("QLinear") or node.op_type == "QGemm":
+        yield from node.input

@@ -1,0 +1,169 @@
+"""Biases at the edges of 32 bits, and scales that no target computes with."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cuda_driver import compile_cuda_emulated
+from vdla.compiler.driver import compile_model
+from vdla.compiler.graph.accumulators import AccumulatorError, fitted_bias
+from vdla.compiler.graph.errors import NodeError
+from vdla.compiler.graph.graph import Requantize
+from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.runtime.executor import run
+from vdla.compiler.target.cuda.machine import cuda_target
+from vdla.isa.arithmetic import requantize
+from vdla.isa.config import load_config
+
+TINY = load_config("tiny")
+LOWEST, HIGHEST = -(2**31), 2**31 - 1
+EDGES = np.array([LOWEST, HIGHEST, LOWEST + 5000, HIGHEST - 5000, 2**30, -(2**30), 40, 0], np.int32)
+
+
+def convolution(
+    bias: np.ndarray = EDGES,
+    *,
+    zero_point: int = 3,
+    input_scale: float = 0.02,
+    weight_scale: float = 0.01,
+    bias_scale: float | None = None,
+    output_scale: float = 0.05,
+) -> onnx.ModelProto:
+    """A quantized 3x3 convolution, 4 channels to 8 on 6x6, in QDQ form."""
+    weights = np.random.default_rng(0).integers(-127, 128, (8, 4, 3, 3)).astype(np.int8)
+    scales = np.full(8, weight_scale, np.float32)
+    with np.errstate(over="ignore"):
+        steps = np.float32(input_scale) * scales if bias_scale is None else np.full(8, bias_scale, np.float32)
+    arrays = {
+        "xs": np.float32(input_scale),
+        "xz": np.int8(zero_point),
+        "ys": np.float32(output_scale),
+        "yz": np.int8(-5),
+        "w": weights,
+        "ws": scales,
+        "wz": np.zeros(8, np.int8),
+        "b": bias,
+        "bs": steps,
+        "bz": np.zeros(8, np.int32),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"], name="x_quantize"),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"], name="x_dequantize"),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], name="weights", axis=0),
+        helper.make_node("DequantizeLinear", ["b", "bs", "bz"], ["bd"], name="biases", axis=0),
+        helper.make_node("Conv", ["xd", "wd", "bd"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("QuantizeLinear", ["c", "ys", "yz"], ["yq"], name="y_quantize"),
+        helper.make_node("DequantizeLinear", ["yq", "ys", "yz"], ["y"], name="y_dequantize"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "edges",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 6, 6])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+X = np.random.default_rng(1).standard_normal((1, 4, 6, 6)).astype(np.float32)
+
+
+def reference(model: onnx.ModelProto) -> np.ndarray:
+    """ONNX Runtime, every operator in float32 as written."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, {"x": X})[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"zero_point": 127},
+        {"zero_point": -128},
+        {"bias_scale": 1e38},
+        {"bias_scale": 1e-3},
+        {"weight_scale": 1e36, "output_scale": 1e36},
+        {"output_scale": 1e-3},
+    ],
+    ids=str,
+)
+def test_biases_at_the_edge_are_right_everywhere(changes: dict[str, float]) -> None:
+    model = convolution(**changes)
+    step = changes.get("output_scale", 0.05)
+    expected = reference(model)
+    compiled = compile_model(model.SerializeToString(), TINY)
+    graph = compiled.graph
+    simulated = run(compiled, {"x": X}).outputs["y"]
+    interpreted = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": X})))["y"]
+    assert np.array_equal(simulated, interpreted)
+    assert np.abs(simulated - expected).max() <= 1.01 * step
+    with compile_cpu(model.SerializeToString()) as network:
+        assert np.abs(network.run({"x": X})["y"] - expected).max() <= 1.01 * step
+
+
+def test_sums_that_may_leave_32_bits_are_refused_where_that_would_show() -> None:
+    with pytest.raises(
+        NodeError, match=r"ends 'conv', where the bias -2147483648 of channel 0 .* leave 32 bits"
+    ):
+        import_model(convolution(output_scale=1e6).SerializeToString())
+    # The processor computes such a model in float32, which does not wrap.
+    model = convolution(output_scale=1e6)
+    with compile_cpu(model.SerializeToString()) as network:
+        assert np.abs(network.run({"x": X})["y"] - reference(model)).max() <= 1.01e6
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_moved_bias_gives_what_the_exact_sums_give(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    weight = rng.integers(-128, 128, (16, 12)).astype(np.int8)
+    edges = [LOWEST, LOWEST + 70000, HIGHEST, HIGHEST - 70000, 2**31 + 10**6, 0]
+    bias, zero_point = rng.choice(edges, 16), int(rng.integers(-128, 128))
+    scale = np.full(16, 10.0 ** rng.uniform(-9, 0), np.float32)
+    stage = Requantize(scale=scale, zero_point=int(rng.integers(-128, 128)), low=-128, high=127)
+    try:
+        fitted = fitted_bias(bias, weight, zero_point, stage).astype(np.int64)
+    except AccumulatorError:
+        assert scale[0] < 1e-6
+        return
+    data = rng.choice(np.array([-128, 127, 0, zero_point]), (12, 50))
+    sums = weight.astype(np.int64) @ data
+    assert np.abs(sums + fitted[:, None]).max() <= 2**31
+    exact = bias[:, None] + weight.astype(np.int64) @ (data - zero_point)
+    given = requantize((sums + fitted[:, None]).astype(np.int32), scale[:, None], stage.zero_point)
+    assert np.array_equal(given, requantize(exact, scale[:, None], stage.zero_point))
+
+
+@pytest.mark.parametrize("name", ["xs", "ws", "ys", "bs"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, -0.01, 1e-40])
+def test_scales_that_are_no_scales_are_refused_by_every_target(name: str, value: float) -> None:
+    model = convolution(EDGES // 1024)
+    for tensor in model.graph.initializer:
+        if tensor.name == name:
+            array = numpy_helper.to_array(tensor).copy()
+            array.reshape(-1)[-1] = value
+            tensor.CopyFrom(numpy_helper.from_array(array, name))
+    if name == "bs" and value == 1e-40:
+        import_model(model.SerializeToString())  # a bias of next to nothing
+        return
+    data = model.SerializeToString()
+    node = {"xs": "x_quantize", "ws": "weights", "ys": "y_quantize", "bs": "biases"}[name]
+    for compile_for in (
+        lambda: compile_model(data, TINY),
+        lambda: compile_cpu(data),
+        lambda: compile_cuda_emulated(data, cuda_target()),
+    ):
+        with pytest.raises(NodeError, match=f"node '{node}' .*its scale '{name}' holds .*positive finite"):
+            compile_for()
+
+
+def test_a_scale_that_makes_weights_infinite_is_refused() -> None:
+    model = convolution(weight_scale=3.4e38, bias_scale=1.0, output_scale=1e38)
+    with pytest.raises(NodeError, match=r"node 'weights' .*makes constants infinite"):
+        compile_cpu(model.SerializeToString())
