@@ -242,14 +242,17 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     return largest, agree
 
 
-def onnxruntime_outputs(model: Path, graph: Graph, launches: Sequence[Arrays]) -> list[Arrays]:
+def onnxruntime_outputs(
+    model: Path, graph: Graph, launches: Sequence[Arrays], *, optimized: bool = True
+) -> list[Arrays]:
     """The outputs of every launch, as ONNX Runtime computes them. Raises CheckError when it refuses the model.
 
-    uint8 activations run at default optimization, where its integer kernels are used; symmetric int8 models without
-    optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair stay (docs/measures.md).
+    uint8 activations run at default optimization, where its integer kernels are used, unless `optimized` is False;
+    symmetric int8 models without optimization, so that both roundings of a DequantizeLinear and QuantizeLinear pair
+    stay (docs/measures.md).
     """
     names = [output.name for output in graph.outputs]
-    results = _session_runs(str(model), graph, names, launches)
+    results = session_runs(str(model), names, launches, optimized=optimized and not symmetric(graph))
     return [
         {name: np.asarray(value) for name, value in zip(names, values, strict=True)} for values in results
     ]
@@ -294,8 +297,13 @@ def largest_difference(graph: Graph, ours: Arrays, theirs: Arrays) -> int:
         step = output.quantization.scale if output.dtype == "float32" else 1
         mine, other = (np.asarray(arrays[output.name], np.float64) for arrays in (ours, theirs))
         if mine.size:
-            largest = max(largest, int(np.rint(np.abs(mine - other).max() / np.float64(step))))
+            steps = np.nan_to_num(np.abs(mine - other).max() / np.float64(step), nan=np.inf)
+            largest = max(largest, int(np.rint(min(steps, _MOST_STEPS))))
     return largest
+
+
+_MOST_STEPS = 2.0**31
+"""What counts for outputs that are not comparable, as one side is not finite."""
 
 
 def top1_agrees(graph: Graph, ours: Arrays, theirs: Arrays) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous, time_on_cpu
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
@@ -36,6 +37,14 @@ from .evaluate import (
     symmetric,
 )
 from .report.division import CostAccount, DivisionAccount, DivisionCheck, RegionAccount
+from .verdict import (
+    LAYER_STEPS_TOLERANCE,
+    STEPS_TOLERANCE,
+    WHOLE_TOLERANCE,
+    relative_tolerance,
+    widened,
+    within,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,33 +206,54 @@ def _compare(
     Optimized it computes uint8 layers in integers, as the accelerator does; but it then rounds otherwise than the model
     says in the float operators between them.
     """
-    lsb, relative = verdict.accelerator_lsb, verdict.cpu_relative
+    lsb, relative, failed = verdict.accelerator_lsb, verdict.cpu_relative, dict.fromkeys(verdict.failed)
     for region in network.regions:
+        steps: int | None = None
+        error: float | None = None
+        allowed: float = STEPS_TOLERANCE
         match region.code:
             case Compiled(graph=graph) if symmetric(graph):
-                found, _ = compare_layers(region.model, [{name: as_written[name] for name in region.inputs}])
-                lsb = max(lsb or 0, found)
+                steps, _ = compare_layers(region.model, [{name: as_written[name] for name in region.inputs}])
+                allowed = LAYER_STEPS_TOLERANCE
             case Compiled(graph=graph):
                 ours, _ = run_region(region, optimized)
                 expected = {name: optimized[name] for name in region.outputs}
-                lsb = max(lsb or 0, largest_difference(graph, ours, expected))
+                steps = largest_difference(graph, ours, expected)
+                allowed = int(widened(allowed, largest_difference(graph, as_written, expected)))
             case CpuNetwork():
                 ours, _ = run_region(region, as_written)
-                found = [_relative(ours[name], as_written[name]) for name in region.outputs]
-                relative = max(relative or 0.0, *found)
+                error = max(_relative(ours[name], as_written[name]) for name in region.outputs)
+                own = max(_relative(optimized[name], as_written[name]) for name in region.outputs)
+                allowed = widened(relative_tolerance(quantized=is_quantized(region.model)), own)
+        if steps is not None:
+            lsb = max(lsb or 0, steps)
+            if steps > allowed:
+                failed[f"{region.name} differs by {steps} LSB, {allowed:.0f} are allowed"] = None
+        if error is not None:
+            relative = max(relative or 0.0, error)
+            if not within(error, allowed):
+                text = f"{region.name} differs by {error:.1e} of the largest value, {allowed:.1e} is allowed"
+                failed[text] = None
     plain, fast = (
         [(result.outputs[name], found[name]) for name in network.outputs] for found in (as_written, optimized)
     )
+    as_written_error, optimized_error = (
+        max((_relative(a, b) for a, b in pairs), default=0.0) for pairs in (plain, fast)
+    )
+    own = max((_relative(b, c) for (_, b), (_, c) in zip(fast, plain, strict=True)), default=0.0)
+    if not within(min(as_written_error, optimized_error), widened(WHOLE_TOLERANCE, own)):
+        failed[f"end to end the outputs differ by {as_written_error:.1e} of the largest value"] = None
     equal = any(all(_top1(a) == _top1(b) for a, b in pairs) for pairs in (plain, fast))
     return replace(
         verdict,
         accelerator_lsb=lsb,
         cpu_relative=relative,
-        output_relative=max([verdict.output_relative or 0.0, *(_relative(a, b) for a, b in plain)]),
+        output_relative=max(verdict.output_relative or 0.0, as_written_error),
         output_relative_optimized=None
         if optimized is as_written
-        else max([verdict.output_relative_optimized or 0.0, *(_relative(a, b) for a, b in fast)]),
+        else max(verdict.output_relative_optimized or 0.0, optimized_error),
         top1_equal=verdict.top1_equal is not False and equal,
+        failed=tuple(failed),
     )
 
 

@@ -43,6 +43,16 @@ class Outcome:
         assert self.code == 0, self.err
         return json.loads(self.out)
 
+    def failed(self) -> dict[str, Any]:
+        """The JSON object of a run whose check failed: exit code 1, and one line that says so."""
+        assert self.code == 1, (self.code, self.err)
+        lines = [line for line in self.err.splitlines() if line.startswith("error: ")]
+        assert len(lines) == 1 and "the numbers of this run are wrong" in lines[0], self.err
+        assert "Traceback" not in self.err
+        document = json.loads(self.out)
+        assert document["check"]["passed"] is False
+        return document
+
     def message(self) -> str:
         """The one line of a refused call: exit code 2, nothing on standard output, no traceback."""
         assert self.code == 2, (self.code, self.out, self.err)

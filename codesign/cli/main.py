@@ -1,7 +1,7 @@
 """The entry point: gathers the commands and gives every outcome its exit code.
 
-0 done; 1 a defect of the toolkit (with traceback) or a check against a reference that failed; 2 a mistake in
-what the user handed in, told in one line; 3 a program that deadlocks or does not end; 130 interrupted.
+0 done; 1 a defect of the toolkit (with traceback), or a check against a reference that failed (in one line); 2 a
+mistake in what the user handed in, told in one line; 3 a program that deadlocks or does not end; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
@@ -31,6 +32,14 @@ def text_console() -> Console:
 def note(text: str) -> None:
     """A line for people on standard error, where it never disturbs a JSON object."""
     print(text, file=sys.stderr)
+
+
+def end_failed(text: str) -> NoReturn:
+    """Ends the command with 1 over a check that failed: a line on standard error, red on a terminal."""
+    sys.stdout.flush()
+    console = Console(stderr=True, highlight=False)
+    console.print(f"error: {text}", style="bold red", markup=False, soft_wrap=True)
+    raise typer.Exit(1)
 
 
 class Steps:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console
 
-from .output import Steps
+from .output import Steps, end_failed
 
 if TYPE_CHECKING:
     from ..processor_run import NamedInputs, OutputCheck
@@ -78,3 +78,17 @@ def print_verdict(console: Console, verdict: OutputCheck | None) -> None:
     largest = "not finite" if error is None else f"{error:.1e} of the largest value"
     top1 = "" if verdict.top1_equal is None else f", top-1 {'equal' if verdict.top1_equal else 'differs'}"
     console.print(f"against {verdict.against}: largest difference {largest}{top1}", markup=False)
+
+
+def end_checked(verdict: OutputCheck | None) -> None:
+    """Ends the command with 1 where a comparison with the reference failed."""
+    if verdict is None or verdict.passed:
+        return
+    error = verdict.max_relative_error
+    found = "are not comparable (one side is not finite, or all zeros)"
+    if error is not None:
+        found = f"differ by {error:.1e} of the largest value"
+    end_failed(
+        f"the outputs and those of {verdict.against} {found}; {verdict.tolerance:.1e} is allowed: "
+        "the numbers of this run are wrong"
+    )

@@ -13,7 +13,7 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import save_program, write_whole
 
 from ..files import check_destination, whole_directory
-from .output import Steps, note, print_json, steps, text_console
+from .output import Steps, end_failed, note, print_json, steps, text_console
 
 if TYPE_CHECKING:
     from vdla.compiler.driver import Compiled
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..evaluate import Arrays
     from ..network_run import Simulated
+    from ..report.accounts import CheckAccount
 
 
 class Engine(StrEnum):
@@ -100,6 +101,7 @@ def run_on_accelerator(
         account = simulated.account(model.stem, machine, compiled, verdict)
     if json:
         print_json(account.to_dict())
+        _end_checked(verdict)
         return
     from ..report.table import layer_table, summary
 
@@ -107,6 +109,16 @@ def run_on_accelerator(
     console.print(layer_table(account, console.width))
     for line in summary(account):
         console.print(line, markup=False, soft_wrap=True)
+    _end_checked(verdict)
+
+
+def _end_checked(verdict: CheckAccount | None) -> None:
+    """Ends the command with 1 where a comparison with the reference failed."""
+    if verdict is not None and not verdict.passed:
+        end_failed(
+            f"the outputs differ from {verdict.against}'s by {verdict.max_lsb} LSB ({verdict.mode}); "
+            f"{verdict.tolerance} are allowed: the numbers of this run are wrong"
+        )
 
 
 def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> Simulated:

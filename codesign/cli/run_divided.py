@@ -11,11 +11,13 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
 from ..files import check_destination, whole_directory
-from .output import note, print_json, steps, text_console
+from .output import end_failed, note, print_json, steps, text_console
 
 if TYPE_CHECKING:
     from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.tune.records.book import RecordBook
+
+    from ..report.division import DivisionCheck
 
 
 class Partition(StrEnum):
@@ -115,6 +117,7 @@ def run_divided(
     )
     if json:
         print_json(account.to_dict())
+        _end_checked(verdict)
         return
     from ..report.division_table import division_summary, region_table
 
@@ -122,6 +125,15 @@ def run_divided(
     console.print(region_table(account))
     for line in division_summary(account):
         console.print(line, markup=False, soft_wrap=True)
+    _end_checked(verdict)
+
+
+def _end_checked(verdict: DivisionCheck) -> None:
+    """Ends the command with 1 where a region's comparison with the reference failed."""
+    if not verdict.passed:
+        first, *others = verdict.failed
+        more = f" (and {len(others)} more)" if others else ""
+        end_failed(f"against {verdict.against}: {first}{more}: the numbers of this run are wrong")
 
 
 def _processor(text: str) -> CpuTarget:

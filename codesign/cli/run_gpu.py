@@ -16,6 +16,7 @@ from .output import Steps, note, print_json, steps, text_console
 from .records import applied_text
 from .results import (
     describe_times,
+    end_checked,
     network_inputs,
     print_compiled,
     print_outputs,
@@ -92,7 +93,13 @@ def run_on_cuda(
             raise UserError(f"{inputs or path}: {error}") from None
         if options is not None:
             progress.begin("checking the outputs")
-            verdict, remark = check_outputs(path, ran.inputs, ran.outputs, options.check)
+            verdict, remark = check_outputs(
+                path,
+                ran.inputs,
+                ran.outputs,
+                options.check,
+                tensor_float=ran.target is not None and ran.target.tensor_float,
+            )
             if remark is not None:
                 note(f"not checked: {remark}")
     if outputs is not None:
@@ -104,6 +111,7 @@ def run_on_cuda(
         print_json(_document(ran, device, verdict, profile))
     else:
         _print(ran, device, verdict, profile)
+    end_checked(verdict)
 
 
 def _compiled(

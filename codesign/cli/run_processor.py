@@ -14,6 +14,7 @@ from .output import note, print_json, steps, text_console
 from .records import applied_text
 from .results import (
     describe_times,
+    end_checked,
     network_inputs,
     print_compiled,
     print_outputs,
@@ -121,6 +122,7 @@ def run_on_processor(
                 "check": None if verdict is None else asdict(verdict),
             }
         )
+        end_checked(verdict)
         return
     console = text_console()
     if profile:
@@ -135,3 +137,4 @@ def run_on_processor(
     if compiled is not None:
         print_compiled(console, compiled.seconds, compiled.cached)
     print_verdict(console, verdict)
+    end_checked(verdict)

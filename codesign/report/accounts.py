@@ -132,8 +132,8 @@ class CheckAccount:
     """How the outputs of `images` inputs compare with those of `against`.
 
     `mode` is "end to end" (the outputs), or "layer by layer" (each layer fed the reference's own integers, for
-    symmetric int8 models). `max_lsb` is the largest difference in quantization steps, `top1_equal` says whether the
-    top-1 classes agree.
+    symmetric int8 models). `max_lsb` is the largest difference in quantization steps, of which `tolerance` are allowed;
+    `top1_equal` says whether the top-1 classes agree.
     """
 
     against: str
@@ -141,6 +141,12 @@ class CheckAccount:
     images: int
     max_lsb: int
     top1_equal: bool
+    tolerance: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether no output differs by more steps than are allowed."""
+        return self.max_lsb <= self.tolerance
 
     def to_dict(self) -> dict[str, Any]:
         """The `check` of the JSON object of `vdla run`."""
@@ -150,6 +156,8 @@ class CheckAccount:
             "images": self.images,
             "max_lsb": self.max_lsb,
             "top1_equal": self.top1_equal,
+            "tolerance": self.tolerance,
+            "passed": self.passed,
         }
 
 

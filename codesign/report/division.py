@@ -78,7 +78,8 @@ class DivisionCheck:
     steps (of a layer where activations are symmetric int8), and of a CPU region as max |a - b| / max |b|. End to end:
     that of the outputs, against ONNX Runtime without its optimization and, for uint8 activations, with it (they differ
     from each other), and whether the largest value of each image sits where either has it. Against the interpreter the
-    accelerator's regions are equal, or the run fails.
+    accelerator's regions are equal, or the run fails. `failed` names the regions that differ by more than is allowed,
+    and says by how much.
     """
 
     against: str
@@ -88,6 +89,12 @@ class DivisionCheck:
     output_relative: float | None = None
     output_relative_optimized: float | None = None
     top1_equal: bool | None = None
+    failed: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether every region is within its tolerance."""
+        return not self.failed
 
     def to_dict(self) -> dict[str, Any]:
         """The `check` of the JSON object."""
@@ -100,6 +107,8 @@ class DivisionCheck:
             "output_max_relative": self.output_relative,
             "output_max_relative_optimized": self.output_relative_optimized,
             "top1_equal": self.top1_equal,
+            "failed": list(self.failed),
+            "passed": self.passed,
         }
 
 

@@ -123,7 +123,9 @@ def test_runs_on_a_device_report_its_clock_and_limits(vdla, model: Path, tmp_pat
         if arguments[0] != model:
             assert vdla("compile", model, "--target", "cuda", "-o", arguments[0]).code == 0
         of_model = ("--target", "cuda", "--check", "auto") if arguments[0] == model else ()
-        document = vdla("run", *arguments, *of_model, "--repeat", "3", "--profile", "--json").document()
+        outcome = vdla("run", *arguments, *of_model, "--repeat", "3", "--profile", "--json")
+        # Kernels that do nothing compute nothing right, which is seen where there is a model to compare with.
+        document = outcome.failed() if of_model else outcome.document()
         assert document["device"] == "cuda:0" and not document["emulated"]
         assert document["card"] == {"name": "Fake", "driver": "13.0"}
         assert document["target"]["arch"] == ("sm_90a" if of_model else "sm_90")

@@ -59,7 +59,7 @@ def test_wrong_outputs_end_with_1(vdla, tmp_path: Path, monkeypatch: pytest.Monk
 
     def disagreeing(*arguments):
         verdict, remark = from_reference(*arguments)
-        return demo.replace(verdict, max_lsb=2), remark
+        return demo.replace(verdict, max_lsb=verdict.tolerance + 1), remark
 
     monkeypatch.setattr(demo, "check_run", disagreeing)
     outcome = vdla("demo", "--model", "mlp", "-o", tmp_path / "demo")

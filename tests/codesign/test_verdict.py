@@ -1,0 +1,86 @@
+"""Every device's run ends with 1 where its own check finds other numbers than the reference's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from vdla.codesign import processor_run
+from vdla.codesign.verdict import FLOAT_TOLERANCE, QUANTIZED_TOLERANCE, relative_tolerance, widened, within
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    weight = np.random.default_rng(0).standard_normal((8, 5), dtype=np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "fc")],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 5])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m"
+    )
+    return tmp_path / "m"
+
+
+def outputs_times(monkeypatch: pytest.MonkeyPatch, factors: dict[bool, float]) -> None:
+    """The reference's outputs are multiplied by these factors, with and without its optimization."""
+    true_runs = processor_run.session_runs
+
+    def runs(*arguments, optimized: bool, **options):
+        found = true_runs(*arguments, optimized=optimized, **options)
+        return [[values * np.float32(factors[optimized]) for values in run] for run in found]
+
+    monkeypatch.setattr(processor_run, "session_runs", runs)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:emulated"])
+def test_a_wrong_result_ends_the_run_with_1(
+    vdla, model: Path, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = vdla("run", model, "--device", device, "--json").document()["check"]
+    assert right["passed"] and right["tolerance"] == FLOAT_TOLERANCE
+
+    outputs_times(monkeypatch, {True: 1.001, False: 1.001})
+    wrong = vdla("run", model, "--device", device, "--outputs", tmp_path / "o.npz", "--json").failed()
+    assert 5e-4 < wrong["check"]["max_relative_error"] < 2e-3
+    assert (tmp_path / "o.npz").exists()
+
+    outcome = vdla("run", model, "--device", device)
+    assert outcome.code == 1 and "differ by 1.0e-03 of the largest value; 1.0e-04 is allowed" in outcome.err
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:emulated"])
+def test_results_that_are_not_finite_fail(
+    vdla, model: Path, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs_times(monkeypatch, {True: np.inf, False: np.inf})
+    assert vdla("run", model, "--device", device, "--json").failed()["check"]["max_relative_error"] is None
+
+
+def test_what_the_reference_disagrees_on_is_allowed_twice(
+    vdla, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs_times(monkeypatch, {True: 1.01, False: 1.02})
+    check = vdla("run", model, "--device", "cpu", "--json").document()["check"]
+    assert check["passed"] and 0.015 < check["tolerance"] < 0.025
+
+
+def test_limits() -> None:
+    assert relative_tolerance(quantized=True) == QUANTIZED_TOLERANCE
+    assert relative_tolerance(quantized=False) == FLOAT_TOLERANCE
+    assert relative_tolerance(quantized=False, tensor_float=True) > FLOAT_TOLERANCE
+    assert widened(1e-4, None) == 1e-4 and widened(1e-4, 1e-3) == 2e-3 and widened(1e-4, 1e-6) == 1e-4
+    assert within(1e-4, 1e-4) and not within(1.1e-4, 1e-4) and not within(None, 1.0)
