@@ -89,7 +89,8 @@ def even_window(kernel: int, stride: int) -> Window:
 
     Libraries of GPUs have no unequal pads: their user pays for a kernel that pads.
     """
-    return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(kernel // 2,) * 4)
+    pad = kernel // 2
+    return Window(kernel=(kernel, kernel), strides=(stride, stride), pads=(pad, pad, pad, pad))
 
 
 def marginal(times: Sequence[float]) -> float:
