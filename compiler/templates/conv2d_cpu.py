@@ -27,7 +27,7 @@ COPY_BYTES_CYCLE = 16.0
 """Bytes a cycle of copying an input into its padded form."""
 MOST_POSITIONS = 16
 """Positions of a tile: more of them, of few filters, wait for their loads (28 of one block are 20% slower than 16)."""
-WAITING_SHARE = 0.125
+WAITING_SHARE = 0.05
 """Of the arithmetic, that waiting for weights takes before prefetching them pays for its instructions."""
 PREFETCH_BYTES = 4096
 """How far ahead: some hundred cycles of a tile's steps."""
