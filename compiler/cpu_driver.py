@@ -146,7 +146,7 @@ def _lowered(
     dump = None if dump_passes is None else dump_to(dump_passes)
     refusal: ModelError | None = None
     try:
-        quantized = import_model(model, batch=batch) if is_quantized(model) else None
+        quantized = import_model(model, batch=batch, processor=True) if is_quantized(model) else None
     except ModelError as error:
         # Quantized in parts: what rounds is computed in float32 then, with both roundings of every pair.
         quantized, refusal = None, error

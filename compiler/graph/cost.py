@@ -11,7 +11,7 @@ import numpy as np
 from vdla.isa.config import Config
 
 from .geometry import output_plane, plane_read
-from .graph import AveragePool, Convolution, Elementwise, Graph, MaxPool, Node
+from .graph import AveragePool, Convolution, Graph, MaxPool, Node, reads
 
 
 def convolution_shape(graph: Graph, node: Convolution) -> tuple[int, int, int, int]:
@@ -48,14 +48,15 @@ def input_read(graph: Graph, node: Node, *, fused: bool = True) -> tuple[np.ndar
             return plane_read(plane, kernel, strides, dilations, pads, outputs)
         case MaxPool(data=data) | AveragePool(data=data):
             return plane_read(graph.tensors[data].nchw[2:], node.kernel, node.strides, (1, 1), node.pads)
-        case Elementwise(a=a):
-            height, width = graph.tensors[a].nchw[2:]
+        case _:
+            # Whatever has no windows reads all.
+            height, width = graph.tensors[reads(node)[0]].nchw[2:]
             return np.ones(height, dtype=bool), np.ones(width, dtype=bool)
 
 
 def input_bytes(graph: Graph, node: Node, *, fused: bool = True) -> int:
     """Elements of a node's (first) input that some window reads, see `input_read`; each is a byte."""
-    batch, channels, _, _ = graph.tensors[node.a if isinstance(node, Elementwise) else node.data].nchw
+    batch, channels, _, _ = graph.tensors[reads(node)[0]].nchw
     rows, columns = input_read(graph, node, fused=fused)
     return batch * channels * int(rows.sum()) * int(columns.sum())
 

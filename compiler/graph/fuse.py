@@ -12,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+import numpy as np
+
 from .cost import count_macs
 from .graph import (
     AveragePool,
@@ -23,9 +25,12 @@ from .graph import (
     Node,
     Pool,
     Requantize,
+    Table,
     Tensor,
+    oriented,
     reads,
 )
+from .interpret import evaluate
 
 Stage = TypeVar("Stage", Requantize, Combine)
 
@@ -35,7 +40,7 @@ def fuse(graph: Graph) -> Graph:
     inputs."""
     graph = flatten_inputs(remove_dead(graph))
     while True:
-        fused = fuse_combines(fuse_clamps(graph))
+        fused = fuse_combines(fuse_tables(fuse_clamps(graph)))
         if len(fused.nodes) == len(graph.nodes):
             return remove_dead(fused)
         graph = fused
@@ -121,6 +126,27 @@ def _clamped(stage: Stage, low: int, high: int) -> Stage:
     return replace(stage, low=min(max(stage.low, low), high), high=min(max(stage.high, low), high))
 
 
+def fuse_tables(graph: Graph) -> Graph:
+    """What follows a table and depends on nothing but what the table depends on becomes part of it.
+
+    Such is x * sigmoid(x), with both roundings."""
+
+    def merge(first: Node, second: Node) -> Node | None:
+        if (
+            not isinstance(first, Table)
+            or graph.tensors[first.output].nchw != graph.tensors[second.output].nchw
+        ):
+            return None
+        stored = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
+        values = {first.output: first.table, first.data: stored}
+        if not isinstance(second, Table | Elementwise) or not {*reads(second)} <= values.keys():
+            return None
+        table = evaluate(second, [values[name] for name in reads(second)])
+        return replace(first, output=second.output, members=(*first.members, *second.members), table=table)
+
+    return _merge_pairs(graph, merge)
+
+
 def fuse_combines(graph: Graph) -> Graph:
     """An element-wise sum, product or rescaling becomes stage B of the convolution that feeds it.
 
@@ -136,6 +162,9 @@ def fuse_combines(graph: Graph) -> Graph:
         """How well the producer of an operand could take the reader; (-1, -1): not at all."""
         maker = makers.get(tensor) if tensor is not None else None
         if not isinstance(maker, Convolution) or maker.combine is not None or uses[maker.output] != 1:
+            return (-1, -1)
+        if len({graph.tensors[name].nchw for name in (*reads(reader), reader.output)}) > 1:
+            # Nothing is broadcast on the way out.
             return (-1, -1)
         combine = _oriented(reader, maker.output)
         if combine.kind != "add" and combine.zero_point_self != maker.requantize.zero_point:
@@ -158,18 +187,7 @@ def fuse_combines(graph: Graph) -> Graph:
 
 def _oriented(node: Elementwise, tensor: str) -> Combine:
     """The node's stage B with `tensor`, one of its two operands, as self."""
-    combine = node.combine
-    if node.a == tensor:
-        return combine
-    return replace(
-        combine,
-        operand=node.a,
-        swap=not combine.swap,
-        ratio_self=combine.ratio_operand if combine.kind == "add" else combine.ratio_self,
-        ratio_operand=combine.ratio_self if combine.kind == "add" else combine.ratio_operand,
-        zero_point_self=combine.zero_point_operand,
-        zero_point_operand=combine.zero_point_self,
-    )
+    return node.combine if node.a == tensor else oriented(node.combine, node.a)
 
 
 def fuse_pool(graph: Graph, accepts: Callable[[Convolution, MaxPool], bool] = lambda *_: True) -> Graph:

@@ -12,7 +12,7 @@ Arithmetic is that of `vdla.isa.arithmetic`; the dataclasses here carry its cons
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -115,6 +115,19 @@ class Combine:
         return self.kind == "rescale" and self.ratio_self == 1 and self.zero_point_self == self.zero_point
 
 
+def oriented(combine: Combine, a: str) -> Combine:
+    """A stage B of tensor `a` and an operand, as one of the operand and `a`."""
+    return replace(
+        combine,
+        operand=a,
+        swap=not combine.swap,
+        ratio_self=combine.ratio_operand if combine.kind == "add" else combine.ratio_self,
+        ratio_operand=combine.ratio_self if combine.kind == "add" else combine.ratio_operand,
+        zero_point_self=combine.zero_point_operand,
+        zero_point_operand=combine.zero_point_self,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
     """A maximum over windows, taken of a convolution's int32 sums before stage A. Pads never win."""
@@ -197,8 +210,9 @@ class AveragePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Elementwise:
-    """out = stage B of stored tensor `a`, with `combine.operand` (`b`, of the same shape) where the kind
-    has one."""
+    """out = stage B of stored tensor `a`, with `combine.operand` (`b`) where the kind has one.
+
+    `b` has the same shape, or (graphs for processors) height and width 1: one value for each channel's plane."""
 
     name: str
     members: tuple[str, ...]
@@ -208,7 +222,50 @@ class Elementwise:
     combine: Combine
 
 
-Node = Convolution | MaxPool | AveragePool | Elementwise
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Table:
+    """out = `table`[stored value + 128], int8 (256,): any function of one quantized tensor. For processors only."""
+
+    name: str
+    members: tuple[str, ...]
+    data: str
+    output: str
+    table: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channels:
+    """Channel c of the output is channel `sources`[c][1] of `parts`[`sources`[c][0]]: concatenations, splits, shuffles.
+
+    For processors only."""
+
+    name: str
+    members: tuple[str, ...]
+    parts: tuple[str, ...]
+    output: str
+    sources: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interleave:
+    """out[n, c, y, x] = data[n, phase * `stride` + c, (y + top) // sy, (x + left) // sx]: the last step of a transposed
+    convolution, whose phases are convolutions. For processors only.
+
+    `factors` are (sy, sx), `before` (top, left), `outputs` channels, rows and columns;
+    phase = (y + top) % sy * sx + (x + left) % sx.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    data: str
+    output: str
+    factors: Pair
+    before: Pair
+    stride: int
+    outputs: tuple[int, int, int]
+
+
+Node = Convolution | MaxPool | AveragePool | Elementwise | Table | Channels | Interleave
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,3 +319,7 @@ def reads(node: Node) -> tuple[str, ...]:
             return (data,)
         case Elementwise(a=a, b=b):
             return (a,) if b is None else (a, b)
+        case Table(data=data) | Interleave(data=data):
+            return (data,)
+        case Channels(parts=parts):
+            return parts

@@ -13,15 +13,18 @@ from vdla.isa.arithmetic import AddConstants, combine_add, combine_multiply, req
 from .geometry import window_extent
 from .graph import (
     AveragePool,
+    Channels,
     Combine,
     Convolution,
     Elementwise,
     Graph,
+    Interleave,
     MaxPool,
     Node,
     Pads,
     Pair,
     Pool,
+    Table,
     reads,
 )
 
@@ -73,10 +76,27 @@ def evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray:
             return requantize(wrap_int32(sums), scales, stage.zero_point, stage.low, stage.high)
         case Elementwise(combine=combine):
             return apply_combine(combine, operands[0], operands[1] if len(operands) > 1 else None)
+        case Table(table=table):
+            return table[operands[0].astype(np.int16) + 128]
+        case Channels(sources=sources):
+            return np.stack([operands[part][:, channel] for part, channel in sources], axis=1)
+        case Interleave():
+            return _interleaved(node, _four(operands[0]))
+
+
+def _interleaved(node: Interleave, data: np.ndarray) -> np.ndarray:
+    (sy, sx), (top, left) = node.factors, node.before
+    channels, rows, columns = node.outputs
+    y, x = np.arange(rows) + top, np.arange(columns) + left
+    phase = (y % sy)[:, None] * sx + x % sx
+    channel = phase * node.stride + np.arange(channels)[:, None, None]
+    return data[:, channel, (y // sy)[:, None], x // sx]
 
 
 def apply_combine(combine: Combine, values: np.ndarray, operand: np.ndarray | None) -> np.ndarray:
-    """Stage B on int8 `values` and, but for rescale, an int8 `operand` of the same shape."""
+    """Stage B on int8 `values` and, but for rescale, an int8 `operand` that broadcasts against them."""
+    if operand is not None and operand.ndim != values.ndim:
+        values, operand = _four(values), _four(operand)
     if operand is None:
         return rescale(
             values, combine.zero_point_self, combine.ratio_self, combine.zero_point, combine.low, combine.high

@@ -77,10 +77,13 @@ class NodeContext(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ImportContext:
-    """Collects the graph; used by one call of `import_model` and then dropped."""
+    """Collects the graph; used by one call of `import_model` and then dropped.
+
+    `processor`: nodes that only processors have are allowed."""
 
     source: str
     opset: int
+    processor: bool = False
     static_shapes: dict[str, tuple[int, ...]]
     values: dict[str, Value] = field(default_factory=dict)
     nodes: list[Node] = field(default_factory=list)

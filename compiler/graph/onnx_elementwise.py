@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .graph import Quantization
+from .graph import Quantization, Tensor
 from .onnx_context import ImportContext, OnnxNode
 from .onnx_emit import on_input_grid, real_operand
 from .onnx_products import finish_integer, integer_operand, quantized_constant, with_bias
@@ -55,11 +55,27 @@ def import_qlinear_pairwise(context: ImportContext, node: OnnxNode, kind: str) -
 def pairwise(context: ImportContext, node: OnnxNode, kind: str, a: Real, b: Real) -> Pending:
     """The pending sum or product of two tensors of equal shape."""
     first, second = context.tensors[a.tensor], context.tensors[b.tensor]
-    if a.shape != b.shape or first.nchw != second.nchw:
+    same = a.shape == b.shape and first.nchw == second.nchw
+    if not same and not (context.processor and _one_for_each_channel(a, first, b, second)):
         context.fail(node, f"its operands have shapes {a.shape} and {b.shape}", BROADCAST)
     operation = Pairwise(kind=kind, a=a, b=b)
+    whole, natural = (a, first) if first.size >= second.size else (b, second)
     return Pending(
-        name=node.outputs[0], members=(node.name,), operation=operation, natural=first.shape, shape=a.shape
+        name=node.outputs[0],
+        members=(node.name,),
+        operation=operation,
+        natural=natural.shape,
+        shape=whole.shape,
+    )
+
+
+def _one_for_each_channel(a: Real, first: Tensor, b: Real, second: Tensor) -> bool:
+    """Whether one of two tensors has a single value for each plane of the other."""
+    return (
+        a.shape == first.nchw
+        and b.shape == second.nchw
+        and a.shape[:2] == b.shape[:2]
+        and (1, 1) in (a.shape[2:], b.shape[2:])
     )
 
 

@@ -14,9 +14,34 @@ from vdla.isa.arithmetic import (
 
 from .accumulators import AccumulatorError, fitted_bias, whole_steps
 from .geometry import average_divisors
-from .graph import AveragePool, Combine, Convolution, Elementwise, MaxPool, Quantization, Requantize
+from .graph import (
+    AveragePool,
+    Channels,
+    Combine,
+    Convolution,
+    Elementwise,
+    Interleave,
+    MaxPool,
+    Quantization,
+    Requantize,
+    Table,
+    oriented,
+)
 from .onnx_context import ImportContext, OnnxNode
-from .onnx_values import Average, Bias, Constant, Maximum, Pairwise, Pending, Product, Real, Same
+from .onnx_values import (
+    Average,
+    Bias,
+    Constant,
+    Function,
+    Joined,
+    Maximum,
+    Pairwise,
+    Pending,
+    Product,
+    Real,
+    Same,
+    Transposed,
+)
 from .rescaling import fitted_ratio
 
 Clamp = tuple[int, int]
@@ -40,6 +65,12 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
                 tensor = _emit_maximum(context, pending, maximum, output, result, (low, high))
             case Same(data=data):
                 tensor = emit_rescale(context, pending, data, output, result, (low, high))
+            case Function() as function:
+                tensor = _emit_table(context, pending, function, output, result)
+            case Joined() as joined:
+                tensor = _emit_channels(context, pending, joined, output, result, (low, high))
+            case Transposed(product=product):
+                tensor = _emit_transposed(context, pending, product, output, result, (low, high))
     except AccumulatorError as error:
         problem = f"ends '{pending.members[0]}', where {error}"
         context.fail(node, problem, "quantize it with a larger weight scale, or leave it float")
@@ -224,7 +255,131 @@ def _emit_pairwise(
             low=clamp[0],
             high=clamp[1],
         )
-    return _append_elementwise(context, pending, pairwise.a.tensor, combine, output, result)
+    a, b = (context.tensors[operand.tensor] for operand in (pairwise.a, pairwise.b))
+    if a.size < b.size:
+        # What is broadcast is the operand.
+        combine = oriented(combine, a.name)
+        a = b
+    return _append_elementwise(context, pending, a.name, combine, output, result)
+
+
+def _emit_table(
+    context: ImportContext, pending: Pending, function: Function, output: str, result: Quantization
+) -> str:
+    real = np.clip(function.values, pending.low, pending.high)
+    tensor = context.declare(output, pending.natural, result)
+    context.nodes.append(
+        Table(
+            name=context.node_name(pending.members[-1]),
+            members=pending.members,
+            data=function.data.tensor,
+            output=tensor,
+            table=quantize(real, result.scale, result.stored_zero_point),
+        )
+    )
+    return tensor
+
+
+def _emit_channels(
+    context: ImportContext,
+    pending: Pending,
+    joined: Joined,
+    output: str,
+    result: Quantization,
+    clamp: Clamp,
+) -> str:
+    parts = tuple(
+        [
+            emit_rescale(context, pending, part, f"{output}.{i}", result, clamp)
+            for i, part in enumerate(joined.parts)
+        ]
+    )
+    tensor = context.declare(output, pending.natural, result)
+    name = context.node_name(pending.members[0])
+    context.nodes.append(
+        Channels(name=name, members=pending.members, parts=parts, output=tensor, sources=joined.sources)
+    )
+    return tensor
+
+
+PHASE_CHANNELS = 16
+"""Filters of a phase are a multiple of this: whole blocks of channels on any processor."""
+
+
+def _emit_transposed(
+    context: ImportContext,
+    pending: Pending,
+    product: Product,
+    output: str,
+    result: Quantization,
+    clamp: Clamp,
+) -> str:
+    """Outputs whose rows and columns leave the same remainder are a convolution; then these are interleaved.
+
+    Row y is y + top = q * stride + r, and sums up the rows q - t of the input with the weights' rows r + stride * t.
+    """
+    batch, filters, height, width = pending.natural
+    channels, *kernel = product.weight.shape[1:]
+    taps = [-(-k // s) for k, s in zip(kernel, product.strides, strict=True)]
+    (sy, sx), (top, left) = product.strides, product.pads[:2]
+    stride = -(-filters // PHASE_CHANNELS) * PHASE_CHANNELS
+    weight = np.zeros((sy * sx, stride, channels, *taps), np.int8)
+    for y in range(sy):
+        for x in range(sx):
+            of_phase = product.weight[:, :, y::sy, x::sx]
+            rows, columns = of_phase.shape[2:]
+            # The last tap reads the same row, the first one the row furthest before it.
+            weight[y * sx + x, :filters, :, taps[0] - rows :, taps[1] - columns :] = of_phase[
+                :, :, ::-1, ::-1
+            ]
+    source = product.data.quantization
+    bias = np.zeros((sy * sx, stride), np.int64)
+    bias[:, :filters] = bias_of(product.bias, _step(source.scale, product.weight_scale))
+    scale = np.ones((sy * sx, stride), np.float32)
+    scale[:, :filters] = requantize_scale(source.scale, product.weight_scale, result.scale)
+    requantize = Requantize(
+        scale=scale.reshape(-1), zero_point=result.stored_zero_point, low=clamp[0], high=clamp[1]
+    )
+    kernels = weight.reshape(-1, channels, *taps)
+    plane = context.tensors[product.data.tensor].nchw[2:]
+    last = ((height - 1 + top) // sy, (width - 1 + left) // sx)
+    behind = [max(0, end - size + 1) for end, size in zip(last, plane, strict=True)]
+    phases = (
+        batch,
+        sy * sx * stride,
+        *[size + pad for size, pad in zip(plane, behind, strict=True)],
+    )
+    between = context.declare(f"{output}.phases", phases, result)
+    context.nodes.append(
+        Convolution(
+            name=context.node_name(pending.members[0]),
+            members=pending.members,
+            data=product.data.tensor,
+            output=between,
+            weight=kernels,
+            bias=fitted_bias(bias.reshape(-1), kernels, source.stored_zero_point, requantize),
+            strides=(1, 1),
+            pads=(taps[0] - 1, taps[1] - 1, behind[0], behind[1]),
+            dilations=(1, 1),
+            groups=1,
+            pad_value=source.stored_zero_point,
+            requantize=requantize,
+        )
+    )
+    tensor = context.declare(output, pending.natural, result)
+    context.nodes.append(
+        Interleave(
+            name=context.node_name(f"{pending.members[0]}.interleave"),
+            members=pending.members,
+            data=between,
+            output=tensor,
+            factors=(sy, sx),
+            before=(top, left),
+            stride=stride,
+            outputs=(filters, height, width),
+        )
+    )
+    return tensor
 
 
 def _emit_maximum(

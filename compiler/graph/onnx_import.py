@@ -18,6 +18,7 @@ from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
 from .onnx_emit import emit, on_input_grid
+from .onnx_for_processors import import_for_processors
 from .onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
 from .onnx_products import (
     import_conv,
@@ -44,15 +45,18 @@ SUPPORTED = (
 )
 
 
-def import_model(source: str | Path | bytes, *, batch: int | None = None) -> Graph:
+def import_model(source: str | Path | bytes, *, batch: int | None = None, processor: bool = False) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
     Returns the unfused graph: one node per quantized ONNX operation, tensors named like the ONNX outputs
     that hold their integers. A dynamic first dimension of the inputs becomes `batch` (None: is refused).
+    `processor`: with the nodes that only processors have (`graph.Table` and what follows it there).
     Raises ModelError, which names file, node and operator, for everything that is not supported.
     """
     label, model = load_model(source, batch=batch)
-    context = ImportContext(source=label, opset=opset_of(model), static_shapes=static_shapes(model))
+    context = ImportContext(
+        source=label, opset=opset_of(model), static_shapes=static_shapes(model), processor=processor
+    )
     for initializer in model.graph.initializer:
         context.values[initializer.name] = Constant(array=initializer_array(context.source, initializer))
     for info in model.graph.input:
@@ -131,6 +135,8 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
         context.fail(node, f"is of the unknown domain '{node.domain}'", f"supported are {SUPPORTED}")
     if _foldable(context, node):
         _fold(context, node)
+        return
+    if context.processor and import_for_processors(context, node):
         return
     match node.op_type:
         case "QuantizeLinear":

@@ -18,7 +18,9 @@ def import_conv(context: ImportContext, node: OnnxNode) -> None:
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0)
     context.bind(
         node,
-        convolution(context, node, real_operand(context, node, 0), weight, scale, _bias(context, node, 2)),
+        convolution(
+            context, node, real_operand(context, node, 0), weight, scale, bias_operand(context, node, 2)
+        ),
     )
 
 
@@ -26,7 +28,7 @@ def import_qlinear_conv(context: ImportContext, node: OnnxNode) -> None:
     """QLinearConv: x, scale, zero point; w, scale, zero point; y scale, zero point; bias."""
     data = integer_operand(context, node, 0)
     weight, scale = weight_operand(context, node, _dequantized(context, node, 3, axis=0), channel_axis=0)
-    pending = convolution(context, node, data, weight, scale, _bias(context, node, 8))
+    pending = convolution(context, node, data, weight, scale, bias_operand(context, node, 8))
     finish_integer(context, node, pending, scale_index=6)
 
 
@@ -49,7 +51,8 @@ def import_gemm(context: ImportContext, node: OnnxNode) -> None:
     weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=0 if transposed else 1)
     rows = weight if transposed else weight.T
     context.bind(
-        node, dense(context, node, real_operand(context, node, 0), rows, scale, _bias(context, node, 2))
+        node,
+        dense(context, node, real_operand(context, node, 0), rows, scale, bias_operand(context, node, 2)),
     )
 
 
@@ -61,7 +64,9 @@ def import_qgemm(context: ImportContext, node: OnnxNode) -> None:
         context, node, _dequantized(context, node, 3, axis=axis), channel_axis=axis
     )
     rows = weight if transposed else weight.T
-    pending = dense(context, node, integer_operand(context, node, 0), rows, scale, _bias(context, node, 6))
+    pending = dense(
+        context, node, integer_operand(context, node, 0), rows, scale, bias_operand(context, node, 6)
+    )
     if len(node.inputs) < 8 or not node.inputs[7]:
         context.fail(node, "gives a float result", QUANTIZE)
     finish_integer(context, node, pending, scale_index=7)
@@ -239,7 +244,8 @@ def with_bias(pending: Pending, node: OnnxNode, constant: Constant | QuantizedCo
     )
 
 
-def _bias(context: ImportContext, node: OnnxNode, index: int) -> Bias:
+def bias_operand(context: ImportContext, node: OnnxNode, index: int) -> Bias:
+    """Input `index` as a bias, a constant; None where left out."""
     value = context.value(node, index)
     if value is None or isinstance(value, Constant | QuantizedConstant):
         return value

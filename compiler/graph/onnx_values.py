@@ -143,7 +143,30 @@ class Same:
     data: Real
 
 
-Operation = Product | Maximum | Average | Pairwise | Same
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Function:
+    """Any function of one tensor, element by element: `values` float32 (256,) are those of its stored values."""
+
+    data: Real
+    values: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """Channels of tensors: channel c is `sources`[c] = (part, channel)."""
+
+    parts: tuple[Real, ...]
+    sources: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Transposed:
+    """A transposed convolution: `product` has its weights as (O, C, kh, kw), and `pads` as the operator has them."""
+
+    product: Product
+
+
+Operation = Product | Maximum | Average | Pairwise | Same | Function | Joined | Transposed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

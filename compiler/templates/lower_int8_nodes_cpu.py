@@ -16,11 +16,20 @@ from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
 from ..te.ops.float_elementwise import float_elementwise
+from ..te.ops.int8_channels import (
+    Part,
+    channel_places,
+    int8_blocks,
+    int8_channels,
+    int8_interleave,
+    int8_table,
+    whole_runs,
+)
 from ..te.ops.int8_conv2d import biases_of_unsigned, held, int8_conv2d, int8_depthwise, stored
 from ..te.ops.int8_pool import int8_average_pool, int8_max_pool
 from ..te.post import combined
 from ..te.scalars import argument
-from . import conv2d_int8_cpu, depthwise_cpu, elementwise_cpu, pool_cpu
+from . import conv2d_int8_cpu, depthwise_cpu, elementwise_cpu, movement_cpu, pool_cpu
 from .conv2d_cpu import flattened
 from .int8_network import Int8Network
 from .stages import combination_of, post_of
@@ -41,6 +50,12 @@ def lower_node(network: Int8Network, node: integer.Node) -> None:
             _average_pool(network, node)
         case integer.Elementwise():
             _elementwise(network, node)
+        case integer.Table():
+            _table(network, node)
+        case integer.Channels():
+            _channels(network, node)
+        case integer.Interleave():
+            _interleave(network, node)
 
 
 def _convolution(network: Int8Network, node: integer.Convolution) -> None:
@@ -206,8 +221,12 @@ def _elementwise(network: Int8Network, node: integer.Elementwise) -> None:
     values = [stored(argument(position, DType.UINT8)) for position in range(len(operands))]
     second = values[1] if len(values) > 1 else None
     body = held(combined(values[0], second, combination_of(node.combine)))
-    size = prod(network.tensors[network.names[node.output]].storage)
-    program = float_elementwise([(size,)] * len(values), body, name="int8_elementwise")
+    batch, blocks, height, width, block = network.tensors[network.names[node.output]].storage
+    shapes = [(batch * blocks * height * width * block,)] * len(values)
+    planes = [network.graph.tensors[name].nchw[2:] for name in operands]
+    if len(set(planes)) > 1:
+        shapes = [(batch * blocks, prod(plane), block) for plane in planes]
+    program = float_elementwise(shapes, body, name="int8_elementwise")
     tensors, constants = {"Y": network.names[node.output]}, {}
     for position, name in enumerate(operands):
         network.bind(f"X{position}", name, tensors, constants)
@@ -220,6 +239,84 @@ def _elementwise(network: Int8Network, node: integer.Elementwise) -> None:
         tensors,
         constants,
         operations=network.graph.tensors[node.output].size,
+    )
+
+
+def _table(network: Int8Network, node: integer.Table) -> None:
+    """A function of one tensor, zeros beyond the channels included: nothing reads what becomes of them."""
+    size = prod(network.tensors[network.names[node.output]].storage)
+    program = int8_table(size=size)
+    _move(
+        network,
+        node,
+        program,
+        {"X": node.data},
+        {"T": (node.table.astype(np.int16) + UNSIGNED_OFFSET).astype(np.uint8)},
+    )
+
+
+def _channels(network: Int8Network, node: integer.Channels) -> None:
+    """Whole blocks where channels move as such, else one channel after the other."""
+    tensors = [network.tensors[network.names[name]] for name in node.parts]
+    out = network.tensors[network.names[node.output]]
+    batch, channels, height, width = out.shape
+    parts = [Part(blocks=t.storage[1], block=t.block) for t in tensors]
+    counts = [t.shape[1] for t in tensors]
+    data = {f"X{i}": name for i, name in enumerate(node.parts)}
+    runs = whole_runs(node.sources, counts, [t.block for t in tensors], out.block)
+    if runs is not None:
+        _move(network, node, int8_blocks(batch=batch, plane=height * width, parts=parts, runs=runs), data, {})
+        return
+    places = channel_places(node.sources, len(parts))
+    program = int8_channels(
+        batch=batch,
+        plane=height * width,
+        parts=parts,
+        counts=[table.shape[1] for table in places],
+        channels=channels,
+        block=out.block,
+    )
+    _move(network, node, program, data, {f"I{i}": table for i, table in enumerate(places)})
+
+
+def _interleave(network: Int8Network, node: integer.Interleave) -> None:
+    """Rows and columns of a transposed convolution's phases, side by side."""
+    data = network.tensors[network.names[node.data]]
+    out = network.tensors[network.names[node.output]]
+    batch, channels, height, width = out.shape
+    program = int8_interleave(
+        batch=batch,
+        data=Part(blocks=data.storage[1], block=data.block),
+        plane=(data.shape[2], data.shape[3]),
+        channels=channels,
+        block=out.block,
+        outputs=(height, width),
+        factors=node.factors,
+        before=node.before,
+        stride=node.stride,
+    )
+    _move(network, node, program, {"X": node.data}, {})
+
+
+def _move(
+    network: Int8Network,
+    node: integer.Table | integer.Channels | integer.Interleave,
+    program: Program,
+    data: Mapping[str, str],
+    constants: Mapping[str, np.ndarray],
+) -> None:
+    """A kernel that computes nothing."""
+    tensors, values = {"Y": network.names[node.output]}, dict(constants)
+    for parameter, name in data.items():
+        network.bind(parameter, name, tensors, values)
+    network.add(
+        node.name,
+        type(node).__name__,
+        node.members,
+        program,
+        lambda target: movement_cpu.schedule(target, program, parallel=True),
+        tensors,
+        values,
     )
 
 

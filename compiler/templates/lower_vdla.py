@@ -11,12 +11,15 @@ from vdla.isa.config import Config
 
 from ..graph.graph import (
     AveragePool,
+    Channels,
     Convolution,
     Elementwise,
     Graph,
+    Interleave,
     MaxPool,
     Node,
     Pool,
+    Table,
 )
 from ..graph.layout import (
     Layout,
@@ -98,6 +101,8 @@ def _kernels(
             return lower_average_pool(config, graph, node, choice)
         case Elementwise():
             return [lower_elementwise(config, graph, node, choice)]
+        case Table() | Channels() | Interleave():
+            raise ValueError(f"{node.name} is for processors: import the model without them")
 
 
 def _convolution(

@@ -1,0 +1,268 @@
+"""Operators of quantized models that processors compute on integers, and the accelerator does not.
+
+Functions of one tensor become tables, channels move as they are, transposed convolutions become convolutions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.isa.arithmetic import dequantize
+
+from ..te.blocks import Window
+from ..te.ops.conv_transpose import transposed_outputs
+from .graph import Pair
+from .onnx_constants import evaluate_node
+from .onnx_context import ImportContext, OnnxNode
+from .onnx_emit import plane_operand, real_operand
+from .onnx_products import bias_operand, declared_pads, weight_operand
+from .onnx_values import (
+    Constant,
+    Function,
+    Joined,
+    Pending,
+    Product,
+    QuantizedConstant,
+    Real,
+    Same,
+    Transposed,
+)
+
+STORED = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
+FUNCTIONS = frozenset(
+    (
+        *("Abs", "Ceil", "Celu", "Cos", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish"),
+        *("LeakyRelu", "Log", "Mish", "Neg", "Reciprocal", "Round", "Selu", "Sigmoid", "Sign", "Sin"),
+        *("Softplus", "Softsign", "Sqrt", "Tanh", "ThresholdedRelu", "Sub", "Div", "Pow", "Max", "Min"),
+    )
+)
+"""Operators that are functions of one tensor where all other operands are numbers."""
+CHAINED = frozenset(("Add", "Mul", "Relu", "Clip"))
+"""Operators with nodes of their own, which are such functions behind one of those."""
+
+
+def import_for_processors(context: ImportContext, node: OnnxNode) -> bool:
+    """Binds a node's outputs if it is one of these; whether it was. Raises ModelError as the others do."""
+    match node.op_type:
+        case "Concat":
+            _import_concat(context, node)
+        case "ConvTranspose":
+            _import_transposed(context, node)
+        case "Slice":
+            return _import_slice(context, node)
+        case "Split":
+            return _import_split(context, node)
+        case "Transpose":
+            return _import_shuffle(context, node)
+        case name if name in FUNCTIONS:
+            return _import_function(context, node)
+        case name if name in CHAINED:
+            values = [context.value(node, index) for index in range(len(node.inputs))]
+            chained = any(isinstance(v, Pending) and isinstance(v.operation, Function) for v in values)
+            return chained and _import_function(context, node)
+        case _:
+            return False
+    return True
+
+
+def _import_function(context: ImportContext, node: OnnxNode) -> bool:
+    """A function of one tensor, beside numbers."""
+    feeds: dict[str, np.ndarray | None] = {}
+    data: Real | None = None
+    members: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    for index, name in enumerate(node.inputs):
+        value = context.value(node, index)
+        match value:
+            case None:
+                continue
+            case Constant() | QuantizedConstant():
+                array = value.real() if isinstance(value, QuantizedConstant) else value.array
+                if array.size != 1:
+                    return False
+                feeds[name] = array.reshape(())
+                continue
+            case Real():
+                read, values = value, _real_values(value)
+            case Pending(operation=Same(data=read), low=low, high=high):
+                values = np.clip(_real_values(read), low, high)
+            case Pending(operation=Function(data=read, values=values), low=low, high=high):
+                values = np.clip(values, low, high)
+            case _:
+                return False
+        if data is not None and (data.tensor, data.quantization) != (read.tensor, read.quantization):
+            return False
+        data, feeds[name] = read, values.astype(np.float32)
+        shape = value.shape
+        members = value.members if isinstance(value, Pending) else ()
+    if data is None:
+        return False
+    with np.errstate(all="ignore"):
+        result = evaluate_node(context, node, feeds, context.opset)[node.outputs[0]]
+    if result.shape != STORED.shape or np.isnan(result).any():
+        return False
+    pending = Pending(
+        name=node.outputs[0],
+        members=(*members, node.name),
+        operation=Function(data=data, values=result.astype(np.float32)),
+        natural=context.tensors[data.tensor].shape,
+        shape=shape,
+    )
+    context.bind(node, pending)
+    return True
+
+
+def _real_values(data: Real) -> np.ndarray:
+    """What the stored values of a tensor stand for, float32 (256,)."""
+    return dequantize(STORED, data.quantization.scale, data.quantization.stored_zero_point)
+
+
+def _import_concat(context: ImportContext, node: OnnxNode) -> None:
+    """Concat of channels."""
+    parts = tuple([real_operand(context, node, index) for index in range(len(node.inputs))])
+    first, axis = parts[0].shape, node.integer("axis", 0)
+    whole = all(part.shape == context.tensors[part.tensor].shape for part in parts)
+    if not whole or len(first) not in (2, 4) or axis not in (1, 1 - len(first)):
+        shapes = ", ".join(str(part.shape) for part in parts)
+        context.fail(node, f"joins {shapes} along axis {axis}", "only channels are joined as integers")
+    if any((p.shape[0], *p.shape[2:]) != (first[0], *first[2:]) for p in parts):
+        context.fail(node, f"joins {', '.join(str(p.shape) for p in parts)}", "export the model again")
+    sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
+    shape = (first[0], len(sources), *first[2:])
+    _bind_channels(context, node, parts, tuple(sources), shape, shape, 0)
+
+
+def _bind_channels(
+    context: ImportContext,
+    node: OnnxNode,
+    parts: tuple[Real, ...],
+    sources: tuple[Pair, ...],
+    natural: tuple[int, ...],
+    shape: tuple[int, ...],
+    output: int,
+) -> None:
+    """Names an output of the node after channels of `parts`."""
+    name = node.outputs[output]
+    operation = Joined(parts=parts, sources=sources)
+    members = (node.name,)
+    context.values[name] = Pending(
+        name=name, members=members, operation=operation, natural=natural, shape=shape
+    )
+
+
+def _import_slice(context: ImportContext, node: OnnxNode) -> bool:
+    """Slice of channels; False for any other."""
+    data = context.value(node, 0)
+    if (
+        not isinstance(data, Real)
+        or data.shape != context.tensors[data.tensor].shape
+        or "axes" in node.attributes
+    ):
+        return False
+    starts, ends, axes, steps = (
+        context.array(node, index, what) for index, what in enumerate(("starts", "ends", "axes", "steps"), 1)
+    )
+    if (
+        starts is None
+        or ends is None
+        or starts.size != 1
+        or axes is None
+        or int(axes.item()) not in (1, 1 - len(data.shape))
+    ):
+        return False
+    step = 1 if steps is None else int(steps.item())
+    if step < 1:
+        return False
+    taken = range(data.shape[1])[int(starts.item()) : int(ends.item()) : step]
+    if not taken:
+        return False
+    shape = (data.shape[0], len(taken), *data.shape[2:])
+    _bind_channels(context, node, (data,), tuple([(0, channel) for channel in taken]), shape, shape, 0)
+    return True
+
+
+def _import_split(context: ImportContext, node: OnnxNode) -> bool:
+    """Split of channels; False for any other."""
+    data = context.value(node, 0)
+    if not isinstance(data, Real) or data.shape != context.tensors[data.tensor].shape:
+        return False
+    if node.integer("axis", 0) not in (1, 1 - len(data.shape)):
+        return False
+    given, count = context.array(node, 1, "split"), len(node.outputs)
+    if given is None:
+        part = -(-data.shape[1] // count)
+        sizes = [min(part, data.shape[1] - part * i) for i in range(count)]
+    else:
+        sizes = [int(size) for size in given.reshape(-1)]
+    if len(sizes) != count or sum(sizes) != data.shape[1] or min(sizes) < 1:
+        return False
+    start = 0
+    for output, size in enumerate(sizes):
+        shape = (data.shape[0], size, *data.shape[2:])
+        sources = tuple([(0, channel) for channel in range(start, start + size)])
+        _bind_channels(context, node, (data,), sources, shape, shape, output)
+        start += size
+    return True
+
+
+def _import_shuffle(context: ImportContext, node: OnnxNode) -> bool:
+    """Transpose of (N, groups, channels, H, W), which moves channels only; False for any other."""
+    data = context.value(node, 0)
+    if not isinstance(data, Real) or node.integers("perm", ()) != (0, 2, 1, 3, 4):
+        return False
+    batch, groups, inside, *plane = data.shape
+    stored = context.tensors[data.tensor].shape
+    if stored != (batch, groups * inside, *plane):
+        return False
+    sources = tuple([(0, g * inside + i) for i in range(inside) for g in range(groups)])
+    _bind_channels(context, node, (data,), sources, stored, (batch, inside, groups, *plane), 0)
+    return True
+
+
+def _import_transposed(context: ImportContext, node: OnnxNode) -> None:
+    """ConvTranspose of one group without dilation."""
+    weight, scale = weight_operand(context, node, context.value(node, 1), channel_axis=1)
+    data = real_operand(context, node, 0)
+    plane = plane_operand(context, node, data)
+    strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
+    extra = node.integers("output_padding", (0, 0))
+    if (
+        weight.ndim != 4
+        or node.integer("group", 1) != 1
+        or weight.shape[0] != data.shape[1]
+        or dilations != (1, 1)
+        or len(strides) != 2
+        or len(extra) != 2
+        or node.text("auto_pad", "NOTSET") != "NOTSET"
+        or "output_shape" in node.attributes
+    ):
+        context.fail(
+            node, "has groups, dilations or computed pads", "only plain ones are computed on integers"
+        )
+    kernel, steps = (weight.shape[2], weight.shape[3]), (strides[0], strides[1])
+    pads = declared_pads(context, node, plane, kernel, steps, (1, 1))
+    try:
+        window = Window(kernel=kernel, strides=steps, pads=pads)
+        height, width = transposed_outputs(window, *plane, (extra[0], extra[1]))
+    except ValueError as error:
+        context.fail(node, str(error), "use smaller pads")
+    product = Product(
+        data=data,
+        weight=weight.swapaxes(0, 1),
+        weight_scale=scale,
+        bias=bias_operand(context, node, 2),
+        strides=steps,
+        pads=pads,
+        dilations=(1, 1),
+        groups=1,
+    )
+    shape = (data.shape[0], weight.shape[1], height, width)
+    context.bind(
+        node,
+        Pending(
+            name=node.outputs[0],
+            members=(node.name,),
+            operation=Transposed(product=product),
+            natural=shape,
+            shape=shape,
+        ),
+    )

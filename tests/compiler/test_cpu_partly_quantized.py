@@ -1,0 +1,124 @@
+"""Quantized networks with operators that the accelerator lacks: on integers on processors, as ONNX Runtime has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from float_networks import FloatNetwork, runtime
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.fuse import fuse
+from vdla.compiler.graph.graph import Channels, Interleave, Table
+from vdla.compiler.graph.host import load_outputs, store_inputs
+from vdla.compiler.graph.interpret import interpret
+from vdla.compiler.graph.onnx_import import import_model
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cpu.options import parse_target
+
+
+class Rounded(FloatNetwork):
+    """A network whose tensors are rounded to uint8."""
+
+    def rounded(self, scale: float, zero: int = 128) -> str:
+        operands = [self.constant(np.float32(scale)), self.constant(np.uint8(zero))]
+        self.add("QuantizeLinear", *operands)
+        return self.add("DequantizeLinear", *operands)
+
+    def product(self, operator: str, shape: tuple[int, ...], source: str, **attributes) -> str:
+        weights = self.constant(self.rng.integers(-127, 128, shape).astype(np.int8))
+        scale, zero = self.constant(np.float32(0.005)), self.constant(np.int8(0))
+        weight = self.add("DequantizeLinear", inputs=[weights, scale, zero])
+        self.add(operator, inputs=[source, weight], **attributes)
+        return self.rounded(0.03, 120)
+
+
+def joined(*filters: int) -> Rounded:
+    net = Rounded(1, 4, 5, 6)
+    x = net.rounded(0.02)
+    parts = [net.product("Conv", (count, 4, 1, 1), x) for count in filters]
+    net.add("Concat", inputs=parts, axis=1)
+    net.rounded(0.04, 100)
+    net.shape = (1, sum(filters), 5, 6)
+    return net
+
+
+def gated() -> Rounded:
+    """x * sigmoid(x), times one value for each channel."""
+    net = Rounded(1, 4, 5, 6)
+    x = net.product("Conv", (20, 4, 1, 1), net.rounded(0.02))
+    net.add("Sigmoid", inputs=[x])
+    gate = net.rounded(1 / 255, 0)
+    net.add("Mul", inputs=[x, gate])
+    x = net.rounded(0.02, 30)
+    net.add("GlobalAveragePool", inputs=[x])
+    mean = net.rounded(0.01, 30)
+    net.add("HardSigmoid", inputs=[mean])
+    gate = net.rounded(1 / 255, 0)
+    net.add("Mul", inputs=[gate, x])
+    net.rounded(0.02, 30)
+    net.shape = (1, 20, 5, 6)
+    return net
+
+
+def transposed(filters: int, kernel: int, **attributes) -> Rounded:
+    net = Rounded(1, 4, 5, 6)
+    net.product("ConvTranspose", (4, filters, kernel, kernel), net.rounded(0.02), **attributes)
+    stride, pad = attributes["strides"][0], attributes.get("pads", [0])[0]
+    extra = attributes.get("output_padding", [0])[0]
+    rows, columns = ((size - 1) * stride + kernel - 2 * pad + extra for size in (5, 6))
+    net.shape = (1, filters, rows, columns)
+    return net
+
+
+def shuffled() -> Rounded:
+    """Half of the channels beside the other half, one from each in turn."""
+    net = Rounded(1, 12, 5, 6)
+    net.rounded(0.02)
+    net.add("Reshape", net.constant(np.array([1, 2, 6, 5, 6])))
+    net.rounded(0.02)
+    net.add("Transpose", perm=[0, 2, 1, 3, 4])
+    net.rounded(0.02)
+    net.add("Reshape", net.constant(np.array([1, 12, 5, 6])))
+    net.rounded(0.02)
+    one = net.constant(np.array([1]))
+    net.add("Slice", net.constant(np.array([3])), net.constant(np.array([10])), one, one)
+    net.rounded(0.02)
+    net.shape = (1, 7, 5, 6)
+    return net
+
+
+CASES = [
+    (lambda: joined(16, 32, 20), {Channels}),
+    (lambda: joined(7, 16, 3), {Channels}),
+    (gated, {Table}),
+    (lambda: transposed(16, 2, strides=[2, 2]), {Interleave}),
+    (lambda: transposed(5, 3, strides=[2, 2], pads=[1] * 4, output_padding=[1, 1]), {Interleave}),
+    (lambda: transposed(20, 3, strides=[1, 1]), {Interleave}),
+    (lambda: transposed(3, 1, strides=[3, 3]), {Interleave}),
+    (shuffled, {Channels}),
+]
+
+
+@pytest.mark.parametrize(("build", "kinds"), CASES)
+def test_integers_all_the_way(build, kinds) -> None:
+    net = build()
+    model = net.model()
+    x = net.rng.standard_normal(net.input_shape, dtype=np.float32)
+    graph = import_model(model, processor=True)
+    assert kinds <= {type(node) for node in graph.nodes}
+    (wanted,) = load_outputs(graph, interpret(graph, store_inputs(graph, {"x": x}))).values()
+    (peer,) = runtime(model, {"x": x}).values()
+    step = float(graph.outputs[0].quantization.scale)
+    assert np.abs(wanted - peer).max() <= 1.01 * step
+    for target in (host_target(), parse_target("llvm -mcpu=haswell")):
+        with compile_cpu(model, target) as network:
+            assert network.quantized
+            (got,) = network.run({"x": x}).values()
+            np.testing.assert_array_equal(got, wanted)
+    with pytest.raises(ModelError):
+        import_model(model)
+
+
+def test_a_function_of_a_table_is_a_table() -> None:
+    kinds = [type(node).__name__ for node in fuse(import_model(gated().model(), processor=True)).nodes]
+    assert kinds == ["Convolution", "Table", "AveragePool", "Table", "Elementwise"]
