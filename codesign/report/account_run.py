@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 from vdla.compiler.driver import Compiled
 from vdla.compiler.graph.cost import input_bytes, input_read
-from vdla.compiler.graph.graph import AveragePool, Convolution, Elementwise, Graph, MaxPool, Node, reads
+from vdla.compiler.graph.graph import (
+    AveragePool,
+    Channels,
+    Convolution,
+    Elementwise,
+    Graph,
+    Interleave,
+    MaxPool,
+    Node,
+    Table,
+    reads,
+)
 from vdla.compiler.graph.layout import pack_activation
 from vdla.sim import SimulationResult, compute_timeline, cycles_by_category
 
@@ -38,6 +49,8 @@ def compulsory_by_kind(graph: Graph, node: Node) -> dict[str, int]:
         case Elementwise(b=b):
             operand = 0 if b is None else graph.tensors[b].size
             return {"inp": input_bytes(graph, node), "operand": operand, "out": out}
+        case Table() | Channels() | Interleave():
+            return {"inp": sum(graph.tensors[name].size for name in reads(node)), "out": out}
 
 
 def unread_bytes(compiled: Compiled, node: Node) -> Unread:
