@@ -45,8 +45,7 @@ def check_scales(label: str, model: onnx.ModelProto) -> None:
                     label,
                     node.name or f"{node.op_type}_{number}",
                     node.op_type,
-                    f"its scale '{name}' holds {scale[~usable].flat[0]}, which is not a positive finite number"
-                    + (" of normal size" if np.isfinite(scale[~usable].flat[0]) else ""),
+                    f"its scale is not a positive finite number: '{name}' holds {scale[~usable].flat[0]}",
                     "calibrate the model again",
                 )
             if data is not None and not bias and scale.max() > _LARGE:
