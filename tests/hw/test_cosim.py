@@ -28,7 +28,8 @@ from vdla.sim import simulate
 
 TINY = load_config("tiny")
 MACHINES = {machine.name: machine for machine in default_machines()}
-NAMED = {"tiny": 40, "4x4 without extensions, smallest queues": 30, "4x8, 256-bit bus, patch": 30}
+WITHOUT = "4x4 without extensions, smallest queues"
+NAMED = {"tiny": 40, WITHOUT: 30, "4x8, 256-bit bus, patch": 30}
 """Cases of each machine, from number 0 on."""
 
 TENS = [(name, start) for name, count in NAMED.items() for start in range(0, count, 10)]
@@ -38,7 +39,14 @@ def test_the_named_programs_are_100():
     assert 10 * len(TENS) == sum(NAMED.values()) == 100
 
 
-@pytest.mark.parametrize(("name", "start"), TENS)
+# Its library takes as long as all else here: always run are the machines with every extension but one, and the default.
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        pytest.param(name, start, marks=pytest.mark.campaign if name == WITHOUT else ())
+        for name, start in TENS
+    ],
+)
 def test_random_programs(name: str, start: int):
     results = [run_case(case(MACHINES[name], number, 0)) for number in range(start, start + 10)]
     assert {result.case.name: result.differences for result in results if result.differences} == {}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from campaign import representatives
 from stages import graph
 from vdla.codesign import models
 from vdla.compiler.driver import compile_graph, compile_model
@@ -82,8 +83,14 @@ def run(bench: str, folder: Path, simulator: Simulator, config: Config = TINY, *
     )
 
 
-@pytest.mark.parametrize("simulator", SIMULATORS)
-@pytest.mark.parametrize("stalls", [None, "0.2,0", "0.6,1"])
+@pytest.mark.parametrize(
+    ("simulator", "stalls"),
+    representatives(
+        itertools.product(SIMULATORS, (None, "0.2,0", "0.6,1")),
+        0,
+        always=[("verilator", None), ("verilator", "0.6,1"), ("icarus", None)],
+    ),
+)
 def test_random_program(simulator: Simulator, stalls: str | None, tmp_path: Path) -> None:
     write_case(tmp_path, short_random_program())
     run("bench_run.py", tmp_path, simulator, **({} if stalls is None else {"VDLA_STALLS": stalls}))
@@ -101,14 +108,14 @@ def test_whole_model(tmp_path: Path) -> None:
     run("bench_run.py", tmp_path, "verilator")
 
 
-@pytest.mark.parametrize("simulator", SIMULATORS)
+@pytest.mark.parametrize("simulator", representatives(SIMULATORS, 0, always=["verilator"]))
 def test_models_of_cocotbext_axi(simulator: Simulator, tmp_path: Path) -> None:
     write_case(tmp_path, short_random_program())
     write_case(tmp_path, small_network(), "network")
     run("bench_axi.py", tmp_path, simulator)
 
 
-@pytest.mark.parametrize("simulator", SIMULATORS)
+@pytest.mark.parametrize("simulator", representatives(SIMULATORS, 0, always=["verilator"]))
 def test_control_registers(simulator: Simulator, tmp_path: Path) -> None:
     write_case(tmp_path, short_random_program())
     run("bench_control.py", tmp_path, simulator)
