@@ -20,7 +20,8 @@ from xml.etree import ElementTree
 from vdla.isa.config import Config
 
 from ..harness.toolchain import BuildError, require, verilator
-from ..user_cache import cached
+from ..sources import sources_digest
+from ..user_cache import cache_directory, cached
 from ..verilog import generate_module
 from .wrapper import BENCH_TOP, bench_verilog, with_start_event
 
@@ -37,6 +38,7 @@ _VERILATOR_MAKE = (
 
 
 _USER = "the bench"
+_CACHE = "bench"
 _KEPT = {BENCH_TOP, "sim.vvp", "vdla_bench.v", "build.log"}
 """Of a build: the program of either simulator, its source and the log; the rest is 200 MB of intermediate files."""
 
@@ -53,9 +55,6 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
     Raises BuildError when a tool is missing or fails, CacheError when the cache cannot be written.
     """
     environment, version = _tools(simulator)
-    text = _verilog(config)
-    if simulator == "icarus":
-        text = with_start_event(text)
     arguments = (
         ()
         if simulator == "icarus"
@@ -64,9 +63,23 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
         else (*_VERILATOR_ARGUMENTS, *_PORTS_ONLY)
     )
     python = (sys.version, sys.prefix, metadata.version("cocotb"))
-    parts = (simulator, version, text, *arguments, _VERILATOR_MAKE, *python)
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    return cached("bench", digest, lambda folder: _build(folder, text, simulator, arguments, environment))
+    parts = (simulator, version, *arguments, _VERILATOR_MAKE, *python)
+    options = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def find(target: Path) -> None:
+        text = _verilog(config)
+        if simulator == "icarus":
+            text = with_start_event(text)
+        digest = hashlib.sha256((options + text).encode()).hexdigest()[:32]
+        cached(_CACHE, digest, lambda folder: _build(folder, text, simulator, arguments, environment))
+        target.write_text(digest, encoding="utf-8")
+
+    def folder(path: Path) -> Path:
+        return cache_directory(_CACHE) / path.read_text(encoding="utf-8")
+
+    # The machine is elaborated once: later calls find its build by the configuration and our sources.
+    name = f"{config.digest[:32]}-{sources_digest()[:16]}-{options[:16]}.path"
+    return folder(cached(_CACHE, name, find, lambda path: folder(path).exists()))
 
 
 def run_bench(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata, resources
 from pathlib import Path
 from types import TracebackType
 
@@ -21,6 +19,7 @@ from vdla.isa.scratchpads import Contents, scratchpad_sizes, typed_scratchpads
 
 from ..control import DONE_BIT, ERROR_BIT, IDENTITY, QUIET_BIT, REGISTERS, VERSION, counter_address
 from ..counters import COUNTER_BITS, COUNTERS
+from ..sources import sources_digest
 from ..trace import instruction_times
 from ..user_cache import cache_directory, cached
 from ..verilog import generate_verilog
@@ -97,7 +96,7 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
     BuildError without the tools.
     """
     same = hardware(config)
-    name = f"{same.digest[:32]}-{_sources()[:16]}-{optimize}.path"
+    name = f"{same.digest[:32]}-{sources_digest()[:16]}-{optimize}.path"
 
     def build(target: Path) -> None:
         require_tools()
@@ -123,17 +122,6 @@ def hardware(config: Config) -> Config:
         outstanding_writes=timing.outstanding_writes,
     )
     return dataclasses.replace(config.with_memory(memory), name="hardware")
-
-
-@lru_cache(maxsize=1)
-def _sources() -> str:
-    """A hash of all that a library is made from besides its configuration."""
-    digest = hashlib.sha256(metadata.version("amaranth").encode())
-    for package in ("vdla.hw", "vdla.isa"):
-        root = Path(str(resources.files(package)))
-        for path in sorted((*root.rglob("*.py"), *root.rglob("*.cpp"))):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,19 @@
+"""What the RTL is made from besides a configuration, as one hash: entries of caches are found by it."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from importlib import metadata, resources
+from pathlib import Path
+
+
+@lru_cache(maxsize=1)
+def sources_digest() -> str:
+    """A hash of the texts of `vdla.hw` and `vdla.isa` and of Amaranth's version."""
+    digest = hashlib.sha256(metadata.version("amaranth").encode())
+    for package in ("vdla.hw", "vdla.isa"):
+        root = Path(str(resources.files(package)))
+        for path in sorted((*root.rglob("*.py"), *root.rglob("*.cpp"))):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
