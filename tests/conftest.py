@@ -1,6 +1,7 @@
 """What every test may use: the command line in this process; what runs only in campaigns; missing system tools."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaign import CAMPAIGN
 from system_tools import SystemTools, missing_tools
 from vdla.codesign.cli.main import main
 
@@ -19,6 +21,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--campaign"):
+        os.environ[CAMPAIGN] = "1"
     if missing := missing_tools():
         config.pluginmanager.register(SystemTools(missing), "system_tools")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from float_networks import FloatNetwork, networks, reference, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +24,7 @@ def agree(model: bytes, x: np.ndarray, *, threads: int = 1, **options) -> None:
         assert relative(got[name], array) <= TOLERANCE, name
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(case=networks(), seed=st.integers(0, 99), threads=st.integers(1, 2), fusion=st.booleans())
 def test_random_networks_match_the_runtime(case, seed, threads, fusion) -> None:
     model, shape = case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -185,7 +186,7 @@ def test_slice(starts, ends, axes, steps) -> None:
     agree(net)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     given_sizes=st.booleans(),
     sizes=st.tuples(st.integers(1, 13), st.integers(1, 15)),
@@ -230,7 +231,7 @@ def test_other_ways_to_resize_are_refused(attributes, scales, problem) -> None:
         compile_cpu(net.model())
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     axis=st.integers(-4, 3),
     shape=st.sampled_from([(), (1,), (5,), (2, 3), (40,)]),
@@ -315,7 +316,7 @@ def test_products_by_a_matrix_and_by_constant_batches() -> None:
         agree(net)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     channels=st.sampled_from([3, 16, 19, 32]),
     share=st.sampled_from([1, 3, 16, 19, 32]),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from campaign import examples
 from float_networks import relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -75,7 +76,7 @@ def layer(
     return model.SerializeToString(), feeds
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     steps=st.integers(1, 5),
     batch=st.integers(1, 4),

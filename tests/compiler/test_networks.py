@@ -12,6 +12,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.codesign import models
@@ -120,7 +121,7 @@ def test_random_networks_on_random_machines(seed):
         assert_helpful(error, f"machine{4000 + seed}")
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.integers(10_000, 1 << 40), st.integers(10_000, 1 << 40), st.integers(1, 3))
 def test_any_network_on_any_machine(network_seed, machine_seed, virtual_threads):
     try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+
+CAMPAIGN = "VDLA_CAMPAIGN"
+"""The variable that tests/conftest.py sets under --campaign, before it reads the tests."""
 
 
 def representatives(
@@ -37,3 +41,8 @@ def first_of_each(cases: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]
 
 def _in_campaigns(case: Any) -> Any:
     return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.campaign)
+
+
+def examples(count: int) -> int:
+    """How many examples hypothesis tries where campaigns try `count`: a third of them in `make test`."""
+    return count if os.environ.get(CAMPAIGN) else max(5, count // 3)

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.isa import arithmetic as ar
@@ -243,7 +244,7 @@ def test_quantize_and_dequantize_equal_onnx_runtime(unsigned):
         np.testing.assert_array_equal(ar.dequantize(ours, scale, zero), back)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.floats(0.01, 0.1), st.floats(0.4, 1.5), st.integers(-128, 127), st.integers(-128, 127))
 def test_rescale_is_within_one_step_of_dividing(scale_in, factor, zero_in, zero_out):
     scale_out = np.float32(scale_in * factor)

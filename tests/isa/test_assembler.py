@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.isa.assembler import (
@@ -46,7 +47,7 @@ def instructions(draw):
 
 
 @given(instructions())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_encode_decode_and_text_round_trip_for_every_format(case):
     config, name, values = case
     low, high = encode(config, name, **values)
@@ -60,7 +61,7 @@ def test_encode_decode_and_text_round_trip_for_every_format(case):
 
 
 @given(instructions())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_vectorised_encoder_equals_the_scalar_one(case):
     config, name, values = case
     columns = {
@@ -75,7 +76,7 @@ def test_vectorised_encoder_equals_the_scalar_one(case):
 
 
 @given(configs, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_word_at_all_round_trips(config, low, high):
     words = np.array([[low, high]], np.uint64)
     assert np.array_equal(assemble(disassemble(words, config), config), words)

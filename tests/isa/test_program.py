@@ -5,6 +5,7 @@ import os
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.isa.config import load_config
@@ -51,7 +52,7 @@ def programs(draw):
 
 
 @given(programs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_binary_and_text_forms_round_trip(program):
     data = to_bytes(program)
     assert from_bytes(data, "x") == program

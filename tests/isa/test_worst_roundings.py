@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.isa.arithmetic import CONSTANT_BITS, fused_multiply_add, requantize
@@ -24,7 +25,7 @@ def product(number: int, ratio: np.float32) -> Fraction:
     return number * Fraction(float(ratio))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(SEEDS)
 def test_totals_are_as_many_as_wanted_and_most_near(seed: int):
     found = worst_totals(np.random.default_rng(seed), 16)
@@ -38,7 +39,7 @@ def test_totals_are_as_many_as_wanted_and_most_near(seed: int):
     assert -(2**15) <= found.zero_point < 2**15
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(SEEDS, INT8, INT8, st.booleans())
 def test_constants_are_what_the_machine_takes(seed: int, first: int, second: int, unsigned: bool):
     rng, shift = np.random.default_rng(seed), 128 * unsigned

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 import onnx
 import pytest
+from campaign import representatives
 from vdla.codesign import models
 from vdla.codesign.models.layers import Convolution, Dense, count_parameters
 from vdla.codesign.models.topologies import resnet18
@@ -87,7 +88,7 @@ def test_small_models_are_healthy_and_follow_the_float_model(name, form):
     assert agreement.min() > 0.9
 
 
-@pytest.mark.parametrize("form", QUANTIZED)
+@pytest.mark.parametrize("form", representatives(QUANTIZED, 0, always=["u8"]))
 def test_resnet18_is_healthy_and_follows_the_float_model(form):
     inputs = models.sample_inputs("resnet18", 8)
     outputs, integers = run_all("resnet18", form, inputs)

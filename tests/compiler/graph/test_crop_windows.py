@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from float_networks import FloatNetwork, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,7 +46,7 @@ def test_what_is_left(window, size, expected) -> None:
     st.tuples(*[st.integers(0, 12)] * 4),
     st.tuples(st.integers(1, 7), st.integers(1, 7)),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_taps_that_read_the_input_are_kept(size, kernel, strides, pads, dilations) -> None:
     """Each output reads the same elements through the same taps."""
     window = Window(kernel=kernel, strides=strides, pads=pads, dilations=dilations)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from campaign import examples
 from float_networks import FloatNetwork, inferred_shape, reference, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -388,7 +389,7 @@ def chains(draw) -> FloatNetwork:
     return net
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(net=chains())
 def test_random_chains_match_the_runtime(net) -> None:
     agree(net)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.graph.fuse import fuse, fuse_pool
@@ -205,7 +206,7 @@ def test_dense_on_the_model_input_is_flattened(builder, quantized, feed_of, fusi
     fusion_exact(graph, feed_of(data))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_random_chains_of_stage_b_are_exact(seed):
     """Element-wise nodes of random kinds, constants and order after and between convolutions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixed_networks import MixedNetwork, unoptimized
@@ -317,7 +318,7 @@ def networks(draw) -> bytes:
     return net.model(**dict.fromkeys(sorted(wanted), SHAPE))
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(networks())
 def test_pieces_of_random_networks_are_the_whole(model: bytes) -> None:
     assert_pieces_are_the_whole(model, divide(model))

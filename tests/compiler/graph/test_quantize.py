@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx
 import pytest
+from campaign import examples
 from float_networks import FloatNetwork, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -275,7 +276,7 @@ def test_equal_arguments_give_equal_bytes() -> None:
 reals = st.floats(-1e6, 1e6, width=32)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(reals, min_size=1, max_size=20), st.sampled_from(["uint8", "int8"]))
 def test_a_range_is_covered_with_zero_exact(values: list[float], dtype) -> None:
     low, high = min(values), max(values)
@@ -293,7 +294,7 @@ def test_a_range_is_covered_with_zero_exact(values: list[float], dtype) -> None:
     assert scale <= 1.0 or scale <= max(span, -low) / 127 * 1.01
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.lists(reals, min_size=3, max_size=3), min_size=1, max_size=4),
     st.sampled_from([None, 0]),

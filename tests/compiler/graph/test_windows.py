@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnxruntime
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -84,7 +85,7 @@ def convolution_model(case):
     return integer_model([node], case["shape"], case["dtype"], initializers), data
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(convolutions())
 def test_convolutions_are_bit_equal_to_runtime(case):
     model, data = convolution_model(case)
@@ -93,7 +94,7 @@ def test_convolutions_are_bit_equal_to_runtime(case):
     np.testing.assert_array_equal(got, runtime(model, data))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(convolutions(modes=("NOTSET",), groups=(1,)))
 def test_convolutions_agree_with_the_onnx_reference(case):
     model, data = convolution_model(case)
@@ -131,7 +132,7 @@ def pool_data(case):
     return rng, rng.integers(limits.min, limits.max + 1, case["shape"], dtype=case["dtype"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(pools())
 def test_max_pools_are_bit_equal_to_runtime(case):
     _, data = pool_data(case)
@@ -160,7 +161,7 @@ def quantized_average(case, include):
     return integer_model(nodes, case["shape"], case["dtype"], initializers), data
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(pools(), st.booleans())
 def test_average_pools_are_within_one_step_of_runtime(case, include):
     model, data = quantized_average(case, int(include))

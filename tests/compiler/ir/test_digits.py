@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.ir.bounds import loop_range
@@ -35,7 +36,7 @@ def evaluate(e: Expr, at: dict[str, int]) -> int:
     return operation[e.op](evaluate(e.a, at), evaluate(e.b, at))  # type: ignore[union-attr]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     sizes=st.tuples(*[st.integers(1, 6)] * 3),
     width=st.integers(1, 9),

@@ -7,6 +7,7 @@ import json
 import math
 
 import pytest
+from campaign import examples
 from every_operator import programs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,7 +35,7 @@ def test_programs_of_all_operators_come_back(name):
     assert round_trip(programs()[name]) == programs()[name]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(sizes=st.tuples(SIZES, SIZES, SIZES), axis=st.integers(0, 2), width=st.sampled_from([1, 4, 32]))
 def test_programs_of_any_size_come_back(sizes, axis, width):
     rows, depth, columns = sizes
@@ -173,7 +174,7 @@ WRONG = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_changed_documents_are_programs_or_refused(data):
     x = programs()[data.draw(st.sampled_from(["softmax", "matmul", "convolution"]))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.ir.bounds import Interval
@@ -120,7 +121,7 @@ def test_operand_access() -> None:
     assert operand_access(declaration) == ((True, False), (True, True))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.integers(-3, 3), min_size=3, max_size=3),
     st.integers(1, 4),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.ir.expr import Buffer, Const, Expr, Var, minimum
@@ -129,7 +130,7 @@ def test_other_buffers_never_meet():
     assert meets_only_at(p, q, [])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_what_is_proven_is_true(data):
     draw = data.draw

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.ir.affine import coefficient_of, constant_difference, is_multiple, quotient
@@ -67,7 +68,7 @@ def points(sizes: dict[str, int]) -> list[dict[str, int]]:
     return [dict(zip(sizes, at, strict=True)) for at in product(*(range(n) for n in sizes.values()))]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(index_exprs(), extents())
 def test_simplify_keeps_values_and_is_idempotent(expr: Expr, sizes: dict[str, int]) -> None:
     ranges = {name: Interval(0, n - 1) for name, n in sizes.items()}
@@ -82,7 +83,7 @@ def test_simplify_keeps_values_and_is_idempotent(expr: Expr, sizes: dict[str, in
         assert evaluate(free, at) == evaluate(expr, at)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(index_exprs(), extents())
 def test_interval_holds_every_value(expr: Expr, sizes: dict[str, int]) -> None:
     held = interval(expr, {name: Interval(0, n - 1) for name, n in sizes.items()})
@@ -91,7 +92,7 @@ def test_interval_holds_every_value(expr: Expr, sizes: dict[str, int]) -> None:
     assert held.low <= min(values) and max(values) <= held.high
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(-5, 5), min_size=4, max_size=4), extents())
 def test_interval_of_affine_is_exact(factors: list[int], sizes: dict[str, int]) -> None:
     expr = factors[0] * X + factors[1] * Y + factors[2] * Z + factors[3]
@@ -100,7 +101,7 @@ def test_interval_of_affine_is_exact(factors: list[int], sizes: dict[str, int]) 
     assert (held.low, held.high) == (min(values), max(values))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 20), st.integers(1, 7), st.integers(-3, 3), st.integers(-3, 3))
 def test_interval_of_split_tail(n: int, factor: int, a: int, b: int) -> None:
     """outer < ceil(n / f), inner < min(f, n - f * outer): f * outer + inner is exactly 0 .. n - 1."""
@@ -115,7 +116,7 @@ def test_interval_of_split_tail(n: int, factor: int, a: int, b: int) -> None:
     assert interval(factor * X + tail, ranges).high == n
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(index_exprs(), extents(), st.integers(1, 6))
 def test_multiples(expr: Expr, sizes: dict[str, int], factor: int) -> None:
     for scaled in (expr, expr * factor, minimum(expr * factor, 2 * factor) - factor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from gpu_kernels import (
     allocate,
     assign,
@@ -170,7 +171,7 @@ def test_one_thread_needs_none():
     assert barriers(insert_barriers(reverse(count=1))) == 0
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(data=st.data())
 def test_tiles_of_sums_of_products(data):
     """Random tiles: no race with the barriers, one without any of them.

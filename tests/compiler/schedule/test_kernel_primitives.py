@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import primitives
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedules import assert_refused
@@ -80,7 +81,7 @@ def test_packed_allocations():
     same(product(), s)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data())
 def test_packed_arrays_hold_every_element(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=3)))

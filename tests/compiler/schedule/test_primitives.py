@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import primitives
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedules import assert_refused
@@ -225,7 +226,7 @@ def test_the_loop_is_underlined():
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_tiles_of_a_padded_window_compute_the_same(data):
     """Random one-dimensional convolutions, tiled, with both producers moved under the tiles, in chunks."""

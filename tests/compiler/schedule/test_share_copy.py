@@ -3,6 +3,7 @@
 import numpy as np
 import primitives
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from primitives import C, padded, sums
@@ -37,7 +38,7 @@ def moved(shape: tuple[int, ...], before: int) -> Program:
     return Program(name="moved", parameters=(x, y), body=Alloc(buffer=t, body=seq(fetch, put)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     shape=st.lists(st.integers(1, 7), min_size=1, max_size=3),
     lanes=st.integers(1, 3),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import primitives
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from primitives import product, staged, sums
@@ -27,7 +28,7 @@ def same(program: Program, s: Schedule) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(sizes=st.tuples(*[st.integers(1, 12)] * 3), tile=st.tuples(*[st.integers(1, 5)] * 2))
 def test_padded_sums_in_tiles(sizes: tuple[int, int, int], tile: tuple[int, int]) -> None:
     """Also where "post" goes along, guarded."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.target.vdla.machine import Batch, Span
@@ -140,7 +141,7 @@ def conflicting(a: Operation, b: Operation) -> bool:
     return meet(a.writes, b.reads) or meet(a.reads, b.writes) or meet(a.writes, b.writes)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(operations_strategy, st.sampled_from([1, 2, 64]))
 def test_every_conflict_is_ordered_and_queues_hold(operations, depth):
     edges = ordered(operations, depth)
@@ -166,7 +167,7 @@ def test_every_conflict_is_ordered_and_queues_hold(operations, depth):
     assert sum(bit.bit_count() for bit in bits) == 2 * len(edges)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(operations_strategy)
 def test_no_edge_is_superfluous(operations):
     edges = ordered(operations, 64)

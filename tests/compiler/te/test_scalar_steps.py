@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.ir.expr import Binary, Call, Const, Select
@@ -44,7 +45,7 @@ CONSTANTS = st.floats(width=32).map(lambda value: Const(value, DType.FLOAT32))
 EXPRESSIONS = st.recursive(st.sampled_from([X, Z]) | CONSTANTS, numbers, max_leaves=12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(body=EXPRESSIONS)
 def test_expressions_come_back(body):
     steps = steps_of(body)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
@@ -124,7 +125,7 @@ def broadcast_shapes(draw):
     return shapes
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(shapes=broadcast_shapes(), level=st.sampled_from(range(len(targets()))))
 def test_any_shapes(shapes, level):
     arrays = {f"X{i}": values(shape, seed=i) for i, shape in enumerate(shapes)}
@@ -143,7 +144,7 @@ def test_any_shapes(shapes, level):
     np.testing.assert_array_equal(result, expected)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(shapes=broadcast_shapes(), level=st.sampled_from(range(len(targets()))), seed=st.integers(0, 99))
 def test_any_point_of_any_shapes(shapes, level, seed):
     body = X

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
@@ -43,7 +44,7 @@ BATCHES = [
 ]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     batches=st.sampled_from(BATCHES),
     rows=st.sampled_from([1, 2, 7, 13, 33]),

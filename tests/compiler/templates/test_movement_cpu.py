@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
@@ -36,7 +37,7 @@ def check(program, arrays, expected, level, schedule=movement_cpu.schedule, pool
         np.testing.assert_array_equal(evaluate(program, arrays), result)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(shape=SHAPES, data=st.data(), level=LEVELS)
 def test_permutations(shape, data, level):
     axes = data.draw(st.permutations(range(len(shape))))
@@ -68,7 +69,7 @@ def slices(draw, size):
     return start, draw(st.integers(1, room + 1)), step
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(shape=SHAPES, data=st.data(), level=LEVELS)
 def test_slices(shape, data, level):
     chosen = [data.draw(slices(size)) for size in shape]
@@ -77,7 +78,7 @@ def test_slices(shape, data, level):
     check(remap(shape, [slice_runs(*c) for c in chosen]), {"X": x}, expected, level)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     shape=SHAPES,
     mode=st.sampled_from(["constant", "edge", "reflect", "wrap"]),
@@ -120,7 +121,7 @@ def test_parallel_pads(axis):
         check(program, {"X": x}, np.pad(x, pads), 0, pool=pool)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(shape=SHAPES, data=st.data(), level=LEVELS)
 def test_concatenations(shape, data, level):
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))
@@ -131,7 +132,7 @@ def test_concatenations(shape, data, level):
     check(concat(shapes, axis), arrays, expected, level)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(shape=SHAPES, data=st.data(), level=LEVELS)
 def test_gathers(shape, data, level):
     axis = data.draw(st.integers(-len(shape), len(shape) - 1))

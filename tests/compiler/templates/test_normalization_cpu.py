@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
@@ -27,7 +28,7 @@ def operands(outer, channels, size, by):
     return {"X": x, "S": scale, "B": bias}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     outer=st.integers(1, 3),
     channels=st.integers(1, 4),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from campaign import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernels import targets
@@ -25,7 +26,7 @@ def blocked(data: np.ndarray, block: int) -> np.ndarray:
     return np.ascontiguousarray(padded.reshape(batch, blocks, block, plane).transpose(0, 1, 3, 2))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.integers(1, 2), st.integers(1, 40), st.integers(1, 37), BLOCKS, BLOCKS)
 @example(1, 20, 9, 2, 16)
 @example(1, 17, 3, 8, 16)

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
@@ -37,7 +38,7 @@ def operands(x, sizes, mode, coordinates, rounding):
     return tables if mode == "nearest" else tables | {"RW": rows.weight, "CW": columns.weight}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     size=st.tuples(st.integers(1, 7), st.integers(1, 24)),
     sizes=st.tuples(st.integers(1, 9), st.integers(1, 50)),

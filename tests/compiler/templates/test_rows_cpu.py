@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import evaluate, run, targets
@@ -33,7 +34,7 @@ def shapes_and_axes(draw):
     return shape, tuple({a % len(shape) for a in axes})
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     case=shapes_and_axes(),
     kind=st.sampled_from(sorted(REDUCTIONS)),
@@ -68,7 +69,7 @@ def exact_softmax(x, axis, logarithm):
         return distance - np.log(total) if logarithm else np.exp(distance) / total
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(case=shapes_and_axes(), logarithm=st.booleans(), level=st.sampled_from(range(len(targets()))))
 def test_softmax(case, logarithm, level):
     shape, axes = case

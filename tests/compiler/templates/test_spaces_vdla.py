@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.driver import CompileError, compile_graph
@@ -142,7 +143,7 @@ def compiled(graph: Graph, config: Config, choose: Choose) -> Compiled:
     return replace(result, program=linked.program, addresses=linked.addresses)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(st.integers(0, 1 << 40), st.integers(0, 1 << 40))
 def test_every_legal_point_is_a_right_program(seed, machine_seed):
     config, graph = machine(machine_seed), fuse(one_layer(seed))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.templates.workload_vdla import Workload
@@ -103,7 +104,7 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.Mon
         DaskWorkers("tcp://127.0.0.1:1")
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.integers(0, 300), st.integers(1, 9), st.integers(1, 20), st.integers(0, 40))
 def test_chunks_are_all_trials_and_end_together(count: int, workers: int, least: int, more: int) -> None:
     found = chunks(count, workers, (least, least + more))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stages import graph, ir_programs
@@ -130,7 +131,7 @@ def assert_counted(program: Program, *, touched: bool = True) -> None:
                 assert use.touched[0] == sizes[0]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     sizes=st.tuples(*[st.integers(1, 6)] * 3),
     cuts=st.lists(st.tuples(st.sampled_from("ijk"), st.integers(1, 5)), max_size=4),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import record_writers
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, file_of, trial
@@ -213,7 +214,7 @@ def test_no_truncation_costs_a_whole_line():
         assert skipped.count == (cut % len(LINE) not in (0, len(LINE) - 1))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.integers(0, 3 * len(LINE)), st.binary(max_size=20))
 def test_a_writer_begins_on_a_line_of_its_own(tmp_path_factory, cut, garbage):
     path = tmp_path_factory.mktemp("cut") / "r.jsonl"

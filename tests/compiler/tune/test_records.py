@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuning_records import LINE, LLVM, TASK, VDLA, WORKLOAD, trial
@@ -187,7 +188,7 @@ def test_lines_that_are_no_record(line, kind):
         assert caught.value.kind == kind
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.integers(0, len(LINE) - 1),
     st.integers(0, 12),

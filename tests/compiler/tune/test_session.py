@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.compiler.templates.space import Account, Axis, Space
@@ -70,7 +71,7 @@ def run(known: list[Record], trials: int, stop: int | None = None, **plan) -> tu
     return written, [(h.points.tolist(), h.costs.tolist()) for h in histories]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), strategy=st.sampled_from(["random", "genetic", "grid"]), first=st.booleans())
 def test_an_interrupted_search_goes_on_as_if_it_had_not_stopped(data, strategy, first):
     whole, histories = run([], 70, strategy=strategy, first=first)

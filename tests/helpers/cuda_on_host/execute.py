@@ -16,7 +16,7 @@ from .jobs import HostLaunch, Job, Sparse, program_text
 
 _HERE = Path(__file__).parent
 _FLAGS = (
-    *("-std=c++20", "-O1", "-g1", "-w", "-fno-strict-aliasing", "-ffp-contract=off"),
+    *("-std=c++20", "-O0", "-g1", "-w", "-fno-strict-aliasing", "-ffp-contract=off"),
     # Registers that nothing was written to hold 0xFE.
     "-ftrivial-auto-var-init=pattern",
     # What the hardware would trap, or silently do wrongly.

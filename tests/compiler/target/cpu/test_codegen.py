@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_expressions import ROW, SIZE, TYPES, J, buffers, expressions
@@ -72,7 +73,7 @@ def agrees(program, tolerance=0.0, seed=0):
             np.testing.assert_array_equal(array, expected[name])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
 def test_random_expressions(data):
     dtype = data.draw(st.sampled_from(TYPES), "dtype")
@@ -163,7 +164,7 @@ def test_allocations(scope, columns):
     agrees(s.program)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_padded_copies(data):
     """Boxes that leave their source on any side, even wholly, at a start that a loop moves."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from gpu_kernels import (
     F32,
     allocate,
@@ -342,7 +343,7 @@ def random_kernel(draw) -> Program:
     return Program(name="random", parameters=(x, y), body=kernel)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_what_has_no_race_has_the_right_numbers(data):
     """In whatever order threads run: what the checks let through, and what barriers were put into."""

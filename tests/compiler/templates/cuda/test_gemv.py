@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_gpu import run_scheduled
@@ -18,7 +19,7 @@ from vdla.compiler.templates.cuda.gemv import THREADS, Knobs, choose_knobs, sche
 COUNTS = st.sampled_from([2, 4])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     knobs=st.builds(Knobs, groups=COUNTS, members=COUNTS, vectors=st.sampled_from([1, 2, 4]), unroll=COUNTS),
     batches=st.sampled_from([((), ()), ((), ()), ((2, 1), (1, 2)), ((3,), (3,))]),

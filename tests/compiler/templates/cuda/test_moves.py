@@ -7,6 +7,7 @@ from itertools import permutations
 import every_operator
 import numpy as np
 import pytest
+from campaign import examples
 from cuda_networks import interpreted
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ def plainly(program: Program, arrays: dict[str, np.ndarray]) -> np.ndarray:
     return interpret(program, arrays, functions=FUNCTIONS)["Y"]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(
     shape=st.lists(st.integers(1, 8), min_size=1, max_size=4),
     broadcast=st.lists(st.booleans(), min_size=4, max_size=4),
@@ -76,7 +77,7 @@ def test_moves_element_by_element(name) -> None:
     np.testing.assert_array_equal(found, every_operator.expected(name)["Y"].reshape(-1))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     kind=st.sampled_from(["max", "average"]),
     sizes=st.tuples(st.integers(1, 3), st.integers(3, 9), st.integers(3, 9)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from cuda_networks import interpreted
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,7 +33,7 @@ def data(*shape: int) -> np.ndarray:
     return np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32).astype(np.float64)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 5), st.integers(1, 70), st.sampled_from([1, 1, 2, 9])),
     group=GROUPS,
@@ -100,7 +101,7 @@ REDUCTIONS = {
 }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     shape=st.lists(st.integers(1, 7), min_size=1, max_size=4),
     axes=st.sets(st.integers(0, 3)),

