@@ -15,6 +15,7 @@ from vdla.isa.program import bare_program
 from vdla.isa.scratchpads import random_scratchpads
 
 
+@pytest.mark.system_tools("g++")
 def test_a_short_run_in_json(vdla, tmp_path: Path) -> None:
     document = vdla(
         "cosim", "--programs", 6, "--seed", 3, "--config", "tiny", "-o", tmp_path / "m", "--json"
@@ -35,6 +36,7 @@ def test_a_short_run_in_json(vdla, tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
+@pytest.mark.system_tools("g++")
 def test_a_short_run_for_people(vdla) -> None:
     outcome = vdla("cosim", "--programs", 2, "--config", "tiny", "--jobs", 1)
     assert outcome.code == 0

@@ -131,6 +131,7 @@ def test_a_fault_in_what_the_rtl_computes_is_found(monkeypatch: pytest.MonkeyPat
     assert [line[:13] for line in run_case(case(TINY, 3, 0)).differences] == ["byte 5 of acc"]
 
 
+@pytest.mark.system_tools("g++")
 def test_a_campaign_in_processes_runs_every_case_once():
     heard: list[CaseResult] = []
     failures: list[Failure] = []

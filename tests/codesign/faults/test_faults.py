@@ -42,11 +42,13 @@ def test_a_fault_whose_line_is_gone_is_an_error():
         )
 
 
+@pytest.mark.system_tools("g++")
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.name in SAMPLE], ids=SAMPLE)
 def test_a_faulty_simulator_is_caught(fault: Fault):
     assert run_fault(fault, programs=60).program is not None
 
 
+@pytest.mark.system_tools("g++")
 def test_without_a_fault_nothing_differs():
     assert run_fault(None, programs=3).program is None
 

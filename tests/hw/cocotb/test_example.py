@@ -31,6 +31,7 @@ def run_script(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.system_tools("g++")
 def test_the_example_runs(blocks: list[str], tmp_path: Path) -> None:
     (tmp_path / "bench_example.py").write_text(blocks[0], encoding="utf-8")
     outcome = run_script(tmp_path, blocks[1])
@@ -41,6 +42,7 @@ def test_the_example_runs(blocks: list[str], tmp_path: Path) -> None:
         assert "PASS=1 FAIL=0" in log
 
 
+@pytest.mark.system_tools("g++")
 def test_a_bench_that_fails_says_what(blocks: list[str], tmp_path: Path) -> None:
     """The example with a wrong expectation: a failure, not a success in silence."""
     wrong = blocks[0].replace("values + 5", "values + 6")
