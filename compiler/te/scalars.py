@@ -152,8 +152,9 @@ def power(x: Expr, exponent: float) -> Expr:
         raise ValueError(f"x**{exponent} has no short form; use exp(exponent * log(x)) for x above 0")
     result: Expr | None = None
     if half:
-        # IEEE's pow, unlike sqrt, takes -inf for inf and -0 for 0.
-        result = sqrt(select(equal(x, -math.inf), math.inf, x + 0.0))
+        # IEEE's pow has -inf and -0 as inf and 0 where the exponent is no whole number; sqrt has not.
+        x = select(equal(x, -math.inf), math.inf, x + 0.0)
+        result = sqrt(x)
     square, rest = x, int(whole)
     while rest:
         if rest & 1:

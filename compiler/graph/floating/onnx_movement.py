@@ -28,7 +28,7 @@ def import_transpose(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
-    """DepthToSpace of both modes, and SpaceToDepth: a transposition of parts of dimensions."""
+    """DepthToSpace and SpaceToDepth, both in both modes: a transposition of parts of dimensions."""
     data = context.operand(node, 0)
     size = node.integer("blocksize", 0)
     if len(data.shape) != 4 or size < 1:
@@ -36,15 +36,15 @@ def import_depth_to_space(context: FloatContext, node: OnnxNode) -> None:
             node, f"has a blocksize of {size} for {data.shape}", "give it (N, C, H, W) and 1 or more"
         )
     batch, channels, height, width = data.shape
+    mode = node.text("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        context.fail(node, f"has the mode '{mode}'", "there are DCR and CRD")
     if node.op_type == "SpaceToDepth":
         fits = height % size == width % size == 0
         parts = (batch, channels, height // size, size, width // size, size)
-        axes = (0, 3, 5, 1, 2, 4)
+        axes = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
         shape = (batch, channels * size * size, height // size, width // size)
     else:
-        mode = node.text("mode", "DCR")
-        if mode not in ("DCR", "CRD"):
-            context.fail(node, f"has the mode '{mode}'", "there are DCR and CRD")
         fits = channels % (size * size) == 0
         depth = channels // (size * size)
         first = mode == "DCR"

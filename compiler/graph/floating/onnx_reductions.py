@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from ...te.blocks import Window
-from ...te.ops.reduction import Kind
+from ...te.ops.reduction import Kind, reduced_value, reduction_result
+from ...te.scalars import argument
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
-from .operators import AveragePool, MaxPool, Reduction, Softmax
+from .operators import AveragePool, Elementwise, MaxPool, Reduction, Softmax
 
 
 def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
@@ -20,7 +21,13 @@ def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
     if any(not -rank <= axis < rank for axis in listed):
         context.fail(node, f"has axes {listed} for a tensor of shape {data.shape}", "export the model again")
     if not listed and node.integer("noop_with_empty_axes", 0):
-        context.renamed[node.outputs[0]] = data.name
+        # Each element is then reduced by itself: only what becomes of one is left to do.
+        element = argument(0)
+        body = reduction_result(kind, reduced_value(kind, element), 1)
+        if kind in ("sum", "mean", "max", "min"):
+            context.renamed[node.outputs[0]] = data.name
+        else:
+            context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
     axes = tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
     whole = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))

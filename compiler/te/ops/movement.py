@@ -69,7 +69,22 @@ def tile_runs(size: int, repeats: int) -> Runs:
 
 
 def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> Runs:
-    """An axis of `size` with pads as ONNX's Pad has them; negative pads cut off."""
+    """An axis of `size` with pads as ONNX's Pad has them; negative pads cut off, before the others are added.
+
+    ValueError where nothing is left to pad with, in every mode but "constant".
+    """
+    cut = min(max(0, -before), size)
+    left = size - cut - min(max(0, -after), size - cut)
+    if left != size and left > 0:
+        inner = np.array([*_positions(left, max(0, before), max(0, after), mode)])
+        return runs_of(np.where(inner < 0, -1, inner + cut).tolist())
+    if left == 0 and mode != "constant":
+        raise ValueError(f"its pads {before}, {after} leave nothing of an axis of {size}")
+    return runs_of(_positions(size, before, after, mode).tolist())
+
+
+def _positions(size: int, before: int, after: int, mode: PadMode) -> np.ndarray:
+    """The element at each position of a padded axis, -1 for the fill value."""
     positions = np.arange(-before, size + after)
     inside = (positions >= 0) & (positions < size)
     match mode:
@@ -82,7 +97,7 @@ def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> 
         case "reflect":
             period = max(1, 2 * (size - 1))
             positions = (period // 2) - abs(positions % period - period // 2) if size > 1 else positions * 0
-    return runs_of(positions.tolist())
+    return positions
 
 
 def runs_of(positions: Sequence[int]) -> Runs:

@@ -1,0 +1,132 @@
+"""Operators at edge values and in rare forms, on processors and emulated GPUs, against numpy and ONNX's reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cuda_driver import compile_cuda_emulated
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.target.cuda.options import parse_target
+
+
+def model_of(
+    op: str, shape: tuple[int, ...], *constants: np.ndarray, opset: int = 18, **attributes: Any
+) -> onnx.ModelProto:
+    names = [f"c{i}" for i in range(len(constants))]
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", *names], ["y"], "node", **attributes)],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * len(shape))],
+        [numpy_helper.from_array(array, name) for name, array in zip(names, constants, strict=True)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def check(model: onnx.ModelProto, x: np.ndarray, expected: np.ndarray, rtol: float = 1e-6) -> None:
+    data = model.SerializeToString()
+    for network in (compile_cpu(data), compile_cuda_emulated(data, parse_target("cuda"))):
+        with network:
+            np.testing.assert_allclose(network.run({"x": x})["y"], expected, rtol=rtol, atol=0)
+
+
+def reference(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    return np.asarray(ReferenceEvaluator(model).run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD", None])
+@pytest.mark.parametrize("op", ["SpaceToDepth", "DepthToSpace"])
+def test_modes_of_space_and_depth(op: str, mode: str | None) -> None:
+    x = np.arange(2 * 8 * 4 * 6, dtype=np.float32).reshape(2, 8, 4, 6)
+    model = model_of(op, x.shape, opset=28, blocksize=2, **({"mode": mode} if mode else {}))
+    check(model, x, reference(model, x))
+
+
+@pytest.mark.parametrize(
+    "op", ["ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin"]
+)
+def test_reductions_over_no_axes(op: str) -> None:
+    x = np.array([[-1.5, 2, -0.0], [np.inf, -np.inf, 7]], np.float32)
+    expected = {"ReduceL1": np.abs(x), "ReduceL2": np.abs(x), "ReduceSumSquare": x * x}.get(op, x)
+    check(model_of(op, x.shape, noop_with_empty_axes=1), x, expected)
+    check(model_of(op, x.shape, np.zeros(0, np.int64), noop_with_empty_axes=1), x, expected)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 9.5, -0.5, -1.0, -1.5, -3.0, -4.0])
+def test_powers_of_special_numbers(exponent: float) -> None:
+    x = np.array([-np.inf, -2, -1, -0.0, 0.0, 0.5, 1, 3, np.inf, np.nan], np.float32)
+    with np.errstate(all="ignore"):
+        # numpy takes the square root for 0.5, which is NaN of -inf; C's pow is inf.
+        expected = np.array([_pow(float(value), exponent) for value in x], np.float32)
+    model = model_of("Pow", x.shape, np.array(exponent, np.float32), opset=15)
+    check(model, x, expected, rtol=2e-6)
+    data = model.SerializeToString()
+    with compile_cpu(data) as network:
+        got = network.run({"x": x})["y"]
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(expected[numbers]))
+
+
+def _pow(x: float, exponent: float) -> float:
+    if exponent == 0.5 and x == -np.inf:
+        return np.inf
+    return float(np.float32(np.power(np.float64(x), exponent))) if x != 0 or exponent != 0.5 else 0.0
+
+
+@pytest.mark.parametrize("mode", ["wrap", "reflect", "edge", "constant"])
+@pytest.mark.parametrize("pads", [(-2, 3), (3, -2), (-1, 4), (-2, -1), (2, 1), (3, -3)])
+def test_pads_of_both_signs_cut_first(mode: str, pads: tuple[int, int]) -> None:
+    x = np.arange(1, 8, dtype=np.float32)
+    before, after = pads
+    left = x[max(0, -before) : len(x) - max(0, -after)]
+    expected = np.pad(left, (max(0, before), max(0, after)), mode=mode)  # type: ignore[call-overload]
+    check(model_of("Pad", x.shape, np.array(pads, np.int64), opset=19, mode=mode), x, expected)
+
+
+def test_pads_that_leave_nothing_are_refused() -> None:
+    model = model_of("Pad", (4,), np.array((-4, 3), np.int64), opset=19, mode="wrap")
+    with pytest.raises(ModelError, match="leave nothing of an axis of 4"):
+        compile_cpu(model.SerializeToString())
+
+
+def gathered(data: np.ndarray, indices: np.ndarray, axis: int) -> onnx.ModelProto:
+    """x plus what GatherElements finds in constants."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("GatherElements", ["d", "i"], ["g"], "gather", axis=axis),
+            helper.make_node("Add", ["x", "g"], ["y"], "add"),
+        ],
+        "graph",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, indices.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None] * indices.ndim)],
+        [numpy_helper.from_array(data, "d"), numpy_helper.from_array(indices, "i")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_gathered_elements_of_constants(axis: int) -> None:
+    generator = np.random.default_rng(axis % 2)
+    data = generator.standard_normal((3, 40), dtype=np.float32)
+    shape = (2, 7)
+    size = data.shape[axis]
+    indices = generator.integers(-size, size, shape)
+    expected = np.empty(shape, np.float32)
+    for i, j in np.ndindex(shape):
+        index = int(indices[i, j]) % size
+        expected[i, j] = data[index, j] if axis == 0 else data[i, index]
+    check(gathered(data, indices, axis), np.zeros(shape, np.float32), expected)
+
+
+def test_gathered_elements_that_do_not_fit() -> None:
+    data, indices = np.zeros((2, 5), np.float32), np.zeros((3, 1), np.int64)
+    with pytest.raises(ModelError, match=r"'gather'.*longer than its data"):
+        compile_cpu(gathered(data, indices, 1).SerializeToString())
+    with pytest.raises(ModelError, match=r"'gather'.*outside of an axis of 5"):
+        compile_cpu(gathered(data, np.full((1, 1), 5), 1).SerializeToString())
