@@ -9,10 +9,11 @@ from typing import Annotated
 import typer
 from vdla.isa.errors import UserError
 
+from ..files import check_destination
 from .compile_accelerator import compile_for_accelerator
 from .compile_gpu import compile_for_cuda
 from .compile_processor import compile_for_processor
-from .options import ConfigOption, JsonOption, NoCacheOption, was_given
+from .options import ConfigOption, DimOption, JsonOption, NoCacheOption, was_given
 from .records import RecordsOption, book_from
 from .targets import parse_targets
 
@@ -49,6 +50,7 @@ def compile_model(
             help="The graph after each compiler pass, and every kernel before and after its schedule.",
         ),
     ] = None,
+    dim: DimOption = None,
     records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
@@ -57,42 +59,47 @@ def compile_model(
 
     With --target vdla a quantized one for the accelerator: the program that `vdla run --program-out` writes.
     """
-    first = target.split()[:1]
-    targets = None if first == ["llvm"] else parse_targets(target)
-    if targets is not None and targets.cuda:
-        _refuse(context, ("config",), "is for the accelerator; leave it out with --target cuda")
-        compile_for_cuda(
+    if dim:
+        check_destination(output, inputs=(model,))
+    from ..dimensions import sized_model
+
+    with sized_model(model, dim or ()) as model:
+        first = target.split()[:1]
+        targets = None if first == ["llvm"] else parse_targets(target)
+        if targets is not None and targets.cuda:
+            _refuse(context, ("config",), "is for the accelerator; leave it out with --target cuda")
+            compile_for_cuda(
+                model,
+                output,
+                target=targets.cuda,
+                batch=batch,
+                dump_passes=dump_passes,
+                cache=not no_cache,
+                records=book_from(records),
+                json=json,
+            )
+            return
+        if targets is not None:
+            if targets.llvm:
+                raise UserError(
+                    f'--target "{target}": a file is for one target, vdla or llvm; `vdla run` divides models'
+                )
+            _refuse(context, ("batch", "no_cache"), "is for processors; leave it out with --target vdla")
+            compile_for_accelerator(
+                model, output, config=config, dump_passes=dump_passes, records=book_from(records), json=json
+            )
+            return
+        _refuse(context, ("config",), "is for the accelerator; leave it out, or add --target vdla")
+        compile_for_processor(
             model,
             output,
-            target=targets.cuda,
+            target=target,
             batch=batch,
             dump_passes=dump_passes,
             cache=not no_cache,
             records=book_from(records),
             json=json,
         )
-        return
-    if targets is not None:
-        if targets.llvm:
-            raise UserError(
-                f'--target "{target}": a file is for one target, vdla or llvm; `vdla run` divides models'
-            )
-        _refuse(context, ("batch", "no_cache"), "is for processors; leave it out with --target vdla")
-        compile_for_accelerator(
-            model, output, config=config, dump_passes=dump_passes, records=book_from(records), json=json
-        )
-        return
-    _refuse(context, ("config",), "is for the accelerator; leave it out, or add --target vdla")
-    compile_for_processor(
-        model,
-        output,
-        target=target,
-        batch=batch,
-        dump_passes=dump_passes,
-        cache=not no_cache,
-        records=book_from(records),
-        json=json,
-    )
 
 
 def _refuse(context: typer.Context, names: Sequence[str], why: str) -> None:

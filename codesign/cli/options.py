@@ -12,6 +12,14 @@ ConfigOption = Annotated[
     str,
     typer.Option("--config", help="A preset (vta, osdi18, edge8, tiny) or a TOML file.", metavar="NAME|FILE"),
 ]
+DimOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=SIZE",
+        help="The size of a symbolic dimension of the model's inputs, as in --dim sequence=128. May be repeated.",
+    ),
+]
 NoCacheOption = Annotated[
     bool,
     typer.Option(

@@ -12,7 +12,7 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
 from ..files import check_destination
-from .options import JsonOption
+from .options import DimOption, JsonOption
 from .output import note, print_json, steps, text_console
 
 
@@ -63,6 +63,7 @@ def quantize(
         bool, typer.Option("--per-tensor", help="One scale for all weights of a layer, not one a channel.")
     ] = False,
     batch: Annotated[int, typer.Option(min=1, help="What a dynamic first dimension becomes.")] = 1,
+    dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
     """Quantizes a float32 ONNX model to int8 from calibration data (QDQ form) and says what each layer loses."""
@@ -83,7 +84,9 @@ def quantize(
     )
     remarks: list[str] = []
     started = time.perf_counter()
-    with steps() as progress:
+    from ..dimensions import sized_model
+
+    with steps() as progress, sized_model(model, dim or ()) as model:
         progress.begin(f"reading {model.name}")
         network = read_model(model, batch=batch)
         samples = load_calibration(network, calibration)

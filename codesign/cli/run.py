@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 from vdla.isa.errors import UserError
 
-from .options import PROCESSOR, ConfigOption, JsonOption, NoCacheOption
+from ..files import check_destination
+from .options import PROCESSOR, ConfigOption, DimOption, JsonOption, NoCacheOption
 from .records import RecordsOption, book_from
 from .run_accelerator import Engine, run_on_accelerator
 from .run_divided import Partition, run_divided
@@ -98,6 +99,7 @@ def run(
     batch: Annotated[
         int, typer.Option(min=1, help="What a dynamic first dimension becomes.", rich_help_panel=PROCESSOR)
     ] = 1,
+    dim: DimOption = None,
     records: RecordsOption = None,
     no_cache: NoCacheOption = False,
     json: JsonOption = False,
@@ -120,74 +122,79 @@ def run(
     if target is not None:
         check_target(target, targets, kind, device)
     refuse_options_of_others(context, kind, divided=divided)
-    if divided:
-        run_divided(
-            model,
-            config=config,
-            llvm=targets.llvm,
-            by_cost=partition is Partition.cost,
-            inputs=inputs,
-            outputs=outputs,
-            vthreads=vthreads,
-            dump_passes=dump_passes,
-            check=check.value,
-            threads=threads,
-            repeat=repeat,
-            records=book_from(records),
-            json=json,
-        )
-        return
-    if kind is Device.vdla:
-        run_on_accelerator(
-            model,
-            config=config,
-            engine=engine,
-            inputs=inputs,
-            outputs=outputs,
-            vthreads=vthreads,
-            timing_only=timing_only,
-            trace=trace,
-            dump_passes=dump_passes,
-            program_out=program_out,
-            check=check.value,
-            records=book_from(records),
-            json=json,
-        )
-        return
-    from ..processor_run import is_compiled
+    if dim:
+        check_destination(outputs, trace, program_out, inputs=(model, inputs))
+    from ..dimensions import sized_model
 
-    options: ModelOptions | None = None
-    if is_compiled(model):
-        refuse_options_of_models(context)
-    else:
-        refuse_interpreter(check, kind)
-        options = ModelOptions(
-            target=(targets.cuda or "cuda") if kind is Device.cuda else target or "llvm",
-            batch=batch,
-            cache=not no_cache,
-            check=check.value,
-            dump_passes=dump_passes,
-            records=book_from(records),
-        )
-    if kind is Device.cuda:
-        run_on_cuda(
-            model,
-            options,
-            ordinal=ordinal,
-            inputs=inputs,
-            outputs=outputs,
-            repeat=repeat,
-            profile=profile,
-            json=json,
-        )
-    else:
-        run_on_processor(
-            model,
-            options,
-            inputs=inputs,
-            outputs=outputs,
-            repeat=repeat,
-            threads=threads,
-            profile=profile,
-            json=json,
-        )
+    with sized_model(model, dim or ()) as model:
+        if divided:
+            run_divided(
+                model,
+                config=config,
+                llvm=targets.llvm,
+                by_cost=partition is Partition.cost,
+                inputs=inputs,
+                outputs=outputs,
+                vthreads=vthreads,
+                dump_passes=dump_passes,
+                check=check.value,
+                threads=threads,
+                repeat=repeat,
+                records=book_from(records),
+                json=json,
+            )
+            return
+        if kind is Device.vdla:
+            run_on_accelerator(
+                model,
+                config=config,
+                engine=engine,
+                inputs=inputs,
+                outputs=outputs,
+                vthreads=vthreads,
+                timing_only=timing_only,
+                trace=trace,
+                dump_passes=dump_passes,
+                program_out=program_out,
+                check=check.value,
+                records=book_from(records),
+                json=json,
+            )
+            return
+        from ..processor_run import is_compiled
+
+        options: ModelOptions | None = None
+        if is_compiled(model):
+            refuse_options_of_models(context)
+        else:
+            refuse_interpreter(check, kind)
+            options = ModelOptions(
+                target=(targets.cuda or "cuda") if kind is Device.cuda else target or "llvm",
+                batch=batch,
+                cache=not no_cache,
+                check=check.value,
+                dump_passes=dump_passes,
+                records=book_from(records),
+            )
+        if kind is Device.cuda:
+            run_on_cuda(
+                model,
+                options,
+                ordinal=ordinal,
+                inputs=inputs,
+                outputs=outputs,
+                repeat=repeat,
+                profile=profile,
+                json=json,
+            )
+        else:
+            run_on_processor(
+                model,
+                options,
+                inputs=inputs,
+                outputs=outputs,
+                repeat=repeat,
+                threads=threads,
+                profile=profile,
+                json=json,
+            )

@@ -14,7 +14,7 @@ from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
 from ..files import check_destination
-from .options import ConfigOption, JsonOption
+from .options import ConfigOption, DimOption, JsonOption
 from .output import note, print_json, text_console
 from .tune_places import backend_for, place_of, run_tuner
 from .tune_progress import tune_progress
@@ -142,6 +142,7 @@ def tune(
     timeout: Annotated[
         float, typer.Option(min=0.1, max=MOST_SECONDS, help="Seconds that one candidate may take.")
     ] = 30.0,
+    dim: DimOption = None,
     json: JsonOption = False,
 ) -> None:
     """Searches for faster schedules of a network's layers, or of single workloads, and records every trial.
@@ -154,6 +155,8 @@ def tune(
     if (model is None) == (not workload):
         raise UserError("say what to tune: MODEL.onnx, or --workload NAME, and not both")
     check_destination(output, inputs=(model, *(transfer or ())))
+    if dim and model is None:
+        raise UserError("--dim is for models; a --workload has its sizes in its name")
     from vdla.compiler.tune.records.files import RecordWriter, read_records
     from vdla.compiler.tune.search.cost_model import load_xgboost
     from vdla.compiler.tune.search.strategies import LEARNING
@@ -184,7 +187,13 @@ def tune(
     if not resume and output.exists() and output.stat().st_size > 0:
         raise UserError(f"{output} holds records already; add --resume to go on, or name another file")
     started = time.perf_counter()
-    with RecordWriter(output) as writer, _interruptible(output):
+    from ..dimensions import sized_model
+
+    with (
+        contextlib.nullcontext() if model is None else sized_model(model, dim or ()) as model,
+        RecordWriter(output) as writer,
+        _interruptible(output),
+    ):
         known = _told(read_records(output)) if resume else []
         with (
             tune_progress(total=options.trials + options.in_place) as progress,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import TensorProto, checker, numpy_helper, shape_inference
+from onnx.defs import onnx_opset_version
 
 from .check_scales import check_scales
 from .errors import ModelError
@@ -15,11 +17,9 @@ from .errors import ModelError
 OLDEST_OPSET = 13
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 """Operators, besides QLinear ones, that only quantized models have."""
-SHAPES_FIXED_BY = (
-    "write a fixed shape into the file, for example with "
-    "`python -m onnxruntime.tools.make_dynamic_shape_fixed "
-    "--dim_param {symbol} --dim_value 1 in.onnx out.onnx`"
-)
+NEWEST_OPSET = onnx_opset_version()
+"""What a later opset means, nobody here knows."""
+SHAPES_FIXED_BY = "give its size: --dim {symbol}=SIZE, or write a fixed shape into the file"
 
 
 def load_model(
@@ -40,6 +40,12 @@ def load_model(
             f"{label}: is of opset {opset}, older than {oldest_opset}; convert it with "
             f"onnx.version_converter.convert_version(model, {oldest_opset}) or export it again"
         )
+    if opset > NEWEST_OPSET:
+        raise ModelError(
+            f"{label}: is of opset {opset}, newer than {NEWEST_OPSET}, the newest that is known; export it for that one"
+        )
+    if not model.graph.output:
+        raise ModelError(f"{label}: has no outputs, so nothing of it is needed; export it with its outputs")
     if batch is not None:
         fix_batch(model, batch)
     try:
@@ -126,15 +132,56 @@ def input_shape(label: str, info: onnx.ValueInfoProto) -> tuple[int, ...]:
                 "it is for"
             )
         if not dimension.HasField("dim_value") or dimension.dim_value < 1:
-            symbol = dimension.dim_param or (
-                str(dimension.dim_value) if dimension.HasField("dim_value") else "?"
-            )
+            symbol = dimension_name(info, axis)
             raise ModelError(
                 f"{label}: input '{info.name}' has a dynamic shape: dimension {axis} is '{symbol}'; "
                 + SHAPES_FIXED_BY.format(symbol=symbol)
             )
         shape.append(dimension.dim_value)
     return tuple(shape)
+
+
+def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:
+    """What a dimension of an input that is not a number is called: its symbol or, without one, INPUT:AXIS."""
+    return info.type.tensor_type.shape.dim[axis].dim_param or f"{info.name}:{axis}"
+
+
+def with_dimensions(source: Path, sizes: Mapping[str, int]) -> bytes:
+    """The bytes of the model in a file with `sizes` for dimensions of its inputs that are no numbers, by their names.
+
+    `dimension_name` has the names. Raises ModelError for a name that the model does not have, and for a size below 1.
+    """
+    label, model = _read(source)
+    initialized = {initializer.name for initializer in model.graph.initializer}
+    dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
+    for info in model.graph.input:
+        for axis, dimension in enumerate(info.type.tensor_type.shape.dim):
+            if info.name not in initialized and dimension.dim_value < 1 and not _is_zero(dimension):
+                dynamic.setdefault(dimension_name(info, axis), []).append(dimension)
+    for name, size in sizes.items():
+        if name not in dynamic:
+            there = ", ".join(f"'{known}'" for known in dynamic)
+            raise ModelError(
+                f"{label}: has no dimension '{name}' to give a size; "
+                + (f"those without one are {there}" if dynamic else "all of its inputs' dimensions have one")
+            )
+        if size < 1:
+            raise ModelError(f"{label}: dimension '{name}' cannot be {size}; give it 1 or more")
+        for dimension in dynamic[name]:
+            dimension.dim_value = size
+    # What was inferred for other sizes, or is an expression of a symbol ("2*width"), is inferred again.
+    del model.graph.value_info[:]
+    for info in model.graph.output:
+        for dimension in info.type.tensor_type.shape.dim:
+            if dimension.HasField("dim_param"):
+                if dimension.dim_param in sizes:
+                    dimension.dim_value = sizes[dimension.dim_param]
+                elif dimension.dim_param not in dynamic:
+                    dimension.Clear()
+    try:
+        return model.SerializeToString(deterministic=True)
+    except (ValueError, EncodeError):
+        raise ModelError(f"{label}: is too large to be given sizes here; write them into the file") from None
 
 
 def _is_zero(dimension: onnx.TensorShapeProto.Dimension) -> bool:

@@ -309,7 +309,11 @@ def quantized_constant(
             zero_point=zeros.reshape(-1)[0].reshape(()),
             axis=None,
         )
-    axis = axis % max(integers.ndim, 1)
+    if integers.ndim and not -integers.ndim <= axis < integers.ndim:
+        context.fail(
+            node, f"has axis {axis} for a constant of shape {integers.shape}", "quantize the model again"
+        )
+    axis %= max(integers.ndim, 1)
     if (
         narrow.ndim != 1
         or integers.ndim == 0

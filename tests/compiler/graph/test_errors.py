@@ -90,7 +90,7 @@ def test_dynamic_dimension(builder):
     model = b.model(convolved(b))
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "batch"
     del model.graph.value_info[:]
-    refused(model, "input 'x'", "dimension 0 is 'batch'", "make_dynamic_shape_fixed --dim_param batch")
+    refused(model, "input 'x'", "dimension 0 is 'batch'", "--dim batch=SIZE")
 
 
 def test_float_model(builder):
@@ -353,3 +353,33 @@ def test_damaged_models_never_raise_anything_else(builder):
             }
             interpret(graph, inputs)
     assert 50 < refusals < 400
+
+
+def test_models_without_outputs(builder):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    del model.graph.output[:]
+    refused(model, "has no outputs")
+
+
+def test_opsets_of_the_future(builder):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    for entry in model.opset_import:
+        entry.version = 99
+    refused(model, "opset 99, newer than", "the newest that is known")
+
+
+@pytest.mark.parametrize("axis", [-(2**31), -5, 4, 2**31 - 1])
+def test_scales_along_an_axis_that_is_not_there(builder, axis):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    name = next(node.input[1] for node in model.graph.node if node.op_type == "Conv")
+    node = next(node for node in model.graph.node if name in node.output)
+    scale = next(item for item in model.graph.initializer if item.name == node.input[1])
+    if not scale.dims:
+        scale.CopyFrom(onnx.numpy_helper.from_array(np.full(4, 0.01, np.float32), scale.name))
+        del node.input[2:]
+    del node.attribute[:]
+    node.attribute.append(helper.make_attribute("axis", axis))
+    refused(model, "(DequantizeLinear)", f"axis {axis}")

@@ -1,0 +1,119 @@
+"""`--dim NAME=SIZE`: models with symbolic dimensions on every command that reads models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from vdla.codesign.dimensions import parse_dimensions
+from vdla.isa.errors import UserError
+
+HIDDEN = 4
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """An LSTM of a symbolic sequence, and outputs whose shapes are told in its symbol."""
+    generator = np.random.default_rng(0)
+    arrays = {
+        "w": generator.standard_normal((1, 4 * HIDDEN, 3), dtype=np.float32),
+        "r": generator.standard_normal((1, 4 * HIDDEN, HIDDEN), dtype=np.float32),
+    }
+    nodes = [
+        helper.make_node("LSTM", ["x", "w", "r"], ["h"], "lstm", hidden_size=HIDDEN),
+        helper.make_node("Relu", ["h"], ["y"], "relu"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["sequence", 1, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["sequence", 1, 1, HIDDEN])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    path = tmp_path / "lstm.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def convolution(path: Path, dimensions: list[str | int | None]) -> Path:
+    weight = np.ones((2, 3, 3, 3), np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], "conv")],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, dimensions)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, "height - 2", "width - 2"])],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_a_sequence_gets_its_length(vdla, model: Path) -> None:
+    document = vdla("run", model, "--device", "cpu", "--dim", "sequence=5", "--json").document()
+    assert document["inputs"][0]["shape"] == [5, 1, 3] and document["outputs"][0]["shape"] == [
+        5,
+        1,
+        1,
+        HIDDEN,
+    ]
+    assert document["check"]["passed"]
+
+
+def test_height_and_width(vdla, tmp_path: Path) -> None:
+    path = convolution(tmp_path / "conv.onnx", [1, 3, "height", None])
+    message = vdla("run", path, "--device", "cpu").message()
+    assert "dimension 2 is 'height'" in message and "--dim height=SIZE" in message
+    # What has no symbol is called by input and axis.
+    message = vdla("run", path, "--device", "cpu", "--dim", "height=9").message()
+    assert str(path) in message and "--dim x:3=SIZE" in message
+    sizes = ("--dim", "height=9", "--dim", "x:3=7")
+    document = vdla("run", path, "--device", "cpu", *sizes, "--json").document()
+    assert document["outputs"][0]["shape"] == [1, 2, 7, 5] and document["check"]["passed"]
+    divided = vdla("run", path, "--target", "vdla,llvm", *sizes, "--json").document()
+    assert divided["check"]["passed"]
+    assert vdla("compile", path, *sizes, "-o", tmp_path / "conv.tar").code == 0
+    assert vdla("run", tmp_path / "conv.tar", "--json").document()["outputs"][0]["shape"] == [1, 2, 7, 5]
+    data = np.random.default_rng(0).standard_normal((2, 3, 9, 7), dtype=np.float32)
+    np.savez(tmp_path / "data.npz", x=data)
+    quantize = ("quantize", path, "--calibration", tmp_path / "data.npz", "-o", tmp_path / "q.onnx")
+    assert vdla(*quantize, *sizes).code == 0
+    assert vdla("run", tmp_path / "q.onnx", "--json").document()["check"]["passed"]
+
+
+@pytest.mark.parametrize(
+    ("dims", "words"),
+    [
+        (["length=5"], "has no dimension 'length' to give a size; those without one are 'sequence'"),
+        (["sequence=0"], "dimension 'sequence' cannot be 0"),
+        (["sequence"], "write NAME=SIZE"),
+        (["sequence=-3"], "write NAME=SIZE"),
+        (["sequence=3", "sequence=4"], "is given twice"),
+    ],
+)
+def test_mistakes_cost_one_line(vdla, model: Path, dims: list[str], words: str) -> None:
+    told = [word for dim in dims for word in ("--dim", dim)]
+    assert words in vdla("run", model, "--device", "cpu", *told).message()
+
+
+def test_what_cannot_have_sizes(vdla, model: Path, tmp_path: Path) -> None:
+    fixed = convolution(tmp_path / "fixed.onnx", [1, 3, 8, 8])
+    message = vdla("compile", fixed, "-o", tmp_path / "n.tar", "--dim", "height=8").message()
+    assert "all of its inputs' dimensions have one" in message
+    message = vdla("compile", model, "-o", model, "--dim", "sequence=3").message()
+    assert "would be overwritten" in message
+    message = vdla("tune", "--workload", "conv2d:C2", "--dim", "a=1", "-o", tmp_path / "r.jsonl").message()
+    assert "--dim is for models" in message
+
+
+def test_names_with_an_equals_sign() -> None:
+    assert parse_dimensions(["a=b=3"]) == {"a=b": 3}
+    with pytest.raises(UserError, match="NAME=SIZE"):
+        parse_dimensions(["=3"])
