@@ -179,8 +179,8 @@ FAULTS: Final = (
     _simulator(
         "room in the store FIFO",
         "store.py",
-        "return W[number & RING_MASK, W_LAST] + 1",
-        "return W[number & RING_MASK, W_LAST]",
+        "return W[number & (W.shape[0] - 1), W_LAST] + 1",
+        "return W[number & (W.shape[0] - 1), W_LAST]",
         "bytes of a write burst are free in the cycle of its last beat",
         SHORT,
     ),
