@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 from pathlib import Path
@@ -69,7 +70,9 @@ def test_a_check_fails_where_outputs_differ(vdla, tmp_path: Path) -> None:
     # What lies in the cache under the other model's name is believed, so its outputs are not those of that model.
     entry = cached_network(tmp_path / "net.onnx", host_target()).path
     entry.rename(entry.with_name(f"{key}.tar"))
-    document = vdla("run", other, "--device", "cpu", "--json").document()
+    outcome = vdla("run", other, "--device", "cpu", "--json")
+    assert outcome.code == 1 and "the numbers of this run are wrong" in outcome.err
+    document = json.loads(outcome.out)
     assert document["compile"]["cached"] and document["check"]["max_relative_error"] > 1e-2
 
 
