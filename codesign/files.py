@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vdla.isa.errors import UserError
+from vdla.isa.files import read_file
 
 
 class FileError(UserError):
@@ -20,9 +21,9 @@ class FileError(UserError):
 
 
 def read_whole(path: Path, what: str) -> bytes:
-    """The bytes of the file at `path`; `what` names its role in messages. Raises FileError."""
+    """The bytes of the regular file at `path`; `what` names its role in messages. Raises FileError."""
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as error:
         raise FileError(f"{path}: cannot read the {what}: {error.strerror}") from None
 

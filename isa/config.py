@@ -17,6 +17,7 @@ from typing import Any
 
 from .errors import ConfigError
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
+from .files import MOST_TEXT_BYTES, read_file
 
 EXTENSIONS = ("post", "patch", "depthwise")
 """Optional hardware beyond VTA: the post-processing store, the patch load and the depthwise array mode."""
@@ -422,7 +423,10 @@ def parse_config(text: str, where: str) -> Config:
     """The configuration in TOML `text`; `where` names it in messages. Raises ConfigError."""
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except RecursionError:
+        raise ConfigError(f"{where}: not valid TOML: nested too deeply") from None
+    except ValueError as error:
+        # tomllib's own errors are among them, and Python's over integers of thousands of digits.
         raise ConfigError(f"{where}: not valid TOML: {error}") from None
     return _from_table(table, where)
 
@@ -434,7 +438,7 @@ def load_config(name_or_path: str | Path) -> Config:
         return parse_config(text, f"preset {name_or_path}")
     path = Path(name_or_path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, most=MOST_TEXT_BYTES, pipes=True).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError(

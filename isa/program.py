@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from .config import Config, Memory
 from .errors import ConfigError, ProgramError
+from .files import read_file
 
 INSTRUCTION_ALIGNMENT = 4096
 """Instructions start at a multiple of this many bytes (docs/measures.md, placement)."""
@@ -205,7 +206,7 @@ def save_program(program: Program, path: str | Path) -> None:
 def read_bytes(path: str | Path) -> bytes:
     """The contents of a file. Raises ProgramError, naming it, when it cannot be read."""
     try:
-        return Path(path).read_bytes()
+        return read_file(path, pipes=True)
     except OSError as error:
         raise ProgramError(f"{path}: {error.strerror}") from None
 

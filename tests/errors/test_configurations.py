@@ -53,3 +53,20 @@ def test_binary_file_is_no_configuration(vdla, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_bytes(b"\xff\xfe\x00")
     assert "not UTF-8 text" in vdla("config", file).message()
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("a = " + "[" * 100_000, "nested too deeply"),
+        ("block_in = " + "9" * 5_000, "not valid TOML"),
+        ("#" * 2**20 + "\n", "larger than"),
+    ],
+    ids=["nested", "digits", "size"],
+)
+def test_text_that_no_person_wrote_is_refused(vdla, tmp_path: Path, text: str, part: str) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text, encoding="utf-8")
+    message = vdla("config", file).message()
+    assert str(file) in message and part in message
+    assert "/dev/zero" in vdla("config", "/dev/zero").message()

@@ -1,0 +1,53 @@
+"""Reading what a user names: bounded, so that no file, pipe or device takes all memory or all time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+MOST_BYTES = 2**31 - 1
+"""Of one file that is read whole; ONNX's container format holds no more either."""
+MOST_TEXT_BYTES = 2**20
+"""Of a configuration, which people write by hand."""
+
+
+def read_file(path: str | Path, *, most: int = MOST_BYTES, pipes: bool = False) -> bytes:
+    """The bytes of a regular file; with `pipes` also what comes out of a pipe or device, which may make it wait.
+
+    Raises OSError, whose `strerror` says it in words, for everything else, and for more than `most` bytes: of a regular
+    file before any of it is read.
+    """
+    descriptor = open_file(path, pipes=pipes)
+    with os.fdopen(descriptor, "rb") as file:
+        if os.fstat(descriptor).st_size > most:
+            raise _too_large(path, most)
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise _too_large(path, most)
+    return data
+
+
+def open_file(path: str | Path, *, pipes: bool = False, follow: bool = True) -> int:
+    """A descriptor to read a regular file by; without `follow`, `path` may not end in a link.
+
+    `pipes` as in `read_file`. Raises OSError.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    # A pipe without a writer would hold up the opening itself.
+    try:
+        descriptor = os.open(path, flags if pipes else flags | os.O_NONBLOCK)
+    except ValueError:
+        raise OSError(errno.ENOENT, "the path holds a zero byte", str(path)) from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) or (pipes and not stat.S_ISDIR(mode)):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "a pipe or device and no file", str(path))
+
+
+def _too_large(path: str | Path, most: int) -> OSError:
+    return OSError(errno.EFBIG, f"larger than the {most:,} bytes that are read of such a file", str(path))
