@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from vdla.compiler.graph.onnx_load import is_quantized
+from vdla.compiler.graph.onnx_load import is_quantized, read_model
 from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous, time_on_cpu
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
@@ -188,7 +188,7 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    content = onnx.load(model)
+    _, content = read_model(model)
     known = {output.name for output in content.graph.output}
     content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
     return content.SerializeToString()

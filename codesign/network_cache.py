@@ -22,8 +22,8 @@ import onnx
 import vdla.compiler
 import vdla.isa
 from google.protobuf.message import DecodeError
-from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 from vdla.compiler.cpu_driver import compile_cpu_ahead
+from vdla.compiler.graph.external_data import external_data_digest
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.network_archive import check_network, save_network
 from vdla.compiler.target.cpu.machine import CpuTarget
@@ -102,7 +102,10 @@ def cached_archive(
 
 
 def network_key(model: Path, target: CpuTarget, *, batch: int, records: RecordBook | None = None) -> str:
-    """The name of what compiling gives: equal names, equal bytes. Raises FileError for a model that cannot be read."""
+    """The name of what compiling gives: equal names, equal bytes.
+
+    Raises FileError and ModelError for a model that cannot be read.
+    """
     return archive_key(
         model,
         json.dumps(asdict(target), sort_keys=True),
@@ -113,30 +116,22 @@ def network_key(model: Path, target: CpuTarget, *, batch: int, records: RecordBo
 def archive_key(model: Path, *decided: str) -> str:
     """A name for what is compiled from a model by this compiler, and from what else is `decided`.
 
-    Raises FileError for a model that cannot be read.
+    Raises FileError for a model that cannot be read, ModelError for external data that may not be.
     """
     content = read_whole(model, "model")
-    parts = (hashlib.sha256(content).hexdigest(), *_external_data(model, content), *decided, _compiler())
+    parts = (hashlib.sha256(content).hexdigest(), _external_data(model, content), *decided, _compiler())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _external_data(model: Path, content: bytes) -> list[str]:
-    """Hashes of the files in which a model keeps initializers; of a damaged model none, as it compiles to nothing."""
+def _external_data(model: Path, content: bytes) -> str:
+    """A hash of the data that a model keeps in other files; of a damaged model none, as it compiles to nothing."""
     if b"location" not in content:
-        return []
+        return ""
     try:
-        graph = onnx.load_model_from_string(content).graph
+        proto = onnx.load_model_from_string(content)
     except (DecodeError, ValueError):
-        return []
-    tensors = [
-        *graph.initializer,
-        *(attribute.t for node in graph.node for attribute in node.attribute),
-    ]
-    places = {ExternalDataInfo(tensor).location for tensor in tensors if uses_external_data(tensor)}
-    return [
-        f"{place} {hashlib.sha256(read_whole(model.parent / place, 'external data of the model')).hexdigest()}"
-        for place in sorted(places)
-    ]
+        return ""
+    return external_data_digest(str(model), proto, model.parent)
 
 
 @functools.cache

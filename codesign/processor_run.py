@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import tarfile
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.hw.user_cache import CacheError
 from vdla.isa.errors import UserError
+from vdla.isa.files import open_file
 
 from .evaluate import ONNXRUNTIME, RefusedModelError, reference_to_use, session_runs
 from .network_cache import cached_network
@@ -61,8 +62,12 @@ class OutputCheck:
 
 def is_compiled(path: Path) -> bool:
     """Whether a file is, or by its name should be, what `vdla compile` wrote, and no model."""
+    if path.suffix == ".tar":
+        return True
+    # Not tarfile.is_tarfile: it also unpacks, and of /dev/zero it reads on for ever.
     try:
-        return path.suffix == ".tar" or tarfile.is_tarfile(path)
+        with os.fdopen(open_file(path), "rb") as file:
+            return file.read(262)[257:] == b"ustar"
     except OSError:
         return False
 

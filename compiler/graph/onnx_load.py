@@ -10,9 +10,11 @@ import onnx
 from google.protobuf.message import DecodeError, EncodeError
 from onnx import TensorProto, checker, numpy_helper, shape_inference
 from onnx.defs import onnx_opset_version
+from vdla.isa.files import read_file
 
 from .check_scales import check_scales
 from .errors import ModelError
+from .external_data import load_external_data
 
 OLDEST_OPSET = 13
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
@@ -31,7 +33,7 @@ def load_model(
     Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset` or inconsistent in
     shapes.
     """
-    label, model = _read(source)
+    label, model = read_model(source)
     if not model.HasField("graph") or not model.graph.node:
         raise ModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
     opset = opset_of(model)
@@ -73,28 +75,27 @@ def is_quantized(source: str | Path | bytes) -> bool:
 
     Raises ModelError for a file that is missing or damaged.
     """
-    operators = {node.op_type for node in _read(source)[1].graph.node}
+    operators = {node.op_type for node in read_model(source)[1].graph.node}
     return any(name in QUANTIZED or name.startswith("QLinear") for name in operators)
 
 
-def _read(source: str | Path | bytes) -> tuple[str, onnx.ModelProto]:
+def read_model(source: str | Path | bytes) -> tuple[str, onnx.ModelProto]:
+    """What messages call a model, and the model with its external data, not checked yet.
+
+    Raises ModelError for a file that is missing, is none or is damaged, and for external data that may not be read.
+    """
     label = "model" if isinstance(source, bytes) else str(source)
     try:
-        if isinstance(source, bytes):
-            return label, onnx.load_model_from_string(source)
-        return label, onnx.load_model(str(source), format="protobuf")
-    except FileNotFoundError as error:
-        missing = str(error.filename or source)
-        raise ModelError(f"{label}: no such file: '{missing}'; check the path") from None
+        model = onnx.load_model_from_string(source if isinstance(source, bytes) else read_file(source))
+    except FileNotFoundError:
+        raise ModelError(f"{label}: no such file: '{label}'; check the path") from None
     except OSError as error:
         raise ModelError(f"{label}: cannot be read: {error.strerror or error}; check the path") from None
-    except checker.ValidationError as error:
-        reason = _first_line(error)
-        raise ModelError(
-            f"{label}: its external data cannot be read: {reason}; keep them beside it"
-        ) from None
     except (DecodeError, ValueError):
         raise ModelError(f"{label}: is no ONNX file or is damaged; export or copy it again") from None
+    if not isinstance(source, bytes):
+        load_external_data(label, model, Path(source).parent)
+    return label, model
 
 
 def _first_line(error: Exception) -> str:

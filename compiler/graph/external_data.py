@@ -1,0 +1,173 @@
+"""Tensors that a model keeps in other files: where they lie, looked at in full before a byte is read.
+
+A location names a regular file below the model's folder, links resolved; offset and length lie inside of that file, and
+the length is what the tensor's shape and type need. The importer and the cache of compiled networks both read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import TensorProto, helper
+from vdla.isa.files import MOST_BYTES, open_file
+
+from .errors import ModelError
+
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ExternalTensor:
+    """`length` bytes from `offset` of the file at `path` (links resolved) are the data of `tensor`."""
+
+    tensor: TensorProto
+    path: str
+    offset: int
+    length: int
+
+
+def load_external_data(label: str, model: onnx.ModelProto, folder: Path) -> None:
+    """Puts the external data of `model`, whose file lies in `folder`, into it. Raises ModelError; `label` names it."""
+
+    def put(place: ExternalTensor, data: bytes) -> None:
+        place.tensor.raw_data = data
+        place.tensor.data_location = TensorProto.DEFAULT
+        del place.tensor.external_data[:]
+
+    _read(label, external_tensors(label, model, folder), put)
+
+
+def external_data_digest(label: str, model: onnx.ModelProto, folder: Path) -> str:
+    """A hash of all that `load_external_data` would read; empty if that is nothing. Raises ModelError."""
+    places = external_tensors(label, model, folder)
+    if not places:
+        return ""
+    digest = hashlib.sha256()
+
+    def add(place: ExternalTensor, data: bytes) -> None:
+        digest.update(f"{place.offset} {place.length} {place.path}\0".encode(errors="surrogateescape"))
+        digest.update(data)
+
+    _read(label, places, add)
+    return digest.hexdigest()
+
+
+def external_tensors(label: str, model: onnx.ModelProto, folder: Path) -> list[ExternalTensor]:
+    """The external tensors of `model` in the order of files. Raises ModelError for one that may not be read."""
+    root = os.path.realpath(folder)
+    places = [_place(label, tensor, root) for tensor in _tensors(model) if _is_external(tensor)]
+    if sum(place.length for place in places) > MOST_BYTES:
+        raise ModelError(
+            f"{label}: its external data take more than {MOST_BYTES:,} bytes, which ONNX's checker cannot hold; "
+            "give a smaller model"
+        )
+    return sorted(places, key=lambda place: (place.path, place.offset, place.length))
+
+
+def _is_external(tensor: TensorProto) -> bool:
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
+    def refused(problem: str) -> ModelError:
+        return ModelError(f"{label}: external data of '{tensor.name}': {problem}; export the model again")
+
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    location = entries.get("location", "")
+    if not location or "\0" in location:
+        raise refused("name no file")
+    path = os.path.realpath(os.path.join(root, location))
+    if os.path.commonpath([root, path]) != root or path == root:
+        raise refused(f"'{location}' lies outside of the model's folder")
+    numbers: dict[str, int] = {}
+    for name in ("offset", "length"):
+        if name in entries:
+            if not _NUMBER.fullmatch(entries[name]):
+                raise refused(f"{name} '{entries[name][:40]}' is no number of bytes")
+            numbers[name] = int(entries[name])
+    if any(size < 0 for size in tensor.dims):
+        raise refused(f"its shape {list(tensor.dims)} has a negative dimension")
+    needed = _bytes_of(tensor)
+    if needed is None:
+        raise refused(f"elements of type {tensor.data_type} cannot lie in a file")
+    if numbers.get("length", needed) != needed:
+        raise refused(f"length {numbers['length']:,} is not the {needed:,} bytes of its shape and type")
+    return ExternalTensor(tensor=tensor, path=path, offset=numbers.get("offset", 0), length=needed)
+
+
+def _bytes_of(tensor: TensorProto) -> int | None:
+    """How many bytes the elements of a tensor take; None for what is no plain number."""
+    if tensor.data_type not in TensorProto.DataType.values():
+        return None
+    name = TensorProto.DataType.Name(tensor.data_type)
+    if name in ("UNDEFINED", "STRING"):
+        return None
+    if name in ("INT4", "UINT4", "FLOAT4E2M1"):
+        bits = 4
+    elif name in ("INT2", "UINT2"):
+        bits = 2
+    else:
+        bits = 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return -(-math.prod(tensor.dims) * bits // 8)
+
+
+def _read(label: str, places: list[ExternalTensor], use: Callable[[ExternalTensor, bytes], None]) -> None:
+    """Calls `use` with the bytes of every place, one after the other."""
+    for path, group in itertools.groupby(places, key=lambda place: place.path):
+        try:
+            descriptor = open_file(path, follow=False)
+            with os.fdopen(descriptor, "rb") as file:
+                size = os.fstat(descriptor).st_size
+                for place in group:
+                    if place.offset + place.length > size:
+                        raise ModelError(
+                            f"{label}: external data of '{place.tensor.name}': {path} has {size:,} bytes, and "
+                            f"{place.length:,} from byte {place.offset:,} on are asked for; export or copy it again"
+                        )
+                    file.seek(place.offset)
+                    data = file.read(place.length)
+                    if len(data) != place.length:
+                        raise OSError(0, "became shorter while it was read")
+                    use(place, data)
+        except OSError as error:
+            raise ModelError(
+                f"{label}: its external data cannot be read: {path}: {error.strerror}; keep them beside it"
+            ) from None
+
+
+def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
+    """All tensors of a model that may hold data, also those of its graphs inside of nodes and of its functions."""
+    yield from _of_graph(model.graph)
+    for function in model.functions:
+        yield from _of_nodes(function.node)
+
+
+def _of_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    yield from _of_nodes(graph.node)
+
+
+def _of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            if attribute.HasField("g"):
+                yield from _of_graph(attribute.g)
+            if attribute.HasField("sparse_tensor"):
+                yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)
+            yield from attribute.tensors
+            for sparse in attribute.sparse_tensors:
+                yield from (sparse.values, sparse.indices)
+            for graph in attribute.graphs:
+                yield from _of_graph(graph)
