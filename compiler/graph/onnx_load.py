@@ -152,7 +152,7 @@ def with_dimensions(source: Path, sizes: Mapping[str, int]) -> bytes:
 
     `dimension_name` has the names. Raises ModelError for a name that the model does not have, and for a size below 1.
     """
-    label, model = _read(source)
+    label, model = read_model(source)
     initialized = {initializer.name for initializer in model.graph.initializer}
     dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
     for info in model.graph.input:
