@@ -41,9 +41,16 @@ mapfile -t missing < <(missing_packages)
 install "${missing[@]}" || true
 mapfile -t missing < <(missing_packages)
 ((${#missing[@]})) || exit 0
-not_run=()
+# Tests that need two packages are named once, with both.
+declare -A lacking=()
+order=()
 while read -r commands package kinds; do
-    [[ " ${missing[*]} " == *" $package "* && $commands != \#* ]] && not_run+=("$kinds ($package)")
+    [[ " ${missing[*]} " == *" $package "* && $commands != \#* ]] || continue
+    [[ -v lacking[$kinds] ]] || order+=("$kinds")
+    lacking[$kinds]+="${lacking[$kinds]:+, }$package"
 done <.ci/system_tools
-printf -v text '%s; ' "${not_run[@]}"
+text=
+for kinds in "${order[@]}"; do
+    text+="$kinds (${lacking[$kinds]}); "
+done
 echo "NOT RUN: ${text}as root: apt-get install ${missing[*]}"

@@ -94,9 +94,13 @@ class SystemTools:
         """One line, after all other sections and right above pytest's closing line."""
         result = yield
         count = sum(NOT_RUN in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ()))
-        kinds = {tool.package: f"{tool.kinds} ({tool.package})" for tool in self._missing.values()}
+        packages = dict.fromkeys(tool.package for tool in self._missing.values())
+        lacking: dict[str, dict[str, None]] = {}
+        for tool in self._missing.values():
+            lacking.setdefault(tool.kinds, {})[tool.package] = None
+        kinds = [f"{kind} ({', '.join(needed)})" for kind, needed in lacking.items()]
         left = "failed under CI" if in_ci(os.environ) else f"{count} tests"
         terminalreporter.write_line(
-            f"NOT RUN ({left}): {'; '.join(kinds.values())}; as root: apt-get install {' '.join(kinds)}"
+            f"NOT RUN ({left}): {'; '.join(kinds)}; as root: apt-get install {' '.join(packages)}"
         )
         return result

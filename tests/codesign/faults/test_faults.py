@@ -3,12 +3,13 @@
 import random
 
 import pytest
+from vdla.codesign.cosim.machines import default_machines
 from vdla.codesign.faults.injected import FaultError, faulty_text, run_fault, source_folder
 from vdla.codesign.faults.mutants import expected_programs, run_mutants
 from vdla.codesign.faults.table import FAULTS, Fault
 from vdla.hw.synthesis.mutants import make_mutants
 from vdla.hw.verilog import generate_verilog
-from vdla.isa.config import load_config
+from vdla.isa.config import Config, load_config
 
 SAMPLE = ("pad value", "stall cause")
 
@@ -53,14 +54,24 @@ def test_without_a_fault_nothing_differs():
     assert run_fault(None, programs=3).program is None
 
 
-def test_the_netlist_passes_and_its_mutants_do_not():
-    config = load_config("tiny")
+def check_mutants(config: Config, count: int, chosen: int, least: int) -> None:
+    """The netlist itself passes twelve programs, and of `chosen` of its `count` mutants `least` do not."""
     mutants = make_mutants(
-        generate_verilog(config, trace_ports=True), count=60, seed=1, report=lambda text: None
+        generate_verilog(config, trace_ports=True), count=count, seed=1, report=lambda text: None
     )
     programs = expected_programs(config, 12, campaign=1)
-    chosen = sorted(random.Random(0).sample(range(1, 61), 12))
-    verdicts = run_mutants(mutants, [0, *chosen], programs, jobs=1)
+    numbers = sorted(random.Random(0).sample(range(1, count + 1), chosen))
+    verdicts = run_mutants(mutants, [0, *numbers], programs, jobs=1)
     assert not verdicts[0].caught, verdicts[0].difference
     # Twelve programs are few: the bar says that the study works, benchmarks/mutations.py measures how much is caught.
-    assert sum(verdict.caught for verdict in verdicts[1:]) >= 4, verdicts
+    assert sum(verdict.caught for verdict in verdicts[1:]) >= least, verdicts
+
+
+def test_the_netlist_of_the_smallest_machine_passes_and_its_mutants_do_not():
+    small = next(machine for machine in default_machines() if not machine.extensions)
+    check_mutants(small, count=40, chosen=12, least=4)
+
+
+@pytest.mark.campaign
+def test_the_netlist_of_tiny_passes_and_its_mutants_do_not():
+    check_mutants(load_config("tiny"), count=60, chosen=12, least=4)
