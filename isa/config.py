@@ -122,8 +122,10 @@ class Config:
     # --- validation -------------------------------------------------------------------------------------
 
     def _check_shape(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise ConfigError(f"name = {self.name!r}: expected a non-empty string")
+        if not isinstance(self.name, str) or not self.name or not self.name.isprintable():
+            raise ConfigError(
+                f"name = {self.name!r}: expected a string of at least one character, all printable"
+            )
         _check_range("batch", self.batch, 1, 4)
         for name in ("block_in", "block_out"):
             _check_range(name, getattr(self, name), 4, 64)

@@ -71,7 +71,9 @@ def _field_defines(prefix: str, fields: Iterable[Field], word: bool) -> list[str
 
 def c_header(config: Config) -> str:
     """A C header (C99 and C++): opcodes, sizes, and word, shift and mask of every field of `config`."""
-    lines = [_PREAMBLE.format(name=config.name, digest=config.digest)]
+    # A name may not end the comment that it stands in.
+    name = config.name.replace("*/", "* /").replace("/*", "/ *")
+    lines = [_PREAMBLE.format(name=name, digest=config.digest)]
     lines += [_define(_macro("opcode", item.name), int(item)) for item in Opcode]
     lines += [_define(_macro("memory", item.name), int(item)) for item in MemoryType]
     lines.append(_define(_macro("memory", "post"), POST))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
-
 from ..report.accounts import run_account
+from ..report.console import PlainConsole
 from ..report.table import Variant, comparison_table, layer_table, summary
 from .page import Document, Row, Table, at
 
@@ -22,11 +21,11 @@ def demo_text(document: Document) -> str:
     variants = [
         Variant(name=v["name"], cycles=v["cycles"], utilization=v["utilization"]) for v in report["variants"]
     ]
-    console = Console(width=DEMO_WIDTH, color_system=None, force_terminal=False)
+    console = PlainConsole(width=DEMO_WIDTH, color=False)
     with console.capture() as capture:
         console.print(layer_table(account))
         for line in summary(account):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
         console.print(comparison_table(account, variants))
     lines = [line.rstrip() for line in capture.get().splitlines()]
     return "\n".join(["```", *lines, "```"])

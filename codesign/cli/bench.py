@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from ..report.console import PlainConsole
 from .options import JsonOption
 from .output import note, print_json, steps, text_console
 
@@ -125,20 +125,21 @@ def _grid() -> Table:
     return table
 
 
-def _heading(console: Console, suite: Suite, peer: str, threads: int) -> None:
+def _heading(console: PlainConsole, suite: Suite, peer: str, threads: int) -> None:
     from vdla.compiler.target.cpu.machine import host_target
 
     from ..bench.case import RATIO_IS
 
     clock = "1 thread, thread CPU time" if threads == 1 else f"{threads} threads, wall time"
-    console.print(f"suite {suite} on {host_target().cpu} against {peer}: {clock}", markup=False)
-    console.print(f"ratio is {RATIO_IS}\n", markup=False)
+    console.print(f"suite {suite} on {host_target().cpu} against {peer}: {clock}")
+    console.print(f"ratio is {RATIO_IS}")
+    console.print()
     heading = _grid()
     heading.add_row(*(name for name, _ in COLUMNS))
     console.print(heading)
 
 
-def _print_row(console: Console, row: Row) -> None:
+def _print_row(console: PlainConsole, row: Row) -> None:
     line = _grid()
     line.add_row(
         row.name,
@@ -151,9 +152,9 @@ def _print_row(console: Console, row: Row) -> None:
     console.print(line)
 
 
-def _print_means(console: Console, entries: Sequence[Entry], rows: Sequence[Row]) -> None:
+def _print_means(console: PlainConsole, entries: Sequence[Entry], rows: Sequence[Row]) -> None:
     from ..bench.suite import geometric_means
 
     for group, mean in geometric_means(entries, rows).items():
         ratio = "no ratio" if mean is None else f"{mean:.3f}"
-        console.print(f"geometric mean of {group}: {ratio}", markup=False)
+        console.print(f"geometric mean of {group}: {ratio}")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import statistics
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
+from vdla.isa.printable import printable
 
 from ..files import check_directory
+from ..report.console import PlainConsole
 from .options import JsonOption
 from .output import note, print_json, text_console
 from .rtl import rtl_extra
@@ -85,30 +85,34 @@ def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, outp
     """The campaign with its progress on standard error and a mismatch told as soon as it is there."""
     from ..cosim.campaign import Listener, run_campaign
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = PlainConsole(stderr=True)
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         libraries = progress.add_task("libraries", total=len(machines))
         task = progress.add_task("programs", total=programs)
 
         def built(machine: Config, seconds: float) -> None:
-            progress.update(libraries, advance=1, description=f"libraries ({machine.name})")
+            progress.update(libraries, advance=1, description=printable(f"libraries ({machine.name})"))
             if not console.is_terminal:
                 note(f"library of {machine.name}: {seconds:.0f} s")
 
         def ran(result: CaseResult) -> None:
             progress.update(task, advance=1)
             if result.differences:
-                progress.console.print(
-                    f"mismatch: {result.case.name}: {result.differences[0]}", markup=False, highlight=False
-                )
+                progress.console.print(f"mismatch: {result.case.name}: {result.differences[0]}")
 
         def minimized(failure: Failure) -> None:
             from ..cosim.failure import report_text, write_failure
 
             parts = (output, _title(failure), failure.config, failure.launch, failure.outcome)
             write_failure(*parts)
-            progress.console.print(report_text(*parts), markup=False, highlight=False, soft_wrap=True)
+            for line in report_text(*parts).splitlines():
+                progress.console.print(line, soft_wrap=True)
 
         listener = Listener(built=built, ran=ran, minimized=minimized)
         return run_campaign(machines, programs, seed, jobs=jobs, listener=listener)
@@ -138,7 +142,6 @@ def _print(campaign: Campaign) -> None:
         f"{len(campaign.lengths)} programs of {statistics.median(campaign.lengths):g} instructions (median), "
         f"{campaign.mutated} of them mutated compiler output, on {len(campaign.by_machine)} machines: "
         f"{len(campaign.mismatches)} mismatches in {campaign.cycles:,} cycles, {campaign.seconds:.0f} s",
-        markup=False,
     )
     table = Table(title="coverage", title_justify="left")
     for name in ("bins", "reachable", "hit", "empty"):
@@ -152,7 +155,4 @@ def _print(campaign: Campaign) -> None:
         table.add_row(group, str(len(bins)), str(len(bins) - len(empty)), shown)
     console.print(table)
     for (group, name), reason in coverage.unreachable.items():
-        print(
-            f"cannot be hit: {group}: {name}: {reason}",
-            file=sys.stderr if not sys.stdout.isatty() else sys.stdout,
-        )
+        note(f"cannot be hit: {group}: {name}: {reason}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ import typer
 from vdla.isa.config import load_config
 
 from .options import ConfigOption, JsonOption
-from .output import print_json, steps, text_console
+from .output import note, print_json, steps, text_console
 
 
 def demo(
@@ -38,11 +37,11 @@ def demo(
         console = text_console()
         console.print(layer_table(result.account, console.width))
         for line in summary(result.account):
-            console.print(line, markup=False, soft_wrap=True)
+            console.print(line, soft_wrap=True)
         console.print(comparison_table(result.account, result.variants))
         for path in result.files:
-            console.print(f"wrote {path}", markup=False)
-        console.print(f"{time.monotonic() - started:.1f} s in all", markup=False)
+            console.print(f"wrote {path}")
+        console.print(f"{time.monotonic() - started:.1f} s in all")
     if not result.passed:
-        print("error: the outputs do not agree with the reference", file=sys.stderr)
+        note("error: the outputs do not agree with the reference")
         raise typer.Exit(1)

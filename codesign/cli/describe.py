@@ -66,7 +66,7 @@ def config(
         table.add_row(*(str(value) for value in block.values()))
     console.print(table)
     for line in warning_lines(document["warnings"]):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _pairs(title: str, values: dict[str, object]) -> Table:

@@ -6,12 +6,14 @@ mistake in what the user handed in, told in one line; 3 a program that deadlocks
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import cast
 
 import typer
 from vdla.isa.errors import UserError
+from vdla.isa.printable import printable
 
 from . import (
     bench,
@@ -60,6 +62,9 @@ _USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
 
 def main() -> None:
     """Runs the command line of this process and exits."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names hold letters that the encoding of a terminal may lack; standard error escapes them by itself.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         # Not standalone, where a mistake in the arguments would fill a box of several lines.
         sys.exit(app(prog_name="vdla", standalone_mode=False))
@@ -77,7 +82,7 @@ def main() -> None:
 
 def _stop(problem: object, code: int) -> None:
     sys.stdout.flush()
-    print(f"error: {problem}", file=sys.stderr)
+    print(f"error: {printable(problem)}", file=sys.stderr)
     sys.exit(code)
 
 

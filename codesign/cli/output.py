@@ -9,8 +9,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from vdla.isa.printable import printable
+
+from ..report.console import PlainConsole
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -24,21 +34,21 @@ def json_bytes(document: Mapping[str, Any]) -> bytes:
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
 
 
-def text_console() -> Console:
+def text_console() -> PlainConsole:
     """The console for results meant for people. A pipe or file gets full-width tables, not folded ones."""
-    return Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=160)
+    return PlainConsole() if sys.stdout.isatty() else PlainConsole(width=160)
 
 
 def note(text: str) -> None:
     """A line for people on standard error, where it never disturbs a JSON object."""
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
 
 
 def end_failed(text: str) -> NoReturn:
     """Ends the command with 1 over a check that failed: a line on standard error, red on a terminal."""
     sys.stdout.flush()
-    console = Console(stderr=True, highlight=False)
-    console.print(f"error: {text}", style="bold red", markup=False, soft_wrap=True)
+    console = PlainConsole(stderr=True)
+    console.print(f"error: {text}", style="bold red", soft_wrap=True)
     raise typer.Exit(1)
 
 
@@ -58,7 +68,7 @@ class Steps:
                 note(f"{text} ...")
             return
         self.end()
-        self._task = self._progress.add_task(text, total=total)
+        self._task = self._progress.add_task(printable(text), total=total)
 
     def advance(self) -> None:
         """One part of the current step is done."""
@@ -75,14 +85,24 @@ class Steps:
         self._task = None
 
 
+def step_columns() -> tuple[ProgressColumn, ...]:
+    """What a bar of a step shows."""
+    return SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
+
+
 @contextlib.contextmanager
 def steps(always: bool = False) -> Iterator[Steps]:
     """A Steps with bars when standard error is a terminal; elsewhere silent, or with `always` in lines."""
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     if not console.is_terminal:
         yield Steps(None, lines=always)
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as progress:
         reporter = Steps(progress)
         yield reporter

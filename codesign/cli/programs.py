@@ -149,7 +149,7 @@ def check(
         )
     else:
         for item in findings:
-            print(f"{item.severity}: {source}: {item.kind}: {item.message}", file=sys.stderr)
+            note(f"{item.severity}: {source}: {item.kind}: {item.message}")
         if not errors:
             note(f"{source}: {len(program.instructions)} instructions, nothing wrong")
     if errors:

@@ -114,5 +114,5 @@ def quantize(
     console = text_console()
     console.print(error_table(model.stem, quantized))
     for line in output_lines(quantized):
-        console.print(line, markup=False)
+        console.print(line)
     note(f"wrote {output}: {len(data):,} bytes, from {len(samples)} calibration runs, in {seconds:.1f} s")

@@ -9,8 +9,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.console import Console
 
+from ..report.console import PlainConsole
 from .output import Steps, end_failed
 
 if TYPE_CHECKING:
@@ -58,26 +58,26 @@ def shapes(arrays: Mapping[str, np.ndarray]) -> list[dict[str, object]]:
     ]
 
 
-def print_outputs(console: Console, results: Mapping[str, np.ndarray]) -> None:
+def print_outputs(console: PlainConsole, results: Mapping[str, np.ndarray]) -> None:
     """A line an output."""
     for name, array in results.items():
-        console.print(f"output {name}: {array.dtype} {list(array.shape)}", markup=False)
+        console.print(f"output {name}: {array.dtype} {list(array.shape)}")
 
 
-def print_compiled(console: Console, seconds: float, cached: bool) -> None:
+def print_compiled(console: PlainConsole, seconds: float, cached: bool) -> None:
     """Where the code came from."""
     where = "taken from the cache" if cached else "compiled"
-    console.print(f"{where} in {seconds:.2f} s", markup=False)
+    console.print(f"{where} in {seconds:.2f} s")
 
 
-def print_verdict(console: Console, verdict: OutputCheck | None) -> None:
+def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
     """What the comparison with the reference gave, if there was one."""
     if verdict is None:
         return
     error = verdict.max_relative_error
     largest = "not finite" if error is None else f"{error:.1e} of the largest value"
     top1 = "" if verdict.top1_equal is None else f", top-1 {'equal' if verdict.top1_equal else 'differs'}"
-    console.print(f"against {verdict.against}: largest difference {largest}{top1}", markup=False)
+    console.print(f"against {verdict.against}: largest difference {largest}{top1}")
 
 
 def end_checked(verdict: OutputCheck | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,7 +107,7 @@ def run_on_accelerator(
     console = text_console()
     console.print(layer_table(account, console.width))
     for line in summary(account):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     _end_checked(verdict)
 
 
@@ -136,11 +135,11 @@ def _run_on_rtl(compiled: Compiled, launches: list[Arrays], progress: Steps) -> 
         try:
             result = run_on_rtl(compiled, launches, optimize=optimize, on_launch=progress.advance)
         except RtlError as error:
-            print(f"error: {error}", file=sys.stderr)
+            note(f"error: {error}")
             raise typer.Exit(3) from None
     found = list(result.differences)
     if found:
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        print(f"error: RTL and simulator differ: {found[0]}{more}", file=sys.stderr)
+        note(f"error: RTL and simulator differ: {found[0]}{more}")
         raise typer.Exit(1)
     return result.simulated

@@ -124,7 +124,7 @@ def run_divided(
     console = text_console()
     console.print(region_table(account))
     for line in division_summary(account):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     _end_checked(verdict)
 
 

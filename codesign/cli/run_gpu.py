@@ -264,7 +264,6 @@ def _print(ran: _Ran, device: str, verdict: OutputCheck | None, profile: bool) -
             console.print(profile_table(f"{ran.model}, emulated", ran.profile))  # type: ignore[arg-type]
         console.print(
             f"{ran.model} for {ran.target.arch}, {EMULATED_REMARK} ({times_text(ran.milliseconds)})",
-            markup=False,
         )
     else:
         if profile:
@@ -273,9 +272,8 @@ def _print(ran: _Ran, device: str, verdict: OutputCheck | None, profile: bool) -
             console.print(device_table(ran.model, ran.profile, ran.target))  # type: ignore[arg-type]
         console.print(
             f"{ran.model} on {device}, {ran.card.name}: {times_text(ran.milliseconds)} by the device's clock",
-            markup=False,
         )
-        console.print(f"with copies to and from the device: {times_text(ran.wall)}", markup=False)
+        console.print(f"with copies to and from the device: {times_text(ran.wall)}")
     print_outputs(console, ran.outputs)
     if ran.compiled is not None:
         print_compiled(console, ran.compiled.seconds, ran.compiled.cached)

@@ -130,9 +130,7 @@ def run_on_processor(
 
         console.print(profile_table(network.graph.name, rows))
     workers = "1 thread" if threads == 1 else f"{threads} threads"
-    console.print(
-        f"{network.graph.name} on {network.target.cpu}, {workers}: {times_text(times)}", markup=False
-    )
+    console.print(f"{network.graph.name} on {network.target.cpu}, {workers}: {times_text(times)}")
     print_outputs(console, results)
     if compiled is not None:
         print_compiled(console, compiled.seconds, compiled.cached)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -52,7 +51,7 @@ def exit_on_deadlock() -> Iterator[None]:
 
 
 def _stop(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
+    note(f"error: {message}")
     raise typer.Exit(3)
 
 
@@ -248,9 +247,9 @@ def unit_report(result: SimulationResult) -> dict[str, Any]:
 
 def _print(document: dict[str, Any]) -> None:
     console = text_console()
-    console.print(f"{document['instructions']} instructions on {document['config']}", markup=False)
+    console.print(f"{document['instructions']} instructions on {document['config']}")
     for line in warning_lines(document["warnings"]):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if document["cycles"] is None:
         note("the reference has no timing; use --engine cycle for cycles")
         return

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
+from vdla.isa.printable import printable
 
 from ..files import check_directory, whole_directory
+from ..report.console import PlainConsole
 from ..report.hardware import warning_lines
 from .options import ConfigOption, JsonOption
 from .output import json_bytes, note, print_json, text_console
@@ -118,10 +120,10 @@ def _write(directory: Path, design: MappedDesign, document: dict[str, Any]) -> N
 @contextlib.contextmanager
 def _reporter() -> Iterator[Report]:
     """Shows where the tools are: one changing line on a terminal, elsewhere a line every few seconds."""
-    console = Console(stderr=True, highlight=False)
+    console = PlainConsole(stderr=True)
     if console.is_terminal:
         with console.status("starting") as status:
-            yield lambda text: status.update(text.replace("[", r"\["))
+            yield lambda text: status.update(Text(printable(text)))
         return
     lock, shown = threading.Lock(), [0.0]
 
@@ -166,7 +168,7 @@ def _print(document: dict[str, Any]) -> None:
         + ")"
     )
     for line in warning_lines(document["warnings"]):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if document["device"] is None:
         console.print("clock: not measured, counts only on this family")
     for one in document["seeds"]:

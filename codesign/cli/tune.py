@@ -242,7 +242,7 @@ def _print(document: Mapping[str, Any]) -> None:
     console = text_console()
     console.print(tune_table(document))
     for line in tune_lines(document):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def _told(read: tuple[list[Record], Any]) -> list[Record]:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -16,7 +15,9 @@ from rich.progress import (
     TaskID,
     TextColumn,
 )
+from vdla.isa.printable import printable
 
+from ..report.console import PlainConsole
 from .output import note
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class TuneProgress:
             self._bar.update(
                 self._task,
                 completed=self._done,
-                description=name,
+                description=printable(name, 40),
                 best=best,
                 rate=f"{rate:.1f}/s",
                 left=left,
@@ -76,18 +77,18 @@ class TuneProgress:
 @contextlib.contextmanager
 def tune_progress(total: int) -> Iterator[TuneProgress]:
     """Progress over `total` trials."""
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     if not console.is_terminal:
         yield TuneProgress(total, None)
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TextColumn("{task.fields[left]}"),
-        TextColumn("{task.fields[best]}"),
+        TextColumn("{task.fields[rate]}", markup=False),
+        TextColumn("{task.fields[left]}", markup=False),
+        TextColumn("{task.fields[best]}", markup=False),
     )
     with Progress(*columns, console=console, transient=True) as bar:
         yield TuneProgress(total, bar)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import io
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from PIL import Image
+from vdla.isa.printable import printable
 
 INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"
 PALETTE = 128
@@ -38,6 +41,19 @@ def style(axes: Axes) -> None:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(MUTED)
+
+
+def words(text: str, most: int) -> str:
+    """Text from outside as a picture can hold it: the last `most` characters, no formulas, only letters it can draw."""
+    shown = "".join(letter if _drawable(letter) else "?" for letter in printable(text)[-most:])
+    return shown.replace("$", r"\$")
+
+
+@functools.cache
+def _drawable(letter: str) -> bool:
+    # Of what a font lacks, Matplotlib would draw a box and warn on standard error.
+    families = ("DejaVu Sans:bold", "DejaVu Sans Mono")
+    return all(get_font(findfont(family)).get_char_index(ord(letter)) for family in families)
 
 
 def small_png(figure: Figure) -> bytes:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.box import SIMPLE
-from rich.markup import escape
 from rich.table import Table
 from vdla.compiler.runtime.cpu_network import LaunchTime
+from vdla.isa.printable import printable
 
 
 def profile_table(model: str, rows: Sequence[LaunchTime]) -> Table:
     """Milliseconds, share and rate of each kernel of `model`, in the order of their runs."""
     total = sum(row.milliseconds for row in rows)
     table = Table(
-        title=escape(model),
+        title=model,
         title_justify="left",
         box=SIMPLE,
         padding=(0, 1),
@@ -27,7 +27,7 @@ def profile_table(model: str, rows: Sequence[LaunchTime]) -> Table:
         table.add_column(heading, footer=footer, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            escape(row.name[-48:]),
+            printable(row.name)[-48:],
             row.operator,
             f"{row.milliseconds:.3f}",
             f"{row.milliseconds / total:.1%}",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.box import SIMPLE
-from rich.markup import escape
 from rich.table import Table
 from vdla.compiler.runtime.cuda_network import DeviceTime
 from vdla.compiler.target.cuda.machine import CudaTarget
+from vdla.isa.printable import printable
 
 
 def device_table(model: str, rows: Sequence[DeviceTime], target: CudaTarget) -> Table:
@@ -20,7 +20,7 @@ def device_table(model: str, rows: Sequence[DeviceTime], target: CudaTarget) -> 
     total = sum(row.milliseconds for row in rows)
     peak = target.peak("tf32" if target.tensor_float else "float32")
     table = Table(
-        title=escape(model),
+        title=model,
         title_justify="left",
         box=SIMPLE,
         padding=(0, 1),
@@ -42,7 +42,7 @@ def device_table(model: str, rows: Sequence[DeviceTime], target: CudaTarget) -> 
     for row in rows:
         share = row.milliseconds / total if total else 0.0
         table.add_row(
-            escape(row.name[-48:]),
+            printable(row.name)[-48:],
             row.operator,
             str(row.kernels),
             f"{row.milliseconds:.4f}",

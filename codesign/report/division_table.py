@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 from rich.box import SIMPLE
-from rich.markup import escape
 from rich.table import Table
 
 from .clock import clock_text
@@ -19,7 +18,7 @@ def region_table(account: DivisionAccount) -> Table:
     offloaded = any(region.target == "vdla" for region in account.regions)
     places = [account.config, account.cpu] if offloaded else [account.cpu]
     table = Table(
-        title=escape(f"{account.model} on {' and '.join(places)}"),
+        title=f"{account.model} on {' and '.join(places)}",
         title_justify="left",
         box=SIMPLE,
         padding=(0, 1),
@@ -43,7 +42,7 @@ def region_table(account: DivisionAccount) -> Table:
         table.add_row(
             region.name,
             region.target,
-            escape(count_operators(region.operators)),
+            count_operators(region.operators),
             "" if region.cycles is None else f"{region.cycles:,}",
             f"{region.seconds * 1e3:.3f}",
             f"{region.boundary_seconds * 1e3:.3f}" if region.target == "vdla" else "",

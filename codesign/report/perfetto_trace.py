@@ -15,6 +15,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
     TrackEvent,
 )
 from perfetto.trace_builder.proto_builder import TraceProtoBuilder
+from vdla.isa.printable import printable
 
 SEQUENCE = 1
 PROCESS_TRACK = 1
@@ -84,12 +85,12 @@ def _describe(
     packet.trusted_packet_sequence_id = SEQUENCE
     descriptor = packet.track_descriptor
     descriptor.uuid = uuid
-    descriptor.name = name
+    descriptor.name = printable(name)
     if uuid == PROCESS_TRACK:
         # Interned names count from here on; readers refuse them without this mark on the first packet.
         packet.sequence_flags = TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
         descriptor.process.pid = 1
-        descriptor.process.process_name = name
+        descriptor.process.process_name = printable(name)
         descriptor.child_ordering = TrackDescriptor.EXPLICIT
         return
     descriptor.parent_uuid = PROCESS_TRACK
@@ -109,12 +110,12 @@ def _begin(builder: TraceProtoBuilder, uuid: int, piece: Slice, names: dict[str,
         number = names[piece.name] = len(names) + 1
         entry = packet.interned_data.event_names.add()
         entry.iid = number
-        entry.name = piece.name
+        entry.name = printable(piece.name)
     event.name_iid = number
     for key, value in piece.details.items():
         annotation = event.debug_annotations.add()
         annotation.name = key
         if isinstance(value, str):
-            annotation.string_value = value
+            annotation.string_value = printable(value)
         else:
             annotation.int_value = value

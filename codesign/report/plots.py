@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 
 from .accounts import LayerAccount, RunAccount
-from .canvas import GRID, INK, MUTED, new_figure, png, style
+from .canvas import GRID, INK, MUTED, new_figure, png, style, words
 
 COMPUTE, MEMORY = "#2563a8", "#c2571a"
 CAUSE_COLORS = ("#e08a3c", "#8b6bb1", "#3d9a8b", "#c9a227", "#b8475d", "#7a8a99")
 SAME_SPOT = 2.5
 """Points (1/72 inch) within which two layers share one label in the roofline."""
+TITLE = 40
+"""Characters of a name in a title."""
 LARGEST_CAUSES = len(CAUSE_COLORS) - 1
 """Stall causes that get a colour of their own; the rest are drawn together."""
 
@@ -82,7 +84,12 @@ def roofline_png(run: RunAccount, config: Config) -> bytes:
     axes.yaxis.set_major_formatter(FuncFormatter(_short))
     axes.set_xlabel("operational intensity, multiplies per DRAM byte moved", color=INK)
     axes.set_ylabel("achieved, multiplies per cycle", color=INK)
-    axes.set_title(f"{run.model} on {run.config}: roofline", loc="left", color=INK, fontweight="bold")
+    axes.set_title(
+        f"{words(run.model, TITLE)} on {words(run.config, TITLE)}: roofline",
+        loc="left",
+        color=INK,
+        fontweight="bold",
+    )
     axes.legend(loc="lower right", frameon=True, framealpha=0.95, edgecolor=GRID, fontsize=9)
     _key(key, [(n, layer) for n, layer in layers], peak)
     # What follows is placed in pixels, so the layout must be settled first.
@@ -160,7 +167,7 @@ def number_ranges(numbers: Sequence[int], longest: int = 14) -> str:
 def _key(axes: Axes, layers: Sequence[tuple[int, LayerAccount]], peak: int) -> None:
     axes.set_axis_off()
     shown = layers if len(layers) <= 36 else layers[:35]
-    lines = [f"{n:>3}  {layer.name[-26:]}  {layer.macs / layer.cycles / peak:.0%}" for n, layer in shown]
+    lines = [f"{n:>3}  {words(layer.name, 26)}  {layer.macs / layer.cycles / peak:.0%}" for n, layer in shown]
     if len(layers) > len(shown):
         lines.append(f"     and {len(layers) - len(shown)} more")
     text = "layer, share of peak\n\n" + "\n".join(lines)
@@ -197,13 +204,14 @@ def layers_png(run: RunAccount) -> bytes:
         [f"{x.utilization:.0%}" if x.roofline_cycles else "" for x in layers],
     )
     _layer_axis(stalled, alone, [f"{cycles:,.0f}" for cycles in alone])
-    whole.set_yticks(rows, [f"{layer.name[-30:]}  {n:>2}" for n, layer in enumerate(layers, 1)])
+    whole.set_yticks(rows, [f"{words(layer.name, 30)}  {n:>2}" for n, layer in enumerate(layers, 1)])
     whole.set_ylim(len(layers) - 0.4, -0.6)
     for axes in (whole, stalled):
         axes.tick_params(axis="y", labelsize=8, length=0)
     total = run.total
     whole.set_title(
-        f"{run.model} on {run.config}: {total.cycles:,} cycles, {total.utilization:.1%} of the roofline",
+        f"{words(run.model, TITLE)} on {words(run.config, TITLE)}: {total.cycles:,} cycles, "
+        f"{total.utilization:.1%} of the roofline",
         loc="left",
         color=INK,
         fontweight="bold",

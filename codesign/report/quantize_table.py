@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.box import SIMPLE
-from rich.markup import escape
 from rich.table import Table
 from vdla.compiler.graph.quantize.quantize import Quantized
+from vdla.isa.printable import printable
 
 
 def error_table(model: str, quantized: Quantized) -> Table:
     """Signal to quantization noise of each layer of `model`, in order."""
-    table = Table(
-        title=escape(model), title_justify="left", box=SIMPLE, padding=(0, 1), collapse_padding=True
-    )
+    table = Table(title=model, title_justify="left", box=SIMPLE, padding=(0, 1), collapse_padding=True)
     for heading in ("layer", "operator"):
         table.add_column(heading, no_wrap=True)
     for heading in ("scale", "zero point", "SQNR dB", "relative error"):
         table.add_column(heading, justify="right", no_wrap=True)
     for layer in quantized.layers:
         table.add_row(
-            escape(layer.name[-48:]),
+            printable(layer.name)[-48:],
             layer.operator,
             f"{layer.quantization.scale:.4g}",
             str(layer.quantization.zero_point),

@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from numpy.typing import NDArray
 
 from .accounts import RunAccount
-from .canvas import GRID, INK, MUTED, new_figure, small_png, style
+from .canvas import GRID, INK, MUTED, new_figure, small_png, style, words
 from .study import Run, Study, StudyError, spread
 
 DPI = 96
@@ -225,7 +225,7 @@ def shares_png(
         )
         for (name, cost), dash in zip(marks[layer].items(), dashes, strict=False):
             axes.axvline(cost / known[layer], color=LOST if dash == "-" else INK, linestyle=dash, label=name)
-        axes.set_title(layer, loc="left", color=INK, fontsize=10, fontweight="bold")
+        axes.set_title(words(layer, 40), loc="left", color=INK, fontsize=10, fontweight="bold")
         axes.set_ylim(0, 102)
         axes.grid(True, color=GRID, linewidth=0.8)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:g}"))
@@ -278,7 +278,7 @@ def gained_png(default: RunAccount, tuned: RunAccount) -> bytes:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:,.0f}"))
         axes.set_xlabel(label, color=INK)
         axes.tick_params(axis="y", labelsize=8, length=0)
-    above.set_yticks(rows, [layer.name[-30:] for layer in default.layers])
+    above.set_yticks(rows, [words(layer.name, 30) for layer in default.layers])
     above.set_ylim(len(layers) - 0.4, -0.6)
     above.legend(frameon=False, fontsize=9)
     above.set_title(
@@ -337,7 +337,7 @@ def _trials_axis(axes: Axes, layer: str) -> None:
     axes.xaxis.set_major_locator(FixedLocator(powers.tolist()))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _position: f"{value:.0f}"))
-    axes.set_title(layer, loc="left", color=INK, fontsize=10, fontweight="bold")
+    axes.set_title(words(layer, 40), loc="left", color=INK, fontsize=10, fontweight="bold")
     axes.grid(True, color=GRID, linewidth=0.8)
 
 

@@ -6,12 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.box import SIMPLE
-from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
+from vdla.isa.printable import printable
 
 from .accounts import RunAccount
 from .clock import clock_text
+from .console import PlainConsole
 from .hardware import warning_lines
 
 
@@ -48,7 +50,7 @@ WHY = {
 
 def _width(table: Table) -> int:
     """Characters that a table takes where there is room."""
-    console = Console(width=1000)
+    console = PlainConsole(width=1000)
     return Measurement.get(console, console.options, table).maximum
 
 
@@ -61,7 +63,7 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
         padding=(0, 1),
         collapse_padding=True,
         show_footer=True,
-        caption="\n".join(f"{MARKS[why]} {WHY[why]}" for why in WHY if why in below) or None,
+        caption=Text("\n".join(f"{MARKS[why]} {WHY[why]}" for why in WHY if why in below)) if below else None,
         caption_justify="left",
     )
     total = run.total
@@ -85,7 +87,7 @@ def _layer_table(run: RunAccount, hidden: Collection[str]) -> Table:
         table.add_column(heading, footer=columns[heading], justify="left" if left else "right", no_wrap=True)
     for layer in run.layers:
         cells = {
-            "layer": layer.name[-32:],
+            "layer": printable(layer.name)[-32:],
             "op": layer.op,
             "MMAC": f"{layer.macs / 1e6:,.1f}" if layer.macs else "",
             "cycles": f"{MARKS[layer.below_roofline] if layer.below_roofline else ''}{layer.cycles:,}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
+from vdla.isa.printable import printable
 
 from .graph import Combine, Graph, Node, Pool, Requantize
 
@@ -24,7 +25,7 @@ def format_graph(graph: Graph) -> str:
         lines.append(f"    # {node.name}: {', '.join(node.members)}")
     for output in graph.outputs:
         lines.append(f"  output {output.name}: {output.dtype}{list(output.shape)} = {output.tensor}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(printable(line, None) for line in lines) + "\n"
 
 
 def _tensor(graph: Graph, name: str) -> str:

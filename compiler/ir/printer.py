@@ -10,6 +10,8 @@ def conv(A: int8[8, 8] @ dram, C: int32[6, 6] @ dram):
 
 from __future__ import annotations
 
+from vdla.isa.printable import printable
+
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, binary
 from .stmt import (
     Alloc,
@@ -126,7 +128,7 @@ def _lines(node: Node | IntrinsicDeclaration) -> list[tuple[str, str, int]]:
     lines: list[tuple[str, str, int]] = []
 
     def put(depth: int, text: str, owner: str = "", column: int = 0) -> None:
-        lines.append((_INDENT * depth + text, owner, len(_INDENT) * depth + column))
+        lines.append((_INDENT * depth + printable(text, None), owner, len(_INDENT) * depth + column))
 
     def visit(statement: Node, depth: int) -> None:
         match statement:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from vdla.isa.printable import printable
+
 from ...ir.printer import format_expr
 from .graph import FloatGraph, Node, Tensor
 from .operators import Elementwise, operator_class
@@ -15,7 +17,7 @@ def format_graph(graph: FloatGraph) -> str:
     lines += [f"  output  {output.name} = {output.tensor}" for output in graph.outputs]
     constants = sum(array.nbytes for array in graph.constants.values())
     lines.append(f"  {len(graph.nodes)} nodes, {len(graph.constants)} constants of {constants} bytes")
-    return "\n".join(lines) + "\n"
+    return "\n".join(printable(line, None) for line in lines) + "\n"
 
 
 def _node(graph: FloatGraph, node: Node) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from vdla.isa.printable import printable
+
 from ..memory_plan import Buffer, plan_memory
 from .graph import FloatGraph
 from .operators import Join, Reshape
@@ -118,4 +120,4 @@ def format_plan(graph: FloatGraph, plan: StoragePlan) -> str:
         lines.append(
             f"  {offset:>10} to {offset + tensor.bytes:>10}  {name}: {tensor.dtype}{list(tensor.shape)}"
         )
-    return "\n".join(lines) + "\n"
+    return "\n".join(printable(line, None) for line in lines) + "\n"

@@ -14,7 +14,9 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from .plain_json import is_integer, is_name, is_number, printable, short
+from vdla.isa.printable import printable
+
+from .plain_json import brief, is_integer, is_name, is_number, short
 from .record import Record, Task
 
 VERSION = 1
@@ -56,7 +58,7 @@ def record_line(record: Record) -> bytes:
     """
     task, error = record.task, record.error
     if error is not None:
-        error = "".join(c if c.isprintable() else "?" for c in " ".join(error.split()))[:MOST_CHARACTERS]
+        error = printable(" ".join(error.split()), None)[:MOST_CHARACTERS]
         error = error or "no reason given"
     fields = {
         "version": VERSION,
@@ -220,4 +222,4 @@ def _check_tail(fields: Mapping[str, Any], unit: str) -> None:
 
 
 def _wrong(name: str, value: object, must: str) -> LineError:
-    return LineError(NO_RECORD, f"{printable(name)} is {short(value)}, must be {must}")
+    return LineError(NO_RECORD, f"{brief(name)} is {short(value)}, must be {must}")

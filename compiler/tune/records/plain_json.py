@@ -6,6 +6,10 @@ import json
 import math
 from collections.abc import Mapping
 
+from vdla.isa.printable import printable
+
+MOST_SHOWN = 60
+"""Characters of a value in a message."""
 MOST_LEVELS = 8
 """Of lists and objects within a workload or a target."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -58,15 +62,14 @@ def canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def printable(text: str) -> str:
-    """The text as a message can hold it."""
-    text = "".join(c if c.isprintable() else "?" for c in text)
-    return text if len(text) <= 60 else f"{text[:57]}…"
+def brief(text: str) -> str:
+    """The text as a message can hold it beside others."""
+    return printable(text, MOST_SHOWN)
 
 
 def short(value: object) -> str:
     """The value as a message can hold it."""
     try:
-        return printable(repr(value))
+        return brief(repr(value))
     except RecursionError:
         return "nested too deeply"

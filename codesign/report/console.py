@@ -1,0 +1,40 @@
+"""The one door to a terminal: text means itself, whatever a name in it says."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+from vdla.isa.printable import printable
+
+
+class PlainConsole(Console):
+    """A console without markup, on which every string, in a cell, a title or alone, is one printable line.
+
+    What has several lines is printed by the line, or is a `Text` of words of our own.
+    """
+
+    def __init__(
+        self,
+        *,
+        stderr: bool = False,
+        width: int | None = None,
+        file: TextIO | None = None,
+        color: bool = True,
+    ) -> None:
+        """`width` characters a line instead of those of the terminal; without `color`, as into a file."""
+        super().__init__(
+            stderr=stderr,
+            width=width,
+            file=file,
+            markup=False,
+            emoji=False,
+            highlight=False,
+            color_system="auto" if color else None,
+            force_terminal=None if color else False,
+        )
+
+    def render_str(self, text: str, **options: Any) -> Text:  # type: ignore[override]
+        """What the base class makes of every string that is printed."""
+        return super().render_str(printable(text), **options)
