@@ -42,7 +42,9 @@ def sized_model(model: Path, texts: Sequence[str]) -> Iterator[Path]:
         try:
             yield path
         except UserError as error:
-            raise type(error)(*[_renamed(item, path, model) for item in error.args]) from None
+            # The same error: some take other arguments than their text.
+            error.args = tuple(_renamed(item, path, model) for item in error.args)
+            raise
 
 
 def _renamed(item: object, path: Path, model: Path) -> object:

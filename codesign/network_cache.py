@@ -23,7 +23,9 @@ import vdla.compiler
 import vdla.isa
 from google.protobuf.message import DecodeError
 from vdla.compiler.cpu_driver import compile_cpu_ahead
+from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.external_data import external_data_digest
+from vdla.compiler.graph.model_texts import check_texts
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.network_archive import check_network, save_network
 from vdla.compiler.target.cpu.machine import CpuTarget
@@ -129,7 +131,8 @@ def _external_data(model: Path, content: bytes) -> str:
         return ""
     try:
         proto = onnx.load_model_from_string(content)
-    except (DecodeError, ValueError):
+        check_texts(str(model), proto)
+    except (DecodeError, ValueError, ModelError):
         return ""
     return external_data_digest(str(model), proto, model.parent)
 

@@ -45,7 +45,7 @@ class OnnxNode:
     def text(self, attribute: str, default: str) -> str:
         """A string attribute, or the default of the operator's specification."""
         value = self.attributes.get(attribute, default)
-        return value.decode() if isinstance(value, bytes) else str(value)
+        return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def read_node(proto: onnx.NodeProto, index: int) -> OnnxNode:

@@ -15,6 +15,7 @@ from vdla.isa.files import read_file
 from .check_scales import check_scales
 from .errors import ModelError
 from .external_data import load_external_data
+from .model_texts import check_texts
 
 OLDEST_OPSET = 13
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
@@ -93,6 +94,7 @@ def read_model(source: str | Path | bytes) -> tuple[str, onnx.ModelProto]:
         raise ModelError(f"{label}: cannot be read: {error.strerror or error}; check the path") from None
     except (DecodeError, ValueError):
         raise ModelError(f"{label}: is no ONNX file or is damaged; export or copy it again") from None
+    check_texts(label, model)
     if not isinstance(source, bytes):
         load_external_data(label, model, Path(source).parent)
     return label, model

@@ -205,6 +205,10 @@ def declared_pads(
     automatic = node.text("auto_pad", "NOTSET")
     if automatic in ("SAME_UPPER", "SAME_LOWER", "VALID"):
         return automatic_pads(automatic, plane, kernel, strides, dilations)
+    if automatic != "NOTSET":
+        context.fail(
+            node, f"has auto_pad '{automatic}'", "there are NOTSET, SAME_UPPER, SAME_LOWER and VALID"
+        )
     pads = node.integers("pads", (0, 0, 0, 0))
     if len(pads) != 4 or min(pads) < 0:
         context.fail(node, f"has pads {pads}", "only four pads of 0 or more are supported")

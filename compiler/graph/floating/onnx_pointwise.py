@@ -59,8 +59,10 @@ def import_unary(context: FloatContext, node: OnnxNode) -> None:
         case "HardSigmoid":
             body = scalars.hard_sigmoid(x, attribute("alpha", 0.2), attribute("beta", 0.5))
         case "Gelu":
-            tanh = node.text("approximate", "none") == "tanh"
-            body = scalars.gelu_tanh(x) if tanh else scalars.gelu(x)
+            form = node.text("approximate", "none")
+            if form not in ("none", "tanh"):
+                context.fail(node, f"has the approximation '{form}'", "there are none and tanh")
+            body = scalars.gelu_tanh(x) if form == "tanh" else scalars.gelu(x)
         case _:
             raise AssertionError(node.op_type)
     _add(context, node, body, 1)

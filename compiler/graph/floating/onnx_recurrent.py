@@ -72,7 +72,7 @@ def _refuse_variants(context: FloatContext, node: OnnxNode, count: int) -> None:
     if node.integer("input_forget", 0) or "clip" in node.attributes:
         context.fail(node, "couples its gates or clips its sums", "export the model without that")
     given = node.attributes.get("activations", DEFAULT_ACTIVATIONS * count)
-    names = tuple(a.decode() if isinstance(a, bytes) else str(a) for a in given)
+    names = tuple(a.decode(errors="backslashreplace") if isinstance(a, bytes) else str(a) for a in given)
     if tuple(name.lower() for name in names) != tuple(a.lower() for a in DEFAULT_ACTIVATIONS * count):
         context.fail(node, f"has the activations {', '.join(names)}", f"use {', '.join(DEFAULT_ACTIVATIONS)}")
 
