@@ -10,9 +10,8 @@ from pathlib import Path
 
 from vdla.compiler.cuda_driver import compile_cuda, compile_cuda_emulated, compile_cuda_emulated_ahead
 from vdla.compiler.graph.onnx_load import is_quantized
-from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cpu_network import CpuNetwork
-from vdla.compiler.runtime.cuda_archive import check_cuda_network, load_cuda_network, save_cuda_network
+from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.cuda_code import CudaNetworkCode
 from vdla.compiler.runtime.cuda_device import DeviceProperties
 from vdla.compiler.runtime.network_archive import load_network, save_network
@@ -125,7 +124,6 @@ def cached_cuda_network(
         model,
         lambda: archive_key(model, decided),
         lambda partial: save_cuda_network(partial, compile_cuda(model, target, batch=batch, knobs=knobs)),
-        _is_whole,
     )
     return CudaCacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 
@@ -146,16 +144,6 @@ def compile_emulated(
         remark(QUANTIZED_REMARK)
     host = host_target()
     knobs = chosen_from(records, target)
-    network: CpuNetwork | None = None
-
-    def loads(path: Path) -> bool:
-        nonlocal network
-        try:
-            network = load_network(path)
-        except ArchiveError:
-            return False
-        return True
-
     if cache and dump_passes is None:
         options = {"device": "emulated", "target": asdict(target), "batch": batch, "host": asdict(host)}
         decided = _decided(options, records)
@@ -166,11 +154,9 @@ def compile_emulated(
                 lambda partial: save_network(
                     partial, compile_cuda_emulated_ahead(model, target, host, batch=batch, knobs=knobs)
                 ),
-                loads,
             )
-            network = load_network(path) if network is None else network
             return CompiledCuda(
-                emulated=network,
+                emulated=load_network(path),
                 seconds=time.perf_counter() - started,
                 cached=hit,
                 knobs=None if hit else knobs,
@@ -184,11 +170,3 @@ def compile_emulated(
 def _decided(options: dict[str, object], records: RecordBook | None) -> str:
     """What decides the bytes of an archive beside the model."""
     return json.dumps({**options, "records": None if records is None else records.digest}, sort_keys=True)
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        check_cuda_network(path)
-    except ArchiveError:
-        return False
-    return True

@@ -3,7 +3,7 @@
 An entry is the archive that `vdla compile` writes. Its name is a hash of all that decides its bytes: the model with its
 external data, the target, the options, the tuner's records, the sources of the compiler and the versions of what it
 stands on. So an entry is never out of date, only unused; the least recently used go when all take more than
-`MOST_BYTES`. Entries are written whole by one process at a time, and one that was damaged since is made again.
+`MOST_BYTES`. Entries are written whole by one process at a time, and one that was changed since is made again.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.external_data import external_data_digest
 from vdla.compiler.graph.model_texts import check_texts
-from vdla.compiler.runtime.archive import ArchiveError
-from vdla.compiler.runtime.network_archive import check_network, save_network
+from vdla.compiler.runtime.network_archive import save_network
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.compiler.templates.workload_cpu import CpuWorkload
@@ -61,26 +60,21 @@ def cached_network(
     *,
     batch: int = 1,
     records: RecordBook | None = None,
-    valid: Callable[[Path], bool] | None = None,
 ) -> CacheEntry:
     """The archive of `model` compiled for `target` with knobs of `records`, now or earlier.
 
-    `valid` says whether an entry is what it was when it was written; by default its checksum does. Raises UserError,
-    for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
+    Raises UserError, for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
     """
     knobs = None if records is None else knobs_from(records, target)
     path, hit = cached_archive(
         model,
         lambda: network_key(model, target, batch=batch, records=records),
         lambda partial: save_network(partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs)),
-        valid or _is_whole,
     )
     return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 
 
-def cached_archive(
-    model: Path, key: Callable[[], str], save: Callable[[Path], None], valid: Callable[[Path], bool]
-) -> tuple[Path, bool]:
+def cached_archive(model: Path, key: Callable[[], str], save: Callable[[Path], None]) -> tuple[Path, bool]:
     """Where the archive of `model` lies that `save` writes, and whether it lay there before.
 
     `key` names it by all that decides its bytes, of the model as it is when it is asked. Raises UserError, CacheError.
@@ -95,7 +89,7 @@ def cached_archive(
             raise ChangedModelError(f"{model}: changed while it was compiled; run it again")
         built = True
 
-    path = cached(PART, f"{name}.tar", build, valid)
+    path = cached(PART, f"{name}.tar", build)
     if built:
         discard_least_used(PART, ".tar", MOST_BYTES)
     else:
@@ -148,14 +142,6 @@ def _compiler() -> str:
             digest.update(path.read_bytes())
     versions = (llvmlite.__version__, onnx.__version__, np.__version__)
     return "\0".join((digest.hexdigest(), *versions))
-
-
-def _is_whole(path: Path) -> bool:
-    try:
-        check_network(path)
-    except ArchiveError:
-        return False
-    return True
 
 
 def _touch(path: Path) -> None:

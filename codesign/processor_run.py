@@ -14,7 +14,6 @@ import numpy as np
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.graph.quantize.error import Error
-from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.network_archive import load_network
 from vdla.compiler.target.cpu.machine import host_target, runs_here
@@ -96,21 +95,10 @@ def compile_here(
             f"({processor.triple}); leave --target out, or write a file for it with `vdla compile`"
         )
     started = time.perf_counter()
-    network: CpuNetwork | None = None
-
-    def loads(path: Path) -> bool:
-        nonlocal network
-        try:
-            network = load_network(path)
-        except ArchiveError:
-            return False
-        return True
-
     if cache and dump_passes is None:
         try:
-            entry = cached_network(model, processor, batch=batch, records=records, valid=loads)
-            if network is None:
-                network = load_network(entry.path)
+            entry = cached_network(model, processor, batch=batch, records=records)
+            network = load_network(entry.path)
             seconds = time.perf_counter() - started
             return CompiledHere(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:

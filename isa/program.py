@@ -171,10 +171,20 @@ def to_bytes(program: Program) -> bytes:
     return buffer.getvalue()
 
 
+class WriteError(ProgramError):
+    """A file that the system did not let be written: at `path`, for the `reason` of `errno`."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.path = path
+        self.errno = error.errno
+        self.reason = error.strerror
+        super().__init__(f"{path}: cannot be written: {error.strerror}")
+
+
 def write_whole(path: str | Path, data: bytes) -> None:
     """Write `data` to `path`, whole or not at all: a temporary file beside it is renamed over it at the end.
 
-    A link stays one, and so does what is no file (a pipe, /dev/null): that gets the data as it is. Raises ProgramError,
+    A link stays one, and so does what is no file (a pipe, /dev/null): that gets the data as it is. Raises WriteError,
     naming the file, when the system refuses.
     """
     path = Path(path)
@@ -192,7 +202,7 @@ def write_whole(path: str | Path, data: bytes) -> None:
         os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, place)
     except OSError as error:
-        raise ProgramError(f"{path}: cannot be written: {error.strerror}") from None
+        raise WriteError(path, error) from None
     finally:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from numba import njit
 from vdla.isa import timing
+from vdla.isa.machine_code import compiled
 
-timing_code = njit(cache=True, _nrt=False, error_model="numpy")  # pyright: ignore[reportCallIssue, reportArgumentType]
+timing_code = compiled(_nrt=False, error_model="numpy")
 """Decorator of the timing core. It allocates nothing, so its array views need no reference counts, which would
 take two thirds of its time."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from vdla.isa.machine_code import compiled
 
 from .kernels import LANES, multiply_tile, shift_right
 from .loads import DONE, OUTSIDE
@@ -28,12 +28,12 @@ from .state import (
 _MIN, _MAX, _ADD, _SHR, _MUL = range(5)
 
 
-@njit(cache=True)
+@compiled()
 def _empty(row):  # type: ignore[no-untyped-def]
     return row[ITER_OUT] == 0 or row[ITER_IN] == 0 or row[UOP_END] <= row[UOP_BGN]
 
 
-@njit(cache=True)
+@compiled()
 def _split(row, widths, uop):  # type: ignore[no-untyped-def]
     """(n, 3) int64 dst, src and wgt of the instruction's micro-ops."""
     indices = np.empty((row[UOP_END] - row[UOP_BGN], 3), np.int64)
@@ -45,7 +45,7 @@ def _split(row, widths, uop):  # type: ignore[no-untyped-def]
     return indices
 
 
-@njit(cache=True)
+@compiled()
 def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no-untyped-def]
     top = np.int64(0)
     for k in range(len(indices)):
@@ -53,7 +53,7 @@ def _inside(row, indices, column, base, outer, inner, depth):  # type: ignore[no
     return base + top + (row[ITER_OUT] - 1) * row[outer] + (row[ITER_IN] - 1) * row[inner] < depth
 
 
-@njit(cache=True)
+@compiled()
 def run_gemm(row, here, widths, uop, inp, packed, acc):  # type: ignore[no-untyped-def]
     """GEMM: `inp` int16 (depth, batch, block_in), `packed` as in loads.py, `acc` int32 (depth, batch, block_out)."""
     if _empty(row):
@@ -104,7 +104,7 @@ def run_gemm(row, here, widths, uop, inp, packed, acc):  # type: ignore[no-untyp
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def _narrow_tiles(indices, dst, src, wgt, inp, packed, acc, add):  # type: ignore[no-untyped-def]
     """All micro-ops at one position, for arrays with fewer output lanes than LANES."""
     for k in range(len(indices)):
@@ -122,7 +122,7 @@ def _narrow_tiles(indices, dst, src, wgt, inp, packed, acc, add):  # type: ignor
                 target[b, lane] = np.int32(total + add * np.int64(target[b, lane]))
 
 
-@njit(cache=True)
+@compiled()
 def run_depthwise(row, here, widths, uop, inp, wgt, acc):  # type: ignore[no-untyped-def]
     """DEPTHWISE; `wgt` int8 (depth, block_out, block_in), whose rows are counted one by one."""
     if _empty(row):
@@ -156,7 +156,7 @@ def run_depthwise(row, here, widths, uop, inp, wgt, acc):  # type: ignore[no-unt
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
     """ALU on accumulators."""
     if row[ALU_OPCODE] > _MUL:
@@ -183,7 +183,7 @@ def run_alu(row, here, widths, uop, acc):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def _alu_vector(opcode, target, source, use_imm, imm):  # type: ignore[no-untyped-def]
     for j in range(len(target)):
         left = np.int64(target[j])

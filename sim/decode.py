@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import REGISTERS, Unit, format_names, formats, unit_of
+from vdla.isa.machine_code import compiled
 from vdla.isa.timing import LOADS_IN_FLIGHT
 
 from . import state as s
@@ -154,7 +154,7 @@ def _tables(
     return chosen, kinds, fields
 
 
-@njit(cache=True)
+@compiled()
 def _decode(words, chosen, kinds, fields, rows):  # type: ignore[no-untyped-def]
     """Fill `rows`; the index of the first unknown instruction, or -1. Stops behind the first FINISH."""
     for i in range(len(words)):
@@ -190,7 +190,7 @@ def patch_row_bytes(row, patch):  # type: ignore[no-untyped-def]
     return max(np.int64(0), min(patch >> 32 & 0xFFFF, end))
 
 
-@njit(cache=True)
+@compiled()
 def _follow(rows, count, sizes, register_counts, size, registers):  # type: ignore[no-untyped-def]
     """Register log and bounds: (outcome, instruction, first byte, end, whether stores may write micro-ops)."""
     current = np.zeros(3, np.int64)

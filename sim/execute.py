@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import uop_fields
+from vdla.isa.machine_code import compiled
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 
 from .compute import run_alu, run_depthwise, run_gemm
@@ -60,7 +60,7 @@ class Scratchpads:
     par: NDArray[np.uint32]
 
 
-@njit(cache=True)
+@compiled()
 def _execute(rows, registers, memory, widths, uop, inp, wgt, packed, acc, par, trace):  # type: ignore[no-untyped-def]
     """Run all rows; the index of an instruction that reaches outside a scratchpad, or -1."""
     used = 0
@@ -105,7 +105,7 @@ def _execute(rows, registers, memory, widths, uop, inp, wgt, packed, acc, par, t
     return -1
 
 
-@njit(cache=True)
+@compiled()
 def _trace_size(rows):  # type: ignore[no-untyped-def]
     total = 0
     for i in range(len(rows)):
@@ -114,7 +114,7 @@ def _trace_size(rows):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True)
+@compiled()
 def _trace_uops(rows, memory, buffer, trace):  # type: ignore[no-untyped-def]
     """Fill `trace`; the index of a LOAD.UOP that reaches outside `buffer`, or -1."""
     used = 0

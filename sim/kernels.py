@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from vdla.isa.machine_code import compiled
 
 LANES = 16
 """Output lanes that `multiply_tile` computes at once."""
@@ -66,7 +67,7 @@ def fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
     return types.float32(types.float32, types.float32, types.float32), generate
 
 
-@njit(cache=True)
+@compiled()
 def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
     """int64 of float32 `value` rounded half to even, plus `zero_point`, clamped; 0 for what is no number."""
     shifted = np.float64(np.rint(value)) + zero_point
@@ -75,13 +76,13 @@ def saturate(value, zero_point, low, high):  # type: ignore[no-untyped-def]
     return np.int64(min(max(shifted, np.float64(low)), np.float64(high)))
 
 
-@njit(cache=True)
+@compiled()
 def requantize(total, scale, zero_point, low, high):  # type: ignore[no-untyped-def]
     """`isa.arithmetic.requantize` of one int32."""
     return saturate(np.float32(total) * scale, zero_point, low, high)
 
 
-@njit(cache=True)
+@compiled()
 def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: ignore[no-untyped-def]
     """`isa.arithmetic.combine_add` of two int8 values."""
     shift = 128 if unsigned else 0
@@ -91,7 +92,7 @@ def combine_add(a, b, ratio_a, ratio_b, offset, unsigned, low, high):  # type: i
     return saturate(total, -shift, low, high)
 
 
-@njit(cache=True)
+@compiled()
 def combine_multiply(a, b, zero_a, zero_b, ratio, zero_point, unsigned, low, high):  # type: ignore[no-untyped-def]
     """`isa.arithmetic.combine_multiply` of two int8 values."""
     shift = 128 if unsigned else 0
@@ -99,7 +100,7 @@ def combine_multiply(a, b, zero_a, zero_b, ratio, zero_point, unsigned, low, hig
     return saturate(np.float32(product) * ratio + np.float32(zero_point + shift), -shift, low, high)
 
 
-@njit(cache=True)
+@compiled()
 def shift_right(value, amount):  # type: ignore[no-untyped-def]
     """SHR of isa/README.md on int32 values held as int64; the caller keeps the low 32 bits."""
     if amount >= 0:

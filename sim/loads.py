@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from vdla.isa.machine_code import compiled
 
 from .kernels import LANES
 from .ports import load_size
@@ -25,13 +25,13 @@ from .state import (
 DONE, OUTSIDE = 0, -1
 
 
-@njit(cache=True)
+@compiled()
 def _fits(row, depth):  # type: ignore[no-untyped-def]
     size = load_size(row)
     return size == 0 or row[SRAM_BASE] + size <= depth
 
 
-@njit(cache=True)
+@compiled()
 def _runs(row):  # type: ignore[no-untyped-def]
     """(m, 3) of a rectangular load: first scratchpad element, elements, first DRAM element (-1 for pads)."""
     columns = row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1]
@@ -50,12 +50,12 @@ def _runs(row):  # type: ignore[no-untyped-def]
     return runs[: used + 1]
 
 
-@njit(cache=True)
+@compiled()
 def _pad_int8(here):  # type: ignore[no-untyped-def]
     return here[0] << 56 >> 56
 
 
-@njit(cache=True)
+@compiled()
 def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
     """LOAD.INP into `inp` int16 (depth, batch, block_in)."""
     if not _fits(row, len(inp)):
@@ -71,7 +71,7 @@ def load_inp(row, here, memory, inp):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
     """LOAD.PATCH into `inp`, byte by byte in the order of isa/README.md."""
     patch, pad = here[1], _pad_int8(here)
@@ -99,7 +99,7 @@ def load_patch(row, here, memory, inp):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
     """LOAD.WGT into `wgt` int8 (depth, block_out, block_in) and `packed` (depth, blocks, pairs, lanes, 2)."""
     if not _fits(row, len(wgt)):
@@ -125,7 +125,7 @@ def load_wgt(row, memory, wgt, packed):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def load_uop(row, memory, uop):  # type: ignore[no-untyped-def]
     """LOAD.UOP into `uop` uint32."""
     if not _fits(row, len(uop)):
@@ -138,7 +138,7 @@ def load_uop(row, memory, uop):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
     """LOAD.ACC into `acc` int32 (depth, batch, block_out)."""
     if not _fits(row, len(acc)):
@@ -153,7 +153,7 @@ def load_acc(row, here, memory, acc):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
     """LOAD.ACC8 into `acc`: int8 sign-extended."""
     if not _fits(row, len(acc)):
@@ -168,7 +168,7 @@ def load_acc8(row, here, memory, acc):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def load_par(row, memory, par):  # type: ignore[no-untyped-def]
     """LOAD.PAR into `par` uint32 (depth, 2, block_out)."""
     if not _fits(row, len(par)):

@@ -7,7 +7,7 @@ all instructions keep to one bank; those that do not keep a copy of their micro-
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from vdla.isa.machine_code import compiled
 from vdla.isa.opcodes import AluOpcode
 from vdla.isa.timing import alu_cycles
 
@@ -61,7 +61,7 @@ _SLOTS = 256
 _S_BGN, _S_END, _S_VERSION, _S_DST_LOW, _S_DST_HIGH, _S_SRC_LOW, _S_SRC_HIGH, _S_UOPS = range(8)
 
 
-@njit(cache=True)
+@compiled()
 def load_size(row):  # type: ignore[no-untyped-def]
     """Scratchpad elements that a rectangular load writes."""
     if row[X_SIZE] == 0:
@@ -69,7 +69,7 @@ def load_size(row):  # type: ignore[no-untyped-def]
     return (row[Y_PAD_0] + row[Y_SIZE] + row[Y_PAD_1]) * (row[X_PAD_0] + row[X_SIZE] + row[X_PAD_1])
 
 
-@njit(cache=True)
+@compiled()
 def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
     high += (row[ITER_OUT] - 1) * row[out] + (row[ITER_IN] - 1) * row[inner]
     if high < P[P_ACC_DEPTH] and low // P[P_BANK_DEPTH] == high // P[P_BANK_DEPTH]:
@@ -77,7 +77,7 @@ def _one_bank(P, low, high, row, out, inner):  # type: ignore[no-untyped-def]
     return np.int64(MIXED)
 
 
-@njit(cache=True)
+@compiled()
 def find_banks(P, rows, registers, trace, uops, B):  # type: ignore[no-untyped-def]
     """Fill B; the copies of micro-ops that mixed instructions point into.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from vdla.isa.machine_code import compiled
 
 from .kernels import combine_add, combine_multiply, requantize
 from .loads import DONE, OUTSIDE
@@ -26,7 +26,7 @@ from .state import (
 )
 
 
-@njit(cache=True)
+@compiled()
 def store_out(row, memory, acc):  # type: ignore[no-untyped-def]
     """STORE.OUT: the low 8 bits of each lane of `acc` int32 (depth, batch, block_out)."""
     if row[Y_PAD_0] or row[Y_PAD_1] or row[X_PAD_0] or row[X_PAD_1]:
@@ -42,17 +42,17 @@ def store_out(row, memory, acc):  # type: ignore[no-untyped-def]
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def _float(bits):  # type: ignore[no-untyped-def]
     return np.uint32(bits & 0xFFFFFFFF).view(np.float32)
 
 
-@njit(cache=True)
+@compiled()
 def _signed(word, low, width):  # type: ignore[no-untyped-def]
     return word << (64 - low - width) >> (64 - width)
 
 
-@njit(cache=True)
+@compiled()
 def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped-def]
     """STORE.POST; `par` uint32 (depth, 2, block_out), `reduced` an int32 scratch vector (batch, block_out)."""
     if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
@@ -88,7 +88,7 @@ def store_post(row, here, memory, acc, par, reduced):  # type: ignore[no-untyped
     return DONE
 
 
-@njit(cache=True)
+@compiled()
 def _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced):  # type: ignore[no-untyped-def]
     """Maximum or wrapping sum over a window, whose positions wrap at the scratchpad's end."""
     reduced[:] = acc[corner]
@@ -105,7 +105,7 @@ def _reduce(acc, corner, rows, columns, row_stride, column_stride, sums, reduced
                         reduced[b, j] = max(reduced[b, j], vector[b, j])
 
 
-@njit(cache=True)
+@compiled()
 def _combine(row, here, zero_point, values, operands, out):  # type: ignore[no-untyped-def]
     """Stage B of the store pipeline on one vector; `operands` may be `out` itself."""
     ratio_self, ratio_operand = _float(here[3]), _float(here[3] >> 32)

@@ -7,8 +7,8 @@ cycles 1 .. total.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from vdla.isa.layout import TOKEN_QUEUES
+from vdla.isa.machine_code import compiled
 from vdla.isa.timing import BEGIN_DELAY
 
 from .state import (
@@ -56,7 +56,7 @@ _UNIT = _FULL + _QUEUES
 _BEGIN = _UNIT + 1
 
 
-@njit(cache=True)
+@compiled()
 def _add(segments, used, start, stop, category, i):  # type: ignore[no-untyped-def]
     if stop <= start:
         return used, start
@@ -67,7 +67,7 @@ def _add(segments, used, start, stop, category, i):  # type: ignore[no-untyped-d
     return used + 1, stop
 
 
-@njit(cache=True)
+@compiled()
 def unit_segments(X, rows, pop_queue, push_queue, u, total):  # type: ignore[no-untyped-def]
     """(m, 4) int64: start, stop, category, instruction (-1 behind the last) of unit `u` over [0, total)."""
     count = 0

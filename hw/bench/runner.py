@@ -21,7 +21,7 @@ from vdla.isa.config import Config
 
 from ..harness.toolchain import BuildError, require, verilator
 from ..sources import sources_digest
-from ..user_cache import cache_directory, cached
+from ..user_cache import cached_or_made, find_cached
 from ..verilog import generate_module
 from .wrapper import BENCH_TOP, bench_verilog, with_start_event
 
@@ -52,7 +52,7 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
 
     With `internals` a bench may also read signals below the top (Icarus always allows it).
     Built on the first call with these sources and tools (tiny: half a minute with Verilator, a second with Icarus).
-    Raises BuildError when a tool is missing or fails, CacheError when the cache cannot be written.
+    Raises BuildError when a tool is missing or fails.
     """
     environment, version = _tools(simulator)
     arguments = (
@@ -71,15 +71,23 @@ def build(config: Config, *, simulator: Simulator = "verilator", internals: bool
         if simulator == "icarus":
             text = with_start_event(text)
         digest = hashlib.sha256((options + text).encode()).hexdigest()[:32]
-        cached(_CACHE, digest, lambda folder: _build(folder, text, simulator, arguments, environment))
+        cached_or_made(_CACHE, digest, lambda folder: _build(folder, text, simulator, arguments, environment))
         target.write_text(digest, encoding="utf-8")
 
-    def folder(path: Path) -> Path:
-        return cache_directory(_CACHE) / path.read_text(encoding="utf-8")
+    built: Path | None = None
+
+    def is_there(path: Path) -> bool:
+        nonlocal built
+        built = find_cached(_CACHE, path.read_text(encoding="utf-8"))
+        return built is not None
 
     # The machine is elaborated once: later calls find its build by the configuration and our sources.
     name = f"{config.digest[:32]}-{sources_digest()[:16]}-{options[:16]}.path"
-    return folder(cached(_CACHE, name, find, lambda path: folder(path).exists()))
+    path = cached_or_made(_CACHE, name, find, is_there)
+    if built is None and not is_there(path):
+        raise BuildError(f"{path.parent}: what was built has gone; run it again")
+    assert built is not None
+    return built
 
 
 def run_bench(

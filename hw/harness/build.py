@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import tempfile
 from importlib import resources
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Literal
 
 from ..counters import COUNTER_BITS
 from ..interfaces import ADDRESS_BITS
-from ..user_cache import cached
+from ..user_cache import cached_or_made
 from .prepare import HARNESS_TOP, harness_verilog
 from .toolchain import call, require, verilator
 
@@ -99,9 +100,12 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
             work = Path(directory)
             unit = _generate(root, prepared, source, work)
             include = [f"-I{root / 'include'}", f"-I{root / 'include' / 'vltstd'}", f"-I{unit.parent}"]
-            call([compiler, "-shared", *flags, *include, str(unit), "-o", str(target)])
+            library = work / "library.so"
+            call([compiler, "-shared", *flags, *include, str(unit), "-o", str(library)])
+            # Not g++ itself, whose message about a full disk would be one about the tool.
+            shutil.copyfile(library, target)
 
-    return cached(CACHE, f"{digest[:32]}.so", build)
+    return cached_or_made(CACHE, f"{digest[:32]}.so", build)
 
 
 def _generate(root: Path, prepared: str, source: str, work: Path) -> Path:

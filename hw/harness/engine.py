@@ -21,7 +21,7 @@ from ..control import DONE_BIT, ERROR_BIT, IDENTITY, QUIET_BIT, REGISTERS, VERSI
 from ..counters import COUNTER_BITS, COUNTERS
 from ..sources import sources_digest
 from ..trace import instruction_times
-from ..user_cache import cache_directory, cached
+from ..user_cache import cached_or_made, find_cached
 from ..verilog import generate_verilog
 from .build import CACHE, Optimize, build_library, require_tools
 from .library import PLACES, TIMING, Parameters, load_library
@@ -104,10 +104,18 @@ def prepare_library(config: Config, *, optimize: Optimize = "build") -> Path:
         library = build_library(verilog, bus_bytes=same.memory.bus_bytes, optimize=optimize)
         target.write_text(library.name, encoding="utf-8")
 
-    def valid(path: Path) -> bool:
-        return (cache_directory(CACHE) / path.read_text(encoding="utf-8")).exists()
+    library: Path | None = None
 
-    return cache_directory(CACHE) / cached(CACHE, name, build, valid).read_text(encoding="utf-8")
+    def is_there(path: Path) -> bool:
+        nonlocal library
+        library = find_cached(CACHE, path.read_text(encoding="utf-8"))
+        return library is not None
+
+    path = cached_or_made(CACHE, name, build, is_there)
+    if library is None and not is_there(path):
+        raise BuildError(f"{path.parent}: what was built has gone; run it again")
+    assert library is not None
+    return library
 
 
 def hardware(config: Config) -> Config:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-
-from vdla.isa.program import write_whole
+from pathlib import Path
 
 from .. import user_cache
 
@@ -18,14 +17,19 @@ def key(*parts: str) -> str:
 
 
 def load(name: str, suffix: str) -> bytes | None:
-    """What is kept under `name`, or None. A file that does not decompress counts as none."""
-    try:
-        return gzip.decompress((user_cache.cache_directory(_PART) / f"{name}.{suffix}.gz").read_bytes())
-    except (OSError, EOFError, gzip.BadGzipFile):
-        return None
+    """What is kept under `name`, or None. A file that is not as it was written counts as none."""
+    path = user_cache.find_cached(_PART, _file(name, suffix))
+    return None if path is None else gzip.decompress(path.read_bytes())
 
 
 def save(name: str, suffix: str, data: bytes) -> None:
-    """Keeps `data` under `name`. Raises CacheError or ProgramError, naming the place, when the system refuses."""
-    with user_cache.open_cache(_PART) as directory:
-        write_whole(directory / f"{name}.{suffix}.gz", gzip.compress(data, 1, mtime=0))
+    """Keeps `data` under `name`; where the user's cache cannot be used, for this process."""
+
+    def write(path: Path) -> None:
+        path.write_bytes(gzip.compress(data, 1, mtime=0))
+
+    user_cache.cached_or_made(_PART, _file(name, suffix), write, lambda path: False)
+
+
+def _file(name: str, suffix: str) -> str:
+    return f"{name}.{suffix}.gz"

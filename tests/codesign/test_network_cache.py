@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 from pathlib import Path
@@ -63,17 +62,43 @@ def test_the_second_run_is_taken_from_the_cache(vdla, tmp_path: Path, cache: Pat
     assert "taken from the cache" in text and "against onnxruntime: largest difference" in text
 
 
-def test_a_check_fails_where_outputs_differ(vdla, tmp_path: Path) -> None:
-    assert not compilation(vdla("run", dense(tmp_path), "--device", "cpu", "--json"))
-    other = dense(tmp_path, "other.onnx", seed=1)
-    key = network_key(other, host_target(), batch=1)
-    # What lies in the cache under the other model's name is believed, so its outputs are not those of that model.
-    entry = cached_network(tmp_path / "net.onnx", host_target()).path
-    entry.rename(entry.with_name(f"{key}.tar"))
-    outcome = vdla("run", other, "--device", "cpu", "--json")
-    assert outcome.code == 1 and "the numbers of this run are wrong" in outcome.err
-    document = json.loads(outcome.out)
-    assert document["compile"]["cached"] and document["check"]["max_relative_error"] > 1e-2
+def replaced_entry(folder: Path) -> Path:
+    """A model, and in the cache in its place the entry of another one, whole and with its own checksum."""
+    other = dense(folder, "other.onnx", seed=1)
+    entry = cached_network(dense(folder), host_target()).path
+    entry.rename(entry.with_name(f"{network_key(other, host_target(), batch=1)}.tar"))
+    lock = entry.with_name(f"{entry.name}.lock")
+    lock.rename(entry.with_name(f"{network_key(other, host_target(), batch=1)}.tar.lock"))
+    return other
+
+
+def test_a_replaced_entry_is_not_run(vdla, tmp_path: Path) -> None:
+    other = replaced_entry(tmp_path)
+    document = vdla("run", other, "--device", "cpu", "--json").document()
+    assert not document["compile"]["cached"] and document["check"]["max_relative_error"] < 1e-5
+    assert compilation(vdla("run", other, "--device", "cpu", "--json"))
+
+
+def test_a_replaced_entry_is_not_copied(vdla, tmp_path: Path) -> None:
+    other = replaced_entry(tmp_path)
+    document = vdla("compile", other, "-o", tmp_path / "net.tar", "--json").document()
+    vdla("compile", other, "-o", tmp_path / "alone.tar", "--json", "--no-cache").document()
+    assert not document["cached"]
+    assert (tmp_path / "net.tar").read_bytes() == (tmp_path / "alone.tar").read_bytes()
+
+
+def test_a_cache_that_others_may_write_is_left_alone(vdla, tmp_path: Path, cache: Path) -> None:
+    model = dense(tmp_path)
+    cached_network(model, host_target())
+    cache.chmod(0o777)
+    before = {path.name: path.read_bytes() for path in cache.iterdir()}
+    for command in (("run", model, "--device", "cpu"), ("compile", model, "-o", tmp_path / "net.tar")):
+        result = vdla(*command, "--json")
+        document = result.document()
+        assert document.get("cached", document.get("compile", {}).get("cached")) is False
+        (line,) = [line for line in result.err.splitlines() if "cache" in line]
+        assert f"{cache} lets other users write (mode 777)" in line and f"chmod go-w {cache}" in line
+    assert {path.name: path.read_bytes() for path in cache.iterdir()} == before
 
 
 def test_the_key_is_all_that_decides_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from vdla.isa.machine_code import compiled
 
 
-@njit(cache=True)
+@compiled()
 def draw_edges(units, first, low, high, writes, late, queues, written, read, ended, edges):  # type: ignore[no-untyped-def]
     """Fills `edges` with (queue, source, target) rows and returns how many they are.
 

@@ -1,0 +1,53 @@
+"""Functions that numba compiles, and keeps on disk only where no other user can put code.
+
+numba keeps what it compiled beside the source, where that can be written, and else in a folder of caches. Its files
+there hold pickles and machine code, and it believes what it finds.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+from numba.core.caching import NullCache
+from numba.core.dispatcher import Dispatcher
+
+from .own_folders import check_own_folder
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Decorator: `numba.njit` with `options`, whose code is kept for later runs where that is safe."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        code = njit(**options)(function)
+        if not isinstance(code, Dispatcher):  # numba was told not to compile
+            return code
+        try:
+            code.enable_caching()
+        except RuntimeError:  # there is no folder that numba can write
+            return code
+        folder = code.stats.cache_path
+        if folder is not None and not _is_own(Path(folder), Path(function.__code__.co_filename).parent):
+            setattr(code, "_cache", NullCache())  # noqa: B010 (numba has no word for it)
+        return code
+
+    return decorate
+
+
+@functools.cache
+def _is_own(folder: Path, sources: Path) -> bool:
+    """Whether code in `folder` can only come from this user, or from who could change `sources` as well."""
+    if folder == sources / "__pycache__":
+        return True
+    try:
+        check_own_folder(folder)
+    except OSError as error:
+        print(
+            f"warning: compiled code is not kept for later runs: {folder}: {error.strerror}", file=sys.stderr
+        )
+        return False
+    return True

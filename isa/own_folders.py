@@ -1,0 +1,128 @@
+"""Folders that hold code of this user: nobody else may put anything there, or put another folder in their place."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+_PRIVATE = 0o700
+_MOST_LINKS = 40
+"""Links that one path may lead through, as Linux allows."""
+
+
+def make_own_folder(folder: Path) -> None:
+    """Makes a folder that is not there, and those above it, for this user alone; then as `check_own_folder`."""
+    for place in (*reversed(folder.absolute().parents), folder):
+        try:
+            # Not mkdir(parents=True), which makes the parents as the umask says.
+            place.mkdir(_PRIVATE)
+        except FileExistsError:
+            continue
+        except OSError:
+            if not place.is_dir():  # on a read-only disk the existing folder is no error
+                raise
+    check_own_folder(folder)
+
+
+def check_own_folder(folder: Path) -> None:
+    """Raises OSError, whose `strerror` says why, unless what lies in a folder can only come from this user.
+
+    The folder is this user's, no link, and closed to other writers. Those above it, through all links that lead there,
+    are this user's or root's and closed too, or let each user remove only what is their own, as /tmp does.
+    """
+    last = _check_way(folder)
+    found = last.lstat()
+    if folder.is_symlink():
+        raise _refused(folder, "is a link")
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    if found.st_uid != os.geteuid():
+        raise _refused(folder, f"belongs to {_user(found.st_uid)}")
+    if _others_write(found):
+        raise _refused(folder, _open_to_others(last, found))
+
+
+def check_own_file(descriptor: int, path: Path) -> None:
+    """Raises OSError unless an open file is a regular one of this user that no other user may write."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise _refused(path, "is no file")
+    if found.st_uid != os.geteuid():
+        raise _refused(path, f"belongs to {_user(found.st_uid)}")
+    if _others_write(found):
+        raise _refused(path, _open_to_others(path, found))
+
+
+def _check_way(folder: Path) -> Path:
+    """Checks the folders that lead to `folder`; the path without links at which it lies."""
+    place = Path("/")
+    links = 0
+    left = list(reversed(folder.absolute().parts[1:]))
+    while left:
+        _check_above(place)
+        name = left.pop()
+        if name == "..":
+            place = place.parent
+            continue
+        found = (place / name).lstat()
+        if not stat.S_ISLNK(found.st_mode):
+            place /= name
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(folder))
+        _check_owner(place / name, found)
+        target = Path(os.readlink(place / name))
+        if target.is_absolute():
+            place = Path("/")
+        left += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+    return place
+
+
+def _check_above(place: Path) -> None:
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
+    _check_owner(place, found)
+    if _others_write(found) and not found.st_mode & stat.S_ISVTX:
+        raise _refused(place, _open_to_others(place, found))
+
+
+def _check_owner(place: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (0, os.geteuid()):
+        raise _refused(place, f"belongs to {_user(found.st_uid)}")
+
+
+def _others_write(found: os.stat_result) -> bool:
+    """Whether a user other than the owner and root may write; a group of the owner alone is no other."""
+    if found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _is_private(found.st_gid)
+
+
+def _is_private(gid: int) -> bool:
+    """Whether a group is the one that many systems make for each user, of the user's name and without others."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
+
+
+def _open_to_others(path: Path, found: os.stat_result) -> str:
+    return f"lets other users write (mode {stat.S_IMODE(found.st_mode):o}); `chmod go-w {path}` closes it"
+
+
+def _refused(path: Path, why: str) -> OSError:
+    return OSError(errno.EPERM, f"{path} {why}", str(path))

@@ -1,0 +1,46 @@
+"""Compiled code is kept where no other user can put any."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numba
+import pytest
+from vdla.isa.machine_code import compiled
+
+TEXT = """
+from vdla.isa.machine_code import compiled
+
+@compiled()
+def double(value):
+    return 2 * value
+"""
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o777, 0o1777])
+def test_numbas_folder_of_caches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: int
+):
+    folder = tmp_path / "numba"
+    folder.mkdir()
+    folder.chmod(mode)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
+    (tmp_path / "doubling.py").write_text(TEXT)
+    spec = importlib.util.spec_from_file_location("doubling", tmp_path / "doubling.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "doubling", module)
+    spec.loader.exec_module(module)
+    assert module.double(21) == 42
+    kept, said = list(folder.rglob("*.nbi")), capsys.readouterr().err
+    if mode == 0o777:
+        assert not kept and "warning: compiled code is not kept for later runs" in said
+        assert f"`chmod go-w {folder}`" in said and said.count("\n") == 1
+    else:
+        assert kept and not said
+
+
+def test_what_numba_cannot_keep_runs_all_the_same():
+    scope: dict[str, object] = {"compiled": compiled}
+    exec("double = compiled()(lambda value: 2 * value)", scope)  # of no file
+    assert scope["double"](21) == 42  # type: ignore[operator]
