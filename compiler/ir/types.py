@@ -34,24 +34,24 @@ class DType(StrEnum):
     @property
     def bits(self) -> int:
         """Storage width in bits (bool is stored in 8)."""
-        return _BITS[self.value]
+        return _BITS[self]
 
     @property
     def is_integer(self) -> bool:
         """True for the signed and unsigned integers, not for bool."""
-        return self.value in _LIMITS and self is not DType.BOOL
+        return self in _LIMITS and self is not DType.BOOL
 
     @property
     def is_float(self) -> bool:
         """True for the floating-point types."""
-        return self.value in _FLOATS
+        return self in _FLOATS
 
     @property
     def limits(self) -> tuple[int, int]:
         """Least and greatest value of an integer type or bool; TypeError for floats."""
-        if self.value in _FLOATS:
+        if self in _FLOATS:
             raise TypeError(f"{self.value} has no integer limits")
-        return _LIMITS[self.value]
+        return _LIMITS[self]
 
     def wrap(self, value: int) -> int:
         """`value` reduced to this integer type modulo 2**bits."""
@@ -61,22 +61,23 @@ class DType(StrEnum):
         return (value - low) % (high - low + 1) + low
 
 
-_FLOATS = ("float16", "bfloat16", "float32")
+# By member: to ask a member for its value takes a Python-level call.
+_FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32})
 _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _BITS = {
-    "int8": 8,
-    "uint8": 8,
-    "int32": 32,
-    "int64": 64,
-    "float16": 16,
-    "bfloat16": 16,
-    "float32": 32,
-    "bool": 8,
+    DType.INT8: 8,
+    DType.UINT8: 8,
+    DType.INT32: 32,
+    DType.INT64: 64,
+    DType.FLOAT16: 16,
+    DType.BFLOAT16: 16,
+    DType.FLOAT32: 32,
+    DType.BOOL: 8,
 }
 _LIMITS = {
-    "int8": (-(2**7), 2**7 - 1),
-    "uint8": (0, 2**8 - 1),
-    "int32": (-(2**31), 2**31 - 1),
-    "int64": (-(2**63), 2**63 - 1),
-    "bool": (0, 1),
+    DType.INT8: (-(2**7), 2**7 - 1),
+    DType.UINT8: (0, 2**8 - 1),
+    DType.INT32: (-(2**31), 2**31 - 1),
+    DType.INT64: (-(2**63), 2**63 - 1),
+    DType.BOOL: (0, 1),
 }

@@ -89,29 +89,3 @@ def comparison(op: str, dtype: DType) -> str:
         return "fcmp " + {"<": "olt", "<=": "ole", "==": "oeq", "!=": "une"}[op]
     sign = "u" if dtype in (DType.UINT8, DType.BOOL) else "s"
     return "icmp " + {"<": f"{sign}lt", "<=": f"{sign}le", "==": "eq", "!=": "ne"}[op]
-
-
-def compute(op: str, x: int | float, y: int | float, dtype: DType) -> int | float | None:
-    """An operator on numbers known now; None for a division by zero."""
-    match op:
-        case "<":
-            return x < y
-        case "<=":
-            return x <= y
-        case "==":
-            return x == y
-        case "!=":
-            return x != y
-        case "min":
-            return min(x, y)
-        case "max":
-            return max(x, y)
-        case "+":
-            return dtype.wrap(int(x + y))
-        case "-":
-            return dtype.wrap(int(x - y))
-        case "*":
-            return dtype.wrap(int(x * y))
-    if y == 0:
-        return None
-    return dtype.wrap(int(x // y if op == "//" else x % y))

@@ -6,7 +6,7 @@ iteration. Loop variables of unrolled loops are Python ints, so conditions on th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ...ir.affine import LinearForm, linear_form
@@ -14,7 +14,8 @@ from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Loa
 from ...ir.printer import format_expr
 from ...ir.types import DType
 from ...ir.visit import walk_expr
-from .arithmetic import comparison, compute, convert, extremum, floor_divide
+from .arithmetic import comparison, convert, extremum, floor_divide
+from .decided import Decided, decided, undecided
 from .errors import LoweringError
 from .functions import call_function
 from .half_floats import HALF_FLOATS, narrow, round_tf32, widen
@@ -49,6 +50,14 @@ class VectorLoop:
     lanes: int
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedForm:
+    """A linear form: its atoms with coefficients and the functions that decide them, and the constant."""
+
+    atoms: tuple[tuple[Expr, int, Decided], ...]
+    constant: int
+
+
 class ExpressionEmitter:
     """Emits expressions into a block; statements set what is around them.
 
@@ -65,37 +74,27 @@ class ExpressionEmitter:
         self.mask: Value | None = None
         self.guarded = False
         self.declarations: set[str] = set()
-        self.forms: dict[tuple[int, str], tuple[tuple[Expr, ...], LinearForm]] = {}
+        self.forms: dict[tuple[int, str], tuple[tuple[Expr, ...], PreparedForm]] = {}
+        self.functions: dict[int, tuple[Expr, tuple[DType, Decided]]] = {}
 
     # Values
 
     def known(self, expr: Expr) -> int | float | None:
         """The value of an expression of ints and bools if it is decided already."""
-        if isinstance(expr, Var):
-            held = self.variables.get(expr.name)
-            return held if isinstance(held, int) else None
-        if isinstance(expr, Const):
-            return expr.value
-        if isinstance(expr, Binary):
-            op, x = expr.op, self.known(expr.a)
-            if op == "and" or op == "or":
-                y, decisive = self.known(expr.b), op == "or"
-                if (x is not None and bool(x) is decisive) or (y is not None and bool(y) is decisive):
-                    return decisive
-                return None if x is None or y is None else not decisive
-            if x is None or (y := self.known(expr.b)) is None:
-                return None
-            dtype = dtype_of(expr.a)
-            return None if dtype.is_float else compute(op, x, y, dtype)
-        if isinstance(expr, Select):
-            chosen = self.known(expr.condition)
-            return None if chosen is None else self.known(expr.then if chosen else expr.otherwise)
-        return None
+        return self.decided(expr)[1](self.variables)
+
+    def decided(self, expr: Expr) -> tuple[DType, Decided]:
+        """The type of an expression and the function that says what it is where it is decided."""
+        # Told by id, and kept so that it is its own.
+        held = self.functions.get(id(expr))
+        if held is None:
+            held = self.functions[id(expr)] = (expr, (dtype_of(expr), decided(expr)))
+        return held[1]
 
     def expr(self, expr: Expr) -> Value:
         """The value of an expression: a scalar, or a vector where it differs between lanes."""
-        dtype = dtype_of(expr)
-        if not isinstance(expr, Load | Call | Cast) and (value := self.known(expr)) is not None:
+        dtype, value_of = self.decided(expr)
+        if value_of is not undecided and (value := value_of(self.variables)) is not None:
             return constant(value, dtype)
         match expr:
             case Var(name=name):
@@ -148,15 +147,21 @@ class ExpressionEmitter:
 
     def terms(self, weighted: Mapping[Expr, int]) -> tuple[dict[Expr, int], int]:
         """A weighted sum of index expressions as atoms with coefficients, and a constant; known atoms folded."""
-        return self.folded(weighted_sum(weighted))
+        return self.folded(self.prepared(weighted_sum(weighted)))
 
-    def folded(self, form: LinearForm) -> tuple[dict[Expr, int], int]:
+    def prepared(self, form: LinearForm) -> PreparedForm:
+        """A form with the functions that decide its atoms."""
+        atoms = [(atom, weight, self.decided(atom)[1]) for atom, weight in form.terms.items()]
+        return PreparedForm(tuple(atoms), form.constant)
+
+    def folded(self, form: PreparedForm) -> tuple[dict[Expr, int], int]:
         """The atoms of a form that are not known here with their coefficients, and a constant."""
         total: dict[Expr, int] = {}
         offset = form.constant
         split = False
-        for atom, coefficient in form.terms.items():
-            value = self.known(atom)
+        variables = self.variables
+        for atom, coefficient, value_of in form.atoms:
+            value = value_of(variables)
             if value is not None:
                 offset += coefficient * int(value)
             else:
@@ -177,10 +182,13 @@ class ExpressionEmitter:
 
     def sum(self, terms: Mapping[Expr, int], offset: int) -> Value:
         """The value of such a sum, variables of outer loops first, so that what does not change is computed early."""
-        order = {name: depth for depth, name in enumerate(self.variables)}
-        deep = len(order)
+        atoms: Iterable[Expr] = terms
+        if len(terms) > 1:
+            order = {name: depth for depth, name in enumerate(self.variables)}
+            deep = len(order)
+            atoms = sorted(terms, key=lambda a: order.get(a.name, deep) if isinstance(a, Var) else deep)
         total: Value | None = None
-        for atom in sorted(terms, key=lambda a: order.get(a.name, deep) if isinstance(a, Var) else deep):
+        for atom in atoms:
             coefficient = terms[atom]
             value = self.variable(atom.name) if isinstance(atom, Var) else self.atom(atom)
             if coefficient != 1:
@@ -329,7 +337,7 @@ class ExpressionEmitter:
             weighted: dict[Expr, int] = {}
             for index, stride in zip(indices, storage.strides, strict=True):
                 weighted[index] = weighted.get(index, 0) + stride
-            held = self.forms[key] = (indices, weighted_sum(weighted))
+            held = self.forms[key] = (indices, self.prepared(weighted_sum(weighted)))
         terms, offset = self.folded(held[1])
         stride, varying = 0, {}
         if self.vector is not None:
@@ -352,8 +360,10 @@ class ExpressionEmitter:
     def varies(self, expr: Expr) -> bool:
         """Whether an expression differs between lanes."""
         vector = self.vector
-        if vector is None or isinstance(expr, Var):
-            return vector is not None and expr == Var(vector.name)
+        if vector is None:
+            return False
+        if isinstance(expr, Var):
+            return expr.name == vector.name
         return any(isinstance(e, Var) and e.name == vector.name for e in walk_expr(expr))
 
 

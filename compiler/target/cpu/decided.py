@@ -1,0 +1,118 @@
+"""Values of index expressions that are decided while code is emitted: functions of the unrolled loops' variables.
+
+An unrolled body comes by the same expression once for every iteration. So each becomes a Python function once, which
+is several times as fast as to walk the expression.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from ...ir.expr import Binary, Const, Expr, Select, Var, dtype_of
+from ...ir.types import DType
+
+Decided: TypeAlias = Callable[[Mapping[str, Any]], int | float | None]
+"""The value of an expression of ints and bools, given what variables are: an int, or something else that is not known
+yet; None where it is not decided."""
+
+_PLAIN: Mapping[str, Callable[[Any, Any], int | float]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "min": min,
+    "max": max,
+}
+_WRAPPING: Mapping[str, Callable[[Any, Any], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+}
+
+
+def undecided(variables: Mapping[str, Any]) -> None:
+    """Of an expression that is never decided: it loads, calls, converts, or computes in floats."""
+
+
+def decided(expr: Expr) -> Decided:
+    """The function of an expression; `undecided` where no variable can help."""
+    match expr:
+        case Const(value=value):
+            return lambda variables: value
+        case Var(name=name):
+
+            def variable(variables: Mapping[str, Any]) -> int | None:
+                held = variables.get(name)
+                return held if type(held) is int else None
+
+            return variable
+        case Binary(op="and" | "or"):
+            return _logical(expr)
+        case Binary():
+            return _arithmetic(expr)
+        case Select(condition=condition, then=then, otherwise=otherwise):
+            chosen, first, second = decided(condition), decided(then), decided(otherwise)
+            if chosen is undecided or first is second is undecided:
+                return undecided
+
+            def select(variables: Mapping[str, Any]) -> int | float | None:
+                value = chosen(variables)
+                if value is None:
+                    return None
+                return first(variables) if value else second(variables)
+
+            return select
+    return undecided
+
+
+def _logical(expr: Binary) -> Decided:
+    a, b, decisive = decided(expr.a), decided(expr.b), expr.op == "or"
+    if a is b is undecided:
+        return undecided
+
+    def logical(variables: Mapping[str, Any]) -> bool | None:
+        x = a(variables)
+        if x is not None and bool(x) is decisive:
+            return decisive
+        y = b(variables)
+        if y is not None and bool(y) is decisive:
+            return decisive
+        return None if x is None or y is None else not decisive
+
+    return logical
+
+
+def _arithmetic(expr: Binary) -> Decided:
+    a, b = decided(expr.a), decided(expr.b)
+    dtype = dtype_of(expr.a)
+    if a is undecided or b is undecided or dtype.is_float:
+        return undecided
+    if (compute := _PLAIN.get(expr.op)) is not None:
+
+        def plain(variables: Mapping[str, Any]) -> int | float | None:
+            x = a(variables)
+            if x is None or (y := b(variables)) is None:
+                return None
+            return compute(x, y)
+
+        return plain
+    return _wrapping(_WRAPPING[expr.op], a, b, dtype, divides=expr.op in ("//", "%"))
+
+
+def _wrapping(
+    compute: Callable[[Any, Any], int], a: Decided, b: Decided, dtype: DType, *, divides: bool
+) -> Decided:
+    low, high = dtype.limits
+
+    def wrapping(variables: Mapping[str, Any]) -> int | None:
+        x = a(variables)
+        if x is None or (y := b(variables)) is None or (divides and y == 0):
+            return None
+        value = compute(x, y)
+        return value if low <= value <= high else dtype.wrap(value)
+
+    return wrapping
