@@ -26,7 +26,7 @@ from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.external_data import external_data_digest
 from vdla.compiler.graph.model_texts import check_texts
-from vdla.compiler.runtime.network_archive import save_network
+from vdla.compiler.runtime.network_archive import NAME, save_network
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
 from vdla.compiler.templates.workload_cpu import CpuWorkload
@@ -69,7 +69,9 @@ def cached_network(
     path, hit = cached_archive(
         model,
         lambda: network_key(model, target, batch=batch, records=records),
-        lambda partial: save_network(partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs)),
+        lambda partial: save_network(
+            partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs, library=NAME)
+        ),
     )
     return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 

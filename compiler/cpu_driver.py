@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
 from .schedule import Schedule
+from .target.cpu.background import LibraryInProgress
 from .target.cpu.kernel import build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
@@ -89,10 +91,12 @@ def compile_cpu_ahead(
     fusion: bool = True,
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CpuWorkload] | None = None,
+    library: str | None = None,
 ) -> NetworkCode:
     """Compile an ONNX model for any processor; see `compile_cpu`.
 
-    To be saved (`runtime.network_archive`) or to become one function (`runtime.network_object`). Raises UserError.
+    To be saved (`runtime.network_archive`) or to become one function (`runtime.network_object`). With `library` the
+    kernels become a static library of that name meanwhile, for the former. Raises UserError.
     """
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
     modules: dict[str, Module] = {}
@@ -101,9 +105,18 @@ def compile_cpu_ahead(
     def make(step: LoweredStep[CpuTarget], schedule: Schedule, number: int, dump: Dump | None) -> Module:
         return lower(schedule.program, target, function=f"vdla_kernel{number}")
 
-    for kernel in compiled(work.steps, target, dump_passes, make):
-        module = modules.setdefault(kernel.made.function, kernel.made)
-        launches.append(NamedLaunch(**work_of(kernel, module.parameters), function=module.function))
+    with ExitStack() as stack:
+        growing = None
+        if library is not None:
+            growing = stack.enter_context(LibraryInProgress(target, name=library))
+        for kernel in compiled(work.steps, target, dump_passes, make):
+            module = kernel.made
+            if module.function not in modules:
+                modules[module.function] = module
+                if growing is not None:
+                    growing.add(module)
+            launches.append(NamedLaunch(**work_of(kernel, module.parameters), function=module.function))
+        code = growing.finish() if growing is not None and modules else None
     return NetworkCode(
         graph=work.graph,
         plan=work.plan,
@@ -111,6 +124,7 @@ def compile_cpu_ahead(
         target=target,
         modules=tuple(modules.values()),
         quantized=work.quantized,
+        library=code,
     )
 
 

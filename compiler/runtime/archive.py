@@ -19,7 +19,7 @@ from vdla.isa.program import write_whole
 from ..target.cpu.machine import CpuTarget, host_target, runs_here
 
 DESCRIPTION, CODE, HEADER, CHECKSUM = "description.json", "code.o", "code.h", "sha256"
-CONSTANTS, CUDA_SOURCE = "constants.bin", "kernels.cu"
+CONSTANTS, LIBRARY, CUDA_SOURCE = "constants.bin", "code.a", "kernels.cu"
 
 
 class ArchiveError(UserError):

@@ -18,7 +18,7 @@ from ..ir.types import DType
 from ..target.cpu.ahead_of_time import ObjectCode
 from ..target.cpu.kernel import Kernel
 from ..target.cpu.machine import CpuTarget
-from ..target.cpu.machine_code import load_object
+from ..target.cpu.machine_code import load_objects
 from ..target.cpu.module import Module
 from .archive import CODE, DESCRIPTION, HEADER, read_archive, read_description, read_target, write_archive
 
@@ -45,7 +45,7 @@ def load_kernels(path: Path) -> dict[str, Kernel]:
     """
     files = read_archive(path, (CODE, HEADER), what="archive of kernels")
     description = read_description(path, files[DESCRIPTION], FORMAT)
-    return bind_kernels(description["kernels"], files[CODE], read_target(path, description["target"]))
+    return bind_kernels(description["kernels"], [files[CODE]], read_target(path, description["target"]))
 
 
 def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
@@ -64,9 +64,11 @@ def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
     ]
 
 
-def bind_kernels(entries: Sequence[dict[str, Any]], data: bytes, target: CpuTarget) -> dict[str, Kernel]:
-    """The functions of an object for this machine as kernels by name; `entries` as `describe_kernels` made them."""
-    codes = load_object(data, target, [kernel["function"] for kernel in entries])
+def bind_kernels(
+    entries: Sequence[dict[str, Any]], objects: Sequence[bytes], target: CpuTarget
+) -> dict[str, Kernel]:
+    """The functions of objects for this machine as kernels by name; `entries` as `describe_kernels` made them."""
+    codes = load_objects(objects, target, [kernel["function"] for kernel in entries])
     kernels: dict[str, Kernel] = {}
     for kernel in entries:
         parameters = tuple(

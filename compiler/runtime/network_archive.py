@@ -1,8 +1,8 @@
 """A whole compiled network as a file (see `archive`).
 
 description.json    format, target, inputs, outputs, tensors in the arena, kernels, launches, constants by name
-code.o, code.h      the kernels, an object that `target.cpu.ahead_of_time.emit_object` made, and their C header; empty
-                    without kernels
+code.a, code.h      the kernels, a static library that `target.cpu.background` made, and their C header; empty without
+                    kernels
 constants.bin       the constants, raw and little-endian, packed as kernels read them; each begins on a cache line
 sha256              of them all, so that damage is seen before any of it runs
 """
@@ -18,14 +18,17 @@ import numpy as np
 
 from ..graph.floating.graph import FloatGraph
 from ..graph.floating.storage_plan import StoragePlan
-from ..target.cpu.ahead_of_time import emit_object
+from ..target.cpu.ahead_of_time import ObjectCode
+from ..target.cpu.background import emit_library
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.module import Module
+from ..target.cpu.static_library import library_objects
 from .archive import (
-    CODE,
     CONSTANTS,
     DESCRIPTION,
     HEADER,
+    LIBRARY,
+    ArchiveError,
     read_archive,
     read_description,
     read_target,
@@ -43,9 +46,11 @@ from .network_description import (
     read_constants,
 )
 
-FORMAT = 2
+FORMAT = 3
 """Goes up when the description or the way that kernels are called changes."""
 WHAT = "compiled network"
+NAME = "network"
+"""Of the library and its header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,7 +68,10 @@ class NamedLaunch:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NetworkCode:
-    """A network compiled for `target`, which need not be this machine: `modules` are its kernels."""
+    """A network compiled for `target`, which need not be this machine: `modules` are its kernels.
+
+    `library` are these as a static library, where that was asked for.
+    """
 
     graph: FloatGraph
     plan: StoragePlan
@@ -71,6 +79,7 @@ class NetworkCode:
     target: CpuTarget
     modules: tuple[Module, ...]
     quantized: frozenset[str] = frozenset()
+    library: ObjectCode | None = None
 
 
 def save_network(path: Path, network: NetworkCode) -> None:
@@ -79,7 +88,9 @@ def save_network(path: Path, network: NetworkCode) -> None:
     ProgramError if it cannot be written, TargetError where the processor lacks instructions for a kernel.
     """
     constants = ConstantPool()
-    code = emit_object(network.modules, network.target, name="network") if network.modules else None
+    code = network.library
+    if code is None and network.modules:
+        code = emit_library(network.modules, network.target, name=NAME)
     launches = [
         {**describe_launch(number, launch, constants), "function": launch.function}
         for number, launch in enumerate(network.launches)
@@ -94,7 +105,7 @@ def save_network(path: Path, network: NetworkCode) -> None:
         "constants": constants.entries,
     }
     files = {
-        CODE: b"" if code is None else code.data,
+        LIBRARY: b"" if code is None else code.data,
         HEADER: b"" if code is None else code.header.encode(),
         CONSTANTS: bytes(constants.data),
     }
@@ -103,7 +114,7 @@ def save_network(path: Path, network: NetworkCode) -> None:
 
 def check_network(path: Path) -> dict[str, Any]:
     """The description of an archive that is whole, for whatever processor it is; ArchiveError for others."""
-    files = read_archive(path, (CODE, HEADER, CONSTANTS), what=WHAT)
+    files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT)
     return read_description(path, files[DESCRIPTION], FORMAT)
 
 
@@ -113,11 +124,15 @@ def load_network(path: Path) -> CpuNetwork:
     ArchiveError for a file that is no compiled network, was changed, or holds code that this machine may not be able to
     run.
     """
-    files = read_archive(path, (CODE, HEADER, CONSTANTS), what=WHAT)
+    files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT)
     description = read_description(path, files[DESCRIPTION], FORMAT)
     target = read_target(path, description["target"])
     constants = read_constants(description, files[CONSTANTS])
-    kernels = bind_kernels(description["kernels"], files[CODE], target) if description["kernels"] else {}
+    entries = description["kernels"]
+    try:
+        kernels = bind_kernels(entries, library_objects(files[LIBRARY]), target) if entries else {}
+    except ValueError as error:
+        raise ArchiveError(f"{path}: {LIBRARY} is {error}; compile it anew") from None
     launches = [
         Launch(**launch_fields(launch, constants), kernel=kernels[launch["function"]])
         for launch in description["launches"]

@@ -1,4 +1,4 @@
-"""Kernels ahead of time, for any processor: one relocatable object, its C header and, for here, a shared library."""
+"""Kernels ahead of time, for any processor: an object or a static library, its C header; for here, a shared library."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from .wide_integers import FUNCTIONS, wide_integers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectCode:
-    """A relocatable object (ELF, or a WebAssembly one to be linked), and the text of its C header `name`.h.
+    """A relocatable object (ELF, or a WebAssembly one to be linked), or a static library of such, and its C header.
 
-    `modules` are those whose functions it exports.
+    `modules` are those whose functions it exports; the header is called `name`.h.
     """
 
     name: str
@@ -47,6 +47,22 @@ def emit_object(
     Equal modules give equal bytes. ValueError for names that C does not take or that appear twice; TargetError where
     the processor lacks instructions for what the modules compute, so that LLVM calls functions for it.
     """
+    functions = checked_functions(modules, name)
+    exported = functions if exported is None else exported
+    if unknown := sorted(set(exported) - set(functions)):
+        raise ValueError(f"{unknown[0]} cannot be exported: there are {', '.join(functions)}")
+    data = object_bytes(modules, target, name=name, exported=exported)
+    return ObjectCode(
+        name=name,
+        target=target,
+        modules=(shown := tuple([m for m in modules if m.function in exported])),
+        data=data,
+        header=header_text(name, shown, target),
+    )
+
+
+def checked_functions(modules: Sequence[Module], name: str) -> list[str]:
+    """The functions of an object or library called `name`; ValueError where C takes not all of the names."""
     functions = [module.function for module in modules]
     if not functions:
         raise ValueError("an object needs at least one module")
@@ -54,9 +70,13 @@ def emit_object(
         raise ValueError(f"{bad!r} is no name of a C function or header")
     if twice := [n for n, count in Counter(f.upper() for f in functions).items() if count > 1]:
         raise ValueError(f"there are two kernels called {twice[0].lower()} (capitals or not)")
-    exported = functions if exported is None else exported
-    if unknown := sorted(set(exported) - set(functions)):
-        raise ValueError(f"{unknown[0]} cannot be exported: there are {', '.join(functions)}")
+    return functions
+
+
+def object_bytes(
+    modules: Sequence[Module], target: CpuTarget, *, name: str, exported: Collection[str]
+) -> bytes:
+    """The modules as one object for others to link; TargetError, which names `name`, as for `emit_object`."""
     machine = target_machine(target, jit=False)
     data = machine.emit_object(optimise(modules, machine, exported))
     needed = read_symbols(data).undefined - WASM_BY_LINKER
@@ -68,13 +88,7 @@ def emit_object(
             f"{target.cpu} ({target.triple}) lacks instructions that {name} needs: its code would call "
             f"{', '.join(sorted(needed))}; add features with -mattr or take another processor"
         )
-    return ObjectCode(
-        name=name,
-        target=target,
-        modules=(shown := tuple([m for m in modules if m.function in exported])),
-        data=data,
-        header=header_text(name, shown, target),
-    )
+    return data
 
 
 def write_object(code: ObjectCode, folder: Path) -> tuple[Path, Path]:

@@ -82,12 +82,15 @@ def compile_module(module: Module, target: CpuTarget) -> MachineCode:
     return MachineCode(address=address, engine=engine, optimised=optimised, machine=machine)
 
 
-def load_object(data: bytes, target: CpuTarget, functions: Sequence[str]) -> dict[str, MachineCode]:
-    """Functions of an object that `emit_object` made for `target`, in this process; their assembly is not kept."""
+def load_objects(
+    objects: Sequence[bytes], target: CpuTarget, functions: Sequence[str]
+) -> dict[str, MachineCode]:
+    """Functions of objects that were made for `target`, in this process; their assembly is not kept."""
     machine = target_machine(target, jit=True)
     empty = llvm.parse_assembly(f'target triple = "{target.triple}"')
     engine = llvm.create_mcjit_compiler(empty, machine)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+    for data in objects:
+        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
     engine.finalize_object()
     return {
         function: MachineCode(

@@ -146,7 +146,7 @@ def test_members_that_are_missing(path):
 
 
 def test_no_network_at_all(path, tmp_path):
-    with pytest.raises(ArchiveError, match=r"'constants\.bin', which does not belong there"):
+    with pytest.raises(ArchiveError, match=r"'code\.a', which does not belong there"):
         load_kernels(path)
     path.write_text("no network\n" * 1000)
     with pytest.raises(ArchiveError, match="is no compiled network"):
@@ -164,5 +164,5 @@ def test_code_of_other_machines(tmp_path):
 
 def test_other_formats(path, monkeypatch):
     monkeypatch.setattr(network_archive, "FORMAT", network_archive.FORMAT + 1)
-    with pytest.raises(ArchiveError, match="has format 2, and this version reads 3"):
+    with pytest.raises(ArchiveError, match="has format 3, and this version reads 4"):
         load_network(path)

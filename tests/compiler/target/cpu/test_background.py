@@ -1,0 +1,103 @@
+"""Static libraries whose code is made in the background: what they hold, for whom, and what stops them."""
+
+import itertools
+import shutil
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from vdla.compiler.target.cpu import background
+from vdla.compiler.target.cpu.ahead_of_time import ObjectCode
+from vdla.compiler.target.cpu.background import LibraryInProgress, emit_library
+from vdla.compiler.target.cpu.errors import TargetError
+from vdla.compiler.target.cpu.machine import CpuTarget, host_target
+from vdla.compiler.target.cpu.module import Module, lower
+from vdla.compiler.target.cpu.options import parse_target
+from vdla.compiler.target.cpu.static_library import library_objects, static_library
+from vdla.compiler.target.cpu.symbols import read_symbols
+from vdla.compiler.te.ops.movement import permute
+
+FUNCTIONS = ("first", "second", "third", "fourth", "fifth")
+
+
+def modules(target: CpuTarget) -> tuple[Module, ...]:
+    return tuple(
+        [lower(permute((3, 8 + i), (1, 0)), target, function=name) for i, name in enumerate(FUNCTIONS)]
+    )
+
+
+def library(target: CpuTarget, monkeypatch: pytest.MonkeyPatch, characters: int) -> ObjectCode:
+    monkeypatch.setattr(background, "BATCH_CHARACTERS", characters)
+    return emit_library(modules(target), target, name="net")
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mtriple=aarch64-linux-gnu", "llvm -mtriple=wasm32"])
+def test_every_function_is_in_one_object(monkeypatch: pytest.MonkeyPatch, target: str):
+    code = library(parse_target(target), monkeypatch, characters=1)
+    objects = library_objects(code.data)
+    assert len(objects) == len(FUNCTIONS)
+    assert [module.function for module in code.modules] == list(FUNCTIONS)
+    assert all(f"{name}(" in code.header for name in FUNCTIONS)
+    if "wasm" not in target:
+        assert [read_symbols(data).defined for data in objects] == [frozenset({name}) for name in FUNCTIONS]
+
+
+def test_modules_share_objects_by_their_size_alone(monkeypatch: pytest.MonkeyPatch):
+    target = host_target()
+    size = len(modules(target)[0].text)
+    codes = [library(target, monkeypatch, characters=2 * size) for _ in range(2)]
+    assert codes[0] == codes[1]
+    assert 1 < len(library_objects(codes[0].data)) < len(FUNCTIONS)
+
+
+def test_a_c_program_links_the_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    compiler = shutil.which("cc")
+    assert compiler is not None
+    code = library(host_target(), monkeypatch, characters=1)
+    (tmp_path / "libnet.a").write_bytes(code.data)
+    (tmp_path / "net.h").write_text(code.header)
+    calls = " ".join(f"count += {name} != 0;" for name in FUNCTIONS)
+    (tmp_path / "main.c").write_text(
+        f'#include "net.h"\nint main(void) {{ int count = 0; {calls} return count; }}\n'
+    )
+    subprocess.run([compiler, "main.c", "-L.", "-lnet", "-o", "main"], cwd=tmp_path, check=True)
+    assert subprocess.run([tmp_path / "main"], check=False).returncode == len(FUNCTIONS)
+
+
+def test_what_the_processor_lacks_is_told(monkeypatch: pytest.MonkeyPatch):
+    target = host_target()
+
+    def fail(modules: Sequence[Module], target: CpuTarget, **named: object) -> bytes:
+        if "third" in [module.function for module in modules]:
+            raise TargetError("it lacks what third needs")
+        return b"object"
+
+    monkeypatch.setattr(background, "object_bytes", fail)
+    with pytest.raises(TargetError, match="lacks what third needs"):
+        library(target, monkeypatch, characters=1)
+
+
+def test_an_error_while_lowering_ends_the_thread(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(background, "BATCH_CHARACTERS", 1)
+    target = host_target()
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt), LibraryInProgress(target, name="net") as growing:
+        for module in modules(target):
+            growing.add(module)
+        raise KeyboardInterrupt
+    assert threading.active_count() == before
+
+
+def test_libraries_are_read_as_they_were_written():
+    for sizes in itertools.product((0, 1, 2, 7), repeat=2):
+        objects = [bytes([i + 1]) * size for i, size in enumerate(sizes)]
+        assert library_objects(static_library([(data, ["f"]) for data in objects])) == objects
+
+
+@pytest.mark.parametrize("cut", [3, 8 + 20, 8 + 59, -1])
+def test_damaged_libraries_are_refused(cut: int):
+    data = static_library([(b"object", ["function"])])
+    with pytest.raises(ValueError, match="static library"):
+        library_objects(data[:cut])
