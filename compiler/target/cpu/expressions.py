@@ -74,7 +74,7 @@ class ExpressionEmitter:
         self.mask: Value | None = None
         self.guarded = False
         self.declarations: set[str] = set()
-        self.forms: dict[tuple[int, str], tuple[tuple[Expr, ...], PreparedForm]] = {}
+        self.forms: dict[tuple[int, str], _Access] = {}
         self.functions: dict[int, tuple[Expr, tuple[DType, Decided]]] = {}
 
     # Values
@@ -93,6 +93,8 @@ class ExpressionEmitter:
 
     def expr(self, expr: Expr) -> Value:
         """The value of an expression: a scalar, or a vector where it differs between lanes."""
+        if isinstance(expr, Load):
+            return self.load(expr.buffer, expr.indices)
         dtype, value_of = self.decided(expr)
         if value_of is not undecided and (value := value_of(self.variables)) is not None:
             return constant(value, dtype)
@@ -113,8 +115,6 @@ class ExpressionEmitter:
                 return self.index(expr)
             case Binary(op=op, a=a, b=b):
                 return self.arithmetic(op, a, b)
-            case Load(buffer=buffer, indices=indices):
-                return self.load(buffer, indices)
             case Cast(value=value):
                 return convert(self.block, self.declarations, self.expr(value), dtype)
             case Select():
@@ -207,7 +207,7 @@ class ExpressionEmitter:
 
     def arithmetic(self, op: str, a: Expr, b: Expr) -> Value:
         """A binary operator other than "and" and "or"; integers wrap."""
-        dtype = dtype_of(a)
+        dtype, _ = self.decided(a)
         if op in ("//", "%"):
             return self.divide(op, a, b, dtype)
         x, y = self.expr(a), self.expr(b)
@@ -280,11 +280,16 @@ class ExpressionEmitter:
         """One element, or one a lane."""
         storage = self.storages[buffer.name]
         block, dtype = self.block, buffer.dtype
-        pointer, stride, offsets = self.address(storage, indices)
-        origin, align = storage.pointer, dtype.bits // 8
+        place = self.place(storage, indices)
+        if storage.on_stack and (lanes := self.slot_lanes(place)):
+            text = block.slots.get(storage.pointer, dtype, lanes, place.offset)
+            return from_memory(block, Value(text, dtype, lanes))
+        pointer, stride, offsets = self.point(storage, place)
+        origin = storage.pointer
+        block.slots.save(origin)
         if stride == 0 and offsets is None and not self.guarded:
-            load = f"load {memory_type(dtype)}, ptr {pointer}, align {align}"
-            return from_memory(block, Value(block.load(origin, load, lambda: block.assign(load)), dtype))
+            text = block.load(origin, pointer, lambda: block.load_at(pointer, dtype))
+            return from_memory(block, Value(text, dtype))
         assert self.vector is not None
         lanes = self.vector.lanes
         mask = None if storage.on_stack and stride == 1 and offsets is None else self.mask
@@ -304,18 +309,28 @@ class ExpressionEmitter:
         """Writes one element, or one in each lane that counts."""
         storage = self.storages[buffer.name]
         block, dtype = self.block, buffer.dtype
-        pointer, stride, offsets = self.address(storage, indices)
-        block.written(storage.pointer)
-        if self.vector is None:
-            text = to_memory(block, value)
-            block.do(f"store {memory_type(dtype)} {text}, ptr {pointer}, align {dtype.bits // 8}")
+        place = self.place(storage, indices)
+        vector = self.vector
+        if vector is not None:
+            value = block.splat(value, vector.lanes)
+        if storage.on_stack and (lanes := self.slot_lanes(place)) and lanes == value.lanes:
+            if self.mask is not None:
+                # Whole registers: LLVM keeps a slot in registers only if no access to it is masked.
+                old = block.slots.get(storage.pointer, dtype, lanes, place.offset)
+                value = block.select(self.mask, value, from_memory(block, Value(old, dtype, lanes)))
+            block.slots.put(storage.pointer, dtype, lanes, place.offset, to_memory(block, value))
             return
-        lanes = self.vector.lanes
-        value = block.splat(value, lanes)
+        pointer, stride, offsets = self.point(storage, place)
+        block.slots.save(storage.pointer)
+        block.written(storage.pointer)
+        if vector is None:
+            block.store_at(to_memory(block, value), pointer, dtype)
+            return
+        lanes = vector.lanes
         if stride == 1 and offsets is None:
             mask = self.mask
             if mask is not None and storage.on_stack:
-                # Whole registers: LLVM keeps a slot in registers only if no access to it is masked.
+                # As above, at a place that is not known here.
                 old = masked_load(block, self.declarations, pointer, dtype, lanes, None)
                 value = block.select(mask, value, from_memory(block, Value(old, dtype, lanes)))
                 mask = None
@@ -328,34 +343,83 @@ class ExpressionEmitter:
         places = pointers(block, pointer, stride, offsets, dtype, lanes)
         scatter(block, self.declarations, places, value, dtype, self.mask)
 
-    def address(self, storage: Storage, indices: tuple[Expr, ...]) -> tuple[str, int, Value | None]:
-        """Where an access starts, its elements from lane to lane, and what lanes add beyond that (None: nothing)."""
+    def slot_lanes(self, place: Place) -> int:
+        """The lanes of an access to a stack slot that `Slots` can follow; 0 for others."""
+        if place.variables or place.terms or place.varying:
+            return 0
+        if place.stride == 0 and not self.guarded:
+            return 1
+        if place.stride != 1 or self.vector is None or place.offset % self.vector.lanes:
+            return 0
+        return self.vector.lanes
+
+    def place(self, storage: Storage, indices: tuple[Expr, ...]) -> Place:
+        """Where an access goes, with all that is known here."""
         # Unrolled bodies come by the same access many times. Indices are told by id, and kept so that it is theirs.
         key = (id(indices), storage.pointer)
-        held = self.forms.get(key)
-        if held is None:
+        form = self.forms.get(key)
+        if form is None:
             weighted: dict[Expr, int] = {}
             for index, stride in zip(indices, storage.strides, strict=True):
                 weighted[index] = weighted.get(index, 0) + stride
-            held = self.forms[key] = (indices, self.prepared(weighted_sum(weighted)))
-        terms, offset = self.folded(held[1])
-        stride, varying = 0, {}
-        if self.vector is not None:
-            stride = terms.pop(Var(self.vector.name), 0)
-            varying = {a: c for a, c in terms.items() if self.varies(a)}
-            terms = {a: c for a, c in terms.items() if a not in varying}
-        memory, pointer = memory_type(storage.buffer.dtype), storage.pointer
-        offsets = self.sum(varying, 0) if varying else None
-        if terms:
+            form = self.forms[key] = self.access(indices, weighted_sum(weighted))
+        vector = self.vector
+        lane = None if vector is None else vector.name
+        if form.whole is None:
+            offset, stride, left = form.constant, 0, []
+            held = self.variables
+            for name, coefficient in form.variables:
+                if name == lane:
+                    stride = coefficient
+                    continue
+                value = held[name]
+                if value.__class__ is int:
+                    offset += coefficient * value  # type: ignore[operator]
+                else:
+                    left.append((name, coefficient))
+            return Place(offset, stride, left, {}, {})
+        terms, offset = self.folded(form.whole)
+        if vector is None:
+            return Place(offset, 0, [], terms, {})
+        stride = terms.pop(Var(vector.name), 0)
+        varying = {a: c for a, c in terms.items() if self.varies(a)}
+        return Place(offset, stride, [], {a: c for a, c in terms.items() if a not in varying}, varying)
+
+    def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
+        """Indices and their sum, as `place` takes them."""
+        if not all(type(atom) is Var for atom in form.terms):
+            return _Access(indices, (), 0, self.prepared(form))
+        variables = tuple([(atom.name, c) for atom, c in form.terms.items() if isinstance(atom, Var)])
+        return _Access(indices, variables, form.constant, None)
+
+    def address(self, storage: Storage, indices: tuple[Expr, ...]) -> str:
+        """Where an access starts."""
+        return self.point(storage, self.place(storage, indices))[0]
+
+    def point(self, storage: Storage, place: Place) -> tuple[str, int, Value | None]:
+        """Where an access starts, its elements from lane to lane, and what lanes add beyond that (None: nothing)."""
+        block, dtype, pointer = self.block, storage.buffer.dtype, storage.pointer
+        offsets = self.sum(place.varying, 0) if place.varying else None
+        terms = place.terms
+        if place.variables:
+            held = self.variables
+            key = (pointer, *[(held[name].text, c) for name, c in place.variables])  # type: ignore[union-attr]
+            start = block.noted(key)
+            if start is None:
+                start = self._started(pointer, dtype, self.sum({Var(n): c for n, c in place.variables}, 0))
+                block.note(key, start)
+            pointer = start
+        elif terms:
             start = self.sum(terms, 0)
             if start.lanes > 1:
                 # An index that is loaded under a condition on lanes: the same number in each that counts.
-                offsets = start if offsets is None else self.block.binary("add nsw", start, offsets)
+                offsets = start if offsets is None else block.binary("add nsw", start, offsets)
             else:
-                pointer = self.block.assign(f"getelementptr inbounds {memory}, ptr {pointer}, {start.typed}")
-        if offset:
-            pointer = self.block.assign(f"getelementptr inbounds {memory}, ptr {pointer}, i64 {offset}")
-        return pointer, stride, offsets
+                pointer = self._started(pointer, dtype, start)
+        return block.element(pointer, dtype, place.offset), place.stride, offsets
+
+    def _started(self, pointer: str, dtype: DType, start: Value) -> str:
+        return self.block.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, {start.typed}")
 
     def varies(self, expr: Expr) -> bool:
         """Whether an expression differs between lanes."""
@@ -365,6 +429,31 @@ class ExpressionEmitter:
         if isinstance(expr, Var):
             return expr.name == vector.name
         return any(isinstance(e, Var) and e.name == vector.name for e in walk_expr(expr))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an access goes: `offset` elements from the beginning, `stride` elements from lane to lane, and the rest.
+
+    `variables` are scalars of loops with coefficients, `terms` all that is not known where there is more than these,
+    and `varying` those that differ between lanes.
+    """
+
+    offset: int
+    stride: int
+    variables: list[tuple[str, int]]
+    terms: dict[Expr, int]
+    varying: dict[Expr, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """Indices as a sum: of loop variables and a constant, or, where there is more in it, `whole`."""
+
+    indices: tuple[Expr, ...]
+    variables: tuple[tuple[str, int], ...]
+    constant: int
+    whole: PreparedForm | None
 
 
 def _loads(expr: Expr) -> bool:

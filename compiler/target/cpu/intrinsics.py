@@ -123,4 +123,4 @@ def _contiguous(values: ExpressionEmitter, use: Intrinsic, position: int) -> str
                 f"`{summarize(use)}`: the elements of {formal.name} do not follow one another"
             )
         expected *= size
-    return values.address(storage, region.starts)[0]
+    return values.address(storage, region.starts)

@@ -57,7 +57,7 @@ def lower(program: Program, target: CpuTarget, *, function: str = ENTRY) -> Modu
             parameter, pointer, row_major(parameter.shape), align
         )
     emitter.statement(program.body)
-    block.do("ret void")
+    block.end()
     body = [f"define internal void @vdla.body({', '.join(parameters)}) #0 {{", "entry:"]
     body += [*block.allocas, *block.lines, "}"]
     # The body's arguments are noalias, which pointers loaded from an array could not be.

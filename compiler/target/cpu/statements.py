@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ...ir.expr import Binary, Buffer
@@ -81,6 +80,7 @@ class StatementEmitter:
             case Intrinsic():
                 if self.values.vector is not None:
                     raise LoweringError(f"`{summarize(statement)}` stands inside a vectorized loop")
+                self.block.slots.save()
                 emission_of(statement.declaration)(self.values, statement)
                 self.block.written()
             case Copy():
@@ -139,7 +139,7 @@ class StatementEmitter:
                 held = Value(f"%s{len(captured) - 1}", DType.INT64)
             inner.values.variables[name] = held
         inner.iteration(loop, Value("%chunk", DType.INT64))
-        inner.block.do("ret void")
+        inner.block.end()
         formal = ", ".join(
             f"{kind}{' noalias' * (kind == 'ptr')} %s{i}" for i, (kind, _) in enumerate(captured)
         )
@@ -189,14 +189,8 @@ class StatementEmitter:
 
     def iteration(self, loop: For, value: int | Value) -> None:
         """The body for one value of the variable."""
-        with self.bound(loop, value):
-            self.statement(loop.body)
-
-    @contextmanager
-    def bound(self, loop: For, value: int | Value) -> Iterator[None]:
-        """Within, the loop's variable is `value`."""
         self.values.variables[loop.name] = value
-        yield
+        self.statement(loop.body)
         del self.values.variables[loop.name]
 
     def serial(
@@ -260,6 +254,7 @@ class StatementEmitter:
             )
             self.values.storages[buffer.name] = Storage(buffer, pointer, strides, ALIGNMENT, on_stack=True)
             self.statement(body)
+            self.block.slots.forget(pointer)
             del self.values.storages[buffer.name]
             return
         before = self.workspace.used

@@ -8,10 +8,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import lru_cache
+from math import copysign
 
 import numpy as np
 
 from ...ir.types import DType
+from .slots import Slots
 
 _SCALAR = {
     DType.INT8: "i8",
@@ -47,17 +50,28 @@ class Value:
 
 def type_text(dtype: DType, lanes: int = 1) -> str:
     """The LLVM type of a scalar or vector of `dtype` in registers."""
-    return _SCALAR[dtype] if lanes == 1 else f"<{lanes} x {_SCALAR[dtype]}>"
+    return _types(dtype, lanes)[0]
 
 
 def memory_type(dtype: DType, lanes: int = 1) -> str:
     """The LLVM type of what lies in memory: bools take a byte."""
-    scalar = "i8" if dtype is DType.BOOL else _SCALAR[dtype]
-    return scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+    return _types(dtype, lanes)[1]
+
+
+@lru_cache(maxsize=1024)
+def _types(dtype: DType, lanes: int) -> tuple[str, str]:
+    register, memory = _SCALAR[dtype], "i8" if dtype is DType.BOOL else _SCALAR[dtype]
+    return (register, memory) if lanes == 1 else (f"<{lanes} x {register}>", f"<{lanes} x {memory}>")
 
 
 def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
     """A literal, in every lane."""
+    return _constant(value, dtype, lanes, copysign(1.0, value))
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _constant(value: int | float | bool, dtype: DType, lanes: int, sign: float) -> Value:
+    """A literal; `sign` and the value's type tell apart what is equal and hashes alike."""
     if dtype is DType.FLOAT32:
         # LLVM writes a float as the bits of the double of equal value.
         rounded = float(np.float32(value))
@@ -71,8 +85,8 @@ def constant(value: int | float | bool, dtype: DType, lanes: int = 1) -> Value:
     return Value(text if lanes == 1 else f"splat ({_SCALAR[dtype]} {text})", dtype, lanes)
 
 
-Scope = dict[str, str]
-"""Names of results by the text of their instructions."""
+Scope = dict[Hashable, str]
+"""Names of results by the text of their instructions, or by what else decides them."""
 _IMPURE = ("load ", "call ", "tail call ", "phi ", "alloca ")
 """How instructions begin whose result is not a function of their text."""
 
@@ -82,7 +96,8 @@ class Block:
 
     An instruction that was written before, where its result still holds, is not written again: unrolled bodies compute
     the same addresses many times, and LLVM would spend most of its time on finding that out. So are loads, as long as
-    nothing that may change the memory of their `origin` has been written.
+    nothing that may change the memory of their `origin` has been written. What `slots` hold becomes memory where a
+    block ends.
     """
 
     def __init__(self) -> None:
@@ -92,6 +107,7 @@ class Block:
         self._count = 0
         self._known: Scope = {}
         self._loaded: dict[str, dict[Hashable, str]] = {}
+        self.slots = Slots(self)
 
     def name(self, prefix: str = "v") -> str:
         """A name that nothing else has."""
@@ -112,6 +128,14 @@ class Block:
                 self._known[instruction] = name
         return name
 
+    def noted(self, key: Hashable) -> str | None:
+        """The result that was noted under `key`, if it holds here."""
+        return self._known.get(key)
+
+    def note(self, key: Hashable, name: str) -> None:
+        """What `key` decides, a tuple, is `name`."""
+        self._known[key] = name
+
     def load(self, origin: str, key: Hashable, emit: Callable[[], str]) -> str:
         """What `emit` loads from memory of `origin`; `key` tells it from other loads of that memory."""
         loaded = self._loaded.setdefault(origin, {})
@@ -122,10 +146,25 @@ class Block:
 
     def written(self, origin: str | None = None) -> None:
         """Loads from memory of `origin` (None: from any) no longer hold."""
+        self.slots.forget(origin)
         if origin is None:
             self._loaded = {}
         else:
             self._loaded.pop(origin, None)
+
+    def element(self, pointer: str, dtype: DType, start: int) -> str:
+        """The address of an element of an array."""
+        if not start:
+            return pointer
+        return self.assign(f"getelementptr inbounds {memory_type(dtype)}, ptr {pointer}, i64 {start}")
+
+    def load_at(self, pointer: str, dtype: DType, lanes: int = 1) -> str:
+        """Loads a scalar or vector."""
+        return self.assign(f"load {memory_type(dtype, lanes)}, ptr {pointer}, align {dtype.bits // 8}")
+
+    def store_at(self, text: str, pointer: str, dtype: DType, lanes: int = 1) -> None:
+        """Stores a scalar or vector."""
+        self.do(f"store {memory_type(dtype, lanes)} {text}, ptr {pointer}, align {dtype.bits // 8}")
 
     def scope(self) -> Scope:
         """What is known here, for `begin` of blocks that are only reached from here on."""
@@ -141,13 +180,21 @@ class Block:
         self.label = label
         self._known = dict(scope)
         self._loaded = {}
+        self.slots.forget()
+
+    def end(self) -> None:
+        """Ends a function."""
+        self.slots.save()
+        self.do("ret void")
 
     def jump(self, label: str) -> None:
         """Ends a block by going to another."""
+        self.slots.save()
         self.do(f"br label %{label}")
 
     def branch(self, condition: Value, then: str, otherwise: str) -> None:
         """Ends a block by a decision."""
+        self.slots.save()
         self.do(f"br {condition.typed}, label %{then}, label %{otherwise}")
 
     def splat(self, value: Value, lanes: int) -> Value:

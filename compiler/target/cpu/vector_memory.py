@@ -30,9 +30,9 @@ def masked_load(
     block: Block, declarations: set[str], pointer: str, dtype: DType, lanes: int, mask: Value | None
 ) -> str:
     """Lanes from consecutive elements."""
-    wide, align = memory_type(dtype, lanes), dtype.bits // 8
     if mask is None:
-        return block.assign(f"load {wide}, ptr {pointer}, align {align}")
+        return block.load_at(pointer, dtype, lanes)
+    wide, align = memory_type(dtype, lanes), dtype.bits // 8
     name = f"@llvm.masked.load.{memory_suffix(dtype, lanes)}.p0"
     declarations.add(f"declare {wide} {name}(ptr, {mask.type}, {wide})")
     return block.assign(
@@ -50,10 +50,10 @@ def masked_store(
     mask: Value | None,
 ) -> None:
     """Consecutive elements from lanes."""
-    wide, align = memory_type(dtype, lanes), dtype.bits // 8
     if mask is None:
-        block.do(f"store {wide} {text}, ptr {pointer}, align {align}")
+        block.store_at(text, pointer, dtype, lanes)
         return
+    wide, align = memory_type(dtype, lanes), dtype.bits // 8
     name = f"@llvm.masked.store.{memory_suffix(dtype, lanes)}.p0"
     declarations.add(f"declare void {name}({wide}, ptr, <{lanes} x i1>)")
     block.do(f"call void {name}({wide} {text}, ptr align {align} {pointer}, {mask.typed})")
