@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.graph import FloatGraph
-from .graph.floating.storage_plan import StoragePlan, format_plan, plan_steps, plan_storage
+from .graph.floating.storage_plan import StoragePlan, check_plan, format_plan, plan_steps, plan_storage
 from .graph.fuse import fuse, remove_dead
 from .graph.graph import Graph
 from .graph.onnx_import import import_model
@@ -168,6 +168,7 @@ def _lowered(
         name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
         rewritten = rewrite(quantized)
         lowered = _integer(rewritten, target)
+        check_plan(model, lowered.graph, lowered.plan)
         if dump is not None:
             dump("import", format_integer_graph(quantized))
             dump(name, format_integer_graph(rewritten))
@@ -180,6 +181,7 @@ def _lowered(
         # Operators on integers are the other importer's, so that knows what is really missing.
         raise refusal if refusal is not None and error.op_type.startswith("QLinear") else error from None
     plan = plan_storage(graph)
+    check_plan(model, graph, plan)
     if dump is not None:
         dump("memory-plan", format_plan(graph, plan))
     return _Lowered(graph=graph, plan=plan, steps=tuple(_float_steps(graph, target, knobs)))

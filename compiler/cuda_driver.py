@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .graph.errors import ModelError, NodeError
 from .graph.floating.graph import FloatGraph
-from .graph.floating.storage_plan import StoragePlan, format_plan, plan_storage
+from .graph.floating.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
 from .ir.printer import format_node
 from .kernel_steps import Dump, compiled, float_graph, float_step, work_of
 from .passes.pipeline import dump_to
@@ -253,6 +253,7 @@ def _lowered(
     dump = None if dump_passes is None else dump_to(dump_passes)
     graph = _graph_of(model, batch=batch, fusion=fusion, dump=dump)
     plan = plan_storage(graph)
+    check_plan(model, graph, plan)
     if dump is not None:
         dump("memory-plan", format_plan(graph, plan))
     return _Lowered(graph=graph, plan=plan, steps=tuple(_steps(graph, target, knobs)))

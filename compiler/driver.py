@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 from vdla.isa.program import Program
 
+from .graph.budgets import image_problem
 from .graph.cost import compulsory_bytes, count_macs, roofline_cycles
 from .graph.fuse import fuse
 from .graph.graph import Graph, Node
 from .graph.layout import activation_bytes
+from .graph.memory_plan import lifetimes
 from .graph.onnx_import import import_model
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled, Layer
@@ -84,6 +88,11 @@ def compile_graph(
     started = time.perf_counter() if started is None else started
     prepared = prepare(graph, config, virtual_threads)
     graph, layouts = prepared.graph, dict(prepared.layouts)
+    sizes = {
+        name: activation_bytes(config, tensor.nchw, layouts[name]) for name, tensor in graph.tensors.items()
+    }
+    if problem := image_problem(_least_bytes(graph, sizes), sizes):
+        raise CompileError(problem)
     lowered = []
     choose: Choose | None = None
     for number, node in enumerate(graph.nodes):
@@ -119,14 +128,27 @@ def compile_graph(
         graph=graph,
         layouts=layouts,
         addresses=linked.addresses,
-        sizes={
-            name: activation_bytes(config, tensor.nchw, layouts[name])
-            for name, tensor in graph.tensors.items()
-        },
+        sizes=sizes,
         layers=tuple(_layer(graph, node, config, number) for number, node in enumerate(graph.nodes)),
         virtual_threads=virtual_threads,
         compile_seconds=time.perf_counter() - started,
     )
+
+
+def _least_bytes(graph: Graph, sizes: Mapping[str, int]) -> int:
+    """Bytes of memory that the tensors of a graph take at least: inputs and outputs, and what lives beside them."""
+    lives = lifetimes(graph)
+    ends = {item.tensor for item in (*graph.inputs, *graph.outputs)}
+    steps: Counter[int] = Counter()
+    for name, (first, last) in lives.items():
+        if name not in ends:
+            steps[first] += sizes[name]
+            steps[last + 1] -= sizes[name]
+    live = most = 0
+    for step in sorted(steps):
+        live += steps[step]
+        most = max(most, live)
+    return most + sum(sizes[name] for name in ends)
 
 
 def _check_target(config: Config) -> None:

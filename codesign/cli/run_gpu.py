@@ -122,15 +122,20 @@ def _compiled(
     folder: Path | None,
 ) -> CompiledCuda:
     """The model at `path` as `compile` makes it; says what records did."""
-    compiled = compile(
-        path,
-        target,
-        batch=options.batch,
-        cache=options.cache,
-        dump_passes=folder,
-        remark=note,
-        records=options.records,
-    )
+    from vdla.compiler.target.cpu.errors import MachineMemoryError
+
+    try:
+        compiled = compile(
+            path,
+            target,
+            batch=options.batch,
+            cache=options.cache,
+            dump_passes=folder,
+            remark=note,
+            records=options.records,
+        )
+    except MachineMemoryError as error:
+        raise UserError(f"{path}: {error}") from None
     if options.records is not None:
         note(applied_text(compiled.knobs))
     return compiled

@@ -46,7 +46,7 @@ def run_on_processor(
     """
     check_destination(outputs, inputs=(path, inputs))
     from vdla.compiler.runtime.network_archive import load_network
-    from vdla.compiler.target.cpu.errors import KernelArgumentError
+    from vdla.compiler.target.cpu.errors import KernelArgumentError, MachineMemoryError
 
     from ..processor_run import CompiledHere, OutputCheck, check_outputs, compile_here
 
@@ -54,23 +54,26 @@ def run_on_processor(
     compiled: CompiledHere | None = None
     verdict: OutputCheck | None = None
     with whole_directory(dumps) as folder, steps() as progress:
-        if options is None:
-            progress.begin(f"loading {path.name}")
-            network = load_network(path)
-        else:
-            progress.begin(f"compiling {path.name}")
-            compiled = compile_here(
-                path,
-                options.target,
-                batch=options.batch,
-                cache=options.cache,
-                dump_passes=folder,
-                remark=note,
-                records=options.records,
-            )
-            network = compiled.network
-            if options.records is not None:
-                note(applied_text(compiled.knobs))
+        try:
+            if options is None:
+                progress.begin(f"loading {path.name}")
+                network = load_network(path)
+            else:
+                progress.begin(f"compiling {path.name}")
+                compiled = compile_here(
+                    path,
+                    options.target,
+                    batch=options.batch,
+                    cache=options.cache,
+                    dump_passes=folder,
+                    remark=note,
+                    records=options.records,
+                )
+                network = compiled.network
+        except MachineMemoryError as error:
+            raise UserError(f"{path}: {error}") from None
+        if compiled is not None and options is not None and options.records is not None:
+            note(applied_text(compiled.knobs))
         with network:
             arrays = network_inputs(network, inputs)
             progress.begin("running", total=repeat)

@@ -8,7 +8,32 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from .budgets import item_bytes, too_large_constant
 from .onnx_context import NodeContext, OnnxNode
+
+LOOPED = frozenset(
+    name
+    for names in (
+        (
+            "AveragePool",
+            "Conv",
+            "ConvInteger",
+            "ConvTranspose",
+            "DeformConv",
+            "GRU",
+            "GridSample",
+            "LRN",
+            "LSTM",
+        ),
+        ("LpPool", "MaxPool", "MaxRoiPool", "MaxUnpool", "NonMaxSuppression", "QLinearConv", "RNN", "Resize"),
+        ("RoiAlign", "Upsample"),
+    )
+    for name in names
+)
+"""Operators that the reference implementation computes in loops of Python."""
+SHAPE_ELEMENTS = 1024
+"""An array of no more may decide the shape of a result."""
+_OUTSIDE = "fold it when exporting the model"
 
 
 def evaluate_node(
@@ -18,10 +43,13 @@ def evaluate_node(
     if node.op_type == "GatherElements":
         # The reference implementation has only some of the shapes that ONNX allows.
         return {node.outputs[0]: _gather_elements(context, node, feeds)}
-    names = [name for name in node.inputs if name]
+    if any(entry.HasField("g") or entry.graphs for entry in node.proto.attribute):
+        # What a loop's body takes, in time and memory, nobody knows before it runs.
+        context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
+    _check_size(context, node, feeds, opset)
     info = [
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
-        for name in dict.fromkeys(names)
+        for name in dict.fromkeys(name for name in node.inputs if name)
     ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
     graph = onnx.helper.make_graph([node.proto], "constant", info, outputs)
@@ -30,11 +58,50 @@ def evaluate_node(
         results = ReferenceEvaluator(model).run(None, dict(feeds))
     except Exception as error:
         # The evaluator runs any operator of the standard and raises whatever its numpy code does.
-        context.fail(
-            node, f"its constant result cannot be computed: {error}", "fold it when exporting the model"
-        )
+        context.fail(node, f"its constant result cannot be computed: {error}", _OUTSIDE)
     values = results if isinstance(results, list) else [results]
     return {output.name: np.asarray(value) for output, value in zip(outputs, values, strict=True)}
+
+
+def _check_size(
+    context: NodeContext, node: OnnxNode, feeds: Mapping[str, np.ndarray | None], opset: int
+) -> None:
+    """Fails for a result that is too large to be computed here, as far as ONNX can tell its shape."""
+    inputs: list[onnx.ValueInfoProto] = []
+    values: list[onnx.TensorProto] = []
+    for name, array in feeds.items():
+        if array is None:
+            return
+        inputs.append(
+            onnx.helper.make_tensor_value_info(
+                name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
+        )
+        if array.size <= SHAPE_ELEMENTS:
+            values.append(onnx.numpy_helper.from_array(array, name))
+    graph = onnx.helper.make_graph(
+        [node.proto],
+        "constant",
+        inputs,
+        [onnx.ValueInfoProto(name=name) for name in node.outputs if name],
+        values,
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model)
+    except Exception:
+        # Whatever is wrong with the node, computing it says so.
+        return
+    for info in inferred.graph.output:
+        tensor = info.type.tensor_type
+        shape = [d.dim_value for d in tensor.shape.dim if d.HasField("dim_value")]
+        looped = node.op_type in LOOPED
+        if problem := too_large_constant(shape, item_bytes(tensor.elem_type), looped=looped):
+            context.fail(node, f"its output '{info.name}' {problem}", _OUTSIDE)
+    if node.op_type in LOOPED:
+        for name, array in feeds.items():
+            if array is not None and (problem := too_large_constant(array.shape, 1, looped=True)):
+                context.fail(node, f"its input '{name}' {problem}", _OUTSIDE)
 
 
 def _gather_elements(

@@ -244,7 +244,7 @@ def _import_transposed(context: ImportContext, node: OnnxNode) -> None:
         window = Window(kernel=kernel, strides=steps, pads=pads)
         height, width = transposed_outputs(window, *plane, (extra[0], extra[1]))
     except ValueError as error:
-        context.fail(node, str(error), "use smaller pads")
+        context.fail(node, str(error), "use smaller pads and strides")
     product = Product(
         data=data,
         weight=weight.swapaxes(0, 1),

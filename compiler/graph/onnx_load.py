@@ -12,10 +12,12 @@ from onnx import TensorProto, checker, numpy_helper, shape_inference
 from onnx.defs import onnx_opset_version
 from vdla.isa.files import read_file
 
+from .budgets import check_shapes
 from .check_scales import check_scales
 from .errors import ModelError
 from .external_data import load_external_data
 from .model_texts import check_texts
+from .onnx_ranges import check_ranges
 
 OLDEST_OPSET = 13
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
@@ -31,8 +33,8 @@ def load_model(
     """Reads a path or the bytes of a file; returns what messages call it and the model with shapes inferred.
 
     A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all other dynamic dimensions are).
-    Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset` or inconsistent in
-    shapes.
+    Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset`, inconsistent in
+    shapes or larger than `budgets` allows.
     """
     label, model = read_model(source)
     if not model.HasField("graph") or not model.graph.node:
@@ -62,13 +64,16 @@ def load_model(
         if info.name not in initialized:
             input_shape(label, info)
     check_scales(label, model)
+    follow = check_ranges(label, model)
     try:
-        return label, shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        model = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=follow)
     except (shape_inference.InferenceError, ValueError) as error:
         reason = _first_line(error)
         raise ModelError(
             f"{label}: its shapes or types contradict each other: {reason}; export it again"
         ) from None
+    check_shapes(label, model)
+    return label, model
 
 
 def is_quantized(source: str | Path | bytes) -> bool:

@@ -12,9 +12,10 @@ from statistics import median
 
 import numpy as np
 
+from ..graph.budgets import memory_problem
 from ..graph.floating.graph import FloatGraph, Tensor
 from ..graph.floating.storage_plan import StoragePlan
-from ..target.cpu.errors import KernelArgumentError
+from ..target.cpu.errors import KernelArgumentError, MachineMemoryError
 from ..target.cpu.kernel import BoundKernel, Kernel, aligned_empty, working_room
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.pool import Pool
@@ -84,6 +85,8 @@ class CpuNetwork:
         )
         types = input_types(graph)
         self._expected = {name: (shape, types[name]) for name, shape in input_shapes(graph).items()}
+        if problem := memory_problem(plan.bytes):
+            raise MachineMemoryError(f"network '{graph.name}' {problem}; run it on a larger one")
         self._arena = aligned_empty((max(1, plan.bytes),), np.dtype(np.uint8))
         self._lock = threading.Lock()
         self._pools: dict[int, Pool] = {}

@@ -8,6 +8,7 @@ from typing import NoReturn
 import numpy as np
 
 from ...ir.types import DType
+from ..budgets import SMALLER, too_large
 from ..errors import node_error
 from ..onnx_context import OnnxNode
 from .graph import Node, Shape, Tensor
@@ -120,6 +121,7 @@ class FloatContext:
             suffix += 1
             name = f"{node.name}#{suffix}"
         self.node_names.add(name)
+        self._check_size(node, output, shape)
         self.tensors[output] = Tensor(name=output, shape=tuple(shape), dtype=DType.FLOAT32)
         self.nodes.append(
             Node(name=name, members=(node.name,), operator=operator, inputs=inputs, output=output)
@@ -141,9 +143,15 @@ class FloatContext:
                     f"its output '{name}' is declared {expected} but computes {shape}",
                     "export it again",
                 )
+            self._check_size(node, names[-1], shape)
             self.tensors[names[-1]] = Tensor(name=names[-1], shape=shape)
         self.add(node, operator, inputs, shapes[0], output=names[0])
         self.nodes[-1] = replace(self.nodes[-1], more_outputs=tuple(names[1:]))
+
+    def _check_size(self, node: OnnxNode, output: str, shape: Shape) -> None:
+        """Fails for what ONNX's inference could not tell to be too large."""
+        if problem := too_large(shape, DType.FLOAT32.bits // 8):
+            self.fail(node, f"its output '{output}' {problem}", SMALLER)
 
     def view(self, node: OnnxNode, tensor: Tensor, shape: Shape, *, output: str | None = None) -> str:
         """Binds the output (see `add`) to a tensor in another shape; the same shape is the same tensor."""

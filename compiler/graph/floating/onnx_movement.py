@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
+from ...ir.limits import MOST_RUNS
 from ...te.ops.movement import PadMode, pad_runs, slice_runs
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
@@ -171,5 +174,7 @@ def import_pad(context: FloatContext, node: OnnxNode) -> None:
             runs.append(pad_runs(size, low, high, PAD_MODES[mode]))
         except ValueError as error:
             context.fail(node, str(error), "use smaller pads")
+    if (pieces := prod(map(len, runs))) > MOST_RUNS:
+        context.fail(node, f"its pads make {pieces:,} pieces, more than {MOST_RUNS:,}", "use smaller pads")
     shape = tuple(sum(run.count for run in of_axis) for of_axis in runs)
     context.add(node, Remap(runs=tuple(runs), fill=fill), (data.name,), shape)

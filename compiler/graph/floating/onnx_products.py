@@ -82,7 +82,7 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
     try:
         outputs = transposed_outputs(window, height, width, padding)
     except ValueError as error:
-        context.fail(node, str(error), "use smaller pads")
+        context.fail(node, str(error), "use smaller pads and strides")
     filters = share * groups
     # The order of a convolution's weight: (filters, channels of a group, rows, columns).
     ordered = weight.reshape(groups, depth // groups, share, kh, kw).swapaxes(1, 2)

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from math import floor
 from types import MappingProxyType
 
+import numpy as np
+
+from ...ir.limits import MOST_POSITIONS
 from ...te.ops.resize import Coordinates, Rounding
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
@@ -69,10 +72,20 @@ def _outputs(
         context.fail(node, "has no scale and no size for each axis", "give it constant scales or sizes")
     outputs = list(shape)
     factors: list[float | None] = [None] * 4
+    if not np.isfinite(values).all() or (values <= 0).any():
+        context.fail(
+            node, f"has the {'sizes' if by_size else 'scales'} {values.tolist()}", "give numbers above 0"
+        )
     for axis, value in zip(given, values, strict=True):
         if by_size:
             outputs[axis] = int(value)
         else:
             outputs[axis] = floor(shape[axis] * float(value))
             factors[axis] = float(value)
+    if longest := [size for size in outputs if size > MOST_POSITIONS]:
+        context.fail(
+            node,
+            f"makes an axis of {longest[0]:,}, more than the {MOST_POSITIONS:,} that there may be",
+            "resize to less",
+        )
     return tuple(outputs), factors

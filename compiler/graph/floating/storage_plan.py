@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from vdla.isa.printable import printable
 
+from ..budgets import check_arena
 from ..memory_plan import Buffer, plan_memory
 from .graph import FloatGraph
 from .operators import Join, Reshape
@@ -110,6 +112,16 @@ def _plan(graph: FloatGraph, lives: Mapping[str, tuple[int, int]], views: Mappin
     offsets.update({name: offsets[view.root] + view.start for name, view in views.items()})
     rounded = sum(-(-buffer.size // ALIGNMENT) * ALIGNMENT for buffer in buffers)
     return StoragePlan(offsets=offsets, bytes=plan.size, bytes_without_reuse=rounded)
+
+
+def check_plan(source: str | Path | bytes, graph: FloatGraph, plan: StoragePlan) -> None:
+    """Raises ModelError where the activations of the model `source` take more bytes than `budgets` allows."""
+    check_arena(
+        "model" if isinstance(source, bytes) else str(source),
+        plan.bytes,
+        {name: graph.tensors[name].bytes for name in plan.offsets},
+        {name: node.name for node in graph.nodes for name in node.outputs},
+    )
 
 
 def format_plan(graph: FloatGraph, plan: StoragePlan) -> str:

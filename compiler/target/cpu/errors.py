@@ -13,5 +13,9 @@ class TargetError(UserError):
     """A CPU that does not exist or is not this machine's, named by the user."""
 
 
+class MachineMemoryError(UserError):
+    """A network that needs more memory than this machine has."""
+
+
 class KernelArgumentError(UserError):
     """An array handed to a kernel does not fit its parameter; the message says which, and what it must be."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from ...ir.expr import Buffer, Const, Expr, Var, all_of, equal
+from ...ir.limits import MOST_PHASES
 from ...ir.stmt import Alloc, Assign, Program, Reduce, Stmt, nest, seq
 from ...ir.types import DType
 from ..blocks import Pair, Window, ceil_div
@@ -59,7 +60,7 @@ def phases(outputs: int, kernel: int, stride: int, dilation: int, before: int) -
 
 
 def transposed_outputs(window: Window, height: int, width: int, output_padding: Pair = (0, 0)) -> Pair:
-    """Output rows and columns of a transposed convolution; ValueError where nothing is left."""
+    """Output rows and columns of a transposed convolution; ValueError where nothing is left or strides are too long."""
     top, left, bottom, right = window.pads
     sizes: list[int] = []
     for size, kernel, stride, dilation, pads, more in zip(
@@ -75,6 +76,11 @@ def transposed_outputs(window: Window, height: int, width: int, output_padding: 
         if outputs < 1:
             raise ValueError(f"pads of {pads} leave nothing of {outputs + pads} outputs")
         sizes.append(outputs)
+    rows, columns = (min(stride, size) for stride, size in zip(window.strides, sizes, strict=True))
+    if rows * columns > MOST_PHASES:
+        raise ValueError(
+            f"strides {window.strides} make {rows * columns:,} convolutions, more than {MOST_PHASES:,}"
+        )
     return sizes[0], sizes[1]
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from ...ir.expr import Buffer, Const, Expr, ExprLike, Var, maximum, minimum, select
+from ...ir.limits import MOST_POSITIONS, MOST_RUNS
 from ...ir.stmt import Assign, For, Program, Stmt, nest, seq
 from ...ir.types import DType
 from ..merge import Shape
@@ -71,25 +72,33 @@ def tile_runs(size: int, repeats: int) -> Runs:
 def pad_runs(size: int, before: int, after: int, mode: PadMode = "constant") -> Runs:
     """An axis of `size` with pads as ONNX's Pad has them; negative pads cut off, before the others are added.
 
-    ValueError where nothing is left to pad with, in every mode but "constant".
+    ValueError where nothing is left to pad with, in every mode but "constant", and there for more than MOST_POSITIONS.
     """
+    if mode == "constant":
+        start, end = -before, size + after
+        first, last = max(0, start), min(size, end)
+        if first >= last:
+            return (Run(count=end - start, first=None),) if end > start else ()
+        parts = ((first - start, None), (last - first, first), (end - last, None))
+        return tuple([Run(count=count, first=place) for count, place in parts if count])
+    if size + before + after > MOST_POSITIONS:
+        raise ValueError(
+            f"its pads {before}, {after} make an axis of {size + before + after:,}, more than the {MOST_POSITIONS:,} "
+            f"of mode {mode}"
+        )
     cut = min(max(0, -before), size)
     left = size - cut - min(max(0, -after), size - cut)
     if left != size and left > 0:
-        inner = np.array([*_positions(left, max(0, before), max(0, after), mode)])
-        return runs_of(np.where(inner < 0, -1, inner + cut).tolist())
-    if left == 0 and mode != "constant":
+        return runs_of((_positions(left, max(0, before), max(0, after), mode) + cut).tolist())
+    if left == 0:
         raise ValueError(f"its pads {before}, {after} leave nothing of an axis of {size}")
     return runs_of(_positions(size, before, after, mode).tolist())
 
 
 def _positions(size: int, before: int, after: int, mode: PadMode) -> np.ndarray:
-    """The element at each position of a padded axis, -1 for the fill value."""
+    """The element at each position of an axis that is padded with elements of its own."""
     positions = np.arange(-before, size + after)
-    inside = (positions >= 0) & (positions < size)
     match mode:
-        case "constant":
-            positions = np.where(inside, positions, -1)
         case "edge":
             positions = positions.clip(0, size - 1)
         case "wrap":
@@ -123,7 +132,8 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = 
     """Y takes along each axis d the elements `runs`[d] of X: slices, pads, tiles, and any of them at once.
 
     Parameters X and Y, neighbouring axes merged where the inner one is taken whole. Loops d0.…, d1.… with the number of
-    the run on each axis so far, around "move.…" and "fill.…". ValueError for runs that leave X or take nothing.
+    the run on each axis so far, around "move.…" and "fill.…". ValueError for runs that leave X or take nothing, and
+    for more than MOST_RUNS pieces.
     """
     for size, of_axis in zip(shape, runs, strict=True):
         ends = [
@@ -131,6 +141,9 @@ def remap(shape: Shape, runs: Sequence[Runs], *, fill: float = 0.0, name: str = 
         ]
         if not of_axis or any(r.count < 1 for r in of_axis) or any(not 0 <= e < size for e in ends):
             raise ValueError(f"{of_axis} are no elements of an axis of {size}")
+    pieces = prod(map(len, runs))
+    if pieces > MOST_RUNS:
+        raise ValueError(f"{pieces:,} pieces are moved, more than {MOST_RUNS:,}")
     sizes, merged = merge_runs(shape, runs)
     x = Buffer(name="X", shape=sizes, dtype=DType.FLOAT32)
     y = Buffer(name="Y", shape=tuple([sum(r.count for r in rs) for rs in merged]), dtype=DType.FLOAT32)

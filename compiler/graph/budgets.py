@@ -1,0 +1,170 @@
+"""Tensors, activations and constants against `ir.limits`, before anything is made of them.
+
+Every importer reads models through
+`onnx_load.load_model`, which checks shapes here as soon as ONNX has inferred them; what importers add to that, and the
+constants they compute, is checked where it is added.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import onnx
+
+from ..ir.limits import (
+    MOST_ARENA_BYTES,
+    MOST_CONSTANT_BYTES,
+    MOST_IMAGE_BYTES,
+    MOST_LOOPED_ELEMENTS,
+    MOST_TENSOR_BYTES,
+)
+from .errors import ModelError
+
+SMALLER = "export the model for smaller inputs"
+_LIMIT = f"more than the {MOST_TENSOR_BYTES:,} that a tensor may have"
+_WINDOWS = frozenset(
+    (
+        "Conv",
+        "ConvTranspose",
+        "ConvInteger",
+        "QLinearConv",
+        "MaxPool",
+        "AveragePool",
+        "LpPool",
+        "QLinearAveragePool",
+    )
+)
+"""Operators that see their first input with pads."""
+
+
+def too_large(shape: Sequence[int], item_bytes: int) -> str | None:
+    """Why no tensor can have a shape (its bytes, more than there may be), or None."""
+    if any(size < 0 for size in shape):
+        return f"has the shape {_shape(shape)}, a product beyond 64 bits"
+    size = math.prod(shape) * item_bytes
+    # A dimension of 0 beside one of 2**40 holds nothing, but what is made of it may.
+    longest = max(shape, default=0) * item_bytes
+    if max(size, longest) <= MOST_TENSOR_BYTES:
+        return None
+    return f"has the shape {_shape(shape)} and {max(size, longest):,} bytes, {_LIMIT}"
+
+
+def too_large_constant(shape: Sequence[int], item_bytes: int, *, looped: bool) -> str | None:
+    """Why a constant of some shape is not computed at import, or None; `looped`: element by element."""
+    if problem := too_large(shape, item_bytes):
+        return problem
+    count = math.prod(shape)
+    if looped and count > MOST_LOOPED_ELEMENTS:
+        return f"has {count:,} elements, more than the {MOST_LOOPED_ELEMENTS:,} that are computed at import"
+    if count * item_bytes > MOST_CONSTANT_BYTES:
+        return f"has {count * item_bytes:,} bytes, more than the {MOST_CONSTANT_BYTES:,} that are computed at import"
+    return None
+
+
+def check_shapes(label: str, model: onnx.ModelProto) -> None:
+    """Raises ModelError for the first tensor of `model`, shapes inferred, that is too large, with or without pads."""
+    known: dict[str, tuple[tuple[int, ...], int]] = {}
+    for info in model.graph.input:
+        known[info.name] = _known(info)
+        if problem := too_large(*known[info.name]):
+            raise ModelError(f"{label}: input '{info.name}' {problem}; {SMALLER}")
+    for initializer in model.graph.initializer:
+        known[initializer.name] = tuple(initializer.dims), item_bytes(initializer.data_type)
+        if problem := too_large(*known[initializer.name]):
+            raise ModelError(f"{label}: initializer '{initializer.name}' {problem}; give a smaller model")
+    for info in (*model.graph.value_info, *model.graph.output):
+        known[info.name] = _known(info)
+    for index, node in enumerate(model.graph.node):
+        name = node.name or f"{node.op_type}_{index}"
+        for output in node.output:
+            if output in known and (problem := too_large(*known[output])):
+                raise _of_node(label, name, node.op_type, f"its output '{output}' {problem}", SMALLER)
+        if node.op_type in _WINDOWS and node.input and node.input[0] in known:
+            _check_window(label, name, node, *known[node.input[0]])
+
+
+def check_arena(label: str, total: int, tensors: Mapping[str, int], makers: Mapping[str, str]) -> None:
+    """Raises ModelError where the activations of a network take more than MOST_ARENA_BYTES together.
+
+    `tensors` are their bytes by name, `makers` the names of nodes by the tensors that they compute.
+    """
+    if total <= MOST_ARENA_BYTES:
+        return
+    largest = max(tensors, key=lambda name: (tensors[name], name))
+    maker = f"node '{makers[largest]}'" if largest in makers else "the model"
+    raise ModelError(
+        f"{label}: its activations take {total:,} bytes together, more than the {MOST_ARENA_BYTES:,} they may; "
+        f"the largest, '{largest}' of {maker}, has {tensors[largest]:,}; {SMALLER}"
+    )
+
+
+def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
+    """Why an accelerator's memory cannot hold tensors of which `total` bytes lie there together, or None."""
+    if total <= MOST_IMAGE_BYTES:
+        return None
+    largest = max(tensors, key=lambda name: (tensors[name], name))
+    return (
+        f"its tensors take {total:,} bytes of the accelerator's memory, more than the {MOST_IMAGE_BYTES:,} that are "
+        f"addressed; the largest, '{largest}', has {tensors[largest]:,}; {SMALLER}"
+    )
+
+
+def memory_problem(size: int) -> str | None:
+    """Why a network that needs so many bytes cannot run on this machine, or None."""
+    there = machine_memory()
+    if there is None or size <= there:
+        return None
+    return f"needs {size:,} bytes of memory to run, more than the {there:,} of this machine"
+
+
+def machine_memory(group: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
+    """Bytes of main memory that this process may take, as far as the system tells: the machine's, or its group's."""
+    found: list[int] = []
+    with contextlib.suppress(ValueError, OSError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with contextlib.suppress(ValueError, OSError):
+        found.append(int(group.read_text()))
+    return min((size for size in found if size > 0), default=None)
+
+
+def item_bytes(element_type: int) -> int:
+    """Bytes of an element of one of ONNX's types; of strings, whose size nothing tells, those of a pointer."""
+    try:
+        return max(1, onnx.helper.tensor_dtype_to_np_dtype(element_type).itemsize)
+    except (KeyError, TypeError, ValueError):
+        return 1
+
+
+def _known(info: onnx.ValueInfoProto) -> tuple[tuple[int, ...], int]:
+    """Shape and bytes of an element, as far as they are known: what is not counts as 1."""
+    tensor = info.type.tensor_type
+    dimensions: Iterable[onnx.TensorShapeProto.Dimension] = tensor.shape.dim
+    return tuple(d.dim_value if d.HasField("dim_value") else 1 for d in dimensions), item_bytes(
+        tensor.elem_type
+    )
+
+
+def _of_node(label: str, name: str, operator: str, problem: str, way_out: str) -> ModelError:
+    """No NodeError: what is too large here is too large elsewhere, too, so that the network is not divided there."""
+    return ModelError(f"{label}: node '{name}' ({operator}): {problem}; {way_out}")
+
+
+def _check_window(label: str, name: str, node: onnx.NodeProto, shape: Sequence[int], item_bytes: int) -> None:
+    """A small output may come of a large plane: strides are long where only few windows are wanted."""
+    spatial = len(shape) - 2
+    attributes = {entry.name: entry.ints for entry in node.attribute if entry.ints}
+    pads = attributes.get("pads", ())
+    if len(pads) != 2 * spatial:
+        return
+    padded = [size + pads[axis] + pads[axis + spatial] for axis, size in enumerate(shape[2:])]
+    if min(padded, default=1) >= 0 and (problem := too_large([*shape[:2], *padded], item_bytes)):
+        problem = f"its input '{node.input[0]}', with pads, {problem}"
+        raise _of_node(label, name, node.op_type, problem, "export the model with fewer pads")
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return str(list(shape))
