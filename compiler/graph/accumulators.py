@@ -22,6 +22,16 @@ class AccumulatorError(ScaleError):
     """Sums of a channel that may leave 32 bits, where leaving them would change a result."""
 
 
+def average_bias(area: int, zero_point: int) -> int:
+    """The bias of sums over windows of `area` int8 values stored around `zero_point`: -area * zero_point.
+
+    Raises AccumulatorError where sums may leave 32 bits: of values or distances from the zero point, each at most 255.
+    """
+    if area * (INT8_HIGH - INT8_LOW) > HIGHEST:
+        raise AccumulatorError(f"the sums over windows of {area} values may leave 32 bits")
+    return -area * zero_point
+
+
 def whole_steps(values: NDArray[np.float64], step: NDArray[np.float64]) -> NDArray[np.int64]:
     """Real biases as multiples of `step`, rounded half to even, within 2**40. Raises ScaleError on NaN."""
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

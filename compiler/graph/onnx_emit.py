@@ -12,7 +12,7 @@ from vdla.isa.arithmetic import (
     requantize_scale,
 )
 
-from .accumulators import AccumulatorError, fitted_bias, whole_steps
+from .accumulators import AccumulatorError, average_bias, fitted_bias, whole_steps
 from .geometry import average_divisors
 from .graph import (
     AveragePool,
@@ -73,7 +73,9 @@ def emit(context: ImportContext, node: OnnxNode, pending: Pending, output: str, 
                 tensor = _emit_transposed(context, pending, product, output, result, (low, high))
     except AccumulatorError as error:
         problem = f"ends '{pending.members[0]}', where {error}"
-        context.fail(node, problem, "quantize it with a larger weight scale, or leave it float")
+        average = isinstance(pending.operation, Average)
+        way_out = "use smaller windows" if average else "quantize it with a larger weight scale"
+        context.fail(node, problem, f"{way_out}, or leave it float")
     except ScaleError as error:
         context.fail(node, str(error), "calibrate the model again")
     return Real(tensor=tensor, shape=pending.shape, quantization=result)
@@ -174,6 +176,7 @@ def _emit_average(
     clamp: Clamp,
 ) -> str:
     source = average.data.quantization
+    bias = average_bias(average.kernel[0] * average.kernel[1], source.stored_zero_point)
     plane = context.tensors[average.data.tensor].nchw[2:]
     divisors = average_divisors(
         plane,
@@ -199,7 +202,7 @@ def _emit_average(
             pads=average.effective_pads,
             count_include_pad=average.count_include_pad,
             pad_value=source.stored_zero_point,
-            bias=-average.kernel[0] * average.kernel[1] * source.stored_zero_point,
+            bias=bias,
             divisors=divisors,
             scale_by_divisor=scales,
             requantize=Requantize(

@@ -37,10 +37,11 @@ from .onnx_windows import (
     import_max_pool,
     import_qlinear_average_pool,
     import_qlinear_global_average_pool,
+    import_reduce_mean,
 )
 
 SUPPORTED = (
-    "Conv, Gemm, MatMul, MaxPool, AveragePool, GlobalAveragePool, Add, Mul, Relu, Clip, Flatten, Reshape, "
+    "Conv, Gemm, MatMul, MaxPool, AveragePool, GlobalAveragePool, ReduceMean, Add, Mul, Relu, Clip, Flatten, Reshape, "
     "Squeeze, Unsqueeze, Transpose, Identity, Dropout, QuantizeLinear, DequantizeLinear and their QLinear forms"
 )
 
@@ -161,6 +162,8 @@ def import_node(context: ImportContext, node: OnnxNode) -> None:
             import_average_pool(context, node)
         case "GlobalAveragePool":
             import_global_average_pool(context, node)
+        case "ReduceMean":
+            import_reduce_mean(context, node)
         case "QLinearAveragePool":
             import_qlinear_average_pool(context, node)
         case "QLinearGlobalAveragePool":

@@ -1,4 +1,4 @@
-"""MaxPool, AveragePool and GlobalAveragePool, in QDQ and QOperator form."""
+"""MaxPool, AveragePool, GlobalAveragePool and ReduceMean over planes, in QDQ and QOperator form."""
 
 from __future__ import annotations
 
@@ -36,6 +36,44 @@ def import_average_pool(context: ImportContext, node: OnnxNode) -> None:
 def import_global_average_pool(context: ImportContext, node: OnnxNode) -> None:
     """GlobalAveragePool between DequantizeLinear and QuantizeLinear."""
     context.bind(node, _global_average_pool(context, node, real_operand(context, node, 0)))
+
+
+def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
+    """ReduceMean over height, width or both, between DequantizeLinear and QuantizeLinear: an average pool.
+
+    Axes are an attribute or an input. Dimensions of size 1 may be reduced, too, and planes may be seen as vectors.
+    """
+    data = real_operand(context, node, 0)
+    rank = len(data.shape)
+    given = context.array(node, 1, "axes")
+    listed = node.integers("axes", ()) if given is None else tuple(int(axis) for axis in given.reshape(-1))
+    if any(not -rank <= axis < rank for axis in listed):
+        context.fail(node, f"has axes {listed} for a tensor of shape {data.shape}", "export the model again")
+    nothing = not listed and node.integer("noop_with_empty_axes", 0)
+    axes = set() if nothing else {axis % rank for axis in listed} or set(range(rank))
+    kept = nothing or node.integer("keepdims", 1)
+    shape = [1 if axis in axes else size for axis, size in enumerate(data.shape)]
+    if not kept:
+        shape = [size for axis, size in enumerate(data.shape) if axis not in axes]
+    batch, channels, height, width = context.tensors[data.tensor].nchw
+    reduced = {axis for axis in axes if data.shape[axis] != 1}
+    if data.shape == (batch, channels, height, width) and reduced <= {2, 3}:
+        kernel = (height if 2 in axes else 1, width if 3 in axes else 1)
+    elif data.shape[:2] == (batch, channels) and reduced in (set(), set(range(2, rank)) - _units(data.shape)):
+        # All that is left of the plane, whatever its shape; or nothing.
+        kernel = (height, width) if reduced else (1, 1)
+    else:
+        context.fail(
+            node,
+            f"averages the axes {sorted(axes)} of {data.shape}",
+            "only means over height and width of (N, C, H, W) are supported",
+        )
+    natural = (batch, channels, height - kernel[0] + 1, width - kernel[1] + 1)
+    context.bind(node, _plane_average(node, data, kernel, natural, tuple(shape)))
+
+
+def _units(shape: tuple[int, ...]) -> set[int]:
+    return {axis for axis, size in enumerate(shape) if size == 1}
 
 
 def import_qlinear_average_pool(context: ImportContext, node: OnnxNode) -> None:
@@ -83,17 +121,24 @@ def _average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending
 
 def _global_average_pool(context: ImportContext, node: OnnxNode, data: Real) -> Pending:
     plane = plane_operand(context, node, data)
+    shape = (data.shape[0], data.shape[1], 1, 1)
+    return _plane_average(node, data, plane, shape, shape)
+
+
+def _plane_average(
+    node: OnnxNode, data: Real, kernel: Pair, natural: tuple[int, int, int, int], shape: tuple[int, ...]
+) -> Pending:
+    """Averages over whole rows, columns or planes, (N, C, OH, OW) `natural`, seen as `shape`."""
     operation = Average(
         data=data,
-        kernel=plane,
+        kernel=kernel,
         strides=(1, 1),
         pads=(0, 0, 0, 0),
         effective_pads=(0, 0, 0, 0),
         count_include_pad=False,
     )
-    shape = (*data.shape[:2], 1, 1)
     return Pending(
-        name=node.outputs[0], members=(node.name,), operation=operation, natural=shape, shape=shape
+        name=node.outputs[0], members=(node.name,), operation=operation, natural=natural, shape=shape
     )
 
 
