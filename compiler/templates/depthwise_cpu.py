@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from ..ir.stmt import Program
+from ..ir.expr import Call
+from ..ir.stmt import Assign, Program
 from ..ir.types import DType
+from ..ir.visit import walk, walk_expr
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
@@ -86,7 +88,12 @@ def schedule(
     if knobs.inside == "window":
         inner = ["conv.n", "conv.c", *positions, *taps]
     s.reorder(*inner, vector[-1])
-    for loop in (*in_tile, *taps[len(taps) - knobs.unroll :], *positions):
+    written_out = in_tile
+    if knobs.unroll == len(taps) and _calls(program):
+        # Sums are whole before what is done to them begins, so a loop over columns reads them from memory at no cost.
+        # Written out, functions would be most of the code.
+        written_out = [loop for loop in in_tile if loop != x]
+    for loop in (*written_out, *taps[len(taps) - knobs.unroll :], *positions):
         s.unroll(loop)
     s.vectorize(j)
     s.vectorize(vector[-1])
@@ -114,3 +121,11 @@ def schedule(
     for part in peel_ends(s, tiles[0], *ends[tiles[0]]):
         peel_ends(s, f"{tiles[1]}{part}", *ends[tiles[1]])
     return s
+
+
+def _calls(program: Program) -> bool:
+    """Whether what is done to sums calls functions, each dozens of instructions long."""
+    return any(
+        isinstance(node, Assign) and any(isinstance(e, Call) for e in walk_expr(node.value))
+        for node in walk(program)
+    )

@@ -6,17 +6,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from vdla.compiler.ir.expr import Call, maximum
 from vdla.compiler.ir.interp import interpret
+from vdla.compiler.ir.types import DType
+from vdla.compiler.ir.visit import rewrite_at
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cpu.errors import TargetError
 from vdla.compiler.target.cpu.intrinsics import intrinsics
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import GENERIC_LEVELS, host_target, host_target_at, runs_here
+from vdla.compiler.target.cpu.module import lower
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.dense import dense, dense_int8
 from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
 from vdla.compiler.templates import conv2d_cpu, dense_cpu, dense_int8_cpu, depthwise_cpu
@@ -176,6 +181,38 @@ def test_depthwise(target, window, size):
         batch=1, channels=7, height=size[0], width=size[1], window=window, block=4, epilogue=FULL
     )
     check(program, depthwise_cpu.schedule(target, program, window), target)
+
+
+def rooted(program):
+    """The program with the square root of each result above 0."""
+
+    def root(statement):
+        return replace(statement, value=Call("sqrt", (maximum(statement.value, 0.0),), DType.FLOAT32))
+
+    return rewrite_at(program, "post", root)
+
+
+@pytest.mark.parametrize(("window", "size"), WINDOWS[:3])
+def test_depthwise_before_functions(window, size):
+    program = rooted(
+        float_depthwise(
+            batch=1, channels=7, height=size[0], width=size[1], window=window, block=4, epilogue=FULL
+        )
+    )
+    s = depthwise_cpu.schedule(host_target(), program, window)
+    arrays = arrays_of(program)
+    expected = interpret(program, arrays, functions=FUNCTIONS)["Y"]
+    packed = pack_arrays(s.trace, arrays)
+    build(s.program)(**packed)
+    np.testing.assert_array_equal(packed["Y"], expected)
+
+
+def test_functions_are_not_written_out_for_every_column():
+    window = Window(kernel=(3, 3), pads=(1, 1, 1, 1))
+    program = rooted(float_depthwise(batch=1, channels=4, height=28, width=28, window=window, block=4))
+    text = lower(depthwise_cpu.schedule(host_target(), program, window).program, host_target()).text
+    # Nine kernels, those of the border and the one within, each with its two rows.
+    assert text.count("call <4 x float> @llvm.sqrt") == 18
 
 
 def test_flattened():
