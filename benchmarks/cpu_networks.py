@@ -1,11 +1,14 @@
 """Whole float32 networks on the CPU against ONNX Runtime, interleaved in one process; medians of ratios.
 
-    python benchmarks/cpu_networks.py [--only NAME ...] [--rounds N] [--json] [--write]
+    python benchmarks/cpu_networks.py [--only NAME ... | --files A.onnx ...] [--rounds N] [--json] [--write]
 
 ratio = our time / the peer's, the inverse of `vdla bench`'s, one thread each, thread CPU time; below 1 we are faster.
 `threads2` is our wall time on one thread over that on two, measured alternately, and `peer_threads2` the same of the
 peer. `fusion` is our time without fusion over that with it. `bytes` are the arena's, `bytes_without_reuse` those
 without sharing.
+
+With `--files` the networks are those of ONNX files instead, on one thread alone; benchmarks/outside_networks.py makes
+such files. Exit code 1 says that outputs of one are not the peer's.
 """
 
 from __future__ import annotations
@@ -13,16 +16,21 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import time
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 from vdla.codesign.bench.case import relative_error
 from vdla.codesign.bench.networks import NETWORKS
+from vdla.codesign.bench.outside import RESULTS_NAME, measure_file
 from vdla.codesign.bench.peer import session
 from vdla.codesign.bench.results import write_results
 from vdla.codesign.bench.timing import interleaved, ratio
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
+from vdla.isa.errors import UserError
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:
@@ -75,13 +83,45 @@ def measure(name: str, rounds: int) -> dict[str, object]:
     }
 
 
+def measure_files(paths: list[Path], rounds: int, *, quiet: bool, write: bool) -> bool:
+    """Rows of files, printed and with `write` kept; whether all outputs are the peer's."""
+    rows = []
+    for path in paths:
+        row = measure_file(path, rounds)
+        rows.append(row)
+        if not quiet:
+            print(
+                f"{row.name:32} ours {row.ours_ms:>8} ms  peer {row.peer_ms:>8} ms  ratio {row.ratio:>6}  "
+                f"error {row.error:.1e}  compiled in {row.compile_s} s of CPU"
+                + ("" if row.right else "  WRONG"),
+                flush=True,
+            )
+    figures = {"rows": [asdict(row) for row in rows]}
+    if quiet:
+        print(json.dumps(figures))
+    if write:
+        write_results(RESULTS_NAME, figures)
+    return all(row.right for row in rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", default=list(NETWORKS))
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--only", nargs="*", default=list(NETWORKS))
+    which.add_argument("--files", nargs="+", type=Path, metavar="FILE", help="ONNX files instead")
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     arguments = parser.parse_args()
+    if arguments.files:
+        try:
+            right = measure_files(
+                arguments.files, arguments.rounds, quiet=arguments.json, write=arguments.write
+            )
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+        sys.exit(not right)
     rows = []
     for name in arguments.only:
         row = measure(name, arguments.rounds)

@@ -100,9 +100,7 @@ class Table:
         shown = [row for row in self.rows if all(name in files for name in row.files)]
         cells = [row.cells(files) for row in shown]
         lines = [f"| {' | '.join(self.headings)} |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]
-        sources = [
-            _source(name, files[name]) for name in dict.fromkeys(n for row in shown for n in row.files)
-        ]
+        sources = [source(name, files[name]) for name in dict.fromkeys(n for row in shown for n in row.files)]
         parts = [self.note, "\n".join(lines) if cells else "", "\n".join(sources)]
         return "\n\n".join(part for part in parts if part)
 
@@ -127,7 +125,7 @@ class Text:
 Blocks = Mapping[str, Table | Text]
 
 
-def _source(name: str, document: Document) -> str:
+def source(name: str, document: Document) -> str:
     """Command, commit, date and machine of a file of results."""
     written = document.get("written")
     if written is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from .outside import RESULTS_NAME as OUTSIDE
+from .outside import outside_text
 from .page import Blocks, Text
 from .tables_accelerator import ACCELERATOR, FAULTS, campaigns_text, demo_text
 from .tables_gpu import GPU
@@ -18,6 +20,7 @@ BLOCKS: Blocks = MappingProxyType(
         "demo": Text("demo", demo_text),
         "accelerator": ACCELERATOR,
         "processor": PROCESSOR,
+        "outside": Text(OUTSIDE, outside_text),
         "fusion": FUSION,
         "tuning": TUNING,
         "gpu": GPU,

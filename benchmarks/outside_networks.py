@@ -1,0 +1,193 @@
+"""Makes ONNX files of torchvision's networks, for `cpu_networks.py --files`: seeded weights, nothing is downloaded.
+
+    python benchmarks/outside_networks.py FOLDER [NAME ...] [--quantize]
+
+Needs torch and torchvision, which nothing else of the project does. `--quantize` also makes FOLDER/q/NAME.onnx with
+ONNX Runtime's static quantization (QDQ, uint8 activations, int8 weights by channel, calibrated on two seeded inputs).
+The weights are those that torch draws with SEED. Files that are already there are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import warnings
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SEED = 1
+"""Of weights."""
+CALIBRATION_SEED = 0
+CALIBRATIONS = 2
+OPSET = 17
+SIZE = 224
+"""Rows and columns of an image, except of those in SIZES."""
+SIZES = {"inception_v3": 299, "unet": 256}
+CLASSIFIERS = (
+    "resnet18",
+    "resnet50",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "densenet121",
+    "efficientnet_b0",
+    "squeezenet1_1",
+    "convnext_tiny",
+    "mnasnet1_0",
+    "alexnet",
+    "googlenet",
+    "shufflenet_v2_x1_0",
+    "regnet_y_400mf",
+    "vit_b_16",
+    "inception_v3",
+    "vgg11",
+)
+SEGMENTATIONS = {
+    "fcn_resnet50": "fcn_resnet50",
+    "deeplabv3_mobilenet": "deeplabv3_mobilenet_v3_large",
+    "lraspp": "lraspp_mobilenet_v3_large",
+}
+NAMES = (*CLASSIFIERS, *SEGMENTATIONS, "unet")
+
+
+def network(name: str) -> Any:
+    """The network in evaluation mode; it gives one tensor."""
+    torch, torchvision = import_module("torch"), import_module("torchvision")
+
+    class Out(torch.nn.Module):
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.m = inner
+
+        def forward(self, x: Any) -> Any:
+            return self.m(x)["out"]
+
+    torch.manual_seed(SEED)
+    if name == "unet":
+        return unet().eval()
+    if name in SEGMENTATIONS:
+        make = getattr(torchvision.models.segmentation, SEGMENTATIONS[name])
+        return Out(make(weights=None, weights_backbone=None)).eval()
+    make = getattr(torchvision.models, name)
+    return (make(init_weights=True) if name in ("googlenet", "inception_v3") else make()).eval()
+
+
+def unet(width: int = 16, levels: int = 5) -> Any:
+    """A U-Net of so many levels, whose first has `width` channels and each further one twice as many."""
+    torch = import_module("torch")
+    nn = torch.nn
+
+    def twice(channels: int, filters: int) -> Any:
+        layers: list[Any] = []
+        for count in (channels, filters):
+            layers += [
+                nn.Conv2d(count, filters, 3, padding=1, bias=False),
+                nn.BatchNorm2d(filters),
+                nn.ReLU(),
+            ]
+        return nn.Sequential(*layers)
+
+    sizes = [width << level for level in range(levels)]
+    pairs = list(pairwise(sizes))
+
+    class UNet(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.down = nn.ModuleList([twice(3, width), *(twice(a, b) for a, b in pairs)])
+            self.up = nn.ModuleList([nn.ConvTranspose2d(b, a, 2, 2) for a, b in pairs])
+            self.conv = nn.ModuleList([twice(b, a) for a, b in pairs])
+            self.head, self.pool = nn.Conv2d(width, 2, 1), nn.MaxPool2d(2)
+
+        def forward(self, x: Any) -> Any:
+            kept = []
+            for level, layer in enumerate(self.down):
+                x = layer(self.pool(x) if level else x)
+                kept.append(x)
+            for level in reversed(range(levels - 1)):
+                x = self.conv[level](torch.cat([self.up[level](x), kept[level]], 1))
+            return self.head(x)
+
+    return UNet()
+
+
+def export(name: str, path: Path) -> None:
+    """Write the network's ONNX file."""
+    torch = import_module("torch")
+    size = SIZES.get(name, SIZE)
+    torch.onnx.export(
+        network(name),
+        (torch.zeros(1, 3, size, size),),
+        str(path),
+        dynamo=False,
+        opset_version=OPSET,
+        input_names=["x"],
+        output_names=["y"],
+    )
+
+
+def quantize(name: str, path: Path, out: Path) -> None:
+    """Write the quantized form of an ONNX file."""
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    size = SIZES.get(name, SIZE)
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            rng = np.random.default_rng(CALIBRATION_SEED)
+            shape = (1, 3, size, size)
+            self.data = iter(
+                [{"x": rng.standard_normal(shape).astype(np.float32)} for _ in range(CALIBRATIONS)]
+            )
+
+        def get_next(self) -> Any:
+            return next(self.data, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        prepared = Path(folder) / "prepared.onnx"
+        quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
+        quantize_static(
+            str(prepared),
+            str(out),
+            Reader(),
+            quant_format=QuantFormat.QDQ,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            per_channel=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; else all")
+    parser.add_argument("--quantize", action="store_true")
+    arguments = parser.parse_args()
+    if unknown := [name for name in arguments.names if name not in NAMES]:
+        parser.error(f"there is no network {unknown[0]}; there are {', '.join(NAMES)}")
+    warnings.simplefilter("ignore")
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    for name in arguments.names or NAMES:
+        path = arguments.folder / f"{name}.onnx"
+        if not path.exists():
+            export(name, path)
+            print(path, flush=True)
+        quantized = arguments.folder / "q" / path.name
+        if arguments.quantize and not quantized.exists():
+            quantized.parent.mkdir(exist_ok=True)
+            quantize(name, path, quantized)
+            print(quantized, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ImportError as error:
+        print(f"error: {error}; pip install torch torchvision onnxruntime", file=sys.stderr)
+        sys.exit(2)
