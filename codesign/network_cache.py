@@ -22,7 +22,7 @@ import onnx
 import vdla.compiler
 import vdla.isa
 from google.protobuf.message import DecodeError
-from vdla.compiler.cpu_driver import compile_cpu_ahead
+from vdla.compiler.cpu_driver import Told, compile_cpu_ahead
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.external_data import external_data_digest
 from vdla.compiler.graph.model_texts import check_texts
@@ -60,8 +60,9 @@ def cached_network(
     *,
     batch: int = 1,
     records: RecordBook | None = None,
+    told: Told | None = None,
 ) -> CacheEntry:
-    """The archive of `model` compiled for `target` with knobs of `records`, now or earlier.
+    """The archive of `model` compiled for `target` with knobs of `records`, now or earlier; `told` as of `compile_cpu`.
 
     Raises UserError, for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
     """
@@ -70,7 +71,7 @@ def cached_network(
         model,
         lambda: network_key(model, target, batch=batch, records=records),
         lambda partial: save_network(
-            partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs, library=NAME)
+            partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs, library=NAME, told=told)
         ),
     )
     return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)

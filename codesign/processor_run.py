@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.cpu_driver import Told, compile_cpu
 from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.graph.quantize.error import Error
 from vdla.compiler.runtime.cpu_network import CpuNetwork
@@ -80,12 +80,13 @@ def compile_here(
     dump_passes: Path | None,
     remark: Callable[[str], None],
     records: RecordBook | None = None,
+    told: Told | None = None,
 ) -> CompiledHere:
     """The network of the model in a file for `target` ("llvm ..."), which must be a processor that this one can be.
 
     With `cache`, and without passes to dump, the user's cache is asked first and keeps what is compiled; `remark` is
-    told where it cannot be written. `records` of the tuner set the knobs of the kernels that they know. Raises
-    UserError.
+    told where it cannot be written. `records` of the tuner set the knobs of the kernels that they know; `told` as of
+    `compile_cpu`. Raises UserError.
     """
     processor = parse_target(target)
     if not runs_here(processor):
@@ -97,14 +98,14 @@ def compile_here(
     started = time.perf_counter()
     if cache and dump_passes is None:
         try:
-            entry = cached_network(model, processor, batch=batch, records=records)
+            entry = cached_network(model, processor, batch=batch, records=records, told=told)
             network = load_network(entry.path)
             seconds = time.perf_counter() - started
             return CompiledHere(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
             remark(f"compiled without the cache: {error}")
     knobs = None if records is None else knobs_from(records, processor)
-    network = compile_cpu(model, processor, batch=batch, dump_passes=dump_passes, knobs=knobs)
+    network = compile_cpu(model, processor, batch=batch, dump_passes=dump_passes, knobs=knobs, told=told)
     return CompiledHere(network=network, seconds=time.perf_counter() - started, cached=False, knobs=knobs)
 
 

@@ -6,7 +6,7 @@ Quantized models become integer graphs, whose results are those of `graph.interp
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,6 +38,9 @@ from .templates.space import Values
 from .templates.tasks_cpu import schedule, space
 from .templates.workload_cpu import CpuWorkload
 
+Told = Callable[[int, int], object]
+"""Hears how many kernels are done, and of how many."""
+
 
 def compile_cpu(
     model: Path | str | bytes,
@@ -47,18 +50,20 @@ def compile_cpu(
     fusion: bool = True,
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CpuWorkload] | None = None,
+    told: Told | None = None,
 ) -> CpuNetwork:
     """Compile an ONNX model (a path, or the bytes of one) for this machine (`target`: a lower level).
 
     A dynamic first dimension of the inputs becomes `batch`. Without `fusion` every operator is a kernel of its own.
     `dump_passes` names a folder that gets the graph after every pass and every kernel before and after its schedule.
     Equal programs become one kernel. `knobs` chooses them for operators of float networks, as recorded ones of a tuner
-    (None: all have their defaults); what it applied and what it ignored is for its owner to read. Raises UserError.
+    (None: all have their defaults); what it applied and what it ignored is for its owner to read. `told` hears how many
+    kernels of how many are done. Raises UserError.
     """
     started = time.perf_counter()
     target = host_target() if target is None else target
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
-    return _network(work, target, dump_passes, started)
+    return _network(work, target, dump_passes, started, told)
 
 
 def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwork:
@@ -68,11 +73,17 @@ def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwo
     return _network(_integer(graph, target), target, None, started)
 
 
-def _network(work: _Lowered, target: CpuTarget, dump_passes: Path | None, started: float) -> CpuNetwork:
+def _network(
+    work: _Lowered, target: CpuTarget, dump_passes: Path | None, started: float, told: Told | None = None
+) -> CpuNetwork:
     kernels = compiled(
         work.steps, target, dump_passes, lambda step, schedule, number, dump: build(schedule.program, target)
     )
-    launches = [Launch(**work_of(k, k.made.program.parameters), kernel=k.made) for k in kernels]
+    launches: list[Launch] = []
+    for kernel in kernels:
+        launches.append(Launch(**work_of(kernel, kernel.made.program.parameters), kernel=kernel.made))
+        if told is not None:
+            told(len(launches), len(work.steps))
     return CpuNetwork(
         graph=work.graph,
         plan=work.plan,
@@ -92,6 +103,7 @@ def compile_cpu_ahead(
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CpuWorkload] | None = None,
     library: str | None = None,
+    told: Told | None = None,
 ) -> NetworkCode:
     """Compile an ONNX model for any processor; see `compile_cpu`.
 
@@ -114,8 +126,10 @@ def compile_cpu_ahead(
             if module.function not in modules:
                 modules[module.function] = module
                 if growing is not None:
-                    growing.add(module)
+                    growing.add(module, kernel.step.name)
             launches.append(NamedLaunch(**work_of(kernel, module.parameters), function=module.function))
+            if told is not None:
+                told(len(launches), len(work.steps))
         code = growing.finish() if growing is not None and modules else None
     return NetworkCode(
         graph=work.graph,

@@ -15,6 +15,7 @@ from .output import note, print_json, steps
 from .records import applied_text
 
 if TYPE_CHECKING:
+    from vdla.compiler.cpu_driver import Told
     from vdla.compiler.runtime.network_archive import NetworkCode
     from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
@@ -47,9 +48,9 @@ def compile_for_processor(
     with whole_directory(dump_passes) as dumps, steps() as progress:
         progress.begin(f"compiling {model.name} for {processor.cpu}")
         if len(files) == 1 and dumps is None and cache:
-            written = _copy_cached(model, processor, batch, output, records)
+            written = _copy_cached(model, processor, batch, output, records, progress.reach)
         else:
-            written = _write_compiled(model, processor, batch, output, dumps, records)
+            written = _write_compiled(model, processor, batch, output, dumps, records, progress.reach)
     seconds = time.perf_counter() - started
     size = output.stat().st_size
     if records is not None:
@@ -96,23 +97,29 @@ class _Written:
 
 
 def _copy_cached(
-    model: Path, processor: CpuTarget, batch: int, output: Path, records: RecordBook | None
+    model: Path,
+    processor: CpuTarget,
+    batch: int,
+    output: Path,
+    records: RecordBook | None,
+    told: Told,
 ) -> _Written:
     """The archive from the user's cache, compiled where it was not there; compiled alone where there is no cache."""
-    from vdla.compiler.runtime.network_archive import check_network
+    from vdla.compiler.runtime.network_archive import describe_saved
     from vdla.hw.user_cache import CacheError
 
     from ..files import read_whole
     from ..network_cache import cached_network
 
     try:
-        entry = cached_network(model, processor, batch=batch, records=records)
+        entry = cached_network(model, processor, batch=batch, records=records, told=told)
         content = read_whole(entry.path, "compiled network")
     except CacheError as error:
         note(f"compiled without the cache: {error}")
-        return _write_compiled(model, processor, batch, output, None, records)
+        return _write_compiled(model, processor, batch, output, None, records, told)
     write_whole(output, content)
-    description = check_network(output)
+    # The cache says that it is whole.
+    description = describe_saved(entry.path, content)
     return _Written(
         kernels=len(description["kernels"]),
         launches=len(description["launches"]),
@@ -130,15 +137,25 @@ def _write_compiled(
     output: Path,
     dumps: Path | None,
     records: RecordBook | None,
+    told: Told,
 ) -> _Written:
     """An archive, or code for C programs, compiled now."""
     from vdla.compiler.cpu_driver import compile_cpu_ahead
-    from vdla.compiler.runtime.network_archive import save_network
+    from vdla.compiler.runtime.network_archive import NAME, save_network
     from vdla.compiler.tune.records.apply_cpu import knobs_from
 
     knobs = None if records is None else knobs_from(records, processor)
-    network = compile_cpu_ahead(model, processor, batch=batch, dump_passes=dumps, knobs=knobs)
-    if len(_files(output)) == 1:
+    archive = len(_files(output)) == 1
+    network = compile_cpu_ahead(
+        model,
+        processor,
+        batch=batch,
+        dump_passes=dumps,
+        knobs=knobs,
+        library=NAME if archive else None,
+        told=told,
+    )
+    if archive:
         save_network(output, network)
     else:
         _write_code(network, output)

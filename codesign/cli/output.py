@@ -75,6 +75,11 @@ class Steps:
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task)
 
+    def reach(self, done: int, total: int) -> None:
+        """The current step, whose parts were not known when it began, has `done` of `total`."""
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=done, total=total)
+
     def end(self) -> None:
         """Ends the current step."""
         if self._progress is None or self._task is None:

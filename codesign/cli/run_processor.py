@@ -68,6 +68,7 @@ def run_on_processor(
                     dump_passes=folder,
                     remark=note,
                     records=options.records,
+                    told=progress.reach,
                 )
                 network = compiled.network
         except MachineMemoryError as error:

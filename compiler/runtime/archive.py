@@ -81,6 +81,14 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str) -> dict[str, 
     return files
 
 
+def description_of(content: bytes) -> bytes:
+    """The description in the bytes of an archive that is known to be whole; its other members are not looked at."""
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        held = archive.extractfile(DESCRIPTION)
+        assert held is not None
+        return held.read()
+
+
 def read_description(path: Path, text: bytes, expected: int) -> dict[str, Any]:
     """The description, which is as it was written; ArchiveError where another version wrote it."""
     document = json.loads(text)

@@ -29,6 +29,7 @@ from .archive import (
     HEADER,
     LIBRARY,
     ArchiveError,
+    description_of,
     read_archive,
     read_description,
     read_target,
@@ -112,10 +113,12 @@ def save_network(path: Path, network: NetworkCode) -> None:
     write_archive(path, description, files)
 
 
-def check_network(path: Path) -> dict[str, Any]:
-    """The description of an archive that is whole, for whatever processor it is; ArchiveError for others."""
-    files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT)
-    return read_description(path, files[DESCRIPTION], FORMAT)
+def describe_saved(path: Path, content: bytes) -> dict[str, Any]:
+    """The description of an archive that is known to be whole, `content`, for whatever processor it is.
+
+    ArchiveError, which names `path`, for one of another format.
+    """
+    return read_description(path, description_of(content), FORMAT)
 
 
 def load_network(path: Path) -> CpuNetwork:

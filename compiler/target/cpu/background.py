@@ -6,11 +6,15 @@ generates code, since llvmlite lets one at a time into LLVM.
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
 from types import TracebackType
 
 from .ahead_of_time import ObjectCode, checked_functions, object_bytes
 from .c_header import header_text
+from .errors import CodeGenerationError, TargetError
 from .machine import CpuTarget
 from .module import Module
 from .static_library import static_library
@@ -18,6 +22,10 @@ from .static_library import static_library
 BATCH_CHARACTERS = 200_000
 """Of LLVM IR, from which on modules become an object: about 50 ms of code generation. With fewer, what every object
 costs by itself adds up; with more, the last one is waited for."""
+
+
+OBJECT_SECONDS = 600.0
+"""After which code generation of one object counts as hung: a thousand times what the largest ones take."""
 
 
 class LibraryInProgress:
@@ -29,9 +37,9 @@ class LibraryInProgress:
     def __init__(self, target: CpuTarget, *, name: str) -> None:
         self._target = target
         self._name = name
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vdla code generation")
+        self._worker = _Worker()
         self._modules: list[Module] = []
-        self._waiting: list[Module] = []
+        self._waiting: list[tuple[Module, str]] = []
         self._objects: list[tuple[Future[bytes], list[str]]] = []
 
     def __enter__(self) -> LibraryInProgress:
@@ -43,39 +51,52 @@ class LibraryInProgress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._worker.end(wait=not isinstance(error, CodeGenerationError))
 
-    def add(self, module: Module) -> None:
-        """One more module, whose function no other has."""
+    def add(self, module: Module, node: str | None = None) -> None:
+        """One more module, whose function no other has; `node`: what messages call it (None: by its function).
+
+        Raises what `finish` does, as soon as it is known.
+        """
         self._modules.append(module)
-        self._waiting.append(module)
-        if sum(len(waiting.text) for waiting in self._waiting) >= BATCH_CHARACTERS:
+        self._waiting.append((module, node or module.function))
+        for made, _ in self._objects:
+            if made.done():
+                made.result()
+        if sum(len(waiting.text) for waiting, _ in self._waiting) >= BATCH_CHARACTERS:
             self._begin()
 
     def finish(self) -> ObjectCode:
         """The library, all code generated.
 
         ValueError for names that C does not take, and without modules; TargetError where the processor lacks
-        instructions for what they compute.
+        instructions for what a kernel computes, and CodeGenerationError where LLVM refuses one or does not end, both by
+        the kernel's name.
         """
         checked_functions(self._modules, self._name)
         if self._waiting:
             self._begin()
+        objects: list[tuple[bytes, list[str]]] = []
+        for made, functions in self._objects:
+            try:
+                objects.append((made.result(timeout=OBJECT_SECONDS), functions))
+            except TimeoutError:
+                raise CodeGenerationError(
+                    f"LLVM did not end within {OBJECT_SECONDS:g} s for {', '.join(functions)} of {self._name}; "
+                    "compile without fusion, or for another processor (--target)"
+                ) from None
         return ObjectCode(
             name=self._name,
             target=self._target,
             modules=tuple(self._modules),
-            data=static_library([(made.result(), functions) for made, functions in self._objects]),
+            data=static_library(objects),
             header=header_text(self._name, self._modules, self._target),
         )
 
     def _begin(self) -> None:
-        modules, self._waiting = self._waiting, []
-        functions = [module.function for module in modules]
-        made = self._worker.submit(
-            object_bytes, modules, self._target, name=self._name, exported=frozenset(functions)
-        )
-        self._objects.append((made, functions))
+        batch, self._waiting = self._waiting, []
+        made = self._worker.submit(lambda: _object(batch, self._target))
+        self._objects.append((made, [module.function for module, _ in batch]))
 
 
 def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -> ObjectCode:
@@ -87,3 +108,56 @@ def emit_library(modules: tuple[Module, ...], target: CpuTarget, *, name: str) -
         for module in modules:
             library.add(module)
         return library.finish()
+
+
+def _object(batch: Sequence[tuple[Module, str]], target: CpuTarget) -> bytes:
+    """The object of modules and their nodes' names; what goes wrong is told of the first module that it concerns."""
+    modules = [module for module, _ in batch]
+    try:
+        return _bytes(modules, target, batch[0][1])
+    except (TargetError, RuntimeError) as error:
+        if len(batch) > 1:
+            for single in batch:
+                _object([single], target)
+        if isinstance(error, TargetError):
+            raise
+        reason = " ".join(str(error).split())
+        raise CodeGenerationError(f"{batch[0][1]}: LLVM makes no code of this kernel: {reason}") from error
+
+
+def _bytes(modules: Sequence[Module], target: CpuTarget, name: str) -> bytes:
+    return object_bytes(modules, target, name=name, exported=frozenset(m.function for m in modules))
+
+
+class _Worker:
+    """One thread that does one piece of work after the other.
+
+    A daemon, as nothing can end a call into LLVM: a command that gave it up must be able to end itself.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[Future[bytes], Callable[[], bytes]] | None] = SimpleQueue()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="vdla code generation", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], bytes]) -> Future[bytes]:
+        """What will be the result of `work`."""
+        future: Future[bytes] = Future()
+        self._queue.put((future, work))
+        return future
+
+    def end(self, *, wait: bool) -> None:
+        """Nothing more is begun; with `wait`, what is in hand is done when this returns."""
+        self._ended.set()
+        self._queue.put(None)
+        if wait:
+            self._thread.join(OBJECT_SECONDS)
+
+    def _run(self) -> None:
+        while (piece := self._queue.get()) is not None and not self._ended.is_set():
+            future, work = piece
+            try:
+                future.set_result(work())
+            except BaseException as error:  # It is raised where the result is asked for.
+                future.set_exception(error)

@@ -13,6 +13,10 @@ class TargetError(UserError):
     """A CPU that does not exist or is not this machine's, named by the user."""
 
 
+class CodeGenerationError(UserError):
+    """A kernel that LLVM refuses, or of which it makes no code in a long time; the message names it."""
+
+
 class MachineMemoryError(UserError):
     """A network that needs more memory than this machine has."""
 

@@ -13,7 +13,7 @@ from vdla.compiler.cpu_driver import compile_cpu, compile_cpu_ahead
 from vdla.compiler.runtime import network_archive
 from vdla.compiler.runtime.archive import ArchiveError
 from vdla.compiler.runtime.kernel_archive import load_kernels
-from vdla.compiler.runtime.network_archive import load_network, save_network
+from vdla.compiler.runtime.network_archive import NAME, load_network, save_network
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 
@@ -166,3 +166,17 @@ def test_other_formats(path, monkeypatch):
     monkeypatch.setattr(network_archive, "FORMAT", network_archive.FORMAT + 1)
     with pytest.raises(ArchiveError, match="has format 3, and this version reads 4"):
         load_network(path)
+
+
+def test_equal_files_whether_code_is_made_meanwhile_or_later(path, tmp_path):
+    heard: list[tuple[int, int]] = []
+    network = compile_cpu_ahead(
+        model(), parse_target("llvm"), library=NAME, told=lambda *parts: heard.append(parts)
+    )
+    save_network(tmp_path / "meanwhile.tar", network)
+    assert (tmp_path / "meanwhile.tar").read_bytes() == path.read_bytes()
+    count = len(network.launches)
+    assert heard == [(i + 1, count) for i in range(count)]
+    heard.clear()
+    compile_cpu(model(), told=lambda *parts: heard.append(parts))
+    assert heard == [(i + 1, count) for i in range(count)]

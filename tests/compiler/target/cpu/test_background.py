@@ -5,13 +5,14 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from vdla.compiler.target.cpu import background
 from vdla.compiler.target.cpu.ahead_of_time import ObjectCode
 from vdla.compiler.target.cpu.background import LibraryInProgress, emit_library
-from vdla.compiler.target.cpu.errors import TargetError
+from vdla.compiler.target.cpu.errors import CodeGenerationError, TargetError
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target
 from vdla.compiler.target.cpu.module import Module, lower
 from vdla.compiler.target.cpu.options import parse_target
@@ -66,17 +67,46 @@ def test_a_c_program_links_the_library(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert subprocess.run([tmp_path / "main"], check=False).returncode == len(FUNCTIONS)
 
 
-def test_what_the_processor_lacks_is_told(monkeypatch: pytest.MonkeyPatch):
-    target = host_target()
-
-    def fail(modules: Sequence[Module], target: CpuTarget, **named: object) -> bytes:
+def test_what_the_processor_lacks_is_told_of_its_kernel(monkeypatch: pytest.MonkeyPatch):
+    def fail(modules: Sequence[Module], target: CpuTarget, *, name: str, exported: object) -> bytes:
         if "third" in [module.function for module in modules]:
-            raise TargetError("it lacks what third needs")
+            raise TargetError(f"it lacks what {name} needs")
         return b"object"
 
     monkeypatch.setattr(background, "object_bytes", fail)
-    with pytest.raises(TargetError, match="lacks what third needs"):
-        library(target, monkeypatch, characters=1)
+    for characters in (1, 10**9):
+        with pytest.raises(TargetError, match="lacks what third needs"):
+            library(host_target(), monkeypatch, characters)
+
+
+def test_what_llvm_refuses_is_told_by_node_and_before_all_is_lowered(monkeypatch: pytest.MonkeyPatch):
+    target = host_target()
+    monkeypatch.setattr(background, "BATCH_CHARACTERS", 1)
+    good = modules(target)
+    bad = replace(good[1], text=good[1].text.replace("ret void", "ret nothing"))
+    with LibraryInProgress(target, name="net") as growing:
+        growing.add(good[0], "/first/Conv")
+        growing.add(bad, "/second/Conv")
+        with pytest.raises(CodeGenerationError, match="/second/Conv: LLVM makes no code of this kernel"):
+            growing.finish()
+        with pytest.raises(CodeGenerationError, match="/second/Conv"):
+            growing.add(good[2], "/third/Conv")
+
+
+def test_code_generation_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    go_on = threading.Event()
+
+    def hang(*_: object, **__: object) -> bytes:
+        go_on.wait(30)
+        return b"object"
+
+    monkeypatch.setattr(background, "object_bytes", hang)
+    monkeypatch.setattr(background, "OBJECT_SECONDS", 0.05)
+    try:
+        with pytest.raises(CodeGenerationError, match=r"did not end within 0\.05 s for first"):
+            library(host_target(), monkeypatch, characters=1)
+    finally:
+        go_on.set()
 
 
 def test_an_error_while_lowering_ends_the_thread(monkeypatch: pytest.MonkeyPatch):
