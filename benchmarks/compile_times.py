@@ -1,23 +1,31 @@
 """How long `vdla compile` takes, cold and warm: seconds on the clock, and of processor time.
 
-    python benchmarks/compile_times.py [--models resnet18 dcgan] [--targets "cuda -arch=sm_90" llvm] [--json] [--write]
+    python benchmarks/compile_times.py [--models resnet18 dcgan] [--files A.onnx B.onnx] [--rounds N]
+                                       [--targets "cuda -arch=sm_90" llvm] [--json] [--write]
 
-Each figure is of a process of its own with a cache of its own, as a user has it, Python's start and imports included:
-"cold" with an empty cache; "kernels" (for GPUs) with the machine code of kernels kept, as when weights have changed;
-"warm" with the compiled network kept. Needs no GPU, but for GPUs the extra `cuda`.
+Each figure is of a process of its own with a cache of its own, as a user has it: "cold" with an empty cache; "kernels"
+(for GPUs) with the machine code of kernels kept, as when weights have changed; "warm" with the compiled network kept;
+"onnxruntime", where that is installed, a process that makes a session of the same file. `seconds` and `CPU s` are of
+the whole process, Python's start and imports included; `within` is the part that compiles, as the command reports it,
+or that makes the session. Of several rounds the median. `--files` alone measures these, without the shipped models.
+Needs no GPU, but for GPUs the extra `cuda`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import onnx
@@ -27,70 +35,127 @@ from vdla.codesign.network_cache import PART as NETWORKS
 
 MODELS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")
 TARGETS = ("cuda -arch=sm_90", "llvm")
+PEER = "onnxruntime"
 TIMEOUT = 600.0
-"""Seconds after which a compilation counts as failed."""
+"""Seconds after which a process counts as hung and is ended."""
+COMPILE = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()", "compile")
+SESSION = """
+import json, sys, time
+import onnxruntime
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+started = time.perf_counter()
+onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+print(json.dumps({"compile_seconds": time.perf_counter() - started}))
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What one process takes: the whole of it on the clock and of processor time, and the part that compiles."""
+
+    model: str
+    target: str
+    state: str
+    seconds: float
+    cpu_seconds: float
+    within_seconds: float
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=None)
+    parser.add_argument("--files", nargs="+", type=Path, default=(), help="ONNX files of your own")
     parser.add_argument("--targets", nargs="+", default=TARGETS)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
     arguments = parser.parse_args()
-    rows: list[dict[str, str | float]] = []
+    for path in arguments.files:
+        if not path.is_file():
+            parser.error(f"{path}: no such file")
+    shipped = arguments.models or (() if arguments.files else MODELS)
+    rows: list[Row] = []
     if not arguments.json:
-        print(f"{'model':16}{'target':20}{'state':10}{'seconds':>9}{'CPU s':>8}")
-    for model in arguments.models:
-        for target in arguments.targets:
-            for state, (seconds, processor) in measure(model, target).items():
-                rows.append(
-                    {
-                        "model": model,
-                        "target": target,
-                        "state": state,
-                        "seconds": seconds,
-                        "cpu_seconds": processor,
-                    }
-                )
-                if not arguments.json:
-                    print(f"{model:16}{target:20}{state:10}{seconds:9.2f}{processor:8.2f}", flush=True)
-    if arguments.json:
-        print(json.dumps(rows))
-    if arguments.write:
-        write_results("compile_times", {"rows": rows})
-
-
-def measure(model: str, target: str) -> dict[str, tuple[float, float]]:
-    """Seconds on the clock and of processor time by state of the cache."""
+        print(f"{'model':22}{'target':20}{'state':12}{'seconds':>9}{'CPU s':>8}{'within':>8}")
     with tempfile.TemporaryDirectory() as folder:
-        path, cache = Path(folder) / f"{model}.onnx", Path(folder) / "cache"
-        onnx.save(models.build(model, "float"), path)
-        states = {"cold": compiled(path, target, cache)}
+        built = [Path(folder, f"{name}.onnx") for name in shipped]
+        for name, path in zip(shipped, built, strict=True):
+            onnx.save(models.build(name, "float"), path)
+        for path in (*built, *arguments.files):
+            for row in measured(path, arguments.targets, arguments.rounds):
+                rows.append(row)
+                if not arguments.json:
+                    print(
+                        f"{row.model:22}{row.target:20}{row.state:12}{row.seconds:9.2f}{row.cpu_seconds:8.2f}"
+                        f"{row.within_seconds:8.2f}",
+                        flush=True,
+                    )
+    document = {"rounds": arguments.rounds, "rows": [asdict(row) for row in rows]}
+    if arguments.json:
+        print(json.dumps(document))
+    if arguments.write:
+        write_results("compile_times", document)
+
+
+def measured(path: Path, targets: Sequence[str], rounds: int) -> list[Row]:
+    """The rows of a model: those of each target, and the peer's."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for _ in range(rounds):
+        round_rows = [row for target in targets for row in states(path, target)]
+        if importlib.util.find_spec(PEER) is not None:
+            round_rows.append(timed((sys.executable, "-c", SESSION, str(path)), path, PEER, PEER, {}))
+        for row in round_rows:
+            found.setdefault((row.target, row.state), []).append(row)
+    return [
+        Row(
+            model=path.stem,
+            target=target,
+            state=state,
+            seconds=statistics.median(row.seconds for row in rows),
+            cpu_seconds=statistics.median(row.cpu_seconds for row in rows),
+            within_seconds=statistics.median(row.within_seconds for row in rows),
+        )
+        for (target, state), rows in found.items()
+    ]
+
+
+def states(path: Path, target: str) -> list[Row]:
+    """A compilation for each state of the cache."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder, "cache")
+        command = (*COMPILE, str(path), "--target", target, "--json", "-o", str(Path(folder, "network.tar")))
+        environment = {"XDG_CACHE_HOME": str(cache)}
+        rows = [timed(command, path, target, "cold", environment)]
         if target.startswith("cuda"):
             shutil.rmtree(cache / "vdla" / NETWORKS)
-            states["kernels"] = compiled(path, target, cache)
-        states["warm"] = compiled(path, target, cache)
-    return states
+            rows.append(timed(command, path, target, "kernels", environment))
+        rows.append(timed(command, path, target, "warm", environment))
+    return rows
 
 
-def compiled(model: Path, target: str, cache: Path) -> tuple[float, float]:
-    """What one compilation takes."""
-    command = [sys.executable, "-c", "from vdla.codesign.cli.main import main; main()", "compile", str(model)]
+def timed(command: Sequence[str], path: Path, target: str, state: str, environment: dict[str, str]) -> Row:
+    """What one process takes that prints a JSON object with its `compile_seconds`."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(
-        [*command, "--target", target, "-o", str(model.with_suffix(".tar"))],
-        env={**os.environ, "XDG_CACHE_HOME": str(cache)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=TIMEOUT
+        )
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{path} for {target}, {state}: did not end within {TIMEOUT:g} s")
     seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        sys.exit(f"{model.stem} for {target}: {done.stderr.strip()}")
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        sys.exit(f"{path} for {target}, {state}: {done.stderr.strip()}")
+    return Row(
+        model=path.stem,
+        target=target,
+        state=state,
+        seconds=round(seconds, 3),
+        cpu_seconds=round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 3),
+        within_seconds=round(json.loads(done.stdout)["compile_seconds"], 3),
+    )
 
 
 if __name__ == "__main__":
