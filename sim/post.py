@@ -31,6 +31,8 @@ def store_out(row, memory, acc):  # type: ignore[no-untyped-def]
     """STORE.OUT: the low 8 bits of each lane of `acc` int32 (depth, batch, block_out)."""
     if row[Y_PAD_0] or row[Y_PAD_1] or row[X_PAD_0] or row[X_PAD_1]:
         return OUTSIDE
+    if row[X_SIZE] == 0 or row[Y_SIZE] == 0:
+        return DONE
     if row[SRAM_BASE] + row[Y_SIZE] * row[X_SIZE] > len(acc):
         return OUTSIDE
     flat, lanes = acc.reshape(-1), acc.shape[1] * acc.shape[2]

@@ -98,3 +98,13 @@ def test_unknown_opcode_and_extension():
     plain = dataclasses.replace(VTA, extensions=())
     with pytest.raises(ProgramError, match=r"instruction 0 \(DEPTHWISE\) needs the extension 'depthwise'"):
         run(encode(VTA, "DEPTHWISE"), FINISH, config=plain)
+
+
+@pytest.mark.parametrize("name", ["LOAD.UOP", "LOAD.WGT", "LOAD.INP", "LOAD.ACC", "STORE.OUT"])
+@pytest.mark.parametrize("sizes", [{"x_size": 3}, {"y_size": 3}, {}])
+def test_empty_transfers_reach_nowhere(name: str, sizes: dict[str, int]) -> None:
+    # Wherever they begin: the reference takes them, and so do the simulator and the RTL.
+    program = [encode(VTA, name, sram_base=2**16 - 1, **sizes), FINISH]
+    findings = check(VTA, np.array(program, np.uint64), np.zeros(4096, np.uint8))
+    assert not [found for found in findings if found.severity == "error"]
+    run(*program)
