@@ -17,6 +17,7 @@ from .check_scales import check_scales
 from .errors import ModelError
 from .external_data import load_external_data
 from .model_texts import check_texts
+from .onnx_attributes import check_attributes
 from .onnx_ranges import check_ranges
 
 OLDEST_OPSET = 13
@@ -63,6 +64,7 @@ def load_model(
     for info in model.graph.input:
         if info.name not in initialized:
             input_shape(label, info)
+    check_attributes(label, model)
     check_scales(label, model)
     follow = check_ranges(label, model)
     try:

@@ -1,0 +1,56 @@
+"""Flags that are neither 0 nor 1, on which readers of ONNX disagree, and others that nobody else checks."""
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.onnx_attributes import FLAGS
+from vdla.compiler.graph.onnx_load import load_model
+
+
+def content(**attributes: int) -> bytes:
+    graph = helper.make_graph(
+        [helper.make_node("ReduceMax", ["x"], ["y"], "largest", **attributes)],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return onnx.shape_inference.infer_shapes(model).SerializeToString()
+
+
+@pytest.mark.parametrize("value", [2, 3, -1, 2**31])
+@pytest.mark.parametrize("name", ["keepdims", "noop_with_empty_axes"])
+def test_neither_yes_nor_no(name: str, value: int) -> None:
+    with pytest.raises(
+        ModelError, match=rf"'largest' \(ReduceMax\): {name} is {value}, and it says yes or no"
+    ):
+        load_model(content(**{name: value}))
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_yes_and_no(value: int) -> None:
+    load_model(content(keepdims=value, noop_with_empty_axes=value))
+
+
+def test_the_flags_are_integers_of_operators() -> None:
+    known = {
+        name
+        for schema in onnx.defs.get_all_schemas_with_history()
+        for name, attribute in schema.attributes.items()
+        if attribute.type == onnx.defs.OpSchema.AttrType.INT
+    }
+    assert known >= FLAGS
+
+
+def test_a_split_that_promises_other_outputs() -> None:
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 5]) for name in ("a", "b")]
+    graph = helper.make_graph(
+        [helper.make_node("Split", ["x"], ["a", "b"], "parts", num_outputs=1)],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 5])],
+        outputs,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    with pytest.raises(ModelError, match=r"'parts' \(Split\): has 2 outputs, and num_outputs is 1"):
+        load_model(model.SerializeToString())
