@@ -77,7 +77,8 @@ def print_verdict(console: PlainConsole, verdict: OutputCheck | None) -> None:
     error = verdict.max_relative_error
     largest = "not finite" if error is None else f"{error:.1e} of the largest value"
     top1 = "" if verdict.top1_equal is None else f", top-1 {'equal' if verdict.top1_equal else 'differs'}"
-    console.print(f"against {verdict.against}: largest difference {largest}{top1}")
+    mode = "" if verdict.mode == "end to end" else "; each layer within one step of the quantization"
+    console.print(f"against {verdict.against}: largest difference {largest}{top1}{mode}")
 
 
 def end_checked(verdict: OutputCheck | None) -> None:
