@@ -163,8 +163,12 @@ def test_a_wrong_reference_would_be_noticed(vdla, mlp: Path, monkeypatch: pytest
         ]
 
     monkeypatch.setattr(network_run, "onnxruntime_outputs", three_steps_off)
+    # Each layer by itself is right, so the reference's own last roundings are to blame.
+    check = vdla("run", mlp, "--json").document()["check"]
+    assert check["mode"] == "layer by layer" and check["passed"]
+    monkeypatch.setattr(network_run, "compare_layers", lambda model, launches: (3, False))
     check = vdla("run", mlp, "--json").failed()["check"]
-    assert check["max_lsb"] > check["tolerance"] == 2 and not check["top1_equal"]
+    assert check["max_lsb"] == 3 and check["tolerance"] == 1 and not check["top1_equal"]
 
 
 def test_dumped_passes_end_with_the_program(vdla, mlp: Path, tmp_path: Path) -> None:

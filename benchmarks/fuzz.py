@@ -1,0 +1,105 @@
+"""Damaged models, machines, programs, archives, records and inputs, and killed commands: what becomes of each.
+
+    python benchmarks/fuzz.py [--kinds models programs ...] [--count 10000] [--seed 0] [--workers 2] [--write]
+    python benchmarks/fuzz.py --kinds models --seed 0 --case 4711        one case alone, with all that it says
+
+A case must be refused in one line, or run and be right (`vdla run` holds outputs against ONNX Runtime or the
+interpreter). Tracebacks, crashes, cases that take longer than 20 s or all memory, and wrong numbers are failures: each
+is printed with the command that repeats it, and the exit code is 1. Without --count each kind has its own. With
+--write the counts go to benchmarks/results/fuzz.json, in place of those of the same kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from vdla.codesign.bench.results import RESULTS, read_results, write_results
+from vdla.codesign.fuzz.outcome import FAILURES, VERDICTS
+from vdla.codesign.fuzz.runner import LIMIT, Result, run_cases
+
+NAME = "fuzz"
+COUNTS = {
+    "models": 10_000,
+    "configurations": 1_000,
+    "programs": 2_000,
+    "archives": 500,
+    "records": 500,
+    "inputs": 500,
+    "kills": 60,
+}
+
+
+def main() -> None:
+    """Runs the kinds, one after the other."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kinds", nargs="+", choices=COUNTS, default=list(COUNTS))
+    parser.add_argument("--count", type=int)
+    parser.add_argument("--first", type=int, default=0, help="the first case")
+    parser.add_argument("--case", type=int, help="this one alone")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/results")
+    options = parser.parse_args()
+    failed = 0
+    for kind in options.kinds:
+        if options.case is None:
+            count = options.count or COUNTS[kind]
+            indices = range(options.first, options.first + count)
+        else:
+            indices = range(options.case, options.case + 1)
+        row = measure(kind, options.seed, indices, options.workers, show=options.case is not None)
+        failed += len(row["failures"])
+        counts = ", ".join(f"{row[verdict]} {verdict}" for verdict in VERDICTS if row[verdict])
+        print(f"{kind}: {row['cases']} cases in {row['seconds']:.0f} s: {counts}", flush=True)
+        if options.write:
+            _write(row)
+    sys.exit(bool(failed))
+
+
+def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -> dict[str, Any]:
+    """The counts of one kind, and its failures."""
+    started = time.monotonic()
+    failures: list[dict[str, Any]] = []
+    slowest = 0.0
+    counts: Counter[str] = Counter()
+
+    def done(result: Result) -> None:
+        nonlocal slowest
+        counts[result.outcome.verdict] += 1
+        slowest = max(slowest, result.seconds)
+        if result.outcome.verdict in FAILURES:
+            again = f"python benchmarks/fuzz.py --kinds {kind} --seed {seed} --case {result.index}"
+            failures.append(
+                {"verdict": result.outcome.verdict, "detail": result.outcome.detail, "again": again}
+            )
+            print(f"{result.outcome.verdict}: {result.outcome.detail}\n    {again}", flush=True)
+        elif show:
+            print(f"{result.outcome.verdict}: {result.outcome.detail}")
+
+    run_cases(kind, seed, indices, workers=min(workers, len(indices)), limit=LIMIT, done=done)
+    return {
+        "kind": kind,
+        "seed": seed,
+        "first": indices.start,
+        "cases": len(indices),
+        **{verdict: counts[verdict] for verdict in VERDICTS},
+        "slowest_seconds": round(slowest, 1),
+        "seconds": round(time.monotonic() - started, 1),
+        "failures": failures,
+    }
+
+
+def _write(row: dict[str, Any]) -> None:
+    known = read_results(NAME)["kinds"] if (RESULTS / f"{NAME}.json").exists() else []
+    rows = [other for other in known if other["kind"] != row["kind"]] + [row]
+    write_results(NAME, {"kinds": sorted(rows, key=lambda item: list(COUNTS).index(item["kind"]))})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Kind "kills": commands that are killed while they work leave whole files or none, and the next call is right."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from .drawing import Draw
+from .networks import quantized_network
+from .outcome import FAILURES, Outcome, call, judge
+
+_LONGEST = 6.0
+"""Seconds within which a command is killed; most take less."""
+
+
+def kill_case(seed: int, index: int, folder: Path) -> Outcome:
+    """One command, killed at some moment, with a cache of its own; then the same again."""
+    draw = Draw("kills", seed, index)
+    model, cache = folder / "net.onnx", folder / "cache"
+    cache.mkdir(0o700)
+    model.write_bytes(quantized_network(Draw("a network to kill", seed, draw.below(5))).SerializeToString())
+    command, written = draw.of(
+        (
+            (["compile", str(model), "--target", "llvm", "-o", str(folder / "net.tar")], folder / "net.tar"),
+            (
+                ["run", str(model), "--device", "cpu", "--outputs", str(folder / "out.npz")],
+                folder / "out.npz",
+            ),
+            (
+                ["run", str(model), "--config", "tiny", "--program-out", str(folder / "p.vdla")],
+                folder / "p.vdla",
+            ),
+        )
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    entry = [sys.executable, "-c", "from vdla.codesign.cli.main import main; main()"]
+    running = subprocess.Popen(
+        [*entry, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    time.sleep(draw.rng.uniform(0.0, _LONGEST))
+    running.kill()
+    running.wait()
+    outcome = Outcome("right")
+    if written.suffix == ".tar" and written.exists():
+        outcome = judge(call("run", written, "--json"))
+    if outcome.verdict in FAILURES or outcome.verdict == "refused":
+        return Outcome("wrong", f"what was left is not whole: {outcome.detail}")
+    done = subprocess.run([*entry, *command], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return Outcome("wrong", f"afterwards: exit code {done.returncode}: {done.stderr[-300:]}")
+    if left := [
+        path.name for path in folder.iterdir() if path.name not in ("net.onnx", "cache", written.name)
+    ]:
+        # A killed process cannot remove the file that it was writing; the next one must not take it for another.
+        hidden = [name for name in left if not name.startswith(".")]
+        if hidden:
+            return Outcome("wrong", f"left behind: {', '.join(hidden)}")
+    return outcome

@@ -1,0 +1,28 @@
+"""The kinds of cases by name: each makes one case from a seed and an index, in an empty folder, and judges it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from .archives import archive_case
+from .configurations import configuration_case
+from .inputs import input_case
+from .kills import kill_case
+from .models import model_case
+from .outcome import Outcome
+from .programs import program_case
+from .records import record_case
+
+KINDS: Mapping[str, Callable[[int, int, Path], Outcome]] = MappingProxyType(
+    {
+        "models": model_case,
+        "configurations": configuration_case,
+        "programs": program_case,
+        "archives": archive_case,
+        "records": record_case,
+        "inputs": input_case,
+        "kills": kill_case,
+    }
+)

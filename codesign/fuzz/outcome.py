@@ -1,0 +1,93 @@
+"""What a case of the campaign came to, and how the command line is called for it."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from ..cli.main import main
+
+Verdict: TypeAlias = Literal["right", "refused", "wrong", "traceback", "memory", "crash", "hang"]
+VERDICTS: tuple[Verdict, ...] = ("right", "refused", "wrong", "traceback", "memory", "crash", "hang")
+FAILURES: tuple[Verdict, ...] = ("wrong", "traceback", "memory", "crash", "hang")
+"""What must not happen."""
+REFUSALS = (2, 3)
+"""Exit codes: a mistake in what was handed in; a program that deadlocks or does not end."""
+_ESCAPES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
+"""What no text of ours may hold where it shows names of users: it would reach their terminal as a command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A verdict, and what it rests on: the line of a refusal, the end of a traceback, or nothing."""
+
+    verdict: Verdict
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of the command line: its exit code, what it printed, and the traceback if one got out."""
+
+    code: int
+    out: str
+    err: str
+    trace: str | None
+    memory: bool = False
+
+
+def call(*arguments: str | Path) -> Called:
+    """`vdla ARGUMENTS` in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    before, sys.argv = sys.argv, ["vdla", *[str(argument) for argument in arguments]]
+    code, trace, memory = 0, None, False
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        except MemoryError:
+            memory, trace = True, traceback.format_exc()
+        except Exception:
+            trace = traceback.format_exc()
+    sys.argv = before
+    return Called(code=code, out=out.getvalue(), err=err.getvalue(), trace=trace, memory=memory)
+
+
+def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
+    """What one call came to; `files` are those that it may have written only if it succeeded."""
+    if called.trace is not None:
+        lines = called.trace.strip().splitlines()
+        places = [line.strip() for line in lines if line.strip().startswith("File ")]
+        return Outcome("memory" if called.memory else "traceback", f"{lines[-1]} at {places[-1]}")
+    errors = [line for line in called.err.splitlines() if line.startswith("error: ")]
+    if called.code in REFUSALS:
+        if len(errors) != 1:
+            return Outcome("wrong", f"{len(errors)} lines of errors: {called.err[-300:]!r}")
+        if _ESCAPES.search(errors[0]):
+            return Outcome("wrong", f"control characters in {errors[0][:300]!r}")
+        if left := [path.name for path in files if path.exists()]:
+            return Outcome("wrong", f"refused, but wrote {', '.join(left)}")
+        return Outcome("refused", errors[0])
+    if called.code:
+        return Outcome("wrong", f"exit code {called.code}: {' / '.join(errors) or called.err[-300:]}")
+    return Outcome("right")
+
+
+def first_failure(outcomes: Sequence[Callable[[], Outcome]]) -> Outcome:
+    """The first that failed, else the first that was right, else the last refusal; later ones are not tried."""
+    best = Outcome("refused")
+    for attempt in outcomes:
+        outcome = attempt()
+        if outcome.verdict in FAILURES:
+            return outcome
+        if best.verdict != "right":
+            best = outcome
+    return best

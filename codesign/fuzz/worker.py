@@ -1,0 +1,56 @@
+"""The process that runs cases (see `runner`): `python -m vdla.codesign.fuzz.worker` reads `KIND SEED INDEX` by line."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from vdla.isa.config import load_config
+from vdla.isa.random_programs import random_program
+from vdla.sim import simulate
+
+from .kinds import KINDS
+from .runner import case_folder
+
+MEMORY = 4 * 2**30
+"""Bytes of address space that cases may take beyond what the process has when it begins: what is refused by its size
+never asks for as much."""
+
+
+def main() -> None:
+    """Runs cases until the pipe closes."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # What a library prints must not be taken for an answer.
+    os.dup2(2, 1)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    # Compiled code that every process needs once is no case's.
+    config = load_config("tiny")
+    program = random_program(config, 1)
+    simulate(config, program.instructions, program.image)
+    _limit_memory()
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        kind, seed, index = line.split()
+        with case_folder() as folder:
+            outcome = KINDS[kind](int(seed), int(index), Path(folder))
+        print(json.dumps(asdict(outcome)), file=answers, flush=True)
+
+
+def _limit_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    most = pages * resource.getpagesize() + MEMORY
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""A hundred seeded cases of each kind: everything is refused in one line or right. `make campaign` runs thousands."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from vdla.codesign.fuzz.kinds import KINDS
+from vdla.codesign.fuzz.outcome import FAILURES
+from vdla.codesign.fuzz.runner import CaseProcess
+
+CASES = dict.fromkeys(KINDS.keys() - {"archives"}, 100) | {"kills": 2}
+LIMIT = 120.0
+"""Seconds: other tests run beside. The campaign's limit is 20."""
+SEED = 1000
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[CaseProcess]:
+    with CaseProcess(LIMIT) as process:
+        yield process
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_nothing_breaks(process: CaseProcess, kind: str) -> None:
+    results = [process.run(kind, SEED, index) for index in range(CASES[kind])]
+    failed = [f"case {r.index}: {r.outcome}" for r in results if r.outcome.verdict in FAILURES]
+    assert not failed, "\n".join(failed)
+    # Cases that are all refused, or all right, would look at one half only.
+    counts = Counter(result.outcome.verdict for result in results)
+    assert counts["right"] >= (1 if kind == "kills" else 5), counts
+    assert kind in ("records", "kills") or counts["refused"] >= 5, counts
