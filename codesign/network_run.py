@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -130,6 +131,7 @@ def simulate_network(
     return Simulated(launches=tuple(outputs), simulation=first, seconds=seconds)
 
 
+@functools.cache
 def load_simulator() -> None:
     """Has the simulator's compiled code ready, so that the time of a later simulation is the simulation's own.
 

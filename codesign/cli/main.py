@@ -6,9 +6,11 @@ mistake in what the user handed in, told in one line; 3 a program that deadlocks
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import sys
+from collections.abc import Callable
 from typing import cast
 
 import typer
@@ -67,7 +69,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         # Not standalone, where a mistake in the arguments would fill a box of several lines.
-        sys.exit(app(prog_name="vdla", standalone_mode=False))
+        sys.exit(_command()(prog_name="vdla", standalone_mode=False))
     except UserError as error:
         _stop(error, 2)
     except _USAGE_ERROR as error:
@@ -78,6 +80,12 @@ def main() -> None:
         # The reader of our output went away (`vdla ... | head`); nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
+
+
+@functools.cache
+def _command() -> Callable[..., int | None]:
+    """The commands with their options, which take typer longer to gather than many a command to run."""
+    return typer.main.get_command(app)
 
 
 def _stop(problem: object, code: int) -> None:
