@@ -7,7 +7,7 @@ from typing import Any
 from ..report.accounts import run_account
 from ..report.console import PlainConsole
 from ..report.table import Variant, comparison_table, layer_table, summary
-from .page import Document, Row, Table, at
+from .page import Document, Row, Table, Where, at
 
 DEMO_WIDTH = 150
 """Characters of a line of the demonstration's tables."""
@@ -128,6 +128,35 @@ def campaigns_text(document: Document) -> str:
     return "\n".join([*lines, "", last])
 
 
+DAMAGED = (
+    ("models", "models"),
+    ("configurations", "machines' configurations"),
+    ("programs", "raw programs"),
+    ("archives", "compiled networks"),
+    ("records", "tuner's records"),
+    ("inputs", "files of inputs"),
+    ("kills", "killed commands"),
+)
+"""Kinds of cases of the fuzz campaign, and what the page calls them."""
+
+
+def damaged_row(kind: str, name: str) -> Row:
+    """What became of the cases of a kind; its file may not have it yet."""
+    row = (Where("kind", kind),)
+    return Row(
+        f"damaged {name}: cases; refused in one line, right; tracebacks, crashes, hangs, wrong numbers"
+        if kind != "kills"
+        else f"{name}: cases; right afterwards; files that were not whole, wrong numbers",
+        "{0:,}; {1:,}, {2:,}; {3}" if kind != "kills" else "{0:,}; {2:,}; {3}",
+        (
+            at("fuzz", "kinds", *row, "cases"),
+            at("fuzz", "kinds", *row, "refused"),
+            at("fuzz", "kinds", *row, "right"),
+            at("fuzz", "kinds", *row, "failures", then=len),
+        ),
+    )
+
+
 FAULTS = Table(
     rows=(
         Row(
@@ -145,5 +174,6 @@ FAULTS = Table(
             "{0:,}, {1}",
             (at("cosim", "programs"), at("cosim", "mismatches")),
         ),
+        *(damaged_row(*names) for names in DAMAGED),
     ),
 )
