@@ -78,8 +78,8 @@ def random_model(draw: Draw) -> tuple[bytes, bool]:
         try:
             mutation(draw, model)
             content = model.SerializeToString()
-        except (ValueError, TypeError, IndexError):
-            # Protobuf holds no such value.
+        except (ValueError, TypeError, IndexError, KeyError):
+            # Protobuf holds no such value, or what was damaged before cannot be read.
             model = before
     return content, made == "quantized"
 
