@@ -130,3 +130,20 @@ def test_gathered_elements_that_do_not_fit() -> None:
         compile_cpu(gathered(data, indices, 1).SerializeToString())
     with pytest.raises(ModelError, match=r"'gather'.*outside of an axis of 5"):
         compile_cpu(gathered(data, np.full((1, 1), 5), 1).SerializeToString())
+
+
+@pytest.mark.parametrize(
+    ("bounds", "what"),
+    [
+        ((np.int64(0), np.int64(1)), "of one length"),
+        (([0, 0], [1]), "of one length"),
+        (([0], [1], [0], [0]), "no step of 0"),
+        (([0], [1], [2]), "has axes"),
+        (([0, 0], [1, 1], [1, -1]), "has axes"),
+    ],
+)
+def test_slices_that_say_nothing_are_refused(bounds: tuple[Any, ...], what: str) -> None:
+    model = model_of("Slice", (3, 4), *[np.asarray(value, np.int64) for value in bounds])
+    # ONNX's own inference refuses some of them first.
+    with pytest.raises(ModelError, match=f"{what}|contradict"):
+        compile_cpu(model.SerializeToString())

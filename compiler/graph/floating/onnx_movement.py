@@ -89,6 +89,17 @@ def import_slice(context: FloatContext, node: OnnxNode) -> None:
     axes, steps = context.array(node, 3, "axes"), context.array(node, 4, "steps")
     axes = np.arange(starts.size) if axes is None else axes
     steps = np.ones(starts.size, np.int64) if steps is None else steps
+    lists = (starts, ends, axes, steps)
+    if any(given.ndim != 1 or given.size != starts.size for given in lists) or not all(steps):
+        context.fail(
+            node,
+            "needs starts, ends, axes and steps of one length, and no step of 0",
+            "export the model again",
+        )
+    if any(not -rank <= axis < rank for axis in axes) or len({int(axis) % rank for axis in axes}) < axes.size:
+        context.fail(
+            node, f"has axes {axes.tolist()} for a tensor of shape {data.shape}", "export the model again"
+        )
     slices = [slice(None)] * rank
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         size = data.shape[int(axis)]
