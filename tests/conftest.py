@@ -2,14 +2,18 @@
 
 import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from campaign import CAMPAIGN
+from shipped import FOLDER
 from system_tools import SystemTools, missing_tools
 from vdla.codesign.cli.main import main
 
@@ -23,6 +27,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--campaign"):
         os.environ[CAMPAIGN] = "1"
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="vdla-test-models-")
+        os.environ[FOLDER] = folder
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
     if missing := missing_tools():
         config.pluginmanager.register(SystemTools(missing), "system_tools")
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from campaign import first_of_each, representatives
+from campaign import CAMPAIGN, first_of_each, representatives, some
 
 
 def always(cases: list[Any]) -> list[Any]:
@@ -25,3 +25,12 @@ def test_first_of_each_kind() -> None:
     cases = first_of_each([5, 3, 8, 10, 7], lambda number: number % 2)
     assert always(cases) == [5, 8]
     assert [case.values for case in cases if case not in (5, 8)] == [(3,), (10,), (7,)]
+
+
+def test_some_within_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(CAMPAIGN, raising=False)
+    few = some("abcdef", 3)
+    assert len(few) == 3 and few == sorted(few) == some("abcdef", 3)
+    assert some("ab", 3) == ["a", "b"]
+    monkeypatch.setenv(CAMPAIGN, "1")
+    assert some("abcdef", 3) == list("abcdef")

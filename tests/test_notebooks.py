@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from campaign import representatives
 from nbformat import NotebookNode
 from run_notebooks import FOLDER, NotebookError, execute, written
 
@@ -46,7 +47,10 @@ def pictures(notebook: NotebookNode) -> int:
     return sum("image/png" in output.get("data", {}) for output in outputs)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    representatives(NAMES, 0, always=["accelerator_and_cpu", "latency_hiding", "one_convolution"]),
+)
 def test_notebook_runs(name: str) -> None:
     notebook = execute(FOLDER / f"{name}.ipynb", SMALL[name])
     # A cell that fails raises; these are the results that a cell could leave out.

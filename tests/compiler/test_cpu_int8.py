@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import pytest
+from campaign import examples
 from cross import run_elsewhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,7 +118,7 @@ def test_every_kind_of_node_on_every_level(name: str) -> None:
             assert_equal(compiled.run(arrays, threads=threads), expected(graph, arrays))
 
 
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(st.integers(0, 10_000))
 def test_random_networks(seed: int) -> None:
     graph = fuse(network(seed))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from float_networks import FloatNetwork, inferred_shape, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ def agree(net: FloatNetwork) -> None:
     assert relative(compile_cpu(net.model()).run({"x": x})[net.last], expected) <= 1e-5
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     channels=st.sampled_from([1, 4, 18]),
     filters=st.sampled_from([2, 16, 20]),

@@ -9,6 +9,7 @@ from float_networks import FloatNetwork, networks, reference, relative, runtime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernels import targets
+from shipped import shipped
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 
@@ -33,7 +34,7 @@ def test_random_networks_match_the_runtime(case, seed, threads, fusion) -> None:
 
 
 @pytest.mark.parametrize("target", targets(), ids=lambda t: str(t.vector_bits))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(case=networks(), seed=st.integers(0, 99))
 def test_random_networks_at_every_vector_width(target, case, seed) -> None:
     model, shape = case
@@ -78,7 +79,7 @@ def test_shipped_networks_match_the_runtime(name) -> None:
 
 
 def test_resnet18_has_a_kernel_for_each_convolution_and_reuses_its_memory() -> None:
-    model, x = build("resnet18", "float").SerializeToString(), sample_inputs("resnet18", 1, seed=3)
+    model, x = shipped("resnet18", "float"), sample_inputs("resnet18", 1, seed=3)
     network = compile_cpu(model)
     expected = runtime(model, {"input": x})["output"]
     for threads in (1, 2):

@@ -29,6 +29,15 @@ def representatives(
     return [_in_campaigns(case) if index in left_out else case for index, case in enumerate(listed)]
 
 
+def some(cases: Iterable[Any], count: int, *, seed: int = 0) -> list[Any]:
+    """For sweeps within one test: all `cases` in campaigns, else `count` of them by `seed`, in their order."""
+    listed = list(cases)
+    if os.environ.get(CAMPAIGN):
+        return listed
+    kept = random.Random(seed).sample(range(len(listed)), min(count, len(listed)))
+    return [listed[index] for index in sorted(kept)]
+
+
 def first_of_each(cases: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]:
     """`cases` for `pytest.mark.parametrize`: the first of each kind runs always, the rest in campaigns."""
     seen: set[Any] = set()

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from campaign import representatives
+from shipped import shipped
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.graph.cost import compulsory_bytes, count_macs
 from vdla.compiler.graph.fuse import fuse, fuse_pool
 from vdla.compiler.graph.onnx_import import import_model
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("form", ["u8", "s8", "qop"])
-@pytest.mark.parametrize("name", ["mlp", "small_cnn"])
+@pytest.mark.parametrize(
+    ("name", "form", "batch"),
+    representatives(
+        itertools.product(["mlp", "small_cnn"], ["u8", "s8", "qop"], [1, 2]),
+        0,
+        always=[
+            ("mlp", "u8", 2), ("mlp", "s8", 1), ("mlp", "qop", 2),
+            ("small_cnn", "u8", 2), ("small_cnn", "s8", 1), ("small_cnn", "qop", 1),
+        ],
+    ),
+)  # fmt: skip
 def test_layers_and_fusion(name, form, batch, layers_against_runtime, fusion_exact, runtime):
     data = build(name, form, batch=batch).SerializeToString()
     feed = {"input": sample_inputs(name, batch)}
@@ -24,7 +36,7 @@ def test_layers_and_fusion(name, form, batch, layers_against_runtime, fusion_exa
 
 
 def test_resnet18_layers_work_and_roofline(layers_against_runtime, fusion_exact):
-    data = build("resnet18", "u8").SerializeToString()
+    data = shipped("resnet18", "u8")
     feed = {"input": sample_inputs("resnet18", 1)}
     graph = import_model(data)
     assert set(layers_against_runtime(data, feed, True).values()) == {0}

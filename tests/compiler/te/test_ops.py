@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from campaign import representatives
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.verify import verify
 from vdla.compiler.te.blocks import Blocks, Window
@@ -145,11 +148,22 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.parametrize("post", POSTS.values(), ids=POSTS.keys())
-@pytest.mark.parametrize("case", CONVOLUTIONS.values(), ids=CONVOLUTIONS.keys())
-@pytest.mark.parametrize("blocks", BLOCKS, ids=["batch 1", "batch 2"])
-def test_conv2d(blocks, case, post):
-    (height, width), window, pool = case
+@pytest.mark.parametrize(
+    ("batch", "case", "name"),
+    representatives(
+        itertools.product((1, 2), CONVOLUTIONS, POSTS),
+        0,
+        # Each kind of post with each convolution, by turns in either batch.
+        always=[
+            (1 + (i + j) % 2, case, name)
+            for i, case in enumerate(CONVOLUTIONS)
+            for j, name in enumerate(POSTS)
+        ],
+    ),
+)
+def test_conv2d(batch, case, name):
+    blocks, post = BLOCKS[batch - 1], POSTS[name]
+    (height, width), window, pool = CONVOLUTIONS[case]
     rng = np.random.default_rng(7)
     n, c, o = 3 if blocks.batch == 2 else 1, 5, 6
     data, weight = int8(rng, n, c, height, width), int8(rng, o, c, *window.kernel)

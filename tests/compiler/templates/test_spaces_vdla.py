@@ -262,7 +262,7 @@ def test_a_space_without_legal_points_says_why():
     assert time.thread_time() - began < 0.5
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.sampled_from(list(WORKLOADS)), st.integers(0, 1 << 40))
 def test_of_capacities_the_first_values_of_the_axes_take_least(name, machine_seed):
     space = space_of(machine(machine_seed), WORKLOADS[name])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from vdla.codesign import models
+from campaign import representatives
+from shipped import shipped
 from vdla.codesign.bench.convolutions import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_run import network_trials
 from vdla.codesign.workload_names import accelerator_workload
@@ -49,11 +50,11 @@ def test_layers_of_the_papers_cost_what_their_records_say(preset: str, layers: l
 @pytest.fixture(scope="module")
 def resnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "resnet18.onnx"
-    models.write(path, "resnet18")
+    path.write_bytes(shipped("resnet18", "u8"))
     return path
 
 
-@pytest.mark.parametrize("preset", ["vta", "edge8"])
+@pytest.mark.parametrize("preset", representatives(["vta", "edge8"], 0, always=["edge8"]))
 def test_resnet_is_as_fast_as_its_record_says(preset: str, resnet: Path) -> None:
     config = load_config(preset)
     network, book = network_trials(resnet, config), shipped_book()

@@ -88,7 +88,7 @@ def run(bench: str, folder: Path, simulator: Simulator, config: Config = TINY, *
     representatives(
         itertools.product(SIMULATORS, (None, "0.2,0", "0.6,1")),
         0,
-        always=[("verilator", None), ("verilator", "0.6,1"), ("icarus", None)],
+        always=[("verilator", None), ("icarus", "0.6,1")],
     ),
 )
 def test_random_program(simulator: Simulator, stalls: str | None, tmp_path: Path) -> None:
@@ -96,12 +96,13 @@ def test_random_program(simulator: Simulator, stalls: str | None, tmp_path: Path
     run("bench_run.py", tmp_path, simulator, **({} if stalls is None else {"VDLA_STALLS": stalls}))
 
 
-@pytest.mark.parametrize("simulator", SIMULATORS)
+@pytest.mark.parametrize("simulator", representatives(SIMULATORS, 0, always=["verilator"]))
 def test_small_network(simulator: Simulator, tmp_path: Path) -> None:
     write_case(tmp_path, small_network())
     run("bench_run.py", tmp_path, simulator)
 
 
+@pytest.mark.campaign
 def test_whole_model(tmp_path: Path) -> None:
     program = compile_model(models.build("mlp").SerializeToString(), TINY).program
     write_case(tmp_path, with_inputs(program, 2))
@@ -121,7 +122,7 @@ def test_control_registers(simulator: Simulator, tmp_path: Path) -> None:
     run("bench_control.py", tmp_path, simulator)
 
 
-@pytest.mark.parametrize("simulator", SIMULATORS)
+@pytest.mark.parametrize("simulator", representatives(SIMULATORS, 0, always=["verilator"]))
 def test_reset_errors_and_stop(simulator: Simulator, tmp_path: Path) -> None:
     write_case(tmp_path, small_network(), "network")
     run("bench_reset.py", tmp_path, simulator)

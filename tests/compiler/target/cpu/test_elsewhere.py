@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from campaign import representatives
 from cross import emulator, run_elsewhere
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,7 +48,8 @@ MACHINES = {
 """Target, and the processor that qemu emulates: one that lacks what the target does not have."""
 FULL = Epilogue(bias=True, operand=True, activation="clip", low=-1.5, high=2.5)
 # The dot product instruction changes products of integers alone.
-machines = pytest.mark.parametrize("machine", [m for m in MACHINES if m != "aarch64-dots"])
+OTHERS = [machine for machine in MACHINES if machine != "aarch64-dots"]
+machines = pytest.mark.parametrize("machine", OTHERS)
 
 
 def arrays_of(program: Program, seed: int) -> dict[str, np.ndarray]:
@@ -135,8 +138,18 @@ def convolution(case: int) -> tuple[Program, dict[str, np.ndarray], np.ndarray]:
     return program, arrays, interpret(program, arrays)["Y"]
 
 
-@machines
-@pytest.mark.parametrize("case", range(len(WINDOWS)))
+@pytest.mark.parametrize(
+    ("machine", "case"),
+    representatives(
+        itertools.product(OTHERS, range(len(WINDOWS))),
+        0,
+        # Every machine and every window.
+        always={
+            **{(machine, i % len(WINDOWS)): None for i, machine in enumerate(OTHERS)},
+            **{(OTHERS[i % len(OTHERS)], i): None for i in range(len(WINDOWS))},
+        },
+    ),
+)
 def test_convolutions(machine, case, tmp_path):
     program, arrays, expected = convolution(case)
     s = conv2d_cpu.schedule(parse_target(MACHINES[machine][0]), program, WINDOWS[case][0])
@@ -275,8 +288,18 @@ CASES = {
 """Types of X and Y, the expression, and the same in numpy."""
 
 
-@pytest.mark.parametrize("machine", ["aarch64", "riscv64", "armv7", "wasm32"])
-@pytest.mark.parametrize("case", CASES)
+EXACT = ("aarch64", "riscv64", "armv7", "wasm32")
+
+
+@pytest.mark.parametrize(
+    ("machine", "case"),
+    representatives(
+        itertools.product(EXACT, CASES),
+        0,
+        # Every case on two machines.
+        always=[(EXACT[(i + j) % len(EXACT)], case) for i, case in enumerate(CASES) for j in (0, 1)],
+    ),
+)
 def test_conversions_and_divisions_are_exact(machine, case, tmp_path):
     source, result, value, reference = CASES[case]
     s = elementwise(source, result, value)

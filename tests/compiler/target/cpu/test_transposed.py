@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from campaign import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kernels import targets
@@ -44,7 +45,7 @@ def agrees(program: Program) -> None:
         np.testing.assert_array_equal(held["Y"], expected)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     st.integers(2, 18),
     st.integers(2, 18),

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaign import examples
 from cuda_networks import gpu_graph, run_nodes
 from cuda_on_host.agreement import Case, agree
 from float_networks import FloatNetwork, convolution_step, relative, runtime
@@ -57,7 +58,7 @@ def integers(program: Program) -> dict[str, np.ndarray]:
     return {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     data=st.data(),
     batch=st.integers(1, 2),

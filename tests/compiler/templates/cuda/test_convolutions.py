@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaign import examples
 from cuda_networks import gpu_graph, run_nodes
 from float_networks import FloatNetwork, convolution_step, inferred_shape, relative, runtime
 from gpu_kernels import emulated
@@ -81,7 +82,7 @@ def check_alone(net: FloatNetwork, knobs: object) -> None:
     np.testing.assert_array_equal(found.reshape(expected.shape), expected)
 
 
-@settings(max_examples=7, deadline=None)
+@settings(max_examples=examples(7), deadline=None)
 @given(
     data=st.data(),
     batch=st.integers(1, 2),
@@ -98,7 +99,7 @@ def test_tiled_products(data, batch, channels, size, tile) -> None:
     check_alone(net, tile)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     data=st.data(),
     size=st.tuples(st.integers(1, 9), st.integers(1, 9)),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from campaign import some
 from cuda_on_host.modules import run_modules
 from gpu_kernels import emulated
 from vdla.compiler.ir.stmt import Program
@@ -112,7 +113,8 @@ def exact(program: Program, arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarra
 
 def test_generated_text_computes_the_products():
     jobs = []
-    for case in CASES:
+    cases = some(CASES, 4)
+    for case in cases:
         s = gemm_wgmma.schedule(TARGET, case.program, case.knobs, constants=case.constants)
         again = replay(case.program, trace_from_json(trace_to_json(s.trace)), intrinsics())
         assert again.program == s.program
@@ -122,7 +124,7 @@ def test_generated_text_computes_the_products():
         floats = case.program.parameters[0].dtype is F32
         assert len(tensors) == 2 and all(t.rounds == floats and t.swizzle for t in tensors)
         jobs.append((module, pack_arrays(s.trace, operands(case.program))))
-    for case, got in zip(CASES, run_modules(jobs, orders=2), strict=True):
+    for case, got in zip(cases, run_modules(jobs, orders=2), strict=True):
         wanted, allowed = exact(case.program, operands(case.program))
         assert (abs(got["Y"].astype(np.float64) - wanted) <= allowed).all(), case
 

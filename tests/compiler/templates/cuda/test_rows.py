@@ -58,7 +58,7 @@ def test_softmax(shape, group, lanes, kept, logarithm) -> None:
     np.testing.assert_allclose(found, np.log(expected) if logarithm else expected, rtol=1e-5, atol=1e-6)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 4), st.sampled_from([1, 1, 2, 5]), st.integers(1, 70)),
     group=GROUPS,
