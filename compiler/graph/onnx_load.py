@@ -25,6 +25,8 @@ QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 """Operators, besides QLinear ones, that only quantized models have."""
 NEWEST_OPSET = onnx_opset_version()
 """What a later opset means, nobody here knows."""
+MOST_SHAPE_BYTES = 2**16
+"""Of an initializer that may be a shape, or indices into one: more than any model has dimensions."""
 SHAPES_FIXED_BY = "give its size: --dim {symbol}=SIZE, or write a fixed shape into the file"
 
 
@@ -68,7 +70,7 @@ def load_model(
     check_scales(label, model)
     follow = check_ranges(label, model)
     try:
-        model = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=follow)
+        model = _with_shapes(model, follow)
     except (shape_inference.InferenceError, ValueError) as error:
         reason = _first_line(error)
         raise ModelError(
@@ -76,6 +78,38 @@ def load_model(
         ) from None
     check_shapes(label, model)
     return label, model
+
+
+def _with_shapes(model: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
+    """The model with shapes inferred; `follow`: values that become shapes, too. Raises InferenceError and ValueError.
+
+    Inference copies the whole model three times, so weights, whose values are no shapes, wait outside.
+    """
+    weights = {
+        number: tensor.raw_data
+        for number, tensor in enumerate(model.graph.initializer)
+        if len(tensor.raw_data) > MOST_SHAPE_BYTES
+    }
+    for number in weights:
+        model.graph.initializer[number].ClearField("raw_data")
+    try:
+        model = _inferred(model, follow)
+    except (shape_inference.InferenceError, ValueError):
+        if not weights:
+            raise
+        # Perhaps for want of these values.
+        return _inferred(_with_weights(model, weights), follow)
+    return _with_weights(model, weights)
+
+
+def _inferred(model: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
+    return shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=follow)
+
+
+def _with_weights(model: onnx.ModelProto, weights: Mapping[int, bytes]) -> onnx.ModelProto:
+    for number, data in weights.items():
+        model.graph.initializer[number].raw_data = data
+    return model
 
 
 def is_quantized(source: str | Path | bytes) -> bool:

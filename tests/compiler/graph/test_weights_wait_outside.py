@@ -1,0 +1,50 @@
+"""Shape inference without the weights: the same shapes, the weights as they were, and the same errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from vdla.compiler.graph import onnx_load
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.onnx_load import MOST_SHAPE_BYTES, load_model, static_shapes
+
+W = np.random.default_rng(0).standard_normal((64, 300), dtype=np.float32)
+SHAPE = np.array([5, 60], np.int64)
+
+
+def model(inner: int = 64) -> onnx.ModelProto:
+    """Y = reshape(X @ W, SHAPE), whose weights are large and whose shape is not."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Reshape", ["product", "shape"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "weights",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, inner])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", "columns"])],
+        [numpy_helper.from_array(W, "w"), numpy_helper.from_array(SHAPE, "shape")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_shapes_and_weights_are_there() -> None:
+    assert W.nbytes > MOST_SHAPE_BYTES
+    _, loaded = load_model(model().SerializeToString())
+    assert static_shapes(loaded) == {"product": (1, 300), "y": (5, 60)}
+    for tensor, array in zip(loaded.graph.initializer, (W, SHAPE), strict=True):
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor), array)
+
+
+def test_where_inference_misses_values_it_gets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx_load, "MOST_SHAPE_BYTES", 0)
+    _, loaded = load_model(model().SerializeToString())
+    assert static_shapes(loaded) == {"product": (1, 300), "y": (5, 60)}
+    np.testing.assert_array_equal(numpy_helper.to_array(loaded.graph.initializer[1]), SHAPE)
+
+
+def test_contradictions_are_told() -> None:
+    with pytest.raises(ModelError, match=r"its shapes or types contradict each other: .*MatMul"):
+        load_model(model(inner=63).SerializeToString())
