@@ -15,7 +15,7 @@ from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.onnx_ranges import check_ranges
 from vdla.compiler.ir.limits import MOST_RUNS, MOST_TENSOR_BYTES
-from vdla.compiler.runtime.archive import CODE, CONSTANTS, HEADER, write_archive
+from vdla.compiler.runtime.archive import CONSTANTS, HEADER, LIBRARY, write_archive
 from vdla.compiler.te.ops.movement import Run, pad_runs
 
 MOST_SECONDS = 2.0
@@ -244,7 +244,7 @@ def test_an_archive_with_an_arena_that_no_machine_has(vdla, tmp_path: Path) -> N
     files = archives.members(path)
     description = json.loads(files["description.json"])
     description["arena_bytes"] = 387 * 10**12
-    write_archive(path, description, {name: files[name] for name in (CODE, HEADER, CONSTANTS)})
+    write_archive(path, description, {name: files[name] for name in (LIBRARY, HEADER, CONSTANTS)})
     message = vdla("run", path).message()
     assert str(path) in message and "387,000,000,000,000 bytes of memory to run, more than the" in message
 
