@@ -45,7 +45,36 @@ class Knobs:
 
 def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
     """Defaults for any shape."""
-    return Knobs(rows=2, columns=7)
+    return with_copy(target, program, window, rows=2, columns=7)
+
+
+def with_copy(target: CpuTarget, program: Program, window: Window, *, rows: int, columns: int) -> Knobs:
+    """Tiles of this size, with a padded copy where borders are wider than the tiles along them.
+
+    Tiles that are not at the ends would then ask at every tap whether it is inside: a 7x7 window took four times as
+    long and fourteen times the code.
+    """
+    shapes = {buffer.name: buffer.shape for buffer in program.parameters}
+    (height, width), (oh, ow, block) = shapes["X"][2:4], shapes["Y"][2:]
+    if _ends_hold_borders(window, 0, height, oh, rows) and _ends_hold_borders(window, 1, width, ow, columns):
+        return Knobs(rows=rows, columns=columns)
+    top, left, bottom, right = window.pads
+    item = next(buffer.dtype.numpy.itemsize for buffer in program.parameters if buffer.name == "X")
+    line = (left + width + right) * block * item
+    room = target.cache_bytes[1] // 2  # Outputs and the input lie in the same cache.
+    if (top + height + bottom) * line <= room:
+        return Knobs(rows=rows, columns=columns, copy="whole")
+    fitting = max(1, room // line // (rows * window.strides[0]))
+    return Knobs(rows=rows, columns=columns, copy="rows", row_block=rows * fitting)
+
+
+def _ends_hold_borders(window: Window, axis: int, size: int, outputs: int, tile: int) -> bool:
+    """Whether all windows that reach outside along an axis are of the first or the last tile."""
+    stride, before = window.strides[axis], window.pads[axis]
+    reach = (window.kernel[axis] - 1) * window.dilations[axis] - before
+    last = outputs - (outputs % tile or tile)
+    first_beyond = max(0, -((reach - size) // stride))
+    return ceil_div(before, stride) <= tile and first_beyond >= last
 
 
 def schedule(

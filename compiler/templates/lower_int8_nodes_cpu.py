@@ -122,7 +122,7 @@ def _depthwise(network: Int8Network, node: integer.Convolution) -> None:
         node,
         program,
         lambda target: depthwise_cpu.schedule(
-            target, program, window, _depthwise_knobs(target), parallel=True
+            target, program, window, _depthwise_knobs(target, program, window), parallel=True
         ),
         np.pad(weight, ((0, 0), (0, 0), (0, blocks * block - channels))),
         1,
@@ -320,11 +320,12 @@ def _move(
     )
 
 
-def _depthwise_knobs(target: CpuTarget) -> depthwise_cpu.Knobs:
+def _depthwise_knobs(target: CpuTarget, program: Program, window: Window) -> depthwise_cpu.Knobs:
     """As many positions as have their sums in registers beside a vector of weights and one of data."""
     positions = target.vector_registers - 2
     rows = 2 if positions >= 6 else 1
-    return depthwise_cpu.Knobs(rows=rows, columns=max(1, min(7, positions // rows)))
+    columns = max(1, min(7, positions // rows))
+    return depthwise_cpu.with_copy(target, program, window, rows=rows, columns=columns)
 
 
 def _window(

@@ -183,6 +183,23 @@ def test_depthwise(target, window, size):
     check(program, depthwise_cpu.schedule(target, program, window), target)
 
 
+@pytest.mark.parametrize("size", [(11, 23), (7, 7)])
+def test_borders_wider_than_tiles_are_copied(size):
+    window = Window(kernel=(7, 7), pads=(3, 3, 3, 3))
+    program = float_depthwise(batch=1, channels=7, height=size[0], width=size[1], window=window, block=4)
+    target = host_target()
+    assert depthwise_cpu.choose_knobs(target, program, window).copy == "whole"
+    little = replace(target, cache_bytes=(1 << 10, 1 << 11))
+    assert depthwise_cpu.choose_knobs(little, program, window).copy == "rows"
+    for machine in (target, little):
+        s = depthwise_cpu.schedule(machine, program, window)
+        check(program, s, machine)
+        # Asking at every tap whether it is inside takes several times as much code.
+        asking = depthwise_cpu.schedule(machine, program, window, depthwise_cpu.Knobs(rows=2, columns=7))
+        texts = [lower(one.program, machine).text for one in (s, asking)]
+        assert 2 * len(texts[0]) < len(texts[1])
+
+
 def rooted(program):
     """The program with the square root of each result above 0."""
 
