@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import onnx
+from vdla.compiler.cpu_driver import SharedKernels
 from vdla.compiler.graph.onnx_load import is_quantized, read_model
-from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous, time_on_cpu
+from vdla.compiler.heterogeneous_driver import (
+    Division,
+    compile_heterogeneous,
+    compile_on_cpu,
+    time_on_cpu,
+)
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.heterogeneous_network import (
@@ -109,30 +116,42 @@ def run_cpu_alone(
     threads: int,
     repeat: int,
     records: RecordBook | None = None,
+    kernels: SharedKernels | None = None,
+    on_region: Callable[[], None] = lambda: None,
 ) -> CpuAlone:
     """Every region on the CPU, with the tensors that `result` had at their borders, and the whole without borders.
 
-    The whole is compiled with `records`, as the CPU's regions were; kernels of integers, which the accelerator's
-    regions become, have no knobs.
+    `kernels` are those of the CPU's regions, which others need, too. The whole is compiled with `records`, as the CPU's
+    regions were; kernels of integers, which the accelerator's regions become, have no knobs.
 
     Calling a network costs microseconds, so that many small regions are slower than one network; large quantized
     regions may be faster, as kernels of integers need a network of them.
     """
-    seconds: dict[str, float] = {}
-    for region, spent in zip(network.regions, result.regions, strict=True):
-        if not region.accelerated:
-            seconds[region.name] = spent.seconds
-            continue
-        measured, remark = time_on_cpu(region, result.tensors, target, threads=threads, repeat=repeat)
-        if measured is None:
-            return CpuAlone(seconds={}, remark=f"{region.name}: {remark}")
-        seconds[region.name] = measured
-    if not any(region.accelerated for region in network.regions):
-        return CpuAlone(seconds=seconds)
-    feeds = {port.name: result.tensors[port.name] for port in network.inputs}
-    with compile_heterogeneous(model, None, target=target, records=records).network as one:
-        times = one.run(feeds, threads=threads, repeat=repeat).regions
-    return CpuAlone(seconds=seconds, whole=sum(spent.seconds for spent in times))
+    with ExitStack() as stack:
+        on_cpu: dict[str, CpuNetwork] = {}
+        # All are compiled before the first is timed: code is generated while the next ones are lowered.
+        for region in network.regions:
+            if region.accelerated:
+                compiled = compile_on_cpu(region, target, kernels)
+                if isinstance(compiled, str):
+                    return CpuAlone(seconds={}, remark=f"{region.name}: {compiled}")
+                on_cpu[region.name] = stack.enter_context(compiled)
+                on_region()
+        whole = None
+        if on_cpu:
+            divided = compile_heterogeneous(model, None, target=target, records=records, kernels=kernels)
+            one = stack.enter_context(divided.network)
+            feeds = {port.name: result.tensors[port.name] for port in network.inputs}
+            whole = sum(spent.seconds for spent in one.run(feeds, threads=threads, repeat=repeat).regions)
+        seconds = {
+            region.name: time_on_cpu(
+                region, on_cpu[region.name], result.tensors, threads=threads, repeat=repeat
+            )
+            if region.accelerated
+            else spent.seconds
+            for region, spent in zip(network.regions, result.regions, strict=True)
+        }
+    return CpuAlone(seconds=seconds, whole=whole)
 
 
 def check_division(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,13 +22,13 @@ from .graph.onnx_import import import_model
 from .graph.onnx_load import is_quantized
 from .graph.printer import format_graph as format_integer_graph
 from .ir.types import DType
-from .kernel_steps import Dump, compiled, float_graph, float_step, work_of
+from .kernel_steps import Compiled, Dump, compiled, float_graph, float_step, work_of
 from .passes.pipeline import dump_to
 from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
 from .schedule import Schedule
 from .target.cpu.background import LibraryInProgress
-from .target.cpu.kernel import build
+from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
 from .templates.chosen_knobs import ChosenKnobs
@@ -42,6 +43,23 @@ Told = Callable[[int, int], object]
 """Hears how many kernels are done, and of how many."""
 
 
+class SharedKernels:
+    """Kernels of one target, which the networks that are compiled with them share; use it in a `with` statement.
+
+    Their code is generated on a thread, while the next ones are lowered; whoever runs a kernel waits for its own.
+    """
+
+    def __init__(self) -> None:
+        self.worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vdla code generation")
+        self.made: dict[str, Compiled[CpuTarget, Kernel]] = {}
+
+    def __enter__(self) -> SharedKernels:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.shutdown(wait=True, cancel_futures=True)
+
+
 def compile_cpu(
     model: Path | str | bytes,
     target: CpuTarget | None = None,
@@ -51,6 +69,7 @@ def compile_cpu(
     dump_passes: Path | None = None,
     knobs: ChosenKnobs[CpuWorkload] | None = None,
     told: Told | None = None,
+    kernels: SharedKernels | None = None,
 ) -> CpuNetwork:
     """Compile an ONNX model (a path, or the bytes of one) for this machine (`target`: a lower level).
 
@@ -58,12 +77,13 @@ def compile_cpu(
     `dump_passes` names a folder that gets the graph after every pass and every kernel before and after its schedule.
     Equal programs become one kernel. `knobs` chooses them for operators of float networks, as recorded ones of a tuner
     (None: all have their defaults); what it applied and what it ignored is for its owner to read. `told` hears how many
-    kernels of how many are done. Raises UserError.
+    kernels of how many are done. `kernels` holds those of networks before, for the same target, and gets the new ones,
+    whose code may come later. Raises UserError.
     """
     started = time.perf_counter()
     target = host_target() if target is None else target
     work = _lowered(model, target, batch, fusion, dump_passes, knobs)
-    return _network(work, target, dump_passes, started, told)
+    return _network(work, target, dump_passes, started, told, kernels)
 
 
 def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwork:
@@ -74,16 +94,29 @@ def compile_cpu_graph(graph: Graph, target: CpuTarget | None = None) -> CpuNetwo
 
 
 def _network(
-    work: _Lowered, target: CpuTarget, dump_passes: Path | None, started: float, told: Told | None = None
+    work: _Lowered,
+    target: CpuTarget,
+    dump_passes: Path | None,
+    started: float,
+    told: Told | None = None,
+    kernels: SharedKernels | None = None,
 ) -> CpuNetwork:
-    kernels = compiled(
-        work.steps, target, dump_passes, lambda step, schedule, number, dump: build(schedule.program, target)
-    )
-    launches: list[Launch] = []
-    for kernel in kernels:
-        launches.append(Launch(**work_of(kernel, kernel.made.program.parameters), kernel=kernel.made))
-        if told is not None:
-            told(len(launches), len(work.steps))
+    with ExitStack() as stack:
+        shared = stack.enter_context(SharedKernels()) if kernels is None else kernels
+
+        def make(step: LoweredStep[CpuTarget], schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
+            return build(schedule.program, target, shared.worker)
+
+        launches: list[Launch] = []
+        for kernel in compiled(
+            work.steps, target, dump_passes, make, settle=lambda kernel: kernel.code, kernels=shared.made
+        ):
+            launches.append(Launch(**work_of(kernel, kernel.made.program.parameters), kernel=kernel.made))
+            if told is not None:
+                told(len(launches), len(work.steps))
+        if kernels is None:
+            for launch in launches:
+                launch.kernel.generated()
     return CpuNetwork(
         graph=work.graph,
         plan=work.plan,

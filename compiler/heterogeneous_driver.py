@@ -11,7 +11,7 @@ import onnx
 from onnx import helper
 from vdla.isa.config import Config
 
-from .cpu_driver import compile_cpu
+from .cpu_driver import SharedKernels, compile_cpu
 from .driver import DoesNotFitError, compile_model
 from .graph.errors import ModelError, NodeError, node_error
 from .graph.floating.onnx_import import OLDEST_OPSET
@@ -65,6 +65,7 @@ def compile_heterogeneous(
     threads: int = 1,
     dump_passes: Path | None = None,
     records: RecordBook | None = None,
+    kernels: SharedKernels | None = None,
 ) -> Division:
     """Compile an ONNX model (a path, or the bytes of one) for the accelerator `config` and this machine (`target`: less
     of it).
@@ -72,7 +73,8 @@ def compile_heterogeneous(
     The accelerator gets what it supports; None for `config`: nothing. With `by_cost` it keeps a region only where its
     simulated time and the conversions at the border are less than what the CPU takes for the same region, measured
     with `threads`. `virtual_threads` are those of `compile_model`; `dump_passes` names a folder that gets one folder a
-    region. `records` of the tuner set the knobs of the layers that they know, on both sides. Raises UserError.
+    region. `records` of the tuner set the knobs of the layers that they know, on both sides. The CPU's
+    `kernels` are shared as of `compile_cpu`. Raises UserError.
     """
     label, proto = prepare_model(model, oldest_opset=OLDEST_OPSET)
     work = _Work(
@@ -82,6 +84,7 @@ def compile_heterogeneous(
         target=target,
         virtual_threads=virtual_threads,
         records=records,
+        kernels=kernels,
     )
     on_cpu: set[str] = set()
     comparisons: dict[tuple[str, ...], Comparison] = {}
@@ -121,6 +124,7 @@ class _Work:
     target: CpuTarget | None
     virtual_threads: int
     records: RecordBook | None
+    kernels: SharedKernels | None
     offloaded: dict[bytes, Compiled] = field(default_factory=dict)
 
     def compile_offloaded(self, region: Region, dump_passes: Path | None = None) -> Compiled:
@@ -159,22 +163,29 @@ def _blamed(region: Region, names: Collection[str]) -> set[str]:
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
 
 
+def compile_on_cpu(
+    region: Region, target: CpuTarget | None, kernels: SharedKernels | None = None
+) -> CpuNetwork | str:
+    """A region of the accelerator for the CPU, with `kernels` as of `compile_cpu`; where it cannot run it, why."""
+    try:
+        return compile_cpu(region.cpu_model, target, kernels=kernels)
+    except NodeError as error:
+        return f"node '{error.node}' ({error.op_type}): {error.problem}"
+
+
 def time_on_cpu(
     region: CompiledRegion,
+    network: CpuNetwork,
     tensors: Mapping[str, np.ndarray],
-    target: CpuTarget | None,
     *,
     threads: int = 1,
     repeat: int = 1,
-) -> tuple[float | None, str]:
-    """The seconds that the CPU takes for a region of the accelerator, as `HeterogeneousNetwork.run` measures; where it
-    cannot run it None, and why."""
-    try:
-        with compile_cpu(region.cpu_model, target) as network:
-            _, measured = run_region(replace(region, code=network), tensors, threads=threads, repeat=repeat)
-    except NodeError as error:
-        return None, f"node '{error.node}' ({error.op_type}): {error.problem}"
-    return measured.seconds, ""
+) -> float:
+    """The seconds that the CPU takes for a region of the accelerator, as `HeterogeneousNetwork.run` measures; `network`
+    is what `compile_on_cpu` made of it, and is closed."""
+    with network:
+        _, measured = run_region(replace(region, code=network), tensors, threads=threads, repeat=repeat)
+    return measured.seconds
 
 
 def _compare(work: _Work, partition: Partition, region: Region, threads: int) -> Comparison:
@@ -184,13 +195,15 @@ def _compare(work: _Work, partition: Partition, region: Region, threads: int) ->
     feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}
     compiled = _with_code(region, work.compile_offloaded(region))
     _, offloaded = run_region(compiled, feeds, data=False, repeat=5)
-    seconds, remark = time_on_cpu(compiled, feeds, work.target, threads=threads, repeat=5)
+    network = compile_on_cpu(region, work.target, work.kernels)
+    refused = isinstance(network, str)
+    seconds = None if refused else time_on_cpu(compiled, network, feeds, threads=threads, repeat=5)
     return Comparison(
         nodes=region.nodes,
         accelerator_seconds=offloaded.seconds,
         boundary_seconds=offloaded.boundary_seconds,
         cpu_seconds=seconds,
-        remark=remark,
+        remark=network if refused else "",
     )
 
 
@@ -227,7 +240,7 @@ def _compile_rest(work: _Work, partition: Partition, region: Region, dump_passes
     target = host_target() if work.target is None else work.target
     knobs = None if work.records is None else knobs_from(work.records, target)
     try:
-        return compile_cpu(region.model, target, dump_passes=dump_passes, knobs=knobs)
+        return compile_cpu(region.model, target, dump_passes=dump_passes, knobs=knobs, kernels=work.kernels)
     except NodeError as error:
         if (refusal := partition.refusals.get(error.node)) is None:
             raise node_error(work.label, error.node, error.op_type, error.problem, error.way_out) from None

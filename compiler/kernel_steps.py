@@ -78,13 +78,16 @@ def compiled(
     dump_passes: Path | None,
     make: Make[Target, Made],
     settle: Callable[[Made], object] | None = None,
+    kernels: dict[str, Compiled[Target, Made]] | None = None,
 ) -> Iterator[Compiled[Target, Made]]:
     """What becomes of the steps; those of equal programs share one schedule, and what `make` made of it.
+
+    `kernels` holds what calls before made for this target, and what this one adds.
 
     With knobs of records where these can be compiled, so `make` may raise `chosen_knobs.UNUSABLE`, and so may `settle`,
     which waits for what `make` has left to be done.
     """
-    kernels: dict[str, Compiled[Target, Made]] = {}
+    kernels = {} if kernels is None else kernels
     for number, step in enumerate(steps):
         folder = None if dump_passes is None else dump_passes / f"{number:03d}-{_as_name(step.name)}"
         if (known := kernels.get(step.key)) is not None:

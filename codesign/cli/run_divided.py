@@ -50,6 +50,7 @@ def run_divided(
     machine = load_config(config)
     check_destination(outputs, inputs=(model, inputs))
     processor = _processor(llvm)
+    from vdla.compiler.cpu_driver import SharedKernels
     from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 
     from ..heterogeneous_run import (
@@ -61,7 +62,7 @@ def run_divided(
     )
     from ..network_run import LOADING, load_simulator
 
-    with whole_directory(dump_passes) as dumps, steps() as progress:
+    with whole_directory(dump_passes) as dumps, SharedKernels() as kernels, steps() as progress:
         progress.begin(LOADING)
         load_simulator()
         progress.begin(f"compiling {model.name} for {machine.name} and {processor.cpu}")
@@ -74,6 +75,7 @@ def run_divided(
             threads=threads,
             dump_passes=dumps,
             records=records,
+            kernels=kernels,
         )
         with division.network as network:
             from ..evaluate import join_launches, load_arrays, split_launches
@@ -95,9 +97,18 @@ def run_divided(
             verdict, remark = check_division(model, network, launches, results, check)
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
-            progress.begin("running all of it on the CPU")
+            offloaded = sum(region.accelerated for region in network.regions)
+            progress.begin("running all of it on the CPU", total=offloaded + 1)
             alone = run_cpu_alone(
-                model, network, results[0], processor, threads=threads, repeat=repeat, records=records
+                model,
+                network,
+                results[0],
+                processor,
+                threads=threads,
+                repeat=repeat,
+                records=records,
+                kernels=kernels,
+                on_region=progress.advance,
             )
         if outputs is not None:
             from ..network_run import npz_bytes

@@ -16,7 +16,7 @@ from ..ir.expr import Buffer
 from ..ir.stmt import Program, Seq
 from ..ir.types import DType
 from ..target.cpu.ahead_of_time import ObjectCode
-from ..target.cpu.kernel import Kernel
+from ..target.cpu.kernel import Kernel, kernel_of
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.machine_code import load_objects
 from ..target.cpu.module import Module
@@ -78,18 +78,14 @@ def bind_kernels(
             ]
         )
         name, outputs = kernel["function"], frozenset(kernel["outputs"])
-        kernels[name] = Kernel(
-            program=Program(name=name, parameters=parameters, body=Seq(statements=())),
-            target=target,
-            module=Module(
-                text="",
-                function=name,
-                workspace_bytes=kernel["workspace_bytes"],
-                scratch_bytes=kernel["scratch_bytes"],
-                parameters=parameters,
-                outputs=outputs,
-            ),
-            code=codes[name],
+        program = Program(name=name, parameters=parameters, body=Seq(statements=()))
+        module = Module(
+            text="",
+            function=name,
+            workspace_bytes=kernel["workspace_bytes"],
+            scratch_bytes=kernel["scratch_bytes"],
+            parameters=parameters,
             outputs=outputs,
         )
+        kernels[name] = kernel_of(program, target, module, codes[name])
     return kernels

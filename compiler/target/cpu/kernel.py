@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,13 +23,21 @@ _Function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """A compiled program. `outputs` are the names of the parameters that it writes."""
+    """A compiled program. `outputs` are the names of the parameters that it writes.
+
+    `generated` gives its code, and waits where that is still being generated.
+    """
 
     program: Program
     target: CpuTarget
     module: Module
-    code: MachineCode
+    generated: Callable[[], MachineCode]
     outputs: frozenset[str]
+
+    @property
+    def code(self) -> MachineCode:
+        """The machine code."""
+        return self.generated()
 
     def __call__(self, **arrays: np.ndarray) -> None:
         """Runs on one array a parameter, by name; outputs are written in place. KernelArgumentError if one is unfit."""
@@ -111,8 +120,10 @@ class BoundKernel:
         self._function(*self._arguments)
 
 
-def build(program: Program, target: CpuTarget | None = None) -> Kernel:
+def build(program: Program, target: CpuTarget | None = None, worker: Executor | None = None) -> Kernel:
     """A scheduled program as a kernel for this machine (`target`: a lower level of it); see `module.lower`.
+
+    With a `worker` its code is generated there, while the caller goes on.
 
     TargetError for a target that this machine cannot run.
     """
@@ -123,8 +134,18 @@ def build(program: Program, target: CpuTarget | None = None) -> Kernel:
             "it lacks; take the target llvm, or write an object"
         )
     module = lower(program, target)
-    code = compile_module(module, target)
-    return Kernel(program=program, target=target, module=module, code=code, outputs=module.outputs)
+    if worker is None:
+        code = compile_module(module, target)
+        return kernel_of(program, target, module, code)
+    generated = worker.submit(compile_module, module, target).result
+    return Kernel(program=program, target=target, module=module, generated=generated, outputs=module.outputs)
+
+
+def kernel_of(program: Program, target: CpuTarget, module: Module, code: MachineCode) -> Kernel:
+    """A kernel whose code is there."""
+    return Kernel(
+        program=program, target=target, module=module, generated=lambda: code, outputs=module.outputs
+    )
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
