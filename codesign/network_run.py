@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
 from vdla.compiler.graph.errors import ModelError, NodeError
+from vdla.compiler.graph.host import InputError
 from vdla.compiler.graph.onnx_context import QUANTIZE
 from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.runtime.executor import run as execute
@@ -116,13 +117,20 @@ def simulate_network(
     launches: Sequence[Arrays],
     *,
     data: bool = True,
+    where: str = "",
     on_launch: Callable[[], None] = lambda: None,
 ) -> Simulated:
-    """Simulates `compiled` on the inputs of each launch; with `data` False only the first, for its timing alone."""
+    """Simulates `compiled` on the inputs of each launch; with `data` False only the first, for its timing alone.
+
+    Raises InputError, which names `where` inputs are from.
+    """
     outputs, first, seconds = [], None, 0.0
     for arrays in launches if data else launches[:1]:
         started = time.thread_time()
-        result = execute(compiled, dict(arrays), data=data)
+        try:
+            result = execute(compiled, dict(arrays), data=data)
+        except InputError as error:
+            raise InputError(f"{where}: {error}" if where else str(error)) from None
         if first is None:
             first, seconds = result.simulation, time.thread_time() - started
         outputs.append(dict(result.outputs) if data else {})

@@ -79,7 +79,13 @@ def run_on_accelerator(
             simulated = _run_on_rtl(compiled, launches, progress)
         else:
             progress.begin("simulating", total=len(launches))
-            simulated = simulate_network(compiled, launches, data=not timing_only, on_launch=progress.advance)
+            simulated = simulate_network(
+                compiled,
+                launches,
+                data=not timing_only,
+                where=str(inputs or model),
+                on_launch=progress.advance,
+            )
         verdict = None
         if not timing_only:
             progress.begin("checking the outputs")

@@ -17,6 +17,7 @@ from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
 from ..target.cpu.machine import CpuTarget, host_target, runs_here
+from ..target.cpu.options import knows_processor
 
 DESCRIPTION, CODE, HEADER, CHECKSUM = "description.json", "code.o", "code.h", "sha256"
 CONSTANTS, LIBRARY, CUDA_SOURCE = "constants.bin", "code.a", "kernels.cu"
@@ -102,6 +103,10 @@ def read_description(path: Path, text: bytes, expected: int) -> dict[str, Any]:
 def read_target(path: Path, fields: Mapping[str, Any]) -> CpuTarget:
     """The target of a description; ArchiveError if this machine may not be able to run its code."""
     target = CpuTarget(**{**fields, "cache_bytes": tuple(fields["cache_bytes"])})
+    if not knows_processor(target):
+        raise ArchiveError(
+            f"{path}: was compiled for cpu '{target.cpu}', of which this version knows nothing; compile the model here"
+        )
     if not runs_here(target):
         host = host_target()
         raise ArchiveError(

@@ -113,6 +113,11 @@ def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> 
     return dict(zip(queries, json.loads(result.stdout), strict=True))
 
 
+def knows_processor(target: CpuTarget) -> bool:
+    """Whether LLVM knows the target's processor; of one that it does not know it would assume the least."""
+    return target.cpu == host_target().cpu or target.cpu in _known(target.triple, host_target().cpu)[0]
+
+
 def _ask(triple: str, cpu: str, features: str, *queries: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
