@@ -25,7 +25,10 @@ def mlp(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ({"input": IMAGE.reshape(1, 1, 28, 28)}, ["'input' has shape [1, 1, 28, 28]", "expects [1, 784]"]),
         ({"input": IMAGE[:0]}, ["'input' has shape [0, 784]", "expects [1, 784]"]),
         ({"input": IMAGE.astype(np.float64)}, ["'input' is float64", "convert it to float32"]),
-        ({"input": np.full_like(IMAGE, np.nan)}, ["in.npz: input 'input' holds NaN, first at [0, 0]", "clean"]),
+        (
+            {"input": np.full_like(IMAGE, np.nan)},
+            ["in.npz: input 'input' holds NaN, first at [0, 0]", "clean"],
+        ),
     ],
 )
 def test_refused(vdla, mlp: Path, tmp_path: Path, arrays: dict[str, np.ndarray], parts: list[str]) -> None:

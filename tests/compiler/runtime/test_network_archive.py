@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -180,3 +181,12 @@ def test_equal_files_whether_code_is_made_meanwhile_or_later(path, tmp_path):
     heard.clear()
     compile_cpu(model(), told=lambda *parts: heard.append(parts))
     assert heard == [(i + 1, count) for i in range(count)]
+
+
+def test_processors_that_nobody_knows(path):
+    network = compile_cpu_ahead(model(), parse_target("llvm"))
+    save_network(path, replace(network, target=replace(network.target, cpu="pentium99")))
+    with pytest.raises(
+        ArchiveError, match=r"was compiled for cpu 'pentium99', of which this version knows nothing"
+    ):
+        load_network(path)
