@@ -16,7 +16,7 @@ from ..ir.types import DType
 from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
-from .borders import parallel_loop, parts_of, peel_ragged, team_times
+from .borders import has_loop, parallel_loop, parts_of, peel_ragged, team_times
 from .partial_sums import part_size, sum_in_parts
 from .reduction_order import ordered_terms, unroll_terms
 from .register_tile import TILE_OVERHEAD, fits, step_cycles
@@ -283,7 +283,9 @@ def schedule(
         parallel_loop(s, counts, cycles, {x_block if knobs.copy == "columns" else y_block: copied})
     peel_ragged(s, *around, *tiles)
     if knobs.unroll == 1 and _waits_for_weights(target, program):
-        for loop in parts_of(s, ordered[-1]):
+        # Of a sum in parts, loops of one iteration are in both nests, and weights are read in that of the parts.
+        innermost = f"{ordered[-1]}.rf" if has_loop(s, f"{ordered[-1]}.rf") else ordered[-1]
+        for loop in parts_of(s, innermost):
             s.prefetch(loop.name, "W", PREFETCH_BYTES)
     return s
 

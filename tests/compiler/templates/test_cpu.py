@@ -158,6 +158,19 @@ def test_conv2d_of_one_row_in_blocks_of_columns(window):
         check(program, s, target, pool)
 
 
+def test_far_weights_of_sums_in_parts_are_asked_for_early():
+    # As a vision transformer begins: loops of one iteration are in the nest of the parts and in the other.
+    target = replace(host_target(), cache_bytes=(2**13, 2**15))
+    window = Window(kernel=(16, 16), strides=(16, 16))
+    program = float_conv2d(
+        batch=1, channels=3, height=16, width=16, filters=16, window=window, block_in=1, block_out=16
+    )
+    s = conv2d_cpu.schedule(target, program, window)
+    names = [step.primitive for step in s.trace]
+    assert "rfactor" in names and "prefetch" in names
+    check(program, s, target)
+
+
 def test_long_rows_of_few_filters_are_cut_for_threads():
     program = float_conv2d(
         batch=1,
