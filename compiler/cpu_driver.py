@@ -225,8 +225,13 @@ def _lowered(
         lanes = target.lanes(DType.FLOAT32)
         graph = float_graph(model, lanes=lanes, batch=batch, fusion=fusion, dump=dump, join=True)
     except NodeError as error:
-        # Operators on integers are the other importer's, so that knows what is really missing.
-        raise refusal if refusal is not None and error.op_type.startswith("QLinear") else error from None
+        # Constants behind scales, and operators on integers, are the other importer's, which knows what is wrong.
+        same = isinstance(refusal, NodeError) and refusal.node == error.node
+        if refusal is not None and (
+            error.op_type.startswith("QLinear") or (same and error.op_type == "DequantizeLinear")
+        ):
+            raise refusal from None
+        raise
     plan = plan_storage(graph)
     check_plan(model, graph, plan)
     if dump is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from math import prod
 
 import numpy as np
 import onnx
@@ -39,6 +40,7 @@ def check_scales(label: str, model: onnx.ModelProto) -> None:
                     scale = numpy_helper.to_array(tensor).astype(np.float32)
             except (ValueError, TypeError):
                 continue  # damaged: whoever reads it says so
+            _check_counts(label, node, number, scale.size, constants)
             usable = np.isfinite(scale) & (scale > 0) & (scale >= least)
             if not usable.all():
                 raise node_error(
@@ -50,6 +52,22 @@ def check_scales(label: str, model: onnx.ModelProto) -> None:
                 )
             if data is not None and not bias and scale.max() > _LARGE:
                 _check_finite(label, node, number, data, scale)
+
+
+def _check_counts(
+    label: str, node: NodeProto, number: int, scales: int, constants: Mapping[str, TensorProto]
+) -> None:
+    """Refuses nodes with a scale of no elements, and with zero points that are more than the scales, or fewer."""
+    problem = None if scales else "has an empty tensor as its scale"
+    if node.op_type in ("QuantizeLinear", "DequantizeLinear") and len(node.input) > 2:
+        zero_point = constants.get(node.input[2])
+        if zero_point is not None and (zeros := prod(zero_point.dims)) not in (1, scales):
+            problem = (
+                problem or f"has {zeros} zero points for {'one scale' if scales == 1 else f'{scales} scales'}"
+            )
+    if problem is not None:
+        name = node.name or f"{node.op_type}_{number}"
+        raise node_error(label, name, node.op_type, problem, "give it one for each scale")
 
 
 def _check_finite(

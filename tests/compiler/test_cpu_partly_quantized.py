@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from float_networks import FloatNetwork, runtime
+from onnx import TensorProto, helper, numpy_helper
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Channels, Interleave, Table
 from vdla.compiler.graph.host import load_outputs, store_inputs
@@ -122,3 +123,46 @@ def test_integers_all_the_way(build, kinds) -> None:
 def test_a_function_of_a_table_is_a_table() -> None:
     kinds = [type(node).__name__ for node in fuse(import_model(gated().model(), processor=True)).nodes]
     assert kinds == ["Convolution", "Table", "AveragePool", "Table", "Elementwise"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"ws": np.full(3, 0.01, np.float32), "wz": np.zeros(3, np.int8)},
+            "3 scales along axis 0 do not fit",
+        ),
+        ({"wz": np.zeros(2, np.int8)}, "has 2 zero points for 4 scales"),
+        ({"ws": np.float32(0.01)}, "has 4 zero points for one scale"),
+        ({"ws": np.zeros(0, np.float32), "wz": np.zeros(0, np.int8)}, "has an empty tensor as its scale"),
+    ],
+    ids=str,
+)
+def test_constants_that_fit_no_scale_are_refused_by_name(
+    changes: dict[str, np.ndarray], message: str
+) -> None:
+    arrays = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(3),
+        "w": np.ones((4, 3, 3, 3), np.int8),
+        "ws": np.full(4, 0.01, np.float32),
+        "wz": np.zeros(4, np.int8),
+    } | changes
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], name="weights", axis=0),
+        helper.make_node("Conv", ["xd", "wd"], ["c"], name="conv"),
+        helper.make_node("QuantizeLinear", ["c", "xs", "xz"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "xs", "xz"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "counts",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    with pytest.raises(NodeError, match=rf"node 'weights' \(DequantizeLinear\): {message}"):
+        compile_cpu(model.SerializeToString())
