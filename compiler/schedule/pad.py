@@ -52,9 +52,9 @@ def pad(program: Program, loop: str, multiple: int) -> Program:
     if any(buffer is None for buffer, _, _ in padded):
         reason = f"{where}{reduce.name} uses it otherwise than as an index"
         raise LegalityError(reason, program, reduce.name)
-    factors = _factors(reduce.value)
+    multiplied = factors(reduce.value)
     if not data and not all(
-        isinstance(f, Load) and any(i == at.var for i in f.indices) for f in factors or [Const(0)]
+        isinstance(f, Load) and any(i == at.var for i in f.indices) for f in multiplied or [Const(0)]
     ):
         reason = f"{where}{reduce.name} does not add a product of operands that {loop} is an index of"
         raise LegalityError(reason, program, reduce.name)
@@ -130,13 +130,13 @@ def _outside_loads(value: Expr, loop: str) -> bool:
     return loop in free_vars(value)
 
 
-def _factors(value: Expr) -> list[Expr]:
+def factors(value: Expr) -> list[Expr]:
     """What a product is a product of, conversions and roundings, which keep zero, aside."""
     match value:
         case Binary(op="*", a=a, b=b):
-            return [*_factors(a), *_factors(b)]
+            return [*factors(a), *factors(b)]
         case Cast(value=inner) | Call(function="round_tf32", arguments=(inner,)):
-            return _factors(inner)
+            return factors(inner)
     return [value]
 
 
@@ -168,7 +168,7 @@ def _filling(
         # The positions from the old end on.
         beyond = {e: substitute_expr(s, {own.name: own.var + old}) for e, s in beyond.items()}
         ranges[own.name] = loop_range(Const(new - old))
-    elif to.starts[d] == Const(0) and to.extents[d] == Const(old) and (e := _partner(copy, d)) is not None:
+    elif to.starts[d] == Const(0) and to.extents[d] == Const(old) and (e := partner(copy, d)) is not None:
         beyond = {e: of.starts[e] + old}
         to = Region(buffer=to.buffer, starts=to.starts, extents=_grown(to.extents, d, new))
         of = Region(buffer=of.buffer, starts=of.starts, extents=_grown(of.extents, e, new))
@@ -182,7 +182,7 @@ def _filling(
     return replace(copy, destination=to, source=of, pad=value), growing
 
 
-def _partner(copy: Copy, d: int) -> int | None:
+def partner(copy: Copy, d: int) -> int | None:
     """The dimension of a copy's source that corresponds to one of its destination; None where that is unclear."""
     to, of = copy.destination.extents, copy.source.extents
     if to[d] == _ONE:

@@ -20,6 +20,7 @@ from . import pipeline as pipelining
 from . import prefetch as hints
 from . import reverse_compute_at as consumers
 from . import share_copy as sharing
+from . import skip_pads as skipping
 from . import split_copy as pieces
 from . import tensorize as hardware
 from .errors import LegalityError
@@ -131,6 +132,10 @@ class Schedule:
     def pad(self, loop: str, multiple: int) -> None:
         """See `pad.pad`."""
         self._apply(padding.pad, "pad", loop, multiple)
+
+    def skip_pads(self, loop: str) -> None:
+        """See `skip_pads.skip_pads`; the loop around what is left out is called `loop`.in."""
+        self._apply(skipping.skip_pads, "skip_pads", loop)
 
     def pack(self, buffer: str, tiles: layout.Tiles, order: layout.Order) -> None:
         """See `pack.pack`."""

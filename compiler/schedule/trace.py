@@ -87,6 +87,7 @@ PRIMITIVES: Mapping[str, tuple[_Kind, ...]] = {
     "share_copy": (_STATEMENT, _AXES, _COUNT),
     "guard": (_LOOP, _COUNT),
     "pad": (_LOOP, _COUNT),
+    "skip_pads": (_LOOP,),
     "pack": (_BUFFER, _TILES, _ORDER),
     "prefetch": (_LOOP, _BUFFER, _COUNT),
     "decompose_reduction": (_STATEMENT, _LOOP),

@@ -19,6 +19,7 @@ from .conv2d_cpu import (
     part_blocks,
     reduction_loops,
 )
+from .live_taps import Taps, taps_of
 from .partial_sums import PART_TERMS
 from .peak_cpu import (
     CLOCK_HERTZ,
@@ -48,7 +49,7 @@ class Shape:
 
     `height` x `width` is the padded input; `rows` and `columns` are the window's span and stride. `loops` are those of
     the sum with their extents, `orders` what they may be nested in, `in_bytes` a position's of the input of a group.
-    `default_terms` are added in a row in default schedules.
+    `default_terms` are added in a row in default schedules. `taps` are those of the window's rows and columns.
     """
 
     outer: int
@@ -67,11 +68,18 @@ class Shape:
     out_bytes: int
     padded: bool
     default_terms: int
+    taps: tuple[Taps, Taps]
 
     @property
     def depth(self) -> int:
         """Terms of a sum."""
         return prod(self.loops.values())
+
+    @property
+    def least_depth(self) -> float:
+        """Terms of a sum that the smallest tiles compute, in the mean: taps that read pads alone are left out."""
+        rows, columns = self.taps
+        return self.depth * rows.live(1, rows.outputs) * columns.live(1, columns.outputs)
 
     @property
     def copies(self) -> tuple[Literal["none", "rows", "columns", "whole"], ...]:
@@ -110,6 +118,7 @@ def shape_of(program: Program, window: Window) -> Shape:
         out_bytes=4 * prod(shapes["Y"]),
         padded=any(window.pads),
         default_terms=depth if part is None else depth // loops["ic"] * part,
+        taps=taps_of(window, *shapes["X"][3:5]),
     )
 
 
@@ -166,7 +175,7 @@ def _sides(shape: Shape, e: Columns) -> Sides:
 def bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
     """Seconds that no program of points with these effective values can beat."""
     cycles = shape.outer * least_cycles(
-        target, _sides(shape, e), shape.co // e["lanes"], shape.depth, e["part"]
+        target, _sides(shape, e), shape.co // e["lanes"], shape.least_depth, e["part"]
     )
     bytes_ = shape.outer * shape.in_bytes * shape.height * shape.width + shape.weight_bytes + shape.out_bytes
     return np.maximum(cycles, bytes_ / MEMORY_BYTES_CYCLE) / CLOCK_HERTZ
@@ -201,7 +210,8 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
     step = tile_step_cycles(positions, vectors)
     tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
     panel_count = -(-shape.blocks // e["vectors"])
-    busy = (step * shape.depth + TILE_OVERHEAD * positions) * tiles * panel_count / 2
+    live = _live(shape.taps[0], rows, e["row_block"]) * _live(shape.taps[1], columns, e["column_block"])
+    busy = (step * shape.depth * live + TILE_OVERHEAD * positions) * tiles * panel_count / 2
     vectors_out = shape.outer * shape.oh * shape.ow * shape.blocks * (shape.co // e["lanes"])
     statements = statements_of(shape, e)
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
@@ -301,6 +311,12 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
         quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
         effective=e,
     )
+
+
+def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:
+    """`Taps.live` of many points."""
+    pairs, places = np.unique(np.stack([tile, block]), axis=1, return_inverse=True)
+    return np.array([taps.live(int(a), int(b)) for a, b in pairs.T])[places.reshape(-1)]
 
 
 def _taken(span: int, stride: int, block: np.ndarray) -> np.ndarray:

@@ -38,9 +38,9 @@ def units(target: CpuTarget) -> tuple[float, float]:
 
 
 def least_cycles(
-    target: CpuTarget, sides: Sides, vectors: np.ndarray, steps: int, chain: int | np.ndarray
+    target: CpuTarget, sides: Sides, vectors: np.ndarray, steps: float, chain: int | np.ndarray
 ) -> np.ndarray:
-    """Cycles below which no program gets that sums up tiles, each of its vectors of sums in `steps` steps.
+    """Cycles below which no program gets that sums up tiles, each of its vectors of sums in `steps` steps (a mean).
 
     Each element of a tile is `vectors` vectors, int64 [n]. `chain` steps wait for each other; then other sums start,
     with as many of which a processor overlaps them as it can look ahead.

@@ -82,6 +82,17 @@ def padded(pad: Const | None = SEVEN) -> Program:
     )
 
 
+def far_apart() -> Program:
+    """Three taps seven positions apart, of a copy with pads."""
+    t = Buffer(name="T", shape=(1, 20), dtype=I32)
+    x, w, y = (Buffer(name=n, shape=z, dtype=I32) for n, z in (("X", (1, 5)), ("W", (3,)), ("Y", (6,))))
+    load = Copy(name="load", destination=whole(t), source=region(x, (0, 1), (-7, 20)), pad=Const(0, I32))
+    value = t[0, K * 7 + ROW] * w[K]
+    add = Reduce(name="sum", op="add", buffer=y, indices=(ROW,), value=value, first=equal(K, 0))
+    body = Alloc(buffer=t, body=seq(load, nest([(ROW, 6), (K, 3)], add)))
+    return Program(name="far_apart", parameters=(x, w, y), body=body)
+
+
 def activated() -> Program:
     """S is the sum of each row of A, C the same but not below 0."""
     s = Buffer(name="S", shape=(10,), dtype=I32)
@@ -196,6 +207,11 @@ def _decompose(s: Schedule) -> None:
     s.decompose_reduction("sum", "k")
 
 
+def _skip_pads(s: Schedule) -> None:
+    s.decompose_reduction("sum", "k")
+    s.skip_pads("k")
+
+
 def _peel_first(s: Schedule) -> None:
     s.expand_copy("load")
     s.compute_inline("load")
@@ -247,6 +263,7 @@ CASES = {
     "pack": Case(product, _split_then(4, lambda s: s.pack("W", ((1, 4),), (1, 0, 2)), "j")),
     "guard": Case(sums, _guard),
     "pad": Case(staged, _pad),
+    "skip-pads": Case(far_apart, _skip_pads),
     "pipeline": Case(sums, _pipeline),
     "pipeline-ahead": Case(sums, _pipeline_ahead),
     "box-copy": Case(activated, _box_copy),

@@ -1,0 +1,109 @@
+"""skip_pads: steps of a sum that would only add products with a copy's pads are not computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..ir.affine import LinearForm, form_to_expr, linear_form
+from ..ir.bounds import Ranges, form_interval, loop_ranges
+from ..ir.expr import Const, Expr, Load, Var, minimum
+from ..ir.stmt import Copy, For, Program, Reduce, Stmt
+from ..ir.visit import children, free_vars, loops
+from .errors import LegalityError
+from .legality import touches
+from .pad import factors, partner
+from .tree import locate_alloc, locate_loop, names_in, rebuild
+
+
+def skip_pads(program: Program, loop: str) -> Program:
+    """Puts a loop of at most one iteration around what a loop of a sum holds; it has none where all products are zero.
+
+    rewrite (skip_pads("k")):
+        alloc a: [20]                              alloc a: [20]
+        a: copy a[0:20] = A[-8:12] pad 0           a: copy a[0:20] = A[-8:12] pad 0
+        for i in range(4):                         for i in range(4):
+            for k in range(3):               ->        for k in range(3):
+                for j in range(2):                         for k.in in range(min(1, 4*k + 2*i - 6)):
+                    C[i, j] += a[4*k + 2*i + j]                for j in range(2):
+                         * W[k]                                    C[i, j] += a[4*k + 2*i + j] * W[k]
+    What is multiplied lies in the copy's source for some iteration of the loops inside, or nothing is. Does nothing
+    where all iterations may read the source. Legal for a loop that holds nothing but loops around a Reduce that adds to
+    what was started before (`decompose_reduction`), and whose iterations are no lanes or threads. An infinite factor of
+    a pad then makes no NaN. LegalityError if the new name is taken.
+    """
+    path, at = locate_loop(program, loop)
+    where = f"cannot skip pads in {loop}: "
+    if at.kind not in ("serial", "unroll"):
+        raise LegalityError(f"{where}it is {at.kind}", program, loop)
+    reduce = _sum(at)
+    if reduce is None or reduce.op != "add" or reduce.first is not None:
+        raise LegalityError(f"{where}it is no nest around one sum that was started before", program, loop)
+    around = [n for n in path if isinstance(n, For)]
+    inner = {n.name for n in loops(at.body)}
+    ranges = loop_ranges((*around, *loops(at.body)))
+    conditions: dict[Expr, None] = {}
+    for factor in factors(reduce.value):
+        if isinstance(factor, Load):
+            for position, size in _positions(program, factor, {n.name for n in around} | inner):
+                conditions |= dict.fromkeys(_holds(position, size, loop, inner, ranges))
+    if not conditions:
+        return program
+    inside = Var(f"{loop}.in")
+    if inside.name in names_in(program):
+        raise LegalityError(f"{where}the name {inside.name} is taken", program, inside.name)
+    extent: Expr = Const(1)
+    for condition in conditions:
+        extent = minimum(extent, condition)
+    body = For(var=inside, extent=extent, body=at.body)
+    return rebuild(path, For(var=at.var, extent=at.extent, body=body, kind=at.kind))
+
+
+def _sum(loop: For) -> Reduce | None:
+    node: Stmt = loop
+    while isinstance(node, For):
+        node = node.body
+    return node if isinstance(node, Reduce) else None
+
+
+def _positions(program: Program, load: Load, known: set[str]) -> Iterator[tuple[LinearForm, int]]:
+    """Where a load of what one copy fills reads that copy's source, by dimension, and the source's size there.
+
+    None where what the copy puts beyond its source is not zero, or its place depends on loops that are not `known`.
+    """
+    allocation = locate_alloc(program, load.buffer.name)
+    if allocation is None:
+        return
+    uses = touches(children(allocation[-1])[0], load.buffer.name)[load.buffer.name]
+    writers = [use.by for use in uses if use.write]
+    copy = writers[0] if len(writers) == 1 else None
+    if not isinstance(copy, Copy) or copy.asynchronous or copy.pad is None or copy.pad.value != 0:
+        return
+    to, of = copy.destination, copy.source
+    for d, index in enumerate(load.indices):
+        if to.extents[d] == Const(1):
+            continue
+        e = partner(copy, d)
+        if e is None or not (free_vars(to.starts[d]) | free_vars(of.starts[e])) <= known:
+            continue
+        position = linear_form(index).plus(linear_form(to.starts[d]), -1).plus(linear_form(of.starts[e]))
+        yield position, of.buffer.shape[e]
+
+
+def _holds(position: LinearForm, size: int, loop: str, inner: set[str], ranges: Ranges) -> Iterator[Expr]:
+    """What is 1 or more just where some position lies in 0 .. size - 1, or may; nothing that `loop` does not decide."""
+    moving = {atom: c for atom, c in position.terms.items() if free_vars(atom) & inner}
+    rest = LinearForm({a: c for a, c in position.terms.items() if a not in moving}, position.constant)
+    if not any(loop in free_vars(atom) for atom in rest.terms):
+        return
+    reach = form_interval(LinearForm(moving, 0), ranges)
+    if reach.high is not None:
+        yield from _possible(rest.offset(reach.high + 1), ranges)
+    if reach.low is not None:
+        yield from _possible(LinearForm({}, size - reach.low).plus(rest, -1), ranges)
+
+
+def _possible(form: LinearForm, ranges: Ranges) -> Iterator[Expr]:
+    """The form, unless it is always 1 or more."""
+    low = form_interval(form, ranges).low
+    if low is None or low < 1:
+        yield form_to_expr(form)

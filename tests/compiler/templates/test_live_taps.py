@@ -1,0 +1,109 @@
+"""Taps that read pads alone: counted right, and never computed in convolutions on processors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from vdla.compiler.ir.interp import interpret
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cpu.kernel import build
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.te.blocks import Window
+from vdla.compiler.te.epilogue import Epilogue
+from vdla.compiler.te.ops.float_conv2d import float_conv2d
+from vdla.compiler.templates import conv2d_cpu
+from vdla.compiler.templates.live_taps import LEAST_DEAD, taps_of
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_live_is_what_tiles_compute(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kernel, stride, dilation, pad, size = (int(n) for n in rng.integers((1, 1, 1, 0, 1), (5, 4, 9, 14, 16)))
+    span = (kernel - 1) * dilation + 1
+    behind = max(int(rng.integers(0, 14)), span - size - pad)
+    window = Window(
+        kernel=(1, kernel), strides=(1, stride), dilations=(1, dilation), pads=(0, pad, 0, behind)
+    )
+    taps = taps_of(window, 1, size)[1]
+    for tile, block in ((1, taps.outputs), (2, 4), (3, 5), (taps.outputs, taps.outputs)):
+        at = np.arange(taps.outputs) * stride - pad
+        live = [(at + k * dilation >= 0) & (at + k * dilation < size) for k in range(kernel)]
+        # An output of a tile computes what any of its tile does: the span from the first to the last one.
+        computed = 0
+        for begin in range(0, taps.outputs, block):
+            for first in range(begin, min(begin + block, taps.outputs), tile):
+                last = min(first + tile, begin + block, taps.outputs)
+                reached = [
+                    at[last - 1] + k * dilation >= 0 and at[first] + k * dilation < size
+                    for k in range(kernel)
+                ]
+                assert all(r or not inside[first:last].any() for r, inside in zip(reached, live, strict=True))
+                computed += sum(reached) * (last - first)
+        share = computed / (taps.outputs * kernel)
+        assert taps.live(tile, block) == (1 if 1 - share < LEAST_DEAD else pytest.approx(share))
+
+
+CASES = {
+    "far apart": ((3, 3), (1, 1), (5, 6), (5, 6, 5, 6), (5, 6)),
+    "beyond the input": ((3, 3), (1, 1), (9, 9), (9, 9, 9, 9), (4, 5)),
+    "strided, uneven": ((2, 4), (2, 3), (3, 4), (0, 9, 5, 2), (6, 7)),
+    "one column": ((3, 1), (1, 1), (4, 1), (4, 0, 4, 0), (5, 6)),
+}
+
+
+@pytest.mark.parametrize("part", [None, 1], ids=["one sum", "parts"])
+@pytest.mark.parametrize("name", CASES)
+def test_convolutions_compute_no_tap_of_pads_alone(name: str, part: int | None) -> None:
+    kernel, strides, dilations, pads, (height, width) = CASES[name]
+    window = Window(kernel=kernel, strides=strides, dilations=dilations, pads=pads)
+    program = float_conv2d(
+        batch=1,
+        channels=8,
+        height=height,
+        width=width,
+        filters=12,
+        window=window,
+        block_in=2,
+        block_out=4,
+        groups=2,
+        epilogue=Epilogue(bias=True, activation="relu"),
+    )
+    rng = np.random.default_rng(0)
+    arrays = {p.name: (rng.integers(-8, 9, p.shape) / 8).astype(np.float32) for p in program.parameters}
+    expected = interpret(program, arrays)["Y"]
+    # What no output needs is left out whatever the tile: not even NaN shows.
+    oh, ow = window.outputs(height, width)
+    dead = 0
+    for axis, (size, outputs) in enumerate(((height, oh), (width, ow))):
+        at = np.arange(outputs) * strides[axis] - pads[axis]
+        for k in range(kernel[axis]):
+            if at[-1] + k * dilations[axis] < 0 or at[0] + k * dilations[axis] >= size:
+                np.moveaxis(arrays["W"], 3 + axis, 0)[k] = np.nan
+                dead += 1
+    assert dead >= (4 if name == "beyond the input" else 0)
+    default = conv2d_cpu.choose_knobs(host_target(), program, window)
+    for knobs in (
+        conv2d_cpu.Knobs(rows=2, columns=3, vectors=1, row_block=3, column_block=4, part=part),
+        conv2d_cpu.Knobs(
+            rows=1, columns=1, vectors=2, row_block=oh, reduction=("kh", "kw", "ic", "k"), unroll=4
+        ),
+        default,
+    ):
+        s = conv2d_cpu.schedule(host_target(), program, window, knobs, parallel=True)
+        if knobs is not default:
+            assert "skip_pads" in {step.primitive for step in s.trace}
+        packed = pack_arrays(s.trace, arrays)
+        packed["Y"] = np.full(expected.shape, 99, np.float32)
+        build(s.program)(**packed)
+        np.testing.assert_array_equal(packed["Y"], expected)
+
+
+def test_tiles_of_far_apart_taps_are_small() -> None:
+    """Of 3x3 taps 12 positions apart on 14 x 14, nine of 49 products are needed; whole rows would compute 0.43."""
+    window = Window(kernel=(3, 3), dilations=(12, 12), pads=(12, 12, 12, 12))
+    program = float_conv2d(
+        batch=1, channels=64, height=14, width=14, filters=64, window=window, block_in=16, block_out=16
+    )
+    knobs = conv2d_cpu.choose_knobs(host_target(), program, window)
+    rows, columns = taps_of(window, 14, 14)
+    assert rows.live(knobs.rows, knobs.row_block) * columns.live(knobs.columns, 14) < 0.3
