@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,6 +16,7 @@ from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_load import read_model
 from vdla.isa.errors import UserError
+from vdla.isa.npz import NpzError, open_npz
 
 from . import models
 from .files import read_whole
@@ -25,6 +25,9 @@ Arrays = dict[str, NDArray[np.generic]]
 
 ONNXRUNTIME = "onnxruntime"
 INTERPRETER = "interpreter"
+MOST_LAUNCHES = 2**20
+"""Of one run: more would be a mistake in a shape, or take days."""
+_BARE_ARRAY = b"\x93NUMPY"
 
 
 class CheckError(UserError):
@@ -113,20 +116,26 @@ def sample_values(
     return (integers + quantization.offset).astype(item.dtype)
 
 
-def load_arrays(path: Path) -> Arrays:
-    """The arrays of an npz file by name. Raises CheckError for a file that is none or holds objects."""
-    # Read whole first: numpy leaves a damaged file open.
-    content = io.BytesIO(read_whole(path, "inputs"))
+def load_arrays(path: Path, fits: Callable[[Arrays], object]) -> Arrays:
+    """The arrays of an npz file by name. Raises CheckError for a file that is none or holds objects.
+
+    `fits` looks at arrays of their shapes and types before any data are read, and raises what it finds wrong.
+    """
+    data = read_whole(path, "inputs")
+    if data.startswith(_BARE_ARRAY):
+        raise CheckError(f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)")
     try:
-        archive = np.load(content, allow_pickle=False)
-        if isinstance(archive, np.lib.npyio.NpzFile):
-            return {name: archive[name] for name in archive.files}
-    except Exception:
-        # numpy and zipfile raise a dozen kinds of errors on damaged bytes; for the user they are one.
-        raise CheckError(
-            f"{path}: no npz file of plain arrays; write one with numpy.savez(file, INPUT_NAME=array)"
-        ) from None
-    raise CheckError(f"{path}: holds one bare array; save with numpy.savez(file, INPUT_NAME=array)")
+        with open_npz(data) as stored:
+            fits(stored.headers)
+            return {name: stored.read(name) for name in stored.headers}
+    except NpzError as error:
+        raise CheckError(f"{path}: {error}; write one with numpy.savez(file, INPUT_NAME=array)") from None
+
+
+def load_launches(inputs: Sequence[Input], path: Path) -> list[Arrays]:
+    """The arrays of an npz file as one dict a launch, see `split_launches`; wrong shapes are refused unread."""
+    arrays = load_arrays(path, lambda headers: _count_launches(inputs, headers, str(path)))
+    return split_launches(inputs, arrays, str(path))
 
 
 def split_launches(
@@ -136,6 +145,15 @@ def split_launches(
 
     Raises CheckError, naming input and expected shape, for a missing or unknown name, a wrong shape or type.
     """
+    count = _count_launches(inputs, arrays, where)
+    if count == 1:
+        return [dict(arrays)]
+    parts = {name: np.split(array, count) for name, array in arrays.items()}
+    return [{name: part[i] for name, part in parts.items()} for i in range(count)]
+
+
+def _count_launches(inputs: Sequence[Input], arrays: Mapping[str, NDArray[np.generic]], where: str) -> int:
+    """How many launches arrays are for, of which only shapes and types are looked at. Raises CheckError."""
     expected = {item.name: item for item in inputs}
     needs = ", ".join(f"{item.name} {item.dtype} {list(item.shape)}" for item in inputs)
     for name in arrays:
@@ -155,13 +173,14 @@ def split_launches(
             )
         if array.dtype != np.dtype(item.dtype):
             raise CheckError(f"{where}: input {name!r} is {array.dtype}; convert it to {item.dtype}")
+        if length // batch > MOST_LAUNCHES:
+            raise CheckError(
+                f"{where}: input {name!r} is for {length // batch:,} launches; give {MOST_LAUNCHES:,} at most"
+            )
         counts.add(length // batch)
     if len(counts) > 1:
         raise CheckError(f"{where}: the inputs have different numbers of images; give each the same")
-    count = counts.pop() if counts else 1
-    if count == 1:
-        return [dict(arrays)]
-    return [{name: np.split(array, count)[i] for name, array in arrays.items()} for i in range(count)]
+    return counts.pop() if counts else 1
 
 
 def join_launches(launches: Sequence[Mapping[str, NDArray[np.generic]]]) -> Arrays:

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from vdla.compiler.cpu_driver import Told, compile_cpu
 from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.floating.graph import FloatGraph
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.compiler.graph.quantize.error import Error
@@ -110,7 +111,7 @@ def compile_here(
     if cache and dump_passes is None:
         try:
             entry = cached_network(model, processor, batch=batch, records=records, told=told)
-            network = load_network(entry.path)
+            network = load_network(entry.path, trusted=True)
             seconds = time.perf_counter() - started
             return CompiledHere(network=network, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
@@ -227,6 +228,11 @@ def relative_difference(expected: Mapping[str, np.ndarray], got: Mapping[str, np
 
 class NamedInputs(Protocol):
     """A network of any kind, as far as its inputs go."""
+
+    @property
+    def graph(self) -> FloatGraph:
+        """The fused graph."""
+        ...
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:

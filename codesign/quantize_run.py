@@ -16,7 +16,7 @@ from vdla.compiler.graph.quantize.observe import Run
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe
 from vdla.isa.errors import UserError
 
-from .evaluate import Arrays, load_arrays, split_launches
+from .evaluate import Arrays, load_launches
 
 
 class CalibrationError(UserError):
@@ -56,10 +56,10 @@ def load_calibration(model: FloatModel, path: Path) -> list[Arrays]:
                 f"{model.source}: input '{item.name}' is a single number without a dimension for samples; "
                 "make it a constant, or give it a first dimension"
             )
-    arrays = load_arrays(path)
-    samples = split_launches(inputs, arrays, str(path))
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+    samples = load_launches(inputs, path)
+    for name in samples[0]:
+        kind = samples[0][name].dtype.kind
+        if kind == "f" and not all(np.isfinite(sample[name]).all() for sample in samples):
             raise CalibrationError(
                 f"{path}: input {name!r} holds NaN or infinities, which have no scale; remove those samples"
             )

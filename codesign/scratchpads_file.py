@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
+from vdla.isa.npz import NpzError, open_npz
 from vdla.isa.scratchpads import Contents, typed_scratchpads
 
 from .files import FileError, read_whole
@@ -31,16 +30,13 @@ def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]
     """
     data = read_whole(path, "scratchpads")
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            # Checksums first: numpy's header parser is no place for damaged bytes.
-            if archive.testzip() is not None:
-                raise zipfile.BadZipFile
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            contents = {name: archive[name] for name in archive.files}
+        with open_npz(data) as archive:
+            typed_scratchpads(config, archive.headers)
+            contents = {name: archive.read(name) for name in archive.headers}
         arrays = typed_scratchpads(config, contents)
     except ProgramError as error:
         raise FileError(f"{path}: {error}") from None
-    except (ValueError, OSError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error):
+    except (NpzError, ValueError, MemoryError):
         raise FileError(
             f"{path}: no .npz archive of uint8 arrays, one for each memory; `vdla cosim` writes such files"
         ) from None

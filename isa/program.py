@@ -10,7 +10,6 @@ import io
 import json
 import os
 import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from .config import Config, Memory
 from .errors import ConfigError, ProgramError
 from .files import read_file
+from .npz import NpzError, open_npz
 
 INSTRUCTION_ALIGNMENT = 4096
 """Instructions start at a multiple of this many bytes (docs/measures.md, placement)."""
@@ -230,12 +230,8 @@ def from_bytes(data: bytes, where: str) -> Program:
     """The program whose binary form is `data`; `where` names it in messages. Raises ProgramError."""
     hint = "give a file that `vdla asm` or `vdla run` wrote"
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            # Checksums first: numpy's header parser is no place for damaged bytes.
-            if archive.testzip() is not None:
-                raise zipfile.BadZipFile
-        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in ("metadata", "instructions", "group_of", "image")}
+        with open_npz(data) as archive:
+            arrays = {name: archive.read(name) for name in ("metadata", "instructions", "group_of", "image")}
         metadata = json.loads(arrays["metadata"].tobytes())
         if metadata["format"] != FORMAT_NAME:
             raise ProgramError(f"{where}: not a program file; {hint}")
@@ -267,7 +263,7 @@ def from_bytes(data: bytes, where: str) -> Program:
         IndexError,
         MemoryError,
         RuntimeError,
-        zipfile.BadZipFile,
+        NpzError,
     ):
         raise ProgramError(f"{where}: truncated, damaged or not a program file; {hint}") from None
 

@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
+from vdla.isa.errors import UserError
 
 from ..report.console import PlainConsole
 from .output import Steps, end_failed
@@ -20,9 +21,16 @@ if TYPE_CHECKING:
 def network_inputs(network: NamedInputs, path: Path | None) -> Mapping[str, np.ndarray]:
     """The arrays of the file, or seeded samples."""
     if path is not None:
+        from vdla.compiler.runtime.network_inputs import check_inputs
+        from vdla.compiler.target.cpu.errors import KernelArgumentError
+
         from ..evaluate import load_arrays
 
-        return load_arrays(path)
+        try:
+            return load_arrays(path, lambda headers: check_inputs(network.graph, headers, frozenset()))
+        except KernelArgumentError as error:
+            # The network knows arrays by name only.
+            raise UserError(f"{path}: {error}") from None
     from ..processor_run import sample_inputs
 
     return sample_inputs(network)

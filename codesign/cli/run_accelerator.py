@@ -67,12 +67,12 @@ def run_on_accelerator(
             model, machine, virtual_threads=vthreads, dump_passes=dumps, records=records
         )
         progress.begin("preparing inputs")
-        from ..evaluate import load_arrays, sample_arrays, split_launches
+        from ..evaluate import load_launches, sample_arrays
 
         if inputs is None:
             launches = sample_arrays(compiled.graph, 1)
         else:
-            launches = split_launches(compiled.graph.inputs, load_arrays(inputs), str(inputs))
+            launches = load_launches(compiled.graph.inputs, inputs)
         progress.begin(LOADING)
         load_simulator()
         if engine is Engine.rtl:

@@ -78,12 +78,12 @@ def run_divided(
             kernels=kernels,
         )
         with division.network as network:
-            from ..evaluate import join_launches, load_arrays, split_launches
+            from ..evaluate import join_launches, load_launches
 
             if inputs is None:
                 launches = [sample_feeds(network)]
             else:
-                launches = split_launches(network.inputs, load_arrays(inputs), str(inputs))
+                launches = load_launches(network.inputs, inputs)
             progress.begin("running", total=len(launches))
             results = run_launches(
                 network,

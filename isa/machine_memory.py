@@ -1,0 +1,25 @@
+"""How much main memory there is: what needs more is refused by name before any of it is taken."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def memory_problem(size: int) -> str | None:
+    """Why what needs `size` bytes cannot run on this machine, or None."""
+    there = machine_memory()
+    if there is None or size <= there:
+        return None
+    return f"needs {size:,} bytes of memory to run, more than the {there:,} of this machine"
+
+
+def machine_memory(group: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
+    """Bytes of main memory that this process may take, as far as the system tells: the machine's, or its group's."""
+    found: list[int] = []
+    with contextlib.suppress(ValueError, OSError):
+        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with contextlib.suppress(ValueError, OSError):
+        found.append(int(group.read_text()))
+    return min((size for size in found if size > 0), default=None)

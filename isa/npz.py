@@ -1,0 +1,108 @@
+"""Arrays in .npz files, whose headers are looked at before any of the data.
+
+A file of a few megabytes may stand for gigabytes of zeros. So the shapes come first, for whoever knows what they should
+be; the data follow. Pickled objects are never read.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from .machine_memory import memory_problem
+
+_ENDING = ".npy"
+_DAMAGED = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    SyntaxError,
+    OSError,
+    EOFError,
+    MemoryError,
+    RuntimeError,
+    OverflowError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What zipfile, its decompressors and numpy's parser of headers raise for damaged bytes."""
+
+
+class NpzError(Exception):
+    """What is no .npz archive of plain arrays, or one of more than the machine holds; the message says which."""
+
+
+class StoredArrays:
+    """The arrays of an archive: `headers` by name, and `read` for the data."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        self.headers: dict[str, NDArray[Any]] = {}
+        """Arrays of the shapes and types in the file, that hold no data: all elements are one zero."""
+        total = 0
+        for member in archive.infolist():
+            name = member.filename.removesuffix(_ENDING)
+            if not member.filename.endswith(_ENDING) or name in self._members:
+                raise NpzError("no npz file of plain arrays")
+            self._members[name] = member
+            with archive.open(member) as file:
+                shape, dtype = _read_header(file)
+                size = math.prod(shape) * dtype.itemsize
+                if file.tell() + size != member.file_size:
+                    raise NpzError(f"its array {name!r} has another size than its header says")
+            total += size
+            self.headers[name] = np.broadcast_to(np.zeros((), dtype), shape)
+        if problem := memory_problem(total):
+            raise NpzError(problem)
+
+    def read(self, name: str) -> NDArray[Any]:
+        """The array of that name. Raises NpzError."""
+        try:
+            with self._archive.open(self._members[name]) as file:
+                # The checksum is looked at where the member ends, which is where the array does.
+                return npy.read_array(file, allow_pickle=False)
+        except _DAMAGED as error:
+            raise NpzError(f"its array {name!r} is damaged ({error})") from None
+
+
+@contextmanager
+def open_npz(data: bytes) -> Iterator[StoredArrays]:
+    """The arrays of an .npz file with these bytes, headers read and no more. Raises NpzError."""
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except _DAMAGED:
+        raise NpzError("no npz file of plain arrays") from None
+    with archive:
+        try:
+            stored = StoredArrays(archive)
+        except _DAMAGED:
+            raise NpzError("no npz file of plain arrays") from None
+        yield stored
+
+
+def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of the array in a .npy file. Raises one of `_DAMAGED`."""
+    version = npy.read_magic(file)
+    # Python's own parser reads it, and warns of strange literals.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError("holds Python objects")
+    if any(not isinstance(size, int) or size < 0 for size in shape):
+        raise ValueError("no shape")
+    return shape, dtype
