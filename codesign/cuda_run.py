@@ -100,7 +100,7 @@ def compile_for_device(
     if cache and dump_passes is None:
         try:
             entry = cached_cuda_network(model, target, batch=batch, records=records)
-            code = load_cuda_network(entry.path)
+            code = load_cuda_network(entry.path, trusted=True)
             seconds = time.perf_counter() - started
             return CompiledCuda(code=code, seconds=seconds, cached=entry.hit, knobs=entry.knobs)
         except CacheError as error:
@@ -156,7 +156,7 @@ def compile_emulated(
                 ),
             )
             return CompiledCuda(
-                emulated=load_network(path),
+                emulated=load_network(path, trusted=True),
                 seconds=time.perf_counter() - started,
                 cached=hit,
                 knobs=None if hit else knobs,

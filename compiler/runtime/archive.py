@@ -1,30 +1,43 @@
 """Compiled code as a file: an uncompressed tar of a JSON description, raw bytes, and a checksum of all of them.
 
-Checksums find damage and careless changes; they are no signature: load only archives whose makers you trust.
+A checksum finds damage and careless changes. It is no signature: whoever changes an archive can compute it anew, and
+the code in it runs with all rights of who loads it. Load only archives whose makers you trust. What can be checked is:
+the tar's headers before anything is read, every field of the description (`archive_fields`), and that the code
+survives a first run in a process of its own (`trial_run`).
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
+import os
+import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from vdla.isa.errors import UserError
+from vdla.isa.files import open_file
+from vdla.isa.machine_memory import memory_problem
+from vdla.isa.printable import printable
 from vdla.isa.program import write_whole
 
+from ..target.cpu.errors import TargetError
 from ..target.cpu.machine import CpuTarget, host_target, runs_here
-from ..target.cpu.options import knows_processor
+from ..target.cpu.options import knows_processor, parse_target
+from .archive_fields import ArchiveError, Field, read_fields
+
+__all__ = ["ArchiveError", "read_archive", "write_archive"]
 
 DESCRIPTION, CODE, HEADER, CHECKSUM = "description.json", "code.o", "code.h", "sha256"
 CONSTANTS, LIBRARY, CUDA_SOURCE = "constants.bin", "code.a", "kernels.cu"
-
-
-class ArchiveError(UserError):
-    """A file that holds no code for this machine; the message names the file, and says why and what to do."""
+MOST_DESCRIPTION_BYTES = 2**26
+"""JSON takes some twenty times its bytes once it is read; the largest networks have less than one million."""
+_CHECKSUM_BYTES = 65
+_NAME = re.compile(r"[A-Za-z0-9_.+-]*")
+_FEATURES = re.compile(r"([+-][A-Za-z0-9_.+-]+(,[+-][A-Za-z0-9_.+-]+)*)?")
 
 
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
@@ -44,38 +57,45 @@ def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str
 def is_for_gpu(path: Path) -> bool:
     """Whether a file is an archive of code for a GPU, whole or not; False where it cannot be read."""
     try:
-        with tarfile.open(path, mode="r:") as archive:
-            return CUDA_SOURCE in archive.getnames()
-    except (OSError, tarfile.TarError, ValueError, KeyError, EOFError):
+        with os.fdopen(open_file(path), "rb") as file:
+            return any(entry.name == CUDA_SOURCE for entry in _headers(file))
+    except _UNREADABLE:
         return False
 
 
-def read_archive(path: Path, names: tuple[str, ...], *, what: str) -> dict[str, bytes]:
+def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool = False) -> dict[str, bytes]:
     """The members `names` of an archive that nobody changed; ArchiveError for others.
 
-    `what` says what the file should be.
+    `what` says what the file should be. Members are read once all headers are in order: plain files, each once, inside
+    of the file. The checksum of one that is `trusted` (it comes sealed from this user's cache) is not computed.
     """
     names = (DESCRIPTION, *names)
     files: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, mode="r:") as archive:
-            for entry in archive:
-                known = entry.name in (*names, CHECKSUM) and entry.isreg()
-                if not known or entry.name in files:
+        with os.fdopen(open_file(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            entries: dict[str, tarfile.TarInfo] = {}
+            for entry in _headers(file):
+                plain = entry.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and not entry.issparse()
+                if entry.name not in (*names, CHECKSUM) or not plain or entry.name in entries:
                     raise ArchiveError(
-                        f"{path}: holds {entry.name!r}, which does not belong there; compile it anew"
+                        printable(
+                            f"{path}: holds {entry.name!r}, which does not belong there; compile it anew"
+                        )
                     )
-                held = archive.extractfile(entry)
-                files[entry.name] = b"" if held is None else held.read()
+                if entry.size < 0 or entry.offset_data + entry.size > size:
+                    raise ArchiveError(f"{path}: ends in the middle of {entry.name}; it is incomplete")
+                entries[entry.name] = entry
+            _check_sizes(path, entries, what, names)
+            for name, entry in entries.items():
+                file.seek(entry.offset_data)
+                files[name] = file.read(entry.size)
     except OSError as error:
         raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (tarfile.TarError, ValueError, KeyError, EOFError):
+    except _UNREADABLE:
         # tarfile lets some of what it trips over through as it comes.
         raise ArchiveError(f"{path}: is no {what} (no uncompressed tar file)") from None
-    for name in (*names, CHECKSUM):
-        if name not in files:
-            raise ArchiveError(f"{path}: holds no {name}; it is incomplete or no {what}")
-    if files[CHECKSUM] != _checksum({name: files[name] for name in names}):
+    if not trusted and files[CHECKSUM] != _checksum({name: files[name] for name in names}):
         raise ArchiveError(
             f"{path}: was changed after it was written (its checksum differs); compile it anew"
         )
@@ -90,23 +110,38 @@ def description_of(content: bytes) -> bytes:
         return held.read()
 
 
-def read_description(path: Path, text: bytes, expected: int) -> dict[str, Any]:
-    """The description, which is as it was written; ArchiveError where another version wrote it."""
-    document = json.loads(text)
-    if document.get("format") != expected:
+def read_description(path: Path, text: bytes, expected: int) -> Field:
+    """The description, whose fields are checked as they are read; ArchiveError where another version wrote it."""
+    document = read_fields(path, text)
+    if document.at("format").integer() != expected:
         raise ArchiveError(
-            f"{path}: has format {document.get('format')}, and this version reads {expected}; compile it anew"
+            f"{path}: has format {document.at('format').value}, and this version reads {expected}; compile it anew"
         )
     return document
 
 
-def read_target(path: Path, fields: Mapping[str, Any]) -> CpuTarget:
+def read_target(path: Path, fields: Field) -> CpuTarget:
     """The target of a description; ArchiveError if this machine may not be able to run its code."""
-    target = CpuTarget(**{**fields, "cache_bytes": tuple(fields["cache_bytes"])})
+    sizes = fields.at("cache_bytes").shape()
+    if len(sizes) != 2:
+        raise fields.at("cache_bytes").fail("must be the sizes of two caches")
+    target = CpuTarget(
+        triple=fields.at("triple").matching(_NAME, "name of a system"),
+        cpu=fields.at("cpu").matching(_NAME, "name of a processor"),
+        features=fields.at("features").matching(_FEATURES, "list of features"),
+        vector_bits=fields.at("vector_bits").integer(8, 2**16),
+        vector_registers=fields.at("vector_registers").integer(0, 2**10),
+        fused_multiply_add=fields.at("fused_multiply_add").boolean(),
+        dot_product=fields.at("dot_product").boolean(),
+        cache_bytes=(sizes[0], sizes[1]),
+        abi=fields.at("abi").matching(_NAME, "calling convention"),
+    )
     if not knows_processor(target):
         raise ArchiveError(
             f"{path}: was compiled for cpu '{target.cpu}', of which this version knows nothing; compile the model here"
         )
+    if target != host_target() and (problem := _unknown(target.triple, target.cpu, target.features)):
+        raise fields.fail(f"names what LLVM does not know: {problem}")
     if not runs_here(target):
         host = host_target()
         raise ArchiveError(
@@ -114,6 +149,47 @@ def read_target(path: Path, fields: Mapping[str, Any]) -> CpuTarget:
             "may lack instructions that it uses; compile the model here"
         )
     return target
+
+
+def check_memory(document: Field, parts: Mapping[str, int]) -> None:
+    """ArchiveError unless this machine has as much memory as `parts`, bytes by what takes them, need together."""
+    if problem := memory_problem(sum(parts.values())):
+        most = max(parts, key=lambda name: parts[name])
+        raise document.fail(f"{problem}; {most} alone takes {parts[most]:,}")
+
+
+@functools.lru_cache(maxsize=64)
+def _unknown(triple: str, cpu: str, features: str) -> str | None:
+    """What LLVM does not know of a processor, or None: it would run code for such a one as for the least."""
+    options = {"-mtriple": triple, "-mcpu": cpu, "-mattr": features}
+    try:
+        parse_target(" ".join(["llvm", *(f"{name}={value}" for name, value in options.items() if value)]))
+    except TargetError as error:
+        return str(error)
+    return None
+
+
+_UNREADABLE = (OSError, tarfile.TarError, ValueError, KeyError, EOFError, RecursionError, OverflowError)
+
+
+def _headers(file: IO[bytes]) -> Iterator[tarfile.TarInfo]:
+    """The headers of a tar file, one after the other; raises some of `_UNREADABLE`."""
+    with tarfile.open(fileobj=file, mode="r:") as archive:
+        yield from archive
+
+
+def _check_sizes(
+    path: Path, entries: Mapping[str, tarfile.TarInfo], what: str, names: tuple[str, ...]
+) -> None:
+    """ArchiveError for members that are missing, or larger than they can be."""
+    for name in (*names, CHECKSUM):
+        if name not in entries:
+            raise ArchiveError(f"{path}: holds no {name}; it is incomplete or no {what}")
+    for name, most in ((DESCRIPTION, MOST_DESCRIPTION_BYTES), (CHECKSUM, _CHECKSUM_BYTES)):
+        if entries[name].size > most:
+            raise ArchiveError(f"{path}: its {name} has {entries[name].size:,} bytes, more than {most:,}")
+    if problem := memory_problem(sum(entry.size for entry in entries.values())):
+        raise ArchiveError(f"{path}: {problem}")
 
 
 def _checksum(files: Mapping[str, bytes]) -> bytes:

@@ -9,26 +9,28 @@ sha256              of them all, so that damage is seen before any of it runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..ir.expr import Buffer
-from ..ir.types import DType
+from ..target.cuda.architectures import ARCHITECTURES
 from ..target.cuda.machine import CudaTarget
 from ..target.cuda.module import CudaModule
 from .archive import CONSTANTS, CUDA_SOURCE, DESCRIPTION, read_archive, read_description, write_archive
+from .archive_fields import Field
 from .cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
 from .cuda_launches import describe_kernel_launches, described_kernel_launches
 from .network_description import (
     ConstantPool,
+    check_launch,
     describe_launch,
     describe_network,
     described_graph,
     described_plan,
     launch_fields,
     read_constants,
+    read_parameters,
 )
 
 FORMAT = 2
@@ -69,33 +71,62 @@ def save_cuda_network(path: Path, network: CudaNetworkCode) -> None:
 
 def check_cuda_network(path: Path) -> dict[str, Any]:
     """The description of an archive that is whole, for whatever GPU it is; ArchiveError for others."""
-    return _read(path)[0]
+    files = _read(path)
+    read_description(path, files[DESCRIPTION], FORMAT)
+    return json.loads(files[DESCRIPTION])
 
 
-def load_cuda_network(path: Path) -> CudaNetworkCode:
+def load_cuda_network(path: Path, *, trusted: bool = False) -> CudaNetworkCode:
     """The network of an archive; its graph has tensors but no nodes, its modules no text.
 
     ArchiveError for a file that is no such network, or was changed. Whether a device can run it, that is seen there.
+    The checksum of one that is `trusted` (it comes sealed from this user's cache) is not computed.
     """
-    description, files = _read(path)
-    constants = read_constants(description, files[CONSTANTS])
+    files = _read(path, trusted=trusted)
+    document = read_description(path, files[DESCRIPTION], FORMAT)
+    constants = read_constants(document, files[CONSTANTS])
+    graph = described_graph(document, constants)
+    plan = described_plan(document, graph)
+    modules: dict[str, CompiledModule] = {}
+    for entry in document.at("modules").items():
+        module = _module(entry, files[CUBINS])
+        if module.name in modules:
+            raise entry.at("name").fail(f"is {module.name!r}, and so is another module's")
+        modules[module.name] = module
+    launches: list[CudaLaunch] = []
+    for entry in document.at("launches").items():
+        module = modules[entry.at("module").one_of(list(modules))]
+        launch = CudaLaunch(**launch_fields(entry, constants), module=module.name)
+        check_launch(entry, launch, module.module.parameters, module.module.outputs, graph, plan)
+        launches.append(launch)
     return CudaNetworkCode(
-        graph=described_graph(description, constants),
-        plan=described_plan(description),
-        launches=tuple(
-            [
-                CudaLaunch(**launch_fields(launch, constants), module=launch["module"])
-                for launch in description["launches"]
-            ]
-        ),
-        target=CudaTarget(**description["target"]),
-        modules=tuple([_module(entry, files[CUBINS]) for entry in description["modules"]]),
+        graph=graph,
+        plan=plan,
+        launches=tuple(launches),
+        target=_target(document.at("target")),
+        modules=tuple(modules.values()),
     )
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    files = read_archive(path, (CUDA_SOURCE, CUBINS, CONSTANTS), what=WHAT)
-    return read_description(path, files[DESCRIPTION], FORMAT), files
+def _read(path: Path, *, trusted: bool = False) -> dict[str, bytes]:
+    return read_archive(path, (CUDA_SOURCE, CUBINS, CONSTANTS), what=WHAT, trusted=trusted)
+
+
+def _target(fields: Field) -> CudaTarget:
+    return CudaTarget(
+        arch=fields.at("arch").one_of([row.name for row in ARCHITECTURES]),
+        multiprocessors=fields.at("multiprocessors").integer(1),
+        threads_per_multiprocessor=fields.at("threads_per_multiprocessor").integer(1),
+        blocks_per_multiprocessor=fields.at("blocks_per_multiprocessor").integer(1),
+        shared_bytes_per_block=fields.at("shared_bytes_per_block").integer(),
+        shared_bytes_per_multiprocessor=fields.at("shared_bytes_per_multiprocessor").integer(),
+        registers_per_multiprocessor=fields.at("registers_per_multiprocessor").integer(1),
+        tensor_float=fields.at("tensor_float").boolean(),
+        card=fields.at("card").text(),
+        clock=fields.at("clock").number(),
+        memory_bandwidth=fields.at("memory_bandwidth").number(),
+        cache_bytes=fields.at("cache_bytes").integer(),
+    )
 
 
 def _describe_module(compiled: CompiledModule, offset: int) -> dict[str, Any]:
@@ -113,19 +144,21 @@ def _describe_module(compiled: CompiledModule, offset: int) -> dict[str, Any]:
     }
 
 
-def _module(entry: Mapping[str, Any], cubins: bytes) -> CompiledModule:
-    start = entry["cubin_offset"]
-    parameters = [
-        Buffer(name=p["name"], shape=tuple(p["shape"]), dtype=DType(p["dtype"])) for p in entry["parameters"]
-    ]
+def _module(entry: Field, cubins: bytes) -> CompiledModule:
+    start, size = entry.at("cubin_offset").integer(), entry.at("cubin_bytes").integer()
+    if start + size > len(cubins):
+        raise entry.at("cubin_bytes").fail(
+            f"is {size}, and as many from {start} end beyond the {len(cubins)} of {CUBINS}"
+        )
+    parameters, workspace = read_parameters(entry), entry.at("workspace_bytes").integer()
     return CompiledModule(
-        name=entry["name"],
+        name=entry.at("name").text(),
         module=CudaModule(
             source="",
-            launches=described_kernel_launches(entry["launches"]),
-            parameters=tuple(parameters),
-            outputs=frozenset(entry["outputs"]),
-            workspace_bytes=entry["workspace_bytes"],
+            launches=described_kernel_launches(entry.at("launches"), parameters, workspace),
+            parameters=parameters,
+            outputs=frozenset(entry.at("outputs").among([parameter.name for parameter in parameters])),
+            workspace_bytes=workspace,
         ),
-        cubin=cubins[start : start + entry["cubin_bytes"]],
+        cubin=cubins[start : start + size],
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.expr import Buffer
 from ..target.cuda.bulk_copies import TensorMap
 from ..target.cuda.module import (
     Argument,
@@ -18,8 +19,15 @@ from ..target.cuda.module import (
     TensorMapArgument,
     WorkspaceArgument,
 )
+from .archive_fields import Field
 from .cuda_device import Argument as DeviceArgument
 from .cuda_device import TensorAt
+
+_MOST_BLOCKS, _MOST_THREADS = 2**31 - 1, 1024
+"""Along one axis of a grid and of a block (CUDA C++ Programming Guide, "Compute Capabilities")."""
+_MOST_SHARED_BYTES = 2**20
+_MOST_AXES = 5
+"""Of a tensor map (CUDA driver API, cuTensorMapEncodeTiled)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,39 +84,62 @@ def describe_kernel_launches(launches: Sequence[KernelLaunch]) -> list[dict[str,
     return [asdict(launch) for launch in launches]
 
 
-def described_kernel_launches(entries: Sequence[Mapping[str, Any]]) -> tuple[KernelLaunch, ...]:
-    """The launches that `describe_kernel_launches` described."""
+def described_kernel_launches(
+    entry: Field, parameters: Sequence[Buffer], workspace_bytes: int
+) -> tuple[KernelLaunch, ...]:
+    """The launches that `describe_kernel_launches` described, of a module with these parameters. ArchiveError."""
+    names = [parameter.name for parameter in parameters]
     return tuple(
         [
             KernelLaunch(
-                function=entry["function"],
-                grid=_three(entry["grid"]),
-                block=_three(entry["block"]),
-                shared_bytes=entry["shared_bytes"],
-                arguments=tuple([_argument(argument) for argument in entry["arguments"]]),
-                overlaps=entry["overlaps"],
+                function=launch.at("function").symbol(),
+                grid=_three(launch.at("grid"), _MOST_BLOCKS),
+                block=_three(launch.at("block"), _MOST_THREADS),
+                shared_bytes=launch.at("shared_bytes").integer(0, _MOST_SHARED_BYTES),
+                arguments=tuple(
+                    [
+                        _argument(argument, names, workspace_bytes)
+                        for argument in launch.at("arguments").items()
+                    ]
+                ),
+                overlaps=launch.at("overlaps").boolean(),
             )
-            for entry in entries
+            for launch in entry.items()
         ]
     )
 
 
-def _three(numbers: Sequence[int]) -> tuple[int, int, int]:
-    x, y, z = numbers
-    return x, y, z
+def _three(entry: Field, most: int) -> tuple[int, int, int]:
+    numbers = [number.integer(1, most) for number in entry.items()]
+    if len(numbers) != 3:
+        raise entry.fail("must have three numbers, along x, y and z")
+    return numbers[0], numbers[1], numbers[2]
 
 
-def _argument(entry: Mapping[str, Any]) -> Argument:
-    match entry["kind"]:
+def _argument(entry: Field, names: Sequence[str], workspace_bytes: int) -> Argument:
+    match entry.at("kind").one_of(("integer", "tensor_map", "parameter", "workspace")):
         case "integer":
-            return IntegerArgument(**entry)
+            return IntegerArgument(value=entry.at("value").integer(-(2**31), 2**31 - 1))
         case "tensor_map":
-            tensor = entry["tensor"]
-            lists = {name: tuple(tensor[name]) for name in ("shape", "box")}
-            return TensorMapArgument(array=_array(entry["array"]), tensor=TensorMap(**{**tensor, **lists}))
-    return _array(entry)
+            array = _array(entry.at("array"), names, workspace_bytes)
+            return TensorMapArgument(array=array, tensor=_tensor_map(entry.at("tensor")))
+    return _array(entry, names, workspace_bytes)
 
 
-def _array(entry: Mapping[str, Any]) -> ParameterArgument | WorkspaceArgument:
-    kinds = {"parameter": ParameterArgument, "workspace": WorkspaceArgument}
-    return kinds[entry["kind"]](**entry)
+def _array(entry: Field, names: Sequence[str], workspace_bytes: int) -> ParameterArgument | WorkspaceArgument:
+    if entry.at("kind").one_of(("parameter", "workspace")) == "parameter":
+        return ParameterArgument(name=entry.at("name").one_of(names))
+    return WorkspaceArgument(offset=entry.at("offset").integer(0, workspace_bytes))
+
+
+def _tensor_map(entry: Field) -> TensorMap:
+    shape, box = entry.at("shape").shape(), entry.at("box").shape()
+    if not 1 <= len(shape) == len(box) <= _MOST_AXES:
+        raise entry.fail(f"must have a shape and a box of as many dimensions, at most {_MOST_AXES}")
+    return TensorMap(
+        element_bytes=entry.at("element_bytes").integer(1, 8),
+        shape=shape,
+        box=box,
+        swizzle=entry.at("swizzle").integer(0, 128),
+        rounds=entry.at("rounds").boolean(),
+    )

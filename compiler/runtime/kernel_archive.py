@@ -12,15 +12,26 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..ir.expr import Buffer
 from ..ir.stmt import Program, Seq
-from ..ir.types import DType
 from ..target.cpu.ahead_of_time import ObjectCode
 from ..target.cpu.kernel import Kernel, kernel_of
 from ..target.cpu.machine import CpuTarget
 from ..target.cpu.machine_code import load_objects
 from ..target.cpu.module import Module
-from .archive import CODE, DESCRIPTION, HEADER, read_archive, read_description, read_target, write_archive
+from .archive import (
+    CODE,
+    DESCRIPTION,
+    HEADER,
+    ArchiveError,
+    check_memory,
+    read_archive,
+    read_description,
+    read_target,
+    write_archive,
+)
+from .archive_fields import Field
+from .network_description import read_parameters
+from .trial_run import run_in_trial
 
 FORMAT = 2
 """Goes up when the description or the way that kernels are called changes."""
@@ -40,12 +51,16 @@ def save_kernels(path: Path, code: ObjectCode) -> None:
 def load_kernels(path: Path) -> dict[str, Kernel]:
     """The kernels of an archive by function name, ready to be called.
 
-    Their programs have parameters but no bodies. ArchiveError for a file that is no archive, was changed, or holds code
-    that this machine may not be able to run.
+    Their programs have parameters but no bodies. ArchiveError for a file that is no archive, was changed, holds code
+    that this machine may not be able to run, or code that does not survive being loaded.
     """
     files = read_archive(path, (CODE, HEADER), what="archive of kernels")
-    description = read_description(path, files[DESCRIPTION], FORMAT)
-    return bind_kernels(description["kernels"], [files[CODE]], read_target(path, description["target"]))
+    document = read_description(path, files[DESCRIPTION], FORMAT)
+    target = read_target(path, document.at("target"))
+    modules = read_modules(document)
+    if problem := run_in_trial(lambda: bind_kernels(modules, [files[CODE]], target)):
+        raise ArchiveError(f"{path}: {CODE}: its code {problem} when it is loaded; compile it anew")
+    return bind_kernels(modules, [files[CODE]], target)
 
 
 def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
@@ -64,28 +79,37 @@ def describe_kernels(code: ObjectCode) -> list[dict[str, Any]]:
     ]
 
 
-def bind_kernels(
-    entries: Sequence[dict[str, Any]], objects: Sequence[bytes], target: CpuTarget
-) -> dict[str, Kernel]:
-    """The functions of objects for this machine as kernels by name; `entries` as `describe_kernels` made them."""
-    codes = load_objects(objects, target, [kernel["function"] for kernel in entries])
-    kernels: dict[str, Kernel] = {}
-    for kernel in entries:
-        parameters = tuple(
-            [
-                Buffer(name=p["name"], shape=tuple(p["shape"]), dtype=DType(p["dtype"]))
-                for p in kernel["parameters"]
-            ]
-        )
-        name, outputs = kernel["function"], frozenset(kernel["outputs"])
-        program = Program(name=name, parameters=parameters, body=Seq(statements=()))
+def read_modules(document: Field) -> tuple[Module, ...]:
+    """The kernels that `describe_kernels` described, without their code. ArchiveError."""
+    modules: dict[str, Module] = {}
+    for kernel in document.at("kernels").items():
+        function, parameters = kernel.at("function").symbol(), read_parameters(kernel)
+        if function in modules:
+            raise kernel.at("function").fail(f"is {function!r}, and so is another kernel's")
         module = Module(
             text="",
-            function=name,
-            workspace_bytes=kernel["workspace_bytes"],
-            scratch_bytes=kernel["scratch_bytes"],
+            function=function,
+            workspace_bytes=kernel.at("workspace_bytes").integer(),
+            scratch_bytes=kernel.at("scratch_bytes").integer(),
             parameters=parameters,
-            outputs=outputs,
+            outputs=frozenset(kernel.at("outputs").among([p.name for p in parameters])),
         )
-        kernels[name] = kernel_of(program, target, module, codes[name])
-    return kernels
+        check_memory(
+            kernel, {"workspace_bytes": module.workspace_bytes, "scratch_bytes": module.scratch_bytes}
+        )
+        modules[function] = module
+    return tuple(modules.values())
+
+
+def bind_kernels(modules: Sequence[Module], objects: Sequence[bytes], target: CpuTarget) -> dict[str, Kernel]:
+    """The functions of objects for this machine as kernels by name. TargetError."""
+    codes = load_objects(objects, target, [module.function for module in modules])
+    return {
+        module.function: kernel_of(
+            Program(name=module.function, parameters=module.parameters, body=Seq(statements=())),
+            target,
+            module,
+            codes[module.function],
+        )
+        for module in modules
+    }

@@ -9,7 +9,8 @@ sha256              of them all, so that damage is seen before any of it runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,16 +30,19 @@ from .archive import (
     HEADER,
     LIBRARY,
     ArchiveError,
+    check_memory,
     description_of,
     read_archive,
     read_description,
     read_target,
     write_archive,
 )
+from .archive_fields import Field
 from .cpu_network import CpuNetwork, Launch
-from .kernel_archive import bind_kernels, describe_kernels
+from .kernel_archive import bind_kernels, describe_kernels, read_modules
 from .network_description import (
     ConstantPool,
+    check_launch,
     describe_launch,
     describe_network,
     described_graph,
@@ -46,6 +50,7 @@ from .network_description import (
     launch_fields,
     read_constants,
 )
+from .trial_run import run_in_trial
 
 FORMAT = 3
 """Goes up when the description or the way that kernels are called changes."""
@@ -118,33 +123,77 @@ def describe_saved(path: Path, content: bytes) -> dict[str, Any]:
 
     ArchiveError, which names `path`, for one of another format.
     """
-    return read_description(path, description_of(content), FORMAT)
+    text = description_of(content)
+    read_description(path, text, FORMAT)
+    return json.loads(text)
 
 
-def load_network(path: Path) -> CpuNetwork:
+def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     """The network of an archive, ready to run; its graph has tensors but no nodes, and it took no time to compile.
 
-    ArchiveError for a file that is no compiled network, was changed, or holds code that this machine may not be able to
-    run.
+    ArchiveError for a file that is no compiled network, was changed, holds code that this machine may not be able to
+    run, or code that does not survive a first run. Of one that is `trusted` (it comes sealed from this user's cache)
+    neither the checksum is computed nor is it tried.
     """
-    files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT)
-    description = read_description(path, files[DESCRIPTION], FORMAT)
-    target = read_target(path, description["target"])
-    constants = read_constants(description, files[CONSTANTS])
-    entries = description["kernels"]
+    files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT, trusted=trusted)
+    document = read_description(path, files[DESCRIPTION], FORMAT)
+    target = read_target(path, document.at("target"))
+    modules = read_modules(document)
+    constants = read_constants(document, files[CONSTANTS])
+    graph = described_graph(document, constants)
+    plan = described_plan(document, graph)
+    check_memory(
+        document,
+        {
+            "arena_bytes": plan.bytes,
+            "all constants": sum(array.nbytes for array in {id(a): a for a in constants.values()}.values()),
+            "workspace_bytes": max((module.workspace_bytes for module in modules), default=0),
+            "scratch_bytes": max((module.scratch_bytes for module in modules), default=0),
+        },
+    )
     try:
-        kernels = bind_kernels(entries, library_objects(files[LIBRARY]), target) if entries else {}
+        objects = library_objects(files[LIBRARY]) if modules else []
     except ValueError as error:
         raise ArchiveError(f"{path}: {LIBRARY} is {error}; compile it anew") from None
-    launches = [
-        Launch(**launch_fields(launch, constants), kernel=kernels[launch["function"]])
-        for launch in description["launches"]
-    ]
-    return CpuNetwork(
-        graph=described_graph(description, constants),
-        plan=described_plan(description),
-        launches=tuple(launches),
-        target=target,
-        compile_seconds=0.0,
-        quantized=frozenset(description["quantized"]),
-    )
+    quantized = document.at("quantized").among(graph.inputs)
+    launches = _read_launches(document, modules, constants, graph, plan)
+
+    def network() -> CpuNetwork:
+        kernels = bind_kernels(modules, objects, target) if modules else {}
+        return CpuNetwork(
+            graph=graph,
+            plan=plan,
+            launches=tuple([Launch(**fields, kernel=kernels[function]) for fields, function in launches]),
+            target=target,
+            compile_seconds=0.0,
+            quantized=frozenset(quantized),
+        )
+
+    if not trusted and modules:
+        operations = sum(fields["operations"] for fields, _ in launches)
+        if problem := run_in_trial(lambda: _run_once(network()), operations=operations):
+            raise ArchiveError(f"{path}: {LIBRARY}: its code {problem} on its first run; compile it anew")
+    return network()
+
+
+def _read_launches(
+    document: Field,
+    modules: Sequence[Module],
+    constants: Mapping[str, np.ndarray],
+    graph: FloatGraph,
+    plan: StoragePlan,
+) -> list[tuple[dict[str, Any], str]]:
+    """Of each launch its fields and its function, checked against the function's parameters. ArchiveError."""
+    known = {module.function: module for module in modules}
+    launches: list[tuple[dict[str, Any], str]] = []
+    for entry in document.at("launches").items():
+        module = known[entry.at("function").one_of(list(known))]
+        launch = NamedLaunch(**launch_fields(entry, constants), function=module.function)
+        check_launch(entry, launch, module.parameters, module.outputs, graph, plan)
+        launches.append((launch_fields(entry, constants), module.function))
+    return launches
+
+
+def _run_once(network: CpuNetwork) -> None:
+    shapes, types = network.input_shapes, network.input_types
+    network.run({name: np.zeros(shape, types[name]) for name, shape in shapes.items()})

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..graph.floating.graph import FloatGraph, GraphOutput, Tensor
 from ..graph.floating.storage_plan import StoragePlan
+from ..ir.expr import Buffer
 from ..ir.types import DType
 from ..target.cpu.kernel import aligned_copy
 from ..target.cpu.storage import ALIGNMENT
+from .archive import CONSTANTS, check_memory
+from .archive_fields import Field
+
+_MOST_BLOCK = 2**16
 
 
 class Launched(Protocol):
@@ -72,15 +78,20 @@ def describe_launch(number: int, launch: Launched, constants: ConstantPool) -> d
     }
 
 
-def launch_fields(entry: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The fields of `Launched` that `describe_launch` described."""
+def launch_fields(entry: Field, constants: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The fields of `Launched` that `describe_launch` described. ArchiveError."""
+    held: dict[str, np.ndarray] = {}
+    for parameter, name in entry.at("constants").entries().items():
+        if name.text() not in constants:
+            raise name.fail(f"is {name.text()!r}, and there is no such constant")
+        held[parameter] = constants[name.text()]
     return {
-        "name": entry["name"],
-        "operator": entry["operator"],
-        "members": tuple(entry["members"]),
-        "operations": entry["operations"],
-        "tensors": entry["tensors"],
-        "constants": {parameter: constants[name] for parameter, name in entry["constants"].items()},
+        "name": entry.at("name").text(),
+        "operator": entry.at("operator").text(),
+        "members": entry.at("members").texts(),
+        "operations": entry.at("operations").integer(),
+        "tensors": {parameter: name.text() for parameter, name in entry.at("tensors").entries().items()},
+        "constants": held,
     }
 
 
@@ -110,41 +121,139 @@ def describe_network(graph: FloatGraph, plan: StoragePlan, constants: ConstantPo
     }
 
 
-def described_graph(description: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> FloatGraph:
-    """The tensors of a network and what the host hands in and reads; no nodes."""
-    tensors = {
-        name: Tensor(
-            name=name, shape=tuple(entry["shape"]), dtype=DType(entry["dtype"]), block=entry["block"]
-        )
-        for name, entry in description["tensors"].items()
-    }
-    outputs: Sequence[Mapping[str, str]] = description["outputs"]
+def described_graph(document: Field, constants: Mapping[str, np.ndarray]) -> FloatGraph:
+    """The tensors of a network and what the host hands in and reads; no nodes. ArchiveError."""
+    tensors = {name: _tensor(name, entry) for name, entry in document.at("tensors").entries().items()}
+    inputs = document.at("inputs").among(list(tensors))
+    outputs: list[GraphOutput] = []
+    held: dict[str, np.ndarray] = {}
+    for output in document.at("outputs").items():
+        name, tensor = output.at("name").text(), output.at("tensor").text()
+        if (constant := output.find("constant")) is not None:
+            if constant.text() not in constants:
+                raise constant.fail(f"is {constant.text()!r}, and there is no such constant")
+            held[tensor] = constants[constant.text()]
+        elif tensor not in tensors:
+            raise output.at("tensor").fail(f"is {tensor!r}, and there is no such tensor")
+        if any(other.name == name for other in outputs):
+            raise output.at("name").fail(f"is {name!r}, and so is another output's")
+        outputs.append(GraphOutput(name=name, tensor=tensor))
+    for name in (*inputs, *[output.tensor for output in outputs if output.tensor not in held]):
+        if tensors[name].block != 1:
+            raise document.at("tensors").at(name).at("block").fail("must be 1 of an input or output")
     return FloatGraph(
-        name=description["name"],
-        inputs=tuple(description["inputs"]),
-        outputs=tuple([GraphOutput(name=output["name"], tensor=output["tensor"]) for output in outputs]),
+        name=document.at("name").text(),
+        inputs=inputs,
+        outputs=tuple(outputs),
         nodes=(),
         tensors=tensors,
-        constants={o["tensor"]: constants[o["constant"]] for o in outputs if "constant" in o},
+        constants=held,
     )
 
 
-def described_plan(description: Mapping[str, Any]) -> StoragePlan:
-    """Where the tensors lie."""
+def described_plan(document: Field, graph: FloatGraph) -> StoragePlan:
+    """Where the tensors lie: inside of the arena, which the machine must have room for. ArchiveError."""
+    arena = document.at("arena_bytes").integer()
+    offsets: dict[str, int] = {}
+    for name, entry in document.at("tensors").entries().items():
+        tensor, offset = graph.tensors[name], entry.at("offset")
+        offsets[name] = offset.integer()
+        if offsets[name] % tensor.dtype.numpy.itemsize:
+            raise offset.fail(f"is {offsets[name]}, which is not aligned to {tensor.dtype}")
+        if offsets[name] + tensor.bytes > arena:
+            raise offset.fail(
+                f"is {offsets[name]}, and the tensor's {tensor.bytes:,} bytes end beyond the arena of {arena:,}"
+            )
     return StoragePlan(
-        offsets={name: entry["offset"] for name, entry in description["tensors"].items()},
-        bytes=description["arena_bytes"],
-        bytes_without_reuse=description["arena_bytes_without_reuse"],
+        offsets=offsets,
+        bytes=arena,
+        bytes_without_reuse=document.at("arena_bytes_without_reuse").integer(),
     )
 
 
-def read_constants(description: Mapping[str, Any], data: bytes) -> dict[str, np.ndarray]:
-    """The constants by name, each on a cache line."""
-    return {name: _constant(data, entry) for name, entry in description["constants"].items()}
+def read_constants(document: Field, data: bytes) -> dict[str, np.ndarray]:
+    """The constants by name, each on a cache line; equal ones are one array. ArchiveError."""
+    places: dict[str, tuple[DType, tuple[int, ...], int]] = {}
+    for name, entry in document.at("constants").entries().items():
+        dtype, shape = entry.at("dtype").element_type(), entry.at("shape").shape()
+        offset, size = entry.at("offset").integer(), prod(shape) * dtype.numpy.itemsize
+        if offset + size > len(data):
+            raise entry.at("offset").fail(
+                f"is {offset}, and {size:,} bytes from there end beyond the {len(data):,} of {CONSTANTS}"
+            )
+        places[name] = dtype, shape, offset
+    total = sum(prod(shape) * dtype.numpy.itemsize for dtype, shape, _ in set(places.values()))
+    check_memory(document, {"all constants": total})
+    arrays = {place: _constant(data, *place) for place in set(places.values())}
+    return {name: arrays[place] for name, place in places.items()}
 
 
-def _constant(data: bytes, entry: Mapping[str, Any]) -> np.ndarray:
-    dtype = np.dtype(entry["dtype"])
-    shape = tuple(entry["shape"])
-    array = np.ndarray(shape, dtype.newbyteorder("<"), buffer=data, offset=entry["offset"])
-    return aligned_copy(array.astype(dtype, copy=False), shape)
+def read_parameters(entry: Field) -> tuple[Buffer, ...]:
+    """The parameters of a kernel. ArchiveError."""
+    parameters: dict[str, Buffer] = {}
+    for parameter in entry.at("parameters").items():
+        name = parameter.at("name").text()
+        if name in parameters:
+            raise parameter.at("name").fail(f"is {name!r}, and so is another parameter's")
+        parameters[name] = Buffer(
+            name=name, shape=parameter.at("shape").shape(), dtype=parameter.at("dtype").element_type()
+        )
+    return tuple(parameters.values())
+
+
+def check_launch(
+    entry: Field,
+    launch: Launched,
+    parameters: Sequence[Buffer],
+    written: frozenset[str],
+    graph: FloatGraph,
+    plan: StoragePlan,
+) -> None:
+    """ArchiveError unless a kernel gets one array a parameter, of its size and type, and writes to none of another."""
+    given = {*launch.tensors, *launch.constants}
+    names = {parameter.name for parameter in parameters}
+    if given != names or launch.tensors.keys() & launch.constants.keys():
+        raise entry.fail(f"must give one array to each of {', '.join(sorted(names)) or 'no parameters'}")
+    places: dict[str, tuple[int, int]] = {}
+    for parameter in parameters:
+        name = launch.tensors.get(parameter.name)
+        if name is None:
+            array = launch.constants[parameter.name]
+            if (array.shape, array.dtype) != (parameter.shape, parameter.dtype.numpy):
+                field = entry.at("constants").at(parameter.name)
+                raise field.fail(
+                    f"is {array.dtype}{list(array.shape)}, and the kernel takes "
+                    f"{parameter.dtype}{list(parameter.shape)}"
+                )
+            if parameter.name in written:
+                raise entry.at("constants").at(parameter.name).fail("is written by the kernel")
+            continue
+        field = entry.at("tensors").at(parameter.name)
+        if name not in graph.tensors:
+            raise field.fail(f"is {name!r}, and there is no such tensor")
+        tensor = graph.tensors[name]
+        if tensor.dtype != parameter.dtype or prod(tensor.storage) != prod(parameter.shape):
+            raise field.fail(
+                f"is {name!r}, {tensor.dtype}{list(tensor.storage)}, and the kernel takes "
+                f"{parameter.dtype}{list(parameter.shape)}"
+            )
+        if parameter.name in written and name in graph.inputs:
+            raise field.fail(f"is {name!r}, an input, which no kernel may write")
+        places[parameter.name] = plan.offsets[name], plan.offsets[name] + tensor.bytes
+    for writes in written & places.keys():
+        low, high = places[writes]
+        for other, (start, end) in places.items():
+            if other != writes and start < high and low < end:
+                raise entry.at("tensors").fail(f"{writes!r}, which is written, overlaps {other!r}")
+
+
+def _tensor(name: str, entry: Field) -> Tensor:
+    shape, block = entry.at("shape").shape(), entry.at("block").integer(1, _MOST_BLOCK)
+    if block > 1 and len(shape) < 2:
+        raise entry.at("block").fail(f"is {block}, and {list(shape)} has no channels")
+    return Tensor(name=name, shape=shape, dtype=entry.at("dtype").element_type(), block=block)
+
+
+def _constant(data: bytes, dtype: DType, shape: tuple[int, ...], offset: int) -> np.ndarray:
+    array = np.ndarray(shape, dtype.numpy.newbyteorder("<"), buffer=data, offset=offset)
+    return aligned_copy(array.astype(dtype.numpy, copy=False), shape)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 
+from .errors import TargetError
 from .llvm_query import initialise
 from .machine import CpuTarget
 from .module import Module
@@ -85,16 +86,23 @@ def compile_module(module: Module, target: CpuTarget) -> MachineCode:
 def load_objects(
     objects: Sequence[bytes], target: CpuTarget, functions: Sequence[str]
 ) -> dict[str, MachineCode]:
-    """Functions of objects that were made for `target`, in this process; their assembly is not kept."""
+    """Functions of objects that were made for `target`, in this process; their assembly is not kept.
+
+    TargetError for an object that LLVM does not read, or where none has one of the functions.
+    """
     machine = target_machine(target, jit=True)
     empty = llvm.parse_assembly(f'target triple = "{target.triple}"')
     engine = llvm.create_mcjit_compiler(empty, machine)
-    for data in objects:
-        engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-    engine.finalize_object()
-    return {
-        function: MachineCode(
-            address=engine.get_function_address(function), engine=engine, optimised=empty, machine=machine
-        )
-        for function in functions
-    }
+    try:
+        for data in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+    except RuntimeError as error:
+        raise TargetError(f"no object that can be loaded: {error}") from None
+    codes: dict[str, MachineCode] = {}
+    for function in functions:
+        address = engine.get_function_address(function)
+        if not address:
+            raise TargetError(f"there is no function {function}")
+        codes[function] = MachineCode(address=address, engine=engine, optimised=empty, machine=machine)
+    return codes

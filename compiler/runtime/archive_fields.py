@@ -1,0 +1,169 @@
+"""Fields of an archive's description: each is checked for what it must be where it is read.
+
+A description is what somebody else wrote. Whatever is wrong with it becomes one line that names archive and field.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from vdla.isa.errors import UserError
+from vdla.isa.printable import printable
+
+from ..ir.types import DType
+
+MOST_INTEGER = 2**63 - 1
+MOST_DIMENSIONS = 32
+_MOST_SHOWN = 60
+_T = TypeVar("_T")
+_TYPES = tuple(dtype.value for dtype in DType)
+_SYMBOL = re.compile(r"[A-Za-z_.][A-Za-z0-9_.$]*")
+
+
+class ArchiveError(UserError):
+    """A file that holds no code for this machine; the message names the file, and says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """A value somewhere in the description of the archive at `path`; `name` says where, "" for all of it."""
+
+    path: Path
+    name: str
+    value: object
+
+    def fail(self, problem: str) -> ArchiveError:
+        """The error that this field is what `problem` says."""
+        where = f"description.json: {self.name}" if self.name else "description.json"
+        return ArchiveError(printable(f"{self.path}: {where}: {problem}; compile it anew"))
+
+    def at(self, key: str) -> Field:
+        """The field of that name in this object."""
+        entries = self._as(dict, "an object")
+        if key not in entries:
+            raise self.fail(f"has no {key}")
+        return self._inner(f".{key}" if self.name else key, entries[key])
+
+    def find(self, key: str) -> Field | None:
+        """The same, None if there is none."""
+        return self.at(key) if key in self._as(dict, "an object") else None
+
+    def entries(self) -> dict[str, Field]:
+        """The fields of this object by name."""
+        return {
+            self._word(key): self._inner(f"[{key!r}]", value)
+            for key, value in self._as(dict, "an object").items()
+        }
+
+    def items(self) -> list[Field]:
+        """The elements of this list."""
+        return [self._inner(f"[{number}]", value) for number, value in enumerate(self._as(list, "a list"))]
+
+    def integer(self, least: int = 0, most: int = MOST_INTEGER) -> int:
+        """An integer from `least` to `most`."""
+        value = self.value
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.fail(f"is {self._shown()} and no integer")
+        if not least <= value <= most:
+            raise self.fail(f"is {self._shown()}, which is not from {least} to {most}")
+        return value
+
+    def number(self, least: float = 0) -> float:
+        """A finite number, at least `least`."""
+        value = self.value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.fail(f"is {self._shown()} and no number")
+        if not math.isfinite(value) or not least <= value <= MOST_INTEGER:
+            raise self.fail(f"is {self._shown()}, which is not from {least} to {MOST_INTEGER}")
+        return float(value)
+
+    def boolean(self) -> bool:
+        """True or false."""
+        if not isinstance(self.value, bool):
+            raise self.fail(f"is {self._shown()}, not true or false")
+        return self.value
+
+    def text(self) -> str:
+        """Text that every file and terminal can be given."""
+        return self._word(self._as(str, "text"))
+
+    def symbol(self) -> str:
+        """The name of a function in an object."""
+        if not _SYMBOL.fullmatch(text := self.text()):
+            raise self.fail(f"is {self._shown()}, which is no name of a function")
+        return text
+
+    def matching(self, form: re.Pattern[str], what: str) -> str:
+        """Text of some form, which `what` names."""
+        if not form.fullmatch(text := self.text()):
+            raise self.fail(f"is {self._shown()} and no {what}")
+        return text
+
+    def one_of(self, known: Sequence[str]) -> str:
+        """One of these texts."""
+        if (text := self.text()) not in known:
+            raise self.fail(f"is {self._shown()}, not one of {', '.join(known)}")
+        return text
+
+    def element_type(self) -> DType:
+        """The type of a tensor's elements."""
+        return DType(self.one_of(_TYPES))
+
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an array; its bytes are for whoever makes one to look at."""
+        sizes = tuple(item.integer() for item in self.items())
+        if len(sizes) > MOST_DIMENSIONS:
+            raise self.fail(f"has {len(sizes)} dimensions, more than {MOST_DIMENSIONS}")
+        return sizes
+
+    def texts(self) -> tuple[str, ...]:
+        """A list of texts."""
+        return tuple(item.text() for item in self.items())
+
+    def among(self, known: Sequence[str]) -> tuple[str, ...]:
+        """A list of different texts out of these."""
+        allowed, seen = set(known), set[str]()
+        for item in self.items():
+            if (text := item.text()) not in allowed:
+                raise item.fail(f"names {item._shown()}, which there is not")
+            if text in seen:
+                raise item.fail(f"names {item._shown()} again")
+            seen.add(text)
+        return tuple(item.text() for item in self.items())
+
+    def _inner(self, name: str, value: object) -> Field:
+        return Field(path=self.path, name=self.name + name, value=value)
+
+    def _as(self, kind: type[_T], words: str) -> _T:
+        if not isinstance(self.value, kind):
+            raise self.fail(f"is {self._shown()} and not {words}")
+        return self.value
+
+    def _word(self, text: str) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise self.fail(f"holds {text!r}, which is no Unicode text") from None
+        return text
+
+    def _shown(self) -> str:
+        shown = repr(self.value)
+        return shown if len(shown) <= _MOST_SHOWN else f"{shown[: _MOST_SHOWN - 1]}…"
+
+
+def read_fields(path: Path, text: bytes) -> Field:
+    """The description whose JSON is `text`. ArchiveError for what is no JSON object."""
+    whole = Field(path=path, name="", value=None)
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise whole.fail(f"is no JSON ({type(error).__name__}: {error})") from None
+    if not isinstance(value, dict):
+        raise whole.fail("is no JSON object")
+    return Field(path=path, name="", value=value)

@@ -1,0 +1,84 @@
+"""Code from a file runs first in a process of its own, so that code which crashes costs a message.
+
+A damaged object, or one of another maker, may crash LLVM's loader, address what is not its own, or never end.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import resource
+import select
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import NoReturn
+
+LEAST_SECONDS = 10.0
+"""What a first run may take however little it computes: its pages are touched for the first time."""
+LEAST_OPERATIONS_PER_SECOND = 2e8
+"""No machine that runs our code is slower."""
+_MOST_BYTES = 4096
+"""Of a message from the trial."""
+
+
+def run_in_trial(action: Callable[[], object], *, operations: int = 0) -> str | None:
+    """Runs `action` in a copy of this process: why it fails there, or None. What it changes stays there.
+
+    `operations` are those that it computes, which say how long it may take.
+    """
+    seconds = LEAST_SECONDS + operations / LEAST_OPERATIONS_PER_SECOND
+    reads, writes = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        # Newer Pythons warn of this process's threads, which its copy lacks. The copy needs none.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        _act(action, writes)
+    os.close(writes)
+    said: bytes | None = None
+    try:
+        said = _read_all(reads, time.monotonic() + seconds)
+    finally:
+        os.close(reads)
+        if said is None:
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    if said is None:
+        return f"does not end within {seconds:.0f} seconds"
+    if os.WIFSIGNALED(status):
+        return f"crashes ({signal.Signals(os.WTERMSIG(status)).name})"
+    return said.decode(errors="replace") or None
+
+
+def _act(action: Callable[[], object], writes: int) -> NoReturn:
+    """The life of the copy; LLVM's last words on standard error are for nobody."""
+    try:
+        faulthandler.disable()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(nowhere, standard)
+        action()
+    except BaseException as error:
+        os.write(writes, f"{type(error).__name__}: {error}".encode(errors="replace")[:_MOST_BYTES])
+    finally:
+        os._exit(0)
+
+
+def _read_all(reads: int, deadline: float) -> bytes | None:
+    """What comes through a pipe until it is closed; None if that is not before the deadline."""
+    said = b""
+    while (left := deadline - time.monotonic()) > 0:
+        if not select.select([reads], [], [], left)[0]:
+            break
+        part = os.read(reads, _MOST_BYTES)
+        if not part:
+            return said
+        said += part
+    return None
