@@ -154,24 +154,24 @@ def test_changed_objects(saved: Path, tmp_path: Path, seed: int):
     rng = np.random.default_rng(seed)
     refused = 0
     for number in range(25):
-        code = bytearray(files["code.o"])
+        code = bytearray(files["code.a"])
         start, end = ((0, 64), (64, len(code)), (len(code) - 1024, len(code)))[number % 3]
         for at in rng.integers(start, end, 1 + number):
             code[at] = rng.integers(256)
-        write_archive(tmp_path / "net.tar", document, {**files, "code.o": bytes(code)})
+        write_archive(tmp_path / "net.tar", document, {**files, "code.a": bytes(code)})
         try:
             load_network(tmp_path / "net.tar")
         except ArchiveError as error:
             refused += 1
-            assert "code.o: its code " in str(error) and "\n" not in str(error)
+            assert "code.a" in str(error) and "\n" not in str(error)
     assert refused > 5
 
 
 @pytest.mark.parametrize("code", [b"", b"\x7fELF", bytes(1000)])
 def test_what_is_no_object(saved: Path, tmp_path: Path, code: bytes):
     document, files = parts(saved)
-    write_archive(tmp_path / "net.tar", document, {**files, "code.o": code})
-    with pytest.raises(ArchiveError, match=r"net\.tar: code\.o: its code "):
+    write_archive(tmp_path / "net.tar", document, {**files, "code.a": code})
+    with pytest.raises(ArchiveError, match=r"net\.tar: code\.a"):
         load_network(tmp_path / "net.tar")
 
 
@@ -191,7 +191,11 @@ def test_what_is_no_object(saved: Path, tmp_path: Path, code: bytes):
         ),
         (("tensors", "x", "shape"), [1, 5, 6, -6], r"tensors\['x'\]\.shape\[3\]: is -6, which is not from 0"),
         (("tensors", "x", "offset"), 2, r"tensors\['x'\]\.offset: is 2, which is not aligned to float32"),
-        (("target", "cpu"), "nonesuch", "names what LLVM does not know: -mcpu: .* no processor nonesuch"),
+        (
+            ("target", "cpu"),
+            "nonesuch",
+            "was compiled for cpu 'nonesuch', of which this version knows nothing",
+        ),
         (("target", "cpu"), 'a" "b', "is no name|and no name of a processor"),
         (("inputs",), ["x", "x"], r"inputs\[1\]: names 'x' again"),
         (("launches", 0, "function"), "main", r"launches\[0\]\.function: is 'main', not one of"),
