@@ -220,7 +220,10 @@ def _follow(rows, count, sizes, register_counts, size, registers):  # type: igno
         end = begin + ((row[Y_SIZE] - 1) * row[X_STRIDE] + row[X_SIZE]) * sizes[kind]
         if kind == LOAD_PATCH:
             length = patch_row_bytes(row, registers[row[REGISTERS_AT], 1])
-            end = begin + (row[Y_SIZE] - 1) * row[X_STRIDE] + length if length > 0 else begin
+            if length <= 0:
+                # All of it is pads, wherever the transfer would begin.
+                continue
+            end = begin + (row[Y_SIZE] - 1) * row[X_STRIDE] + length
         if begin < 0 or end > size:
             return _OUTSIDE, i, begin, end, False
         if kind == LOAD_UOP:

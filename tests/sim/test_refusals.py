@@ -8,6 +8,7 @@ from vdla.isa.check import check
 from vdla.isa.config import load_config
 from vdla.isa.errors import EncodingError, ProgramError
 from vdla.isa.layout import encode
+from vdla.isa.reference import run_reference
 from vdla.sim import CycleLimitError, DeadlockError, simulate
 
 VTA = load_config("vta")
@@ -108,3 +109,13 @@ def test_empty_transfers_reach_nowhere(name: str, sizes: dict[str, int]) -> None
     findings = check(VTA, np.array(program, np.uint64), np.zeros(4096, np.uint8))
     assert not [found for found in findings if found.severity == "error"]
     run(*program)
+
+
+def test_a_patch_of_pads_alone_reads_nowhere() -> None:
+    program = [
+        encode(VTA, "LOAD.PATCH", dram_base=2**20, y_size=2, x_size=2, x_stride=2**10),
+        FINISH,
+    ]
+    # The patch register is 0 after the launch: rows of no bytes.
+    run(*program)
+    assert run_reference(VTA, np.array(program, np.uint64), np.zeros(4096, np.uint8)) is not None
