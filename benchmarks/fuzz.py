@@ -57,8 +57,10 @@ def main() -> None:
         failed += len(row["failures"])
         counts = ", ".join(f"{row[verdict]} {verdict}" for verdict in VERDICTS if row[verdict])
         print(f"{kind}: {row['cases']} cases in {row['seconds']:.0f} s: {counts}", flush=True)
-        if options.write:
+        if options.write and row["cases"] >= COUNTS[kind]:
             _write(row)
+        elif options.write:
+            print(f"{kind}: not written: the page shows {COUNTS[kind]:,} cases or more")
     sys.exit(bool(failed))
 
 

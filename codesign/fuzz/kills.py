@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
+
+import numpy as np
 
 from .drawing import Draw
 from .networks import quantized_network
-from .outcome import FAILURES, Outcome, call, judge
+from .outcome import Outcome, call, judge
 
 _LONGEST = 6.0
 """Seconds within which a command is killed; most take less."""
@@ -43,14 +47,13 @@ def kill_case(seed: int, index: int, folder: Path) -> Outcome:
     time.sleep(draw.rng.uniform(0.0, _LONGEST))
     running.kill()
     running.wait()
-    outcome = Outcome("right")
-    if written.suffix == ".tar" and written.exists():
-        outcome = judge(call("run", written, "--json"))
-    if outcome.verdict in FAILURES or outcome.verdict == "refused":
-        return Outcome("wrong", f"what was left is not whole: {outcome.detail}")
+    if written.exists() and (problem := _problem(written)):
+        return Outcome("wrong", f"what was left is not whole: {problem}")
     done = subprocess.run([*entry, *command], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         return Outcome("wrong", f"afterwards: exit code {done.returncode}: {done.stderr[-300:]}")
+    if problem := _problem(written):
+        return Outcome("wrong", f"afterwards: {problem}")
     if left := [
         path.name for path in folder.iterdir() if path.name not in ("net.onnx", "cache", written.name)
     ]:
@@ -58,4 +61,35 @@ def kill_case(seed: int, index: int, folder: Path) -> Outcome:
         hidden = [name for name in left if not name.startswith(".")]
         if hidden:
             return Outcome("wrong", f"left behind: {', '.join(hidden)}")
-    return outcome
+    return Outcome("right")
+
+
+def _problem(written: Path) -> str | None:
+    """Why a file is not whole, as the command that reads it says; None where it is."""
+    match written.suffix:
+        case ".tar":
+            outcome = judge(call("run", written, "--json"))
+        case ".vdla":
+            outcome = judge(call("check", written, "--json"))
+        case ".jsonl":
+            lines = written.read_text(encoding="utf-8").splitlines(keepends=True)
+            # Records are written line by line: the last one may be cut off.
+            outcome = Outcome(
+                "right" if all(_is_json(line) for line in lines[:-1]) else "wrong", "damaged lines"
+            )
+        case _:
+            try:
+                with np.load(written) as arrays:
+                    sizes = [arrays[name].size for name in arrays]
+                outcome = Outcome("right" if sizes else "wrong", "no arrays")
+            except (OSError, ValueError, zipfile.BadZipFile) as error:
+                outcome = Outcome("wrong", str(error))
+    return None if outcome.verdict == "right" else outcome.detail
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True

@@ -42,9 +42,11 @@ def model_case(seed: int, index: int, folder: Path) -> Outcome:
     path.write_bytes(content)
 
     def run(*options: str) -> Callable[[], Outcome]:
-        return lambda: judge(
-            call("run", path, "--json", "--outputs", out, *options), files=[out] if not out.exists() else []
-        )
+        def attempt() -> Outcome:
+            out.unlink(missing_ok=True)
+            return judge(call("run", path, "--json", "--outputs", out, *options), files=[out])
+
+        return attempt
 
     attempts = [run("--device", "cpu", "--no-cache")]
     if quantized or draw.chance(0.1):

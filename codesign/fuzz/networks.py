@@ -1,6 +1,6 @@
 """Small ONNX models that damage starts from: chains of layers, quantized or not, and single operators.
 
-Operators and the types of their attributes and inputs come from ONNX's own schemas, so that none is forgotten.
+The types of an operator's attributes and inputs come from ONNX's own schemas.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from .drawing import TEXTS, Draw
 
 OPERATORS = (
     "Abs", "Add", "ArgMax", "AveragePool", "BatchNormalization", "Cast", "Ceil", "Celu", "Clip", "Concat",
-    "ConstantOfShape", "Conv", "ConvTranspose", "CumSum", "DepthToSpace", "DequantizeLinear", "Div",
+    "ConstantOfShape", "Conv", "ConvTranspose", "Cos", "CumSum", "DepthToSpace", "DequantizeLinear", "Div",
     "Dropout", "Elu", "Equal", "Erf", "Exp", "Expand", "Flatten", "Floor", "Gather", "GatherElements",
     "Gelu", "Gemm", "GlobalAveragePool", "GlobalMaxPool", "GRU", "HardSigmoid", "HardSwish", "Identity",
     "InstanceNormalization", "LSTM", "LayerNormalization", "LeakyRelu", "Log", "LogSoftmax", "LpPool",
     "MatMul", "Max", "MaxPool", "Mean", "Min", "Mish", "Mod", "Mul", "Neg", "OneHot", "PRelu", "Pad",
-    "Pow", "QuantizeLinear", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMax",
-    "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape", "Resize",
-    "Round", "Selu", "Shape", "Sigmoid", "Sign", "Sin", "Slice", "Softmax", "Softplus", "Softsign",
-    "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile", "Transpose", "Trilu",
-    "Unsqueeze", "Where",
+    "Pow", "QLinearConv", "QLinearMatMul", "QuantizeLinear", "Range", "Reciprocal", "ReduceL1", "ReduceL2",
+    "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
+    "ReduceSumSquare", "Relu", "Reshape", "Resize", "Round", "Selu", "Shape", "Sigmoid", "Sign", "Sin",
+    "Slice", "Softmax", "Softplus", "Softsign", "SpaceToDepth", "Split", "Sqrt", "Squeeze", "Sub", "Sum",
+    "Tanh", "ThresholdedRelu", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where",
 )  # fmt: skip
 """Those of networks, supported here or not."""
 
@@ -190,7 +190,7 @@ def float_network(draw: Draw) -> onnx.ModelProto:
                 chain.add("Transpose", perm=order)
                 chain.shape = tuple([chain.shape[axis] for axis in order])
             case 6:
-                chain.add("Concat", chain.last, axis=1)
+                chain.add("Concat", "Constant", chain.last, axis=1)
                 chain.shape = (batch, 2 * channels, height, width)
             case 7:
                 sizes = [chain.constant(chain.normal(channels)) for _ in range(3)]

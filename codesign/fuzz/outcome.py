@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 import traceback
@@ -14,8 +15,11 @@ from typing import Literal, TypeAlias
 
 from ..cli.main import main
 
-Verdict: TypeAlias = Literal["right", "refused", "wrong", "traceback", "memory", "crash", "hang"]
-VERDICTS: tuple[Verdict, ...] = ("right", "refused", "wrong", "traceback", "memory", "crash", "hang")
+Verdict: TypeAlias = Literal["right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang"]
+"""`unchecked`: it ran, and ONNX Runtime refuses the model, so nothing says whether it was right."""
+VERDICTS: tuple[Verdict, ...] = (
+    "right", "unchecked", "refused", "wrong", "traceback", "memory", "crash", "hang",
+)  # fmt: skip
 FAILURES: tuple[Verdict, ...] = ("wrong", "traceback", "memory", "crash", "hang")
 """What must not happen."""
 REFUSALS = (2, 3)
@@ -78,11 +82,20 @@ def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
         return Outcome("refused", errors[0])
     if called.code:
         return Outcome("wrong", f"exit code {called.code}: {' / '.join(errors) or called.err[-300:]}")
-    return Outcome("right")
+    return Outcome("unchecked" if _unchecked(called.out) else "right")
+
+
+def _unchecked(out: str) -> bool:
+    """Whether the JSON of a command says that it compared with nothing."""
+    try:
+        document = json.loads(out)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and "check" in document and document["check"] is None
 
 
 def first_failure(outcomes: Sequence[Callable[[], Outcome]]) -> Outcome:
-    """The first that failed, else the first that was right, else the last refusal; later ones are not tried."""
+    """The first that failed, behind which none is tried; else one that was right; else the last."""
     best = Outcome("refused")
     for attempt in outcomes:
         outcome = attempt()

@@ -8,7 +8,7 @@ from vdla.codesign.fuzz.kinds import KINDS
 from vdla.codesign.fuzz.outcome import FAILURES
 from vdla.codesign.fuzz.runner import CaseProcess
 
-CASES = dict.fromkeys(KINDS.keys() - {"archives"}, 100) | {"kills": 2}
+CASES = dict.fromkeys(KINDS, 100) | {"kills": 2}
 LIMIT = 120.0
 """Seconds: other tests run beside. The campaign's limit is 20."""
 SEED = 1000
