@@ -27,5 +27,6 @@ def test_nothing_breaks(process: CaseProcess, kind: str) -> None:
     assert not failed, "\n".join(failed)
     # Cases that are all refused, or all right, would look at one half only.
     counts = Counter(result.outcome.verdict for result in results)
-    assert counts["right"] >= (1 if kind == "kills" else 5), counts
+    # Nothing holds what an archive computes against another result: its model is not there.
+    assert counts["right"] + counts["unchecked"] >= (1 if kind == "kills" else 5), counts
     assert kind in ("records", "kills") or counts["refused"] >= 5, counts
