@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +27,7 @@ from .runtime.cpu_network import CpuNetwork, Launch
 from .runtime.network_archive import NamedLaunch, NetworkCode
 from .schedule import Schedule
 from .target.cpu.background import LibraryInProgress
+from .target.cpu.code_worker import CodeWorker
 from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
@@ -50,14 +50,14 @@ class SharedKernels:
     """
 
     def __init__(self) -> None:
-        self.worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vdla code generation")
+        self.worker = CodeWorker()
         self.made: dict[str, Compiled[CpuTarget, Kernel]] = {}
 
     def __enter__(self) -> SharedKernels:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.worker.shutdown(wait=True, cancel_futures=True)
+        self.worker.end()
 
 
 def compile_cpu(

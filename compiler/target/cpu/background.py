@@ -6,14 +6,13 @@ generates code, since llvmlite lets one at a time into LLVM.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
 from types import TracebackType
 
 from .ahead_of_time import ObjectCode, checked_functions, object_bytes
 from .c_header import header_text
+from .code_worker import OBJECT_SECONDS, CodeWorker
 from .errors import CodeGenerationError, TargetError
 from .machine import CpuTarget
 from .module import Module
@@ -22,10 +21,6 @@ from .static_library import static_library
 BATCH_CHARACTERS = 200_000
 """Of LLVM IR, from which on modules become an object: about 50 ms of code generation. With fewer, what every object
 costs by itself adds up; with more, the last one is waited for."""
-
-
-OBJECT_SECONDS = 600.0
-"""After which code generation of one object counts as hung: a thousand times what the largest ones take."""
 
 
 class LibraryInProgress:
@@ -37,7 +32,7 @@ class LibraryInProgress:
     def __init__(self, target: CpuTarget, *, name: str) -> None:
         self._target = target
         self._name = name
-        self._worker = _Worker()
+        self._worker = CodeWorker()
         self._modules: list[Module] = []
         self._waiting: list[tuple[Module, str]] = []
         self._objects: list[tuple[Future[bytes], list[str]]] = []
@@ -127,37 +122,3 @@ def _object(batch: Sequence[tuple[Module, str]], target: CpuTarget) -> bytes:
 
 def _bytes(modules: Sequence[Module], target: CpuTarget, name: str) -> bytes:
     return object_bytes(modules, target, name=name, exported=frozenset(m.function for m in modules))
-
-
-class _Worker:
-    """One thread that does one piece of work after the other.
-
-    A daemon, as nothing can end a call into LLVM: a command that gave it up must be able to end itself.
-    """
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[tuple[Future[bytes], Callable[[], bytes]] | None] = SimpleQueue()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="vdla code generation", daemon=True)
-        self._thread.start()
-
-    def submit(self, work: Callable[[], bytes]) -> Future[bytes]:
-        """What will be the result of `work`."""
-        future: Future[bytes] = Future()
-        self._queue.put((future, work))
-        return future
-
-    def end(self, *, wait: bool) -> None:
-        """Nothing more is begun; with `wait`, what is in hand is done when this returns."""
-        self._ended.set()
-        self._queue.put(None)
-        if wait:
-            self._thread.join(OBJECT_SECONDS)
-
-    def _run(self) -> None:
-        while (piece := self._queue.get()) is not None and not self._ended.is_set():
-            future, work = piece
-            try:
-                future.set_result(work())
-            except BaseException as error:  # It is raised where the result is asked for.
-                future.set_exception(error)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...ir.expr import Buffer
 from ...ir.stmt import Program
+from .code_worker import CodeWorker
 from .errors import KernelArgumentError, TargetError
 from .machine import CpuTarget, host_target, runs_here
 from .machine_code import MachineCode, compile_module
@@ -120,7 +120,7 @@ class BoundKernel:
         self._function(*self._arguments)
 
 
-def build(program: Program, target: CpuTarget | None = None, worker: Executor | None = None) -> Kernel:
+def build(program: Program, target: CpuTarget | None = None, worker: CodeWorker | None = None) -> Kernel:
     """A scheduled program as a kernel for this machine (`target`: a lower level of it); see `module.lower`.
 
     With a `worker` its code is generated there, while the caller goes on.
@@ -137,7 +137,7 @@ def build(program: Program, target: CpuTarget | None = None, worker: Executor | 
     if worker is None:
         code = compile_module(module, target)
         return kernel_of(program, target, module, code)
-    generated = worker.submit(compile_module, module, target).result
+    generated = worker.submit(lambda: compile_module(module, target)).result
     return Kernel(program=program, target=target, module=module, generated=generated, outputs=module.outputs)
 
 

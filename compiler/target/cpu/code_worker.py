@@ -1,0 +1,50 @@
+"""The thread that generates code while another one lowers; llvmlite lets one at a time into LLVM."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+OBJECT_SECONDS = 600.0
+"""After which code generation of one object counts as hung: a thousand times what the largest ones take."""
+_T = TypeVar("_T")
+
+
+class CodeWorker:
+    """One thread that does one piece of work after the other.
+
+    A daemon, as nothing can end a call into LLVM: a command that gave it up must be able to end itself.
+    """
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[Future[Any], Callable[[], object]] | None] = SimpleQueue()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="vdla code generation", daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Callable[[], _T]) -> Future[_T]:
+        """What will be the result of `work`."""
+        future: Future[_T] = Future()
+        self._queue.put((future, work))
+        return future
+
+    def end(self, *, wait: bool = True) -> None:
+        """Nothing more is begun, what waits is cancelled; with `wait`, what is in hand is done when this returns."""
+        self._ended.set()
+        self._queue.put(None)
+        if wait:
+            self._thread.join(OBJECT_SECONDS)
+
+    def _run(self) -> None:
+        while (piece := self._queue.get()) is not None:
+            future, work = piece
+            if self._ended.is_set():
+                future.cancel()
+                continue
+            try:
+                future.set_result(work())
+            except BaseException as error:  # It is raised where the result is asked for.
+                future.set_exception(error)
