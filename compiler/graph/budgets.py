@@ -1,17 +1,13 @@
 """Tensors, activations and constants against `ir.limits`, before anything is made of them.
 
-Every importer reads models through
-`onnx_load.load_model`, which checks shapes here as soon as ONNX has inferred them; what importers add to that, and the
-constants they compute, is checked where it is added.
+Every importer reads models through `onnx_load.load_model`, which checks shapes here as soon as ONNX has inferred them.
+What importers add to that, and the constants they compute, is checked where it is added.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import onnx
 
@@ -111,24 +107,6 @@ def image_problem(total: int, tensors: Mapping[str, int]) -> str | None:
         f"its tensors take {total:,} bytes of the accelerator's memory, more than the {MOST_IMAGE_BYTES:,} that are "
         f"addressed; the largest, '{largest}', has {tensors[largest]:,}; {SMALLER}"
     )
-
-
-def memory_problem(size: int) -> str | None:
-    """Why a network that needs so many bytes cannot run on this machine, or None."""
-    there = machine_memory()
-    if there is None or size <= there:
-        return None
-    return f"needs {size:,} bytes of memory to run, more than the {there:,} of this machine"
-
-
-def machine_memory(group: Path = Path("/sys/fs/cgroup/memory.max")) -> int | None:
-    """Bytes of main memory that this process may take, as far as the system tells: the machine's, or its group's."""
-    found: list[int] = []
-    with contextlib.suppress(ValueError, OSError):
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with contextlib.suppress(ValueError, OSError):
-        found.append(int(group.read_text()))
-    return min((size for size in found if size > 0), default=None)
 
 
 def item_bytes(element_type: int) -> int:

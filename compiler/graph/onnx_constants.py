@@ -12,24 +12,12 @@ from .budgets import item_bytes, too_large_constant
 from .onnx_context import NodeContext, OnnxNode
 
 LOOPED = frozenset(
-    name
-    for names in (
-        (
-            "AveragePool",
-            "Conv",
-            "ConvInteger",
-            "ConvTranspose",
-            "DeformConv",
-            "GRU",
-            "GridSample",
-            "LRN",
-            "LSTM",
-        ),
-        ("LpPool", "MaxPool", "MaxRoiPool", "MaxUnpool", "NonMaxSuppression", "QLinearConv", "RNN", "Resize"),
-        ("RoiAlign", "Upsample"),
+    (
+        "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "GRU", "GridSample", "LRN",
+        "LSTM", "LpPool", "MaxPool", "MaxRoiPool", "MaxUnpool", "NonMaxSuppression", "QLinearConv", "RNN",
+        "Resize", "RoiAlign", "Upsample",
     )
-    for name in names
-)
+)  # fmt: skip
 """Operators that the reference implementation computes in loops of Python."""
 SHAPE_ELEMENTS = 1024
 """An array of no more may decide the shape of a result."""

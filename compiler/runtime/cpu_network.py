@@ -11,8 +11,8 @@ from itertools import groupby
 from statistics import median
 
 import numpy as np
+from vdla.isa.machine_memory import memory_problem
 
-from ..graph.budgets import memory_problem
 from ..graph.floating.graph import FloatGraph, Tensor
 from ..graph.floating.storage_plan import StoragePlan
 from ..target.cpu.errors import KernelArgumentError, MachineMemoryError

@@ -17,6 +17,7 @@ from vdla.compiler.graph.onnx_ranges import check_ranges
 from vdla.compiler.ir.limits import MOST_RUNS, MOST_TENSOR_BYTES
 from vdla.compiler.runtime.archive import CONSTANTS, HEADER, LIBRARY, write_archive
 from vdla.compiler.te.ops.movement import Run, pad_runs
+from vdla.isa import machine_memory
 
 MOST_SECONDS = 2.0
 """Of processor time that a refusal may take."""
@@ -250,14 +251,16 @@ def test_an_archive_with_an_arena_that_no_machine_has(vdla, tmp_path: Path) -> N
 
 
 def test_the_memory_of_this_machine(tmp_path: Path) -> None:
-    whole = budgets.machine_memory(tmp_path / "none")
+    whole = machine_memory.machine_memory(tmp_path / "none")
     assert whole is not None and whole > 2**28
     (tmp_path / "max").write_text("1000\n")
-    assert budgets.machine_memory(tmp_path / "max") == 1000
+    assert machine_memory.machine_memory(tmp_path / "max") == 1000
     (tmp_path / "max").write_text("max\n")
-    assert budgets.machine_memory(tmp_path / "max") == whole
-    assert budgets.memory_problem(whole // 2) is None or "needs" in str(budgets.memory_problem(whole // 2))
-    assert "of this machine" in str(budgets.memory_problem(2**60))
+    assert machine_memory.machine_memory(tmp_path / "max") == whole
+    assert machine_memory.memory_problem(whole // 2) is None or "needs" in str(
+        machine_memory.memory_problem(whole // 2)
+    )
+    assert "of this machine" in str(machine_memory.memory_problem(2**60))
 
 
 def test_bodies_of_loops_are_not_run_at_import() -> None:
