@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .geometry import ceiling_pads, output_plane, window_extent
 from .graph import Pads, Pair
+from .onnx_axes import reduced_axes
 from .onnx_context import ImportContext, NodeContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_products import declared_pads, finish_integer, integer_operand
@@ -45,13 +46,9 @@ def import_reduce_mean(context: ImportContext, node: OnnxNode) -> None:
     """
     data = real_operand(context, node, 0)
     rank = len(data.shape)
-    given = context.array(node, 1, "axes")
-    listed = node.integers("axes", ()) if given is None else tuple(int(axis) for axis in given.reshape(-1))
-    if any(not -rank <= axis < rank for axis in listed):
-        context.fail(node, f"has axes {listed} for a tensor of shape {data.shape}", "export the model again")
-    nothing = not listed and node.integer("noop_with_empty_axes", 0)
-    axes = set() if nothing else {axis % rank for axis in listed} or set(range(rank))
-    kept = nothing or node.integer("keepdims", 1)
+    found = reduced_axes(context, node, data.shape)
+    axes = set(found or ())
+    kept = found is None or node.integer("keepdims", 1)
     shape = [1 if axis in axes else size for axis, size in enumerate(data.shape)]
     if not kept:
         shape = [size for axis, size in enumerate(data.shape) if axis not in axes]

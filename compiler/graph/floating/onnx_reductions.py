@@ -7,6 +7,7 @@ import math
 from ...te.blocks import Window
 from ...te.ops.reduction import Kind, reduced_value, reduction_result
 from ...te.scalars import argument
+from ..onnx_axes import reduced_axes
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
 from .operators import AveragePool, Elementwise, MaxPool, Reduction, Softmax
@@ -16,11 +17,8 @@ def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
     """ReduceMean and its like, axes as an attribute or an input."""
     data = context.operand(node, 0)
     rank = len(data.shape)
-    given = context.array(node, 1, "axes")
-    listed = node.integers("axes", ()) if given is None else tuple(int(axis) for axis in given.reshape(-1))
-    if any(not -rank <= axis < rank for axis in listed):
-        context.fail(node, f"has axes {listed} for a tensor of shape {data.shape}", "export the model again")
-    if not listed and node.integer("noop_with_empty_axes", 0):
+    axes = reduced_axes(context, node, data.shape)
+    if axes is None:
         # Each element is then reduced by itself: only what becomes of one is left to do.
         element = argument(0)
         body = reduction_result(kind, reduced_value(kind, element), 1)
@@ -29,7 +27,6 @@ def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
         else:
             context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
-    axes = tuple(sorted({axis % rank for axis in listed})) or tuple(range(rank))
     whole = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
     kept = bool(node.integer("keepdims", 1))
     shape = whole if kept else tuple(size for axis, size in enumerate(data.shape) if axis not in axes)
