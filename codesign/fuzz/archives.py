@@ -7,7 +7,6 @@ code, its headers included, is damaged.
 from __future__ import annotations
 
 import functools
-import hashlib
 import io
 import json
 import tarfile
@@ -15,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from vdla.compiler.runtime.archive import CHECKSUM, DESCRIPTION
+from vdla.compiler.runtime.archive import CHECKSUM, DESCRIPTION, archive_bytes, checksum
 
 from .drawing import FLOATS, INTEGERS, TEXTS, Draw, damaged
 from .networks import float_network, quantized_network
@@ -68,8 +67,8 @@ def random_archive(draw: Draw) -> bytes:
         else:
             members[name] = damaged(draw, members[name])
     if draw.chance(0.9):
-        members[CHECKSUM] = _checksum(members)
-    return _packed(members)
+        members[CHECKSUM] = checksum({name: data for name, data in members.items() if name != CHECKSUM})
+    return archive_bytes(members)
 
 
 def change_document(draw: Draw, document: Any) -> None:
@@ -109,22 +108,3 @@ def _members(content: bytes) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         held = [(entry.name, archive.extractfile(entry)) for entry in archive]
         return {name: file.read() for name, file in held if file is not None}
-
-
-def _checksum(members: dict[str, bytes]) -> bytes:
-    digest = hashlib.sha256()
-    for name, data in members.items():
-        if name != CHECKSUM:
-            digest.update(f"{name} {len(data)}\n".encode())
-            digest.update(data)
-    return digest.hexdigest().encode() + b"\n"
-
-
-def _packed(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, data in members.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()

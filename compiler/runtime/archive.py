@@ -43,7 +43,12 @@ _FEATURES = re.compile(r"([+-][A-Za-z0-9_.+-]+(,[+-][A-Za-z0-9_.+-]+)*)?")
 def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """Writes an archive whole or not at all; equal contents give equal files. ProgramError if it cannot be written."""
     members = {DESCRIPTION: (json.dumps(description, indent=1) + "\n").encode(), **files}
-    members[CHECKSUM] = _checksum(members)
+    members[CHECKSUM] = checksum(members)
+    write_whole(path, archive_bytes(members))
+
+
+def archive_bytes(members: Mapping[str, bytes]) -> bytes:
+    """A tar file of members by name, in their order; equal members give equal bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for name, data in members.items():
@@ -51,7 +56,7 @@ def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
-    write_whole(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def is_for_gpu(path: Path) -> bool:
@@ -95,7 +100,7 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
     except _UNREADABLE:
         # tarfile lets some of what it trips over through as it comes.
         raise ArchiveError(f"{path}: is no {what} (no uncompressed tar file)") from None
-    if not trusted and files[CHECKSUM] != _checksum({name: files[name] for name in names}):
+    if not trusted and files[CHECKSUM] != checksum({name: files[name] for name in names}):
         raise ArchiveError(
             f"{path}: was changed after it was written (its checksum differs); compile it anew"
         )
@@ -192,7 +197,8 @@ def _check_sizes(
         raise ArchiveError(f"{path}: {problem}")
 
 
-def _checksum(files: Mapping[str, bytes]) -> bytes:
+def checksum(files: Mapping[str, bytes]) -> bytes:
+    """What the member `CHECKSUM` holds of an archive whose other members are `files`, in this order."""
     digest = hashlib.sha256()
     for name, data in files.items():
         digest.update(f"{name} {len(data)}\n".encode())

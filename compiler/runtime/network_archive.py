@@ -9,11 +9,10 @@ sha256              of them all, so that damage is seen before any of it runs
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -123,9 +122,7 @@ def describe_saved(path: Path, content: bytes) -> dict[str, Any]:
 
     ArchiveError, which names `path`, for one of another format.
     """
-    text = description_of(content)
-    read_description(path, text, FORMAT)
-    return json.loads(text)
+    return cast(dict[str, Any], read_description(path, description_of(content), FORMAT).value)
 
 
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
@@ -188,9 +185,10 @@ def _read_launches(
     launches: list[tuple[dict[str, Any], str]] = []
     for entry in document.at("launches").items():
         module = known[entry.at("function").one_of(list(known))]
-        launch = NamedLaunch(**launch_fields(entry, constants), function=module.function)
+        fields = launch_fields(entry, constants)
+        launch = NamedLaunch(**fields, function=module.function)
         check_launch(entry, launch, module.parameters, module.outputs, graph, plan)
-        launches.append((launch_fields(entry, constants), module.function))
+        launches.append((fields, module.function))
     return launches
 
 

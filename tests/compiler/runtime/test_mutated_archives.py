@@ -21,7 +21,7 @@ from float_networks import FloatNetwork
 from vdla.compiler.cpu_driver import compile_cpu_ahead
 from vdla.compiler.cuda_driver import compile_cuda
 from vdla.compiler.runtime import trial_run
-from vdla.compiler.runtime.archive import ArchiveError, _checksum, is_for_gpu, write_archive
+from vdla.compiler.runtime.archive import ArchiveError, checksum, is_for_gpu, write_archive
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.network_archive import load_network, save_network
 from vdla.compiler.runtime.trial_run import run_in_trial
@@ -219,7 +219,7 @@ def test_descriptions_that_are_none(saved: Path, tmp_path: Path):
 def rewrite_description(path: Path, text: bytes, files: dict[str, bytes]) -> None:
     """An archive with a fitting checksum whose description is `text`."""
     held = {"description.json": text, **files}
-    rewrite(path, {**held, "sha256": _checksum(held)})
+    rewrite(path, {**held, "sha256": checksum(held)})
 
 
 # --- what is looked at before anything is read ----------------------------------------------------------
