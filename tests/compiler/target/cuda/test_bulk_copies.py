@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from vdla.compiler.ir.interp import interpret
 from vdla.compiler.ir.kernels import kernels
 from vdla.compiler.ir.stmt import Commit, Copy, Program, Wait, region, seq
 from vdla.compiler.ir.types import DType
+from vdla.compiler.runtime.archive_fields import Field
 from vdla.compiler.runtime.cuda_device import TensorAt
 from vdla.compiler.runtime.cuda_launches import (
     describe_kernel_launches,
@@ -88,7 +90,8 @@ def test_launches_hand_over_tensor_maps():
         TensorMapArgument(array=ParameterArgument(name="X"), tensor=tensor),
     )
     described = json.loads(json.dumps(describe_kernel_launches(module.launches)))
-    assert described_kernel_launches(described) == module.launches
+    entry = Field(path=Path("net.tar"), name="launches", value=described)
+    assert described_kernel_launches(entry, module.parameters, module.workspace_bytes) == module.launches
     (call,) = kernel_calls(module, {"X": 4096, "Y": 8192}, 0)
     assert call.arguments == (8192, TensorAt(address=4096, tensor=tensor))
     # The array has no other name in the kernel: it is read through its map alone.
