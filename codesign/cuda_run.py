@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from vdla.compiler.cuda_driver import compile_cuda, compile_cuda_emulated, compile_cuda_emulated_ahead
-from vdla.compiler.graph.onnx_load import is_quantized
+from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.cuda_archive import load_cuda_network, save_cuda_network
 from vdla.compiler.runtime.cuda_code import CudaNetworkCode
@@ -122,8 +122,10 @@ def cached_cuda_network(
     knobs = chosen_from(records, target)
     path, hit = cached_archive(
         model,
-        lambda: archive_key(model, decided),
-        lambda partial: save_cuda_network(partial, compile_cuda(model, target, batch=batch, knobs=knobs)),
+        lambda file: archive_key(file, decided),
+        lambda partial, file: save_cuda_network(
+            partial, compile_cuda(file, target, batch=batch, knobs=knobs)
+        ),
     )
     return CudaCacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 
@@ -150,9 +152,9 @@ def compile_emulated(
         try:
             path, hit = cached_archive(
                 model,
-                lambda: archive_key(model, decided),
-                lambda partial: save_network(
-                    partial, compile_cuda_emulated_ahead(model, target, host, batch=batch, knobs=knobs)
+                lambda file: archive_key(file, decided),
+                lambda partial, file: save_network(
+                    partial, compile_cuda_emulated_ahead(file, target, host, batch=batch, knobs=knobs)
                 ),
             )
             return CompiledCuda(

@@ -14,7 +14,7 @@ from vdla.compiler.graph.graph import Graph, Quantization, reads
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_load import read_model
+from vdla.compiler.graph.onnx_read import read_model
 from vdla.isa.errors import UserError
 from vdla.isa.npz import NpzError, open_npz
 
@@ -235,7 +235,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     ONNX Runtime computes symmetric int8 models in float between the integers of a QuantizeLinear and a
     DequantizeLinear; end to end its last bits, one a layer, add up (docs/measures.md). Raises CheckError.
     """
-    _, content = read_model(model)
+    content = read_model(model).proto
     graph = import_model(model)
     produced = {name for node in content.graph.node for name in node.output}
     names = [name for name in graph.tensors if name in produced]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from vdla.compiler.cpu_driver import SharedKernels
-from vdla.compiler.graph.onnx_load import is_quantized, read_model
+from vdla.compiler.graph.onnx_read import is_quantized, read_model
 from vdla.compiler.heterogeneous_driver import (
     Division,
     compile_heterogeneous,
@@ -207,7 +207,7 @@ def _tensors(runs: list[list[np.ndarray]], names: Sequence[str], launches: Seque
 
 
 def _with_outputs(model: Path, names: Sequence[str]) -> bytes:
-    _, content = read_model(model)
+    content = read_model(model).proto
     known = {output.name for output in content.graph.output}
     content.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in known)
     return content.SerializeToString()

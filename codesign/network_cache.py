@@ -26,6 +26,7 @@ from vdla.compiler.cpu_driver import Told, compile_cpu_ahead
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.external_data import external_data_digest
 from vdla.compiler.graph.model_texts import check_texts
+from vdla.compiler.graph.onnx_read import ModelFile
 from vdla.compiler.runtime.network_archive import NAME, save_network
 from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
@@ -69,27 +70,32 @@ def cached_network(
     knobs = None if records is None else knobs_from(records, target)
     path, hit = cached_archive(
         model,
-        lambda: network_key(model, target, batch=batch, records=records),
-        lambda partial: save_network(
-            partial, compile_cpu_ahead(model, target, batch=batch, knobs=knobs, library=NAME, told=told)
+        lambda file: network_key(file, target, batch=batch, records=records),
+        lambda partial, file: save_network(
+            partial, compile_cpu_ahead(file, target, batch=batch, knobs=knobs, library=NAME, told=told)
         ),
     )
     return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 
 
-def cached_archive(model: Path, key: Callable[[], str], save: Callable[[Path], None]) -> tuple[Path, bool]:
+def cached_archive(
+    model: Path, key: Callable[[ModelFile], str], save: Callable[[Path, ModelFile], None]
+) -> tuple[Path, bool]:
     """Where the archive of `model` lies that `save` writes, and whether it lay there before.
 
-    `key` names it by all that decides its bytes, of the model as it is when it is asked. Raises UserError, CacheError.
+    `key` names it by all that decides its bytes; both see the model's file as it was read once. Raises UserError,
+    CacheError.
     """
-    name = key()
+    file = read_model_file(model)
+    name = key(file)
     built = False
 
     def build(partial: Path) -> None:
         nonlocal built
-        save(partial)
-        if key() != name:
-            raise ChangedModelError(f"{model}: changed while it was compiled; run it again")
+        save(partial, file)
+        # The external data were read again.
+        if _may_have_external_data(file.content) and key(file) != name:
+            raise ChangedModelError(f"{model}: its external data changed while it was compiled; run it again")
         built = True
 
     path = cached(PART, f"{name}.tar", build)
@@ -100,7 +106,9 @@ def cached_archive(model: Path, key: Callable[[], str], save: Callable[[Path], N
     return path, not built
 
 
-def network_key(model: Path, target: CpuTarget, *, batch: int, records: RecordBook | None = None) -> str:
+def network_key(
+    model: Path | ModelFile, target: CpuTarget, *, batch: int, records: RecordBook | None = None
+) -> str:
     """The name of what compiling gives: equal names, equal bytes.
 
     Raises FileError and ModelError for a model that cannot be read.
@@ -112,19 +120,29 @@ def network_key(model: Path, target: CpuTarget, *, batch: int, records: RecordBo
     )
 
 
-def archive_key(model: Path, *decided: str) -> str:
+def archive_key(model: Path | ModelFile, *decided: str) -> str:
     """A name for what is compiled from a model by this compiler, and from what else is `decided`.
 
     Raises FileError for a model that cannot be read, ModelError for external data that may not be.
     """
-    content = read_whole(model, "model")
-    parts = (hashlib.sha256(content).hexdigest(), _external_data(model, content), *decided, _compiler())
+    file = model if isinstance(model, ModelFile) else read_model_file(model)
+    content = hashlib.sha256(file.content).hexdigest()
+    parts = (content, _external_data(file.path, file.content), *decided, _compiler())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def read_model_file(path: Path) -> ModelFile:
+    """A model's file as it is now. Raises FileError."""
+    return ModelFile(path=path, content=read_whole(path, "model"))
+
+
+def _may_have_external_data(content: bytes) -> bool:
+    return b"location" in content
 
 
 def _external_data(model: Path, content: bytes) -> str:
     """A hash of the data that a model keeps in other files; of a damaged model none, as it compiles to nothing."""
-    if b"location" not in content:
+    if not _may_have_external_data(content):
         return ""
     try:
         proto = onnx.load_model_from_string(content)

@@ -14,7 +14,7 @@ from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
 from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.graph.onnx_context import QUANTIZE
-from vdla.compiler.graph.onnx_load import is_quantized
+from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config, load_config

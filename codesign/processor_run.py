@@ -15,7 +15,7 @@ from vdla.compiler.cpu_driver import Told, compile_cpu
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.floating.graph import FloatGraph
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.graph.onnx_load import is_quantized
+from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.compiler.graph.quantize.error import Error
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.network_archive import load_network

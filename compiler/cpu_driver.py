@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from .graph.errors import ModelError, NodeError
 from .graph.floating.graph import FloatGraph
 from .graph.floating.storage_plan import StoragePlan, check_plan, format_plan, plan_steps, plan_storage
 from .graph.fuse import fuse, remove_dead
 from .graph.graph import Graph
 from .graph.onnx_import import import_model
-from .graph.onnx_load import is_quantized
+from .graph.onnx_read import Source, is_quantized, read_model
 from .graph.printer import format_graph as format_integer_graph
 from .ir.types import DType
 from .kernel_steps import Compiled, Dump, compiled, float_graph, float_step, work_of
@@ -61,7 +63,7 @@ class SharedKernels:
 
 
 def compile_cpu(
-    model: Path | str | bytes,
+    model: Source,
     target: CpuTarget | None = None,
     *,
     batch: int = 1,
@@ -128,7 +130,7 @@ def _network(
 
 
 def compile_cpu_ahead(
-    model: Path | str | bytes,
+    model: Source,
     target: CpuTarget,
     *,
     batch: int = 1,
@@ -160,7 +162,9 @@ def compile_cpu_ahead(
                 modules[module.function] = module
                 if growing is not None:
                     growing.add(module, kernel.step.name)
-            launches.append(NamedLaunch(**work_of(kernel, module.parameters), function=module.function))
+            launches.append(
+                NamedLaunch(**work_of(kernel, module.parameters, np.reshape), function=module.function)
+            )
             if told is not None:
                 told(len(launches), len(work.steps))
         code = growing.finish() if growing is not None and modules else None
@@ -176,7 +180,7 @@ def compile_cpu_ahead(
 
 
 def network_workloads(
-    model: Path | str | bytes, target: CpuTarget, *, batch: int = 1, fusion: bool = True
+    model: Source, target: CpuTarget, *, batch: int = 1, fusion: bool = True
 ) -> list[tuple[str, CpuWorkload]]:
     """The kernels of a network for `target` that can be tuned, in order: their nodes' names and their workloads.
 
@@ -197,7 +201,7 @@ class _Lowered:
 
 
 def _lowered(
-    model: Path | str | bytes,
+    model: Source,
     target: CpuTarget,
     batch: int,
     fusion: bool,
@@ -205,17 +209,19 @@ def _lowered(
     knobs: ChosenKnobs[CpuWorkload] | None = None,
 ) -> _Lowered:
     dump = None if dump_passes is None else dump_to(dump_passes)
-    refusal: ModelError | None = None
-    try:
-        quantized = import_model(model, batch=batch, processor=True) if is_quantized(model) else None
-    except ModelError as error:
-        # Quantized in parts: what rounds is computed in float32 then, with both roundings of every pair.
-        quantized, refusal = None, error
+    read = read_model(model)
+    quantized, refusal = None, None
+    if is_quantized(read):
+        try:
+            quantized = import_model(read, batch=batch, processor=True)
+        except ModelError as error:
+            # Quantized in parts: what rounds is computed in float32 then, with both roundings of every pair.
+            read, refusal = read_model(model), error
     if quantized is not None:
         name, rewrite = ("fuse", fuse) if fusion else ("remove-dead", remove_dead)
         rewritten = rewrite(quantized)
         lowered = _integer(rewritten, target)
-        check_plan(model, lowered.graph, lowered.plan)
+        check_plan(read.label, lowered.graph, lowered.plan)
         if dump is not None:
             dump("import", format_integer_graph(quantized))
             dump(name, format_integer_graph(rewritten))
@@ -223,7 +229,7 @@ def _lowered(
         return lowered
     try:
         lanes = target.lanes(DType.FLOAT32)
-        graph = float_graph(model, lanes=lanes, batch=batch, fusion=fusion, dump=dump, join=True)
+        graph = float_graph(read, lanes=lanes, batch=batch, fusion=fusion, dump=dump, join=True)
     except NodeError as error:
         # Constants behind scales, and operators on integers, are the other importer's, which knows what is wrong.
         same = isinstance(refusal, NodeError) and refusal.node == error.node
@@ -233,7 +239,7 @@ def _lowered(
             raise refusal from None
         raise
     plan = plan_storage(graph)
-    check_plan(model, graph, plan)
+    check_plan(read.label, graph, plan)
     if dump is not None:
         dump("memory-plan", format_plan(graph, plan))
     return _Lowered(graph=graph, plan=plan, steps=tuple(_float_steps(graph, target, knobs)))

@@ -15,6 +15,7 @@ from pathlib import Path
 from .graph.errors import ModelError, NodeError
 from .graph.floating.graph import FloatGraph
 from .graph.floating.storage_plan import StoragePlan, check_plan, format_plan, plan_storage
+from .graph.onnx_read import Source, model_label
 from .ir.printer import format_node
 from .kernel_steps import Dump, compiled, float_graph, float_step, work_of
 from .passes.pipeline import dump_to
@@ -53,7 +54,7 @@ class _Compiling:
 
 
 def compile_cuda(
-    model: Path | str | bytes,
+    model: Source,
     target: CudaTarget,
     *,
     batch: int = 1,
@@ -104,7 +105,7 @@ def compile_cuda(
     )
 
 
-def network_workloads(model: Path | str | bytes, target: CudaTarget) -> list[tuple[str, CudaWorkload]]:
+def network_workloads(model: Source, target: CudaTarget) -> list[tuple[str, CudaWorkload]]:
     """Every node of a network that can be tuned, by name, with its workload, in order. Raises UserError.
 
     A node that can be computed in several ways comes once for each, first as it is without records.
@@ -115,7 +116,7 @@ def network_workloads(model: Path | str | bytes, target: CudaTarget) -> list[tup
 
 
 def compile_cuda_emulated(
-    model: Path | str | bytes,
+    model: Source,
     target: CudaTarget,
     *,
     batch: int = 1,
@@ -151,7 +152,7 @@ def compile_cuda_emulated(
 
 
 def compile_cuda_emulated_ahead(
-    model: Path | str | bytes,
+    model: Source,
     target: CudaTarget,
     host: CpuTarget,
     *,
@@ -229,7 +230,7 @@ class _Lowered:
     steps: tuple[LoweredStep[CudaTarget], ...]
 
 
-def _graph_of(model: Path | str | bytes, *, batch: int, fusion: bool, dump: Dump | None) -> FloatGraph:
+def _graph_of(model: Source, *, batch: int, fusion: bool, dump: Dump | None) -> FloatGraph:
     """A model's graph as GPUs compute it: tensors lie as ONNX has them, since threads read along the width."""
     try:
         return float_graph(model, lanes=1, batch=batch, fusion=fusion, dump=dump)
@@ -243,7 +244,7 @@ def _graph_of(model: Path | str | bytes, *, batch: int, fusion: bool, dump: Dump
 
 
 def _lowered(
-    model: Path | str | bytes,
+    model: Source,
     target: CudaTarget,
     batch: int,
     fusion: bool,
@@ -253,7 +254,7 @@ def _lowered(
     dump = None if dump_passes is None else dump_to(dump_passes)
     graph = _graph_of(model, batch=batch, fusion=fusion, dump=dump)
     plan = plan_storage(graph)
-    check_plan(model, graph, plan)
+    check_plan(model_label(model), graph, plan)
     if dump is not None:
         dump("memory-plan", format_plan(graph, plan))
     return _Lowered(graph=graph, plan=plan, steps=tuple(_steps(graph, target, knobs)))

@@ -14,6 +14,7 @@ from .graph.floating.cost import count_operations
 from .graph.floating.graph import FloatGraph
 from .graph.floating.onnx_import import import_float_model
 from .graph.floating.pipeline import graph_passes, run_graph_passes
+from .graph.onnx_read import ReadModel, Source
 from .ir.expr import Buffer
 from .ir.printer import format_node
 from .passes.pipeline import dump_to
@@ -28,7 +29,13 @@ Dump = Callable[[str, str], None]
 
 
 def float_graph(
-    model: Path | str | bytes, *, lanes: int, batch: int, fusion: bool, dump: Dump | None, join: bool = False
+    model: Source | ReadModel,
+    *,
+    lanes: int,
+    batch: int,
+    fusion: bool,
+    dump: Dump | None,
+    join: bool = False,
 ) -> FloatGraph:
     """An ONNX model as the graph of its kernels, for vectors of `lanes` elements; `dump` sees it after every pass.
 
@@ -162,8 +169,15 @@ class Work(TypedDict):
     constants: Mapping[str, np.ndarray]
 
 
-def work_of(compiled: Compiled[Target, Made], parameters: tuple[Buffer, ...]) -> Work:
-    """A step's work, its constants packed as its schedule says, in the shapes of the kernel's parameters."""
+def work_of(
+    compiled: Compiled[Target, Made],
+    parameters: tuple[Buffer, ...],
+    placed: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] = aligned_copy,
+) -> Work:
+    """A step's work, its constants packed as its schedule says, `placed` in the shapes of the kernel's parameters.
+
+    Constants that are only written to a file need no place on a cache line: `np.reshape` does.
+    """
     step = compiled.step
     packed = pack_arrays(compiled.schedule.trace, step.constants)
     shapes = {parameter.name: parameter.shape for parameter in parameters}
@@ -173,5 +187,5 @@ def work_of(compiled: Compiled[Target, Made], parameters: tuple[Buffer, ...]) ->
         members=step.members,
         operations=step.operations,
         tensors=step.tensors,
-        constants={name: aligned_copy(array, shapes[name]) for name, array in packed.items()},
+        constants={name: placed(array, shapes[name]) for name, array in packed.items()},
     )

@@ -9,10 +9,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +30,8 @@ INSTRUCTION_ALIGNMENT = 4096
 
 FORMAT_NAME = "vdla-program"
 FORMAT_VERSION = 1
+_COPY_BYTES = 2**22
+"""Held in memory of a file that is copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,22 +186,24 @@ class WriteError(ProgramError):
         super().__init__(f"{path}: cannot be written: {error.strerror}")
 
 
-def write_whole(path: str | Path, data: bytes) -> None:
-    """Write `data` to `path`, whole or not at all: a temporary file beside it is renamed over it at the end.
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write in a `with` block that becomes `path` at its end, whole or not at all: it lies beside it before.
 
     A link stays one, and so does what is no file (a pipe, /dev/null): that gets the data as it is. Raises WriteError,
-    naming the file, when the system refuses.
+    naming `path`, when the system refuses.
     """
     path = Path(path)
     temporary = None
     try:
         if path.exists() and not path.is_file():
-            path.write_bytes(data)
+            with path.open("wb") as file:
+                yield file
             return
         place = path.resolve()
         with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
             temporary = file.name
-            file.write(data)
+            yield file.file
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
@@ -206,6 +213,18 @@ def write_whole(path: str | Path, data: bytes) -> None:
     finally:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
+
+
+def write_whole(path: str | Path, *parts: bytes | memoryview) -> None:
+    """Write `parts` to `path`, one behind the other; whole or not at all, as `whole_file` says. Raises WriteError."""
+    with whole_file(path) as file:
+        file.writelines(parts)
+
+
+def copy_whole(source: Path, path: str | Path) -> None:
+    """Copy the file `source` to `path` as `write_whole` writes; raises WriteError, and OSError for a missing source."""
+    with source.open("rb") as original, whole_file(path) as file:
+        shutil.copyfileobj(original, file, _COPY_BYTES)
 
 
 def save_program(program: Program, path: str | Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.compiler.graph.onnx_load import is_quantized
+from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.isa.errors import UserError
 
 from ..verdict import relative_tolerance, within

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.isa.program import copy_whole
 
-from ..files import check_destination, read_whole, whole_directory
+from ..files import check_destination, whole_directory
 from .output import note, print_json, steps
 from .records import applied_text
 
@@ -87,7 +87,7 @@ def _write_archive(
 ) -> tuple[bool, ChosenKnobs[CudaWorkload] | None]:
     """Writes FILE.tar; whether it came from the cache, else which records were applied."""
     from vdla.compiler.cuda_driver import compile_cuda
-    from vdla.compiler.graph.onnx_load import is_quantized
+    from vdla.compiler.graph.onnx_read import is_quantized
     from vdla.compiler.runtime.cuda_archive import save_cuda_network
     from vdla.hw.user_cache import CacheError
 
@@ -98,7 +98,7 @@ def _write_archive(
     if cache and dumps is None:
         try:
             entry = cached_cuda_network(model, target, batch=batch, records=records)
-            write_whole(output, read_whole(entry.path, "compiled network"))
+            copy_whole(entry.path, output)
             return entry.hit, entry.knobs
         except CacheError as error:
             note(f"compiled without the cache: {error}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.isa.program import copy_whole, write_whole
 
 from ..files import check_destination, whole_directory
 from .output import note, print_json, steps
@@ -108,18 +108,16 @@ def _copy_cached(
     from vdla.compiler.runtime.network_archive import describe_saved
     from vdla.hw.user_cache import CacheError
 
-    from ..files import read_whole
     from ..network_cache import cached_network
 
     try:
         entry = cached_network(model, processor, batch=batch, records=records, told=told)
-        content = read_whole(entry.path, "compiled network")
     except CacheError as error:
         note(f"compiled without the cache: {error}")
         return _write_compiled(model, processor, batch, output, None, records, told)
-    write_whole(output, content)
+    copy_whole(entry.path, output)
     # The cache says that it is whole.
-    description = describe_saved(entry.path, content)
+    description = describe_saved(entry.path)
     return _Written(
         kernels=len(description["kernels"]),
         launches=len(description["launches"]),

@@ -95,7 +95,7 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
             numbers[name] = int(entries[name])
     if any(size < 0 for size in tensor.dims):
         raise refused(f"its shape {list(tensor.dims)} has a negative dimension")
-    needed = _bytes_of(tensor)
+    needed = tensor_bytes(tensor)
     if needed is None:
         raise refused(f"elements of type {tensor.data_type} cannot lie in a file")
     if numbers.get("length", needed) != needed:
@@ -103,7 +103,7 @@ def _place(label: str, tensor: TensorProto, root: str) -> ExternalTensor:
     return ExternalTensor(tensor=tensor, path=path, offset=numbers.get("offset", 0), length=needed)
 
 
-def _bytes_of(tensor: TensorProto) -> int | None:
+def tensor_bytes(tensor: TensorProto) -> int | None:
     """How many bytes the elements of a tensor take; None for what is no plain number."""
     if tensor.data_type not in TensorProto.DataType.values():
         return None

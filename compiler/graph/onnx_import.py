@@ -7,8 +7,6 @@ node of the graph. So the pairs vanish, and nothing is decided by matching patte
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 
@@ -29,6 +27,7 @@ from .onnx_products import (
     import_qlinear_matmul,
     quantized_constant,
 )
+from .onnx_read import ReadModel, Source
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Same
 from .onnx_views import import_identity, import_reshape, import_transpose
 from .onnx_windows import (
@@ -46,7 +45,7 @@ SUPPORTED = (
 )
 
 
-def import_model(source: str | Path | bytes, *, batch: int | None = None, processor: bool = False) -> Graph:
+def import_model(source: Source | ReadModel, *, batch: int | None = None, processor: bool = False) -> Graph:
     """Imports a quantized ONNX model from a path or from the bytes of a file.
 
     Returns the unfused graph: one node per quantized ONNX operation, tensors named like the ONNX outputs

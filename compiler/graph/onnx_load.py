@@ -1,28 +1,26 @@
-"""Reading an ONNX file: bytes to a checked model of static shapes."""
+"""From a model as its file has it to a checked one of static shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import EncodeError
 from onnx import TensorProto, checker, numpy_helper, shape_inference
 from onnx.defs import onnx_opset_version
-from vdla.isa.files import read_file
 
 from .budgets import check_shapes
 from .check_scales import check_scales
 from .errors import ModelError
-from .external_data import load_external_data
-from .model_texts import check_texts
+from .external_data import tensor_bytes
 from .onnx_attributes import check_attributes
 from .onnx_ranges import check_ranges
+from .onnx_read import ReadModel, Source, read_model
 
 OLDEST_OPSET = 13
-QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
-"""Operators, besides QLinear ones, that only quantized models have."""
 NEWEST_OPSET = onnx_opset_version()
 """What a later opset means, nobody here knows."""
 MOST_SHAPE_BYTES = 2**16
@@ -31,15 +29,16 @@ SHAPES_FIXED_BY = "give its size: --dim {symbol}=SIZE, or write a fixed shape in
 
 
 def load_model(
-    source: str | Path | bytes, *, oldest_opset: int = OLDEST_OPSET, batch: int | None = None
+    source: Source | ReadModel, *, oldest_opset: int = OLDEST_OPSET, batch: int | None = None
 ) -> tuple[str, onnx.ModelProto]:
-    """Reads a path or the bytes of a file; returns what messages call it and the model with shapes inferred.
+    """What messages call a model, and the model with shapes inferred; a `ReadModel` holds none afterwards.
 
     A dynamic first dimension of the inputs becomes `batch` (None: is refused, as all other dynamic dimensions are).
     Raises ModelError for a file that is missing, damaged, invalid, older than `oldest_opset`, inconsistent in
     shapes or larger than `budgets` allows.
     """
-    label, model = read_model(source)
+    read = source if isinstance(source, ReadModel) else read_model(source)
+    label, model = read.label, read.proto
     if not model.HasField("graph") or not model.graph.node:
         raise ModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
     opset = opset_of(model)
@@ -56,8 +55,11 @@ def load_model(
         raise ModelError(f"{label}: has no outputs, so nothing of it is needed; export it with its outputs")
     if batch is not None:
         fix_batch(model, batch)
+    # Checker and inference copy the whole model, so weights, whose values matter to neither, wait outside.
+    weights = _weights_aside(model)
     try:
-        checker.check_model(model)
+        with _stand_ins(model, weights):
+            checker.check_model(model)
     except (checker.ValidationError, ValueError) as error:
         raise ModelError(
             f"{label}: is not a valid ONNX model: {_first_line(error)}; export it again"
@@ -67,78 +69,70 @@ def load_model(
         if info.name not in initialized:
             input_shape(label, info)
     check_attributes(label, model)
-    check_scales(label, model)
     follow = check_ranges(label, model)
     try:
-        model = _with_shapes(model, follow)
+        model = _with_shapes(model, weights, follow)
     except (shape_inference.InferenceError, ValueError) as error:
         reason = _first_line(error)
         raise ModelError(
             f"{label}: its shapes or types contradict each other: {reason}; export it again"
         ) from None
+    check_scales(label, model)
     check_shapes(label, model)
     return label, model
 
 
-def _with_shapes(model: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
-    """The model with shapes inferred; `follow`: values that become shapes, too. Raises InferenceError and ValueError.
+def _weights_aside(model: onnx.ModelProto) -> dict[int, bytes]:
+    """Takes the bytes of large initializers out, by their numbers. What is not as long as it should be stays."""
+    weights: dict[int, bytes] = {}
+    for number, tensor in enumerate(model.graph.initializer):
+        size = len(tensor.raw_data)
+        if size > MOST_SHAPE_BYTES and size == tensor_bytes(tensor):
+            weights[number] = tensor.raw_data
+            tensor.ClearField("raw_data")
+    return weights
 
-    Inference copies the whole model three times, so weights, whose values are no shapes, wait outside.
+
+@contextmanager
+def _stand_ins(model: onnx.ModelProto, weights: Iterable[int]) -> Iterator[None]:
+    """Inside of the block the initializers that are aside are one zero each, which the checker takes."""
+    tensors = [model.graph.initializer[number] for number in weights]
+    shapes = [tuple(tensor.dims) for tensor in tensors]
+    for tensor in tensors:
+        tensor.dims[:] = (1,)
+        tensor.raw_data = bytes(tensor_bytes(tensor) or 0)
+    try:
+        yield
+    finally:
+        for tensor, shape in zip(tensors, shapes, strict=True):
+            tensor.dims[:] = shape
+            tensor.ClearField("raw_data")
+
+
+def _with_shapes(model: onnx.ModelProto, weights: Mapping[int, bytes], follow: bool) -> onnx.ModelProto:
+    """The model with its weights and with shapes inferred; `follow`: from values, too.
+
+    Raises InferenceError and ValueError.
     """
-    weights = {
-        number: tensor.raw_data
-        for number, tensor in enumerate(model.graph.initializer)
-        if len(tensor.raw_data) > MOST_SHAPE_BYTES
-    }
-    for number in weights:
-        model.graph.initializer[number].ClearField("raw_data")
     try:
         model = _inferred(model, follow)
     except (shape_inference.InferenceError, ValueError):
         if not weights:
             raise
         # Perhaps for want of these values.
-        return _inferred(_with_weights(model, weights), follow)
-    return _with_weights(model, weights)
+        return _inferred(_with_data(model, weights), follow)
+    return _with_data(model, weights)
 
 
 def _inferred(model: onnx.ModelProto, follow: bool) -> onnx.ModelProto:
     return shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=follow)
 
 
-def _with_weights(model: onnx.ModelProto, weights: Mapping[int, bytes]) -> onnx.ModelProto:
-    for number, data in weights.items():
-        model.graph.initializer[number].raw_data = data
+def _with_data(model: onnx.ModelProto, data: Mapping[int, bytes]) -> onnx.ModelProto:
+    """The model, with the bytes of initializers by their numbers."""
+    for number, values in data.items():
+        model.graph.initializer[number].raw_data = values
     return model
-
-
-def is_quantized(source: str | Path | bytes) -> bool:
-    """Whether a model's activations are integers: an operator of it quantizes, or takes quantized tensors.
-
-    Raises ModelError for a file that is missing or damaged.
-    """
-    operators = {node.op_type for node in read_model(source)[1].graph.node}
-    return any(name in QUANTIZED or name.startswith("QLinear") for name in operators)
-
-
-def read_model(source: str | Path | bytes) -> tuple[str, onnx.ModelProto]:
-    """What messages call a model, and the model with its external data, not checked yet.
-
-    Raises ModelError for a file that is missing, is none or is damaged, and for external data that may not be read.
-    """
-    label = "model" if isinstance(source, bytes) else str(source)
-    try:
-        model = onnx.load_model_from_string(source if isinstance(source, bytes) else read_file(source))
-    except FileNotFoundError:
-        raise ModelError(f"{label}: no such file: '{label}'; check the path") from None
-    except OSError as error:
-        raise ModelError(f"{label}: cannot be read: {error.strerror or error}; check the path") from None
-    except (DecodeError, ValueError):
-        raise ModelError(f"{label}: is no ONNX file or is damaged; export or copy it again") from None
-    check_texts(label, model)
-    if not isinstance(source, bytes):
-        load_external_data(label, model, Path(source).parent)
-    return label, model
 
 
 def _first_line(error: Exception) -> str:
@@ -195,7 +189,8 @@ def with_dimensions(source: Path, sizes: Mapping[str, int]) -> bytes:
 
     `dimension_name` has the names. Raises ModelError for a name that the model does not have, and for a size below 1.
     """
-    label, model = read_model(source)
+    read = read_model(source)
+    label, model = read.label, read.proto
     initialized = {initializer.name for initializer in model.graph.initializer}
     dynamic: dict[str, list[onnx.TensorShapeProto.Dimension]] = {}
     for info in model.graph.input:

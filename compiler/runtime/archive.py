@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import io
 import json
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,23 +39,50 @@ _NAME = re.compile(r"[A-Za-z0-9_.+-]*")
 _FEATURES = re.compile(r"([+-][A-Za-z0-9_.+-]+(,[+-][A-Za-z0-9_.+-]+)*)?")
 
 
-def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+Bytes = bytes | memoryview
+Content = bytes | Sequence[Bytes]
+"""Of a member: its bytes, or the parts that they are put together from."""
+
+
+def write_archive(path: Path, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:
     """Writes an archive whole or not at all; equal contents give equal files. ProgramError if it cannot be written."""
-    members = {DESCRIPTION: (json.dumps(description, indent=1) + "\n").encode(), **files}
+    members: dict[str, Content] = {
+        DESCRIPTION: (json.dumps(description, indent=1) + "\n").encode(),
+        **files,
+    }
     members[CHECKSUM] = checksum(members)
-    write_whole(path, archive_bytes(members))
+    write_whole(path, *_archive_parts(members))
 
 
-def archive_bytes(members: Mapping[str, bytes]) -> bytes:
+def archive_bytes(members: Mapping[str, Content]) -> bytes:
     """A tar file of members by name, in their order; equal members give equal bytes."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, data in members.items():
-            # Nobody's, from 1970, so that nothing depends on who writes it and when.
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
+    return b"".join(_archive_parts(members))
+
+
+def _archive_parts(members: Mapping[str, Content]) -> Iterator[Bytes]:
+    """The bytes of `archive_bytes`, without a copy of what members hold."""
+    total = 0
+    for name, content in members.items():
+        # Nobody's, from 1970, so that nothing depends on who writes it and when.
+        entry = tarfile.TarInfo(name)
+        entry.size = size = _size(content)
+        header = entry.tobuf(format=tarfile.USTAR_FORMAT)
+        yield header
+        yield from _parts(content)
+        padding = -size % tarfile.BLOCKSIZE
+        yield bytes(padding)
+        total += len(header) + size + padding
+    # Two empty blocks end it, and whole records.
+    end = 2 * tarfile.BLOCKSIZE
+    yield bytes(end + -(total + end) % tarfile.RECORDSIZE)
+
+
+def _parts(content: Content) -> Sequence[Bytes]:
+    return [content] if isinstance(content, bytes) else content
+
+
+def _size(content: Content) -> int:
+    return sum(memoryview(part).nbytes for part in _parts(content))
 
 
 def is_for_gpu(path: Path) -> bool:
@@ -107,9 +133,9 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
     return files
 
 
-def description_of(content: bytes) -> bytes:
-    """The description in the bytes of an archive that is known to be whole; its other members are not looked at."""
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+def description_of(path: Path) -> bytes:
+    """The description in an archive that is known to be whole; its other members are not looked at."""
+    with tarfile.open(path, mode="r:") as archive:
         held = archive.extractfile(DESCRIPTION)
         assert held is not None
         return held.read()
@@ -197,10 +223,11 @@ def _check_sizes(
         raise ArchiveError(f"{path}: {problem}")
 
 
-def checksum(files: Mapping[str, bytes]) -> bytes:
+def checksum(files: Mapping[str, Content]) -> bytes:
     """What the member `CHECKSUM` holds of an archive whose other members are `files`, in this order."""
     digest = hashlib.sha256()
-    for name, data in files.items():
-        digest.update(f"{name} {len(data)}\n".encode())
-        digest.update(data)
+    for name, content in files.items():
+        digest.update(f"{name} {_size(content)}\n".encode())
+        for part in _parts(content):
+            digest.update(part)
     return digest.hexdigest().encode() + b"\n"

@@ -17,7 +17,15 @@ from typing import Any
 from ..target.cuda.architectures import ARCHITECTURES
 from ..target.cuda.machine import CudaTarget
 from ..target.cuda.module import CudaModule
-from .archive import CONSTANTS, CUDA_SOURCE, DESCRIPTION, read_archive, read_description, write_archive
+from .archive import (
+    CONSTANTS,
+    CUDA_SOURCE,
+    DESCRIPTION,
+    Content,
+    read_archive,
+    read_description,
+    write_archive,
+)
 from .archive_fields import Field
 from .cuda_code import CompiledModule, CudaLaunch, CudaNetworkCode
 from .cuda_launches import describe_kernel_launches, described_kernel_launches
@@ -61,10 +69,10 @@ def save_cuda_network(path: Path, network: CudaNetworkCode) -> None:
         "launches": launches,
         "constants": constants.entries,
     }
-    files = {
+    files: dict[str, Content] = {
         CUDA_SOURCE: "\n\n".join(sources).encode(),
         CUBINS: bytes(cubins),
-        CONSTANTS: bytes(constants.data),
+        CONSTANTS: constants.parts,
     }
     write_archive(path, description, files)
 

@@ -29,6 +29,7 @@ from .archive import (
     HEADER,
     LIBRARY,
     ArchiveError,
+    Content,
     check_memory,
     description_of,
     read_archive,
@@ -109,20 +110,20 @@ def save_network(path: Path, network: NetworkCode) -> None:
         "launches": launches,
         "constants": constants.entries,
     }
-    files = {
+    files: dict[str, Content] = {
         LIBRARY: b"" if code is None else code.data,
         HEADER: b"" if code is None else code.header.encode(),
-        CONSTANTS: bytes(constants.data),
+        CONSTANTS: constants.parts,
     }
     write_archive(path, description, files)
 
 
-def describe_saved(path: Path, content: bytes) -> dict[str, Any]:
-    """The description of an archive that is known to be whole, `content`, for whatever processor it is.
+def describe_saved(path: Path) -> dict[str, Any]:
+    """The description of an archive that is known to be whole, for whatever processor it is.
 
     ArchiveError, which names `path`, for one of another format.
     """
-    return cast(dict[str, Any], read_description(path, description_of(content), FORMAT).value)
+    return cast(dict[str, Any], read_description(path, description_of(path), FORMAT).value)
 
 
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:

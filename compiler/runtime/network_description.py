@@ -42,18 +42,20 @@ class ConstantPool:
     """Constants on their way into a file; those of equal bytes lie there once, each on a cache line."""
 
     def __init__(self) -> None:
-        self.data = bytearray()
+        self.parts: list[bytes | memoryview] = []
         self.entries: dict[str, dict[str, Any]] = {}
+        self._size = 0
         self._offsets: dict[str, int] = {}
 
     def add(self, name: str, array: np.ndarray) -> str:
-        """The name, under which the array is from now on."""
-        raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        """The name, under which the array is from now on; it must not change before `parts` are written."""
+        raw = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data
         digest = hashlib.sha256(raw).hexdigest()
         if digest not in self._offsets:
-            self.data += bytes(-len(self.data) % ALIGNMENT)
-            self._offsets[digest] = len(self.data)
-            self.data += raw
+            gap = -self._size % ALIGNMENT
+            self._offsets[digest] = self._size + gap
+            self.parts += (bytes(gap), raw)
+            self._size += gap + raw.nbytes
         self.entries[name] = {
             "dtype": array.dtype.name,
             "shape": list(array.shape),

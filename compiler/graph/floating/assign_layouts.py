@@ -55,7 +55,9 @@ def in_blocks(array: np.ndarray, block: int) -> np.ndarray:
     if block == 1:
         return array
     batch, channels, *rest = array.shape
-    padded = np.pad(array, [(0, 0), (0, -channels % block), *[(0, 0)] * len(rest)])
+    # Padding by nothing would copy.
+    beyond = -channels % block
+    padded = np.pad(array, [(0, 0), (0, beyond), *[(0, 0)] * len(rest)]) if beyond else array
     cut = padded.reshape(batch, -1, block, *rest)
     return np.ascontiguousarray(np.moveaxis(cut, 2, -1))
 

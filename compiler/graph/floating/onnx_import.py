@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..errors import ModelError
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import initializer_array, input_shape, load_model, opset_of, static_shapes, type_name
+from ..onnx_read import ReadModel, Source
 from ..onnx_views import viewed_shape
 from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
@@ -63,7 +63,7 @@ SUPPORTED = (
 )
 
 
-def import_float_model(source: str | Path | bytes, *, batch: int = 1) -> FloatGraph:
+def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> FloatGraph:
     """Imports a float32 ONNX model of opset 11 or later from a path or from the bytes of a file.
 
     Inputs whose first dimension is not a number get `batch` there. Returns a graph of one node or a few for each ONNX

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from vdla.isa.printable import printable
 
@@ -114,10 +113,10 @@ def _plan(graph: FloatGraph, lives: Mapping[str, tuple[int, int]], views: Mappin
     return StoragePlan(offsets=offsets, bytes=plan.size, bytes_without_reuse=rounded)
 
 
-def check_plan(source: str | Path | bytes, graph: FloatGraph, plan: StoragePlan) -> None:
-    """Raises ModelError where the activations of the model `source` take more bytes than `budgets` allows."""
+def check_plan(label: str, graph: FloatGraph, plan: StoragePlan) -> None:
+    """Raises ModelError where the activations of a model take more bytes than `budgets` allows."""
     check_arena(
-        "model" if isinstance(source, bytes) else str(source),
+        label,
         plan.bytes,
         {name: graph.tensors[name].bytes for name in plan.offsets},
         {name: node.name for node in graph.nodes for name in node.outputs},

@@ -15,7 +15,8 @@ from onnx import numpy_helper, shape_inference
 from ..errors import ModelError, node_error
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
-from ..onnx_load import QUANTIZED, initializer_array, load_model, opset_of, static_shapes
+from ..onnx_load import initializer_array, load_model, opset_of, static_shapes
+from ..onnx_read import QUANTIZED
 
 LEAST_IR_VERSION = 7
 INTEGER_OPERATORS = frozenset([*QUANTIZED, "DynamicQuantizeLinear", "ConvInteger", "MatMulInteger"])

@@ -1,0 +1,83 @@
+"""Reading an ONNX file: bytes to a model with all its data, not checked yet.
+
+A file may change at any time. `ModelFile` holds its bytes as they were, for those who read them more than once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from vdla.isa.files import read_file
+
+from .errors import ModelError
+from .external_data import load_external_data
+from .model_texts import check_texts
+
+QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
+"""Operators, besides QLinear ones, that only quantized models have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelFile:
+    """The file at `path`, which held `content` when it was read. Its external data are still to be read."""
+
+    path: Path
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ReadModel:
+    """A model with its external data, and what messages call it. `onnx_load.load_model` uses it up."""
+
+    label: str
+    proto: onnx.ModelProto
+
+
+Source = str | Path | bytes | ModelFile
+"""A model: the path of its file, its bytes, or both."""
+
+
+def model_label(source: Source) -> str:
+    """What messages call a model: its path, if it has one."""
+    if isinstance(source, bytes):
+        return "model"
+    return str(source.path if isinstance(source, ModelFile) else source)
+
+
+def read_model(source: Source) -> ReadModel:
+    """A model with all its data.
+
+    Raises ModelError for a file that is missing, is no model or is damaged, and for external data that may not be read.
+    """
+    label = model_label(source)
+    try:
+        proto = onnx.load_model_from_string(_content(source))
+    except FileNotFoundError:
+        raise ModelError(f"{label}: no such file: '{label}'; check the path") from None
+    except OSError as error:
+        raise ModelError(f"{label}: cannot be read: {error.strerror or error}; check the path") from None
+    except (DecodeError, ValueError):
+        raise ModelError(f"{label}: is no ONNX file or is damaged; export or copy it again") from None
+    check_texts(label, proto)
+    if not isinstance(source, bytes):
+        load_external_data(label, proto, Path(label).parent)
+    return ReadModel(label=label, proto=proto)
+
+
+def is_quantized(source: Source | ReadModel) -> bool:
+    """Whether a model's activations are integers: an operator of it quantizes, or takes quantized tensors.
+
+    Raises ModelError as `read_model` does.
+    """
+    model = source if isinstance(source, ReadModel) else read_model(source)
+    operators = {node.op_type for node in model.proto.graph.node}
+    return any(name in QUANTIZED or name.startswith("QLinear") for name in operators)
+
+
+def _content(source: Source) -> bytes:
+    if isinstance(source, ModelFile):
+        return source.content
+    return source if isinstance(source, bytes) else read_file(source)
