@@ -27,7 +27,17 @@ from .wrapper import BENCH_TOP, bench_verilog, with_start_event
 
 Simulator = Literal["verilator", "icarus"]
 
-_VERILATOR_ARGUMENTS = ("--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-fatal", "-Wno-lint")
+_VERILATOR_ARGUMENTS = (
+    "--output-split",
+    "0",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "fast",
+    "--noassert",
+    "-Wno-fatal",
+    "-Wno-lint",
+)
 # The runner makes every signal public, which doubles the time of a build; the top's are enough for most benches.
 _PORTS_ONLY = ("--no-public-flat-rw", "--public-depth", "1")
 # The makefile of the package from PyPI lacks what its configure step would have found out (wheel 5.48).

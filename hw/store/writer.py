@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Array, Const, Module, Mux, Signal, signed
 from amaranth.lib import data, fifo, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -200,18 +200,17 @@ class Writer(wiring.Component):
             room.eq(places - start),
             count.eq(Mux(left < room, left, room)),
             turn.eq(head - start),
-            beat.data.eq(Cat(*(Array(reads)[(turn + place)[:place_bits]] for place in range(places)))),
-            beat.strobe.eq(
-                Cat(
-                    *(
-                        (
-                            (place >= start if place + 1 < places else Const(1)) & (place < start + count)
-                        ).replicate(out // 8)
-                        for place in range(places)
-                    )
-                )
-            ),
         ]
+        for place in range(places):
+            # Places beside the strobes are zeros: a bank may be written while the beat waits, and AXI wants all of it
+            # to stay as it is.
+            used = Signal(name=f"used_{place}")
+            behind = place >= start if place + 1 < places else Const(1)
+            m.d.comb += [
+                used.eq(behind & (place < start + count)),
+                beat.data.word_select(place, out).eq(Mux(used, Array(reads)[(turn + place)[:place_bits]], 0)),
+                beat.strobe.word_select(place, out // 8).eq(used.replicate(out // 8)),
+            ]
         m.d.sync += tail.eq(tail + self.put)
         with m.If(moved):
             m.d.sync += [head.eq(head + count), sent.eq(Mux(beat.last, 0, sent + count))]

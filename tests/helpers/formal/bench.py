@@ -16,7 +16,6 @@ from amaranth.back import rtlil
 from amaranth.hdl import (
     Assert,
     Assume,
-    Cat,
     Const,
     Cover,
     Elaboratable,
@@ -207,11 +206,6 @@ def tag(bench: Bench, *, enters: Value, data: Value, leaves: Value, level: Value
 def around(place: Value, depth: int) -> Value:
     """`place`, below 2 x `depth`, modulo `depth`: a division would cost the solver too much."""
     return Mux(place >= depth, place - depth, place)
-
-
-def strobed(data: Value, strobe: Value) -> Value:
-    """`data` with zeros in the bytes that `strobe` leaves out, and `strobe`: what counts of a write beat."""
-    return Cat(data & Cat(*(bit.replicate(8) for bit in strobe)), strobe)
 
 
 def implies(premise: Value, conclusion: Value) -> Value:

@@ -10,7 +10,7 @@ from vdla.hw.interfaces import burst_layout
 from vdla.isa.config import Config, load_config
 from vdla.isa.timing import write_burst_beats
 
-from .bench import Bench, implies, strobed, tag
+from .bench import Bench, implies, tag
 from .faults import Fault, Load
 from .proof import Proof
 
@@ -119,7 +119,7 @@ def _bench(config: Config, load: Load) -> Bench:
         "data stays until it is accepted",
         implies(
             waits_w,
-            beat.valid & bench.same(Cat(strobed(beat.payload.data, beat.payload.strobe), beat.payload.last)),
+            beat.valid & bench.same(beat.payload.as_value()),
         ),
         cover=waits_w & moved & dut.put,
     )
@@ -288,6 +288,12 @@ NARROW_PROOF = Proof(
             module=MODULE,
             before="beat.valid.eq(bursts.r_rdy)",
             after="beat.valid.eq(bursts.r_rdy & ~self.put)",
+        ),
+        Fault(
+            property="data stays until it is accepted",
+            module=MODULE,
+            before="Mux(used, Array(reads)[(turn + place)[:place_bits]], 0)",
+            after="Array(reads)[(turn + place)[:place_bits]]",
         ),
         Fault(
             property="no data is shown before its address, and none before it was put",
