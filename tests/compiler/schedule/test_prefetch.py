@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from vdla.compiler.ir.expr import Buffer, Var
@@ -98,20 +100,24 @@ def test_what_is_not_read_in_one_piece_is_refused() -> None:
         s.prefetch("k.0", "W", 64)
 
 
-def test_convolutions_with_many_weights_for_few_positions_ask_for_them() -> None:
+def test_convolutions_ask_early_for_weights_that_the_first_level_cache_does_not_hold() -> None:
+    target = replace(host_target(), cache_bytes=(48 * 1024, 2048 * 1024))
     window = Window(kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1))
 
-    def steps(size: int) -> set[str]:
+    def steps(size: int, channels: int, filters: int) -> set[str]:
         program = float_conv2d(
             batch=1,
-            channels=512,
+            channels=channels,
             height=size,
             width=size,
-            filters=512,
+            filters=filters,
             window=window,
             block_in=16,
             block_out=16,
         )
-        return {step.primitive for step in conv2d_cpu.schedule(host_target(), program, window).trace}
+        return {step.primitive for step in conv2d_cpu.schedule(target, program, window).trace}
 
-    assert "prefetch" in steps(7) and "prefetch" not in steps(28)
+    # A panel of 256 channels comes anew for each tile, one of 16 channels stays.
+    assert "prefetch" in steps(28, 256, 64) and "prefetch" not in steps(28, 16, 64)
+    # With enough filters, which few positions use, it comes from far away.
+    assert "prefetch" in steps(3, 16, 3072)
