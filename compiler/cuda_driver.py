@@ -135,7 +135,8 @@ def compile_cuda_emulated(
     launches: list[Launch] = []
 
     def make(step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None) -> Kernel:
-        return build(emulate(prepare(schedule.program, target, dump=dump)), host)
+        # In the order of the GPU's sums, so that their errors are seen here.
+        return build(emulate(prepare(schedule.program, target, dump=dump)), host, blocks=False)
 
     for kernel in compiled(work.steps, target, dump_passes, make):
         program = kernel.made.program
@@ -166,7 +167,7 @@ def compile_cuda_emulated_ahead(
 
     def make(step: LoweredStep[CudaTarget], schedule: Schedule, number: int, dump: Dump | None) -> Module:
         program = emulate(prepare(schedule.program, target))
-        return lower_for_cpu(program, host, function=f"vdla_kernel{number}")
+        return lower_for_cpu(program, host, function=f"vdla_kernel{number}", blocks=False)
 
     for kernel in compiled(work.steps, target, None, make):
         module = modules.setdefault(kernel.made.function, kernel.made)

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from ..ir.stmt import Program
+from ..passes.sum_in_blocks import LONGEST
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
 from .conv2d_cpu import (
@@ -20,7 +21,6 @@ from .conv2d_cpu import (
     reduction_loops,
 )
 from .live_taps import Taps, taps_of
-from .partial_sums import PART_TERMS
 from .peak_cpu import (
     CLOCK_HERTZ,
     FRAME,
@@ -247,7 +247,7 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
     copied = shape.outer * box * times * repeated
     limits = {
         "the registers": registers_fit(target, positions, vectors),
-        "the length of partial sums": e["part"] <= max(2 * PART_TERMS, shape.default_terms),
+        "the length of partial sums": e["part"] <= max(LONGEST, shape.default_terms),
         "the size of the code": statements <= most,
         # What a last, smaller block or tile reads of an input without pads cannot be proven to lie inside it.
         "the blocks that are copied": shape.padded

@@ -10,10 +10,11 @@ import numpy as np
 
 from ..ir.stmt import Program
 from ..ir.types import DType
+from ..passes.sum_in_blocks import LONGEST
 from ..target.cpu.machine import CpuTarget
 from .conv2d_cpu import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
 from .dense_cpu import Knobs, choose_knobs, product_sizes
-from .partial_sums import PART_TERMS, part_size
+from .partial_sums import part_size
 from .peak_cpu import (
     CLOCK_HERTZ,
     FRAME,
@@ -201,7 +202,7 @@ def _account(target: CpuTarget, size: _Size, most: int, points: Columns) -> Acco
     level1, level2 = target.cache_bytes
     limits = {
         "the registers": registers_fit(target, rows, vectors),
-        "the length of partial sums": e["part"] <= max(2 * PART_TERMS, size.default_part),
+        "the length of partial sums": e["part"] <= max(LONGEST, size.default_part),
         "the size of the code": statements <= most,
         # Staged rows lie in pieces of a vector, in which a last, shorter part cannot be proven to end.
         "the parts of staged rows": (e["stage"] == 0) | (size.depth % e["part"] == 0),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from ..passes.sum_in_blocks import BLOCK_TERMS, LONGEST
 from ..schedule import Schedule
 from .borders import has_loop
-
-PART_TERMS = 256
-"""Terms that are added in a row before their sum joins the others; libraries take 128 to 256. A part costs 1 to 3% of
-the time, and ten layers' worth of rounding errors become as small as ONNX Runtime's."""
 
 
 def part_size(terms: int, unit: int = 1) -> int | None:
@@ -16,8 +13,8 @@ def part_size(terms: int, unit: int = 1) -> int | None:
     Parts divide the sum where they then are at least half as long as they may be.
     """
     units = terms // unit
-    most = max(1, PART_TERMS // unit)
-    if units <= max(most, PART_TERMS * 2 // unit):
+    most = max(1, BLOCK_TERMS // unit)
+    if units <= max(most, LONGEST // unit):
         return None
     even = max(d for d in range(1, most + 1) if units % d == 0)
     return even if even * 2 > most else most

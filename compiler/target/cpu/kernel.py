@@ -120,8 +120,15 @@ class BoundKernel:
         self._function(*self._arguments)
 
 
-def build(program: Program, target: CpuTarget | None = None, worker: CodeWorker | None = None) -> Kernel:
-    """A scheduled program as a kernel for this machine (`target`: a lower level of it); see `module.lower`.
+def build(
+    program: Program,
+    target: CpuTarget | None = None,
+    worker: CodeWorker | None = None,
+    *,
+    blocks: bool = True,
+) -> Kernel:
+    """A scheduled program as a kernel for this machine (`target`: a lower level of it); `blocks` as of
+    `module.lower`.
 
     With a `worker` its code is generated there, while the caller goes on.
 
@@ -133,7 +140,7 @@ def build(program: Program, target: CpuTarget | None = None, worker: CodeWorker 
             f"this machine does not run code for {target.cpu} ({target.triple}), which may use instructions that "
             "it lacks; take the target llvm, or write an object"
         )
-    module = lower(program, target)
+    module = lower(program, target, blocks=blocks)
     if worker is None:
         code = compile_module(module, target)
         return kernel_of(program, target, module, code)

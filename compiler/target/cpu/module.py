@@ -8,6 +8,7 @@ from ...ir.expr import Buffer
 from ...ir.regions import write_buffers
 from ...ir.stmt import Program
 from ...ir.verify import verify
+from ...passes.sum_in_blocks import sum_in_blocks
 from .copies import expand_copies
 from .machine import CpuTarget
 from .statements import Functions, StatementEmitter, Workspace
@@ -32,17 +33,20 @@ class Module:
     outputs: frozenset[str] = frozenset()
 
 
-def lower(program: Program, target: CpuTarget, *, function: str = ENTRY) -> Module:
+def lower(program: Program, target: CpuTarget, *, function: str = ENTRY, blocks: bool = True) -> Module:
     """The module of a scheduled program.
 
     The function, called `function`, takes `(ptr buffers, ptr workspace, ptr scratch, ptr launch, ptr pool)`: addresses
     of the parameters in their order, none of which overlap where one is written; `workspace_bytes` and, for each
     worker, `scratch_bytes` of memory aligned to 64; and `void launch(ptr pool, void (*task)(ptr closure, i64 chunk,
     i64 worker), ptr closure, i64 chunks)`, which runs all chunks of a parallel loop in any order on any workers and
-    returns when they are done (null: one after the other, here). VerifyError where the program breaks a rule of the
+    returns when they are done (null: one after the other, here). Long sums are added up in `blocks`
+    (`passes.sum_in_blocks`), without that in the program's order. VerifyError where the program breaks a rule of the
     IR, so that no access can leave its buffer; LoweringError where this target has no code for it.
     """
     program = expand_copies(program, target)
+    if blocks:
+        program = sum_in_blocks(program)
     verify(program)
     functions = Functions()
     block = Block()

@@ -1,6 +1,6 @@
 """prepare: what scheduled programs go through before code is generated for them or they are emulated.
 
-PASSES     narrow allocations, insert barriers
+PASSES     sum in blocks, narrow allocations, insert barriers
 CHECKS     kernel form, instructions of the architecture, limits of blocks and grids, asynchronous copies, races
 """
 
@@ -10,13 +10,14 @@ from collections.abc import Callable
 from math import prod
 
 from ...ir.bounds import interval, loop_ranges
-from ...ir.kernels import Kernel, kernel_obstacle, kernels, threads_of
+from ...ir.kernels import Kernel, is_thread_loop, kernel_obstacle, kernels, threads_of
 from ...ir.printer import summarize
 from ...ir.stmt import Copy, Program
 from ...ir.visit import walk
 from ...passes.insert_barriers import insert_barriers
 from ...passes.narrow_allocations import narrow_allocations
 from ...passes.pipeline import Pass, run_pipeline
+from ...passes.sum_in_blocks import sum_in_blocks
 from . import wgmma
 from .architectures import BLOCK_LIMITS, GRID_LIMITS, KIB, THREADS_PER_BLOCK
 from .bulk_copies import check_bulk_copies
@@ -27,7 +28,14 @@ from .shared_memory import plan_shared
 from .text import Names
 from .wgmma_emit import has_products
 
+
+def sum_in_threads(program: Program) -> Program:
+    """Long sums of a thread in blocks. Those of whole tiles are not: their registers would be needed twice."""
+    return sum_in_blocks(program, within=is_thread_loop)
+
+
 PASSES = (
+    Pass("sum_in_blocks", sum_in_threads),
     Pass("narrow_allocations", narrow_allocations),
     Pass("insert_barriers", insert_barriers),
 )
