@@ -31,7 +31,7 @@ from vdla.codesign.bench.convolutions import CONVOLUTIONS, convolution_case, sam
 from vdla.codesign.bench.results import write_results
 from vdla.codesign.bench.searches import BATCH, FULL, SEARCHES
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.templates.conv2d_cpu import flattened
+from vdla.compiler.templates.conv2d_cpu_knobs import flattened
 from vdla.compiler.templates.tasks_cpu import space
 from vdla.compiler.templates.workload_cpu import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, CpuTrial

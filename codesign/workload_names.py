@@ -18,7 +18,7 @@ from vdla.compiler.te.ops.matmul import matmul
 from vdla.compiler.te.ops.normalization import normalize
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
-from vdla.compiler.templates.conv2d_cpu import flattened
+from vdla.compiler.templates.conv2d_cpu_knobs import flattened
 from vdla.compiler.templates.rows_cpu import row_partials
 from vdla.compiler.templates.workload_cpu import (
     Conv2dCpu,

@@ -14,7 +14,7 @@ from ..ir.stmt import Program
 from ..passes.sum_in_blocks import LONGEST
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
-from .conv2d_cpu import (
+from .conv2d_cpu_knobs import (
     COPY_BYTES_CYCLE,
     REMOTE_BYTES_CYCLE,
     part_blocks,

@@ -1,4 +1,4 @@
-"""The space of convolutions on a processor: all settings of `conv2d_cpu.Knobs` for one shape."""
+"""The space of convolutions on a processor: all settings of `conv2d_cpu_knobs.Knobs` for one shape."""
 
 from __future__ import annotations
 
@@ -11,10 +11,6 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
-from .conv2d_cpu import (
-    Knobs,
-    choose_knobs,
-)
 from .conv2d_cpu_account import (
     INNER,
     PANELS,
@@ -24,6 +20,10 @@ from .conv2d_cpu_account import (
     least_bound,
     shape_of,
     statements_of,
+)
+from .conv2d_cpu_choice import choose_knobs
+from .conv2d_cpu_knobs import (
+    Knobs,
 )
 from .peak_cpu import (
     MOST_STATEMENTS,

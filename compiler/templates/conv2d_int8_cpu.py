@@ -16,7 +16,7 @@ from ..target.cpu.intrinsics import DOT_DEPTH, DOT_LANES, dot_u8s8
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window, ceil_div
 from .borders import parallel_loop, parts_of, peel_ragged
-from .conv2d_cpu import choose_positions, row_block
+from .conv2d_cpu_knobs import choose_positions, row_block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
         rows=rows,
         columns=columns,
         vectors=vectors,
-        row_block=row_block(target, program, window, rows, ceil_div(blocks, vectors)),
+        row_block=row_block(target, program, window, rows, ceil_div(blocks, vectors)).size,
     )
 
 

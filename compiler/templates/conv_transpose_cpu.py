@@ -16,7 +16,7 @@ from ..schedule import Schedule
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
 from .borders import parallel_loop, peel_ragged
-from .conv2d_cpu import choose_positions
+from .conv2d_cpu_knobs import choose_positions
 
 FILTERS = 4
 """Filters of a tile whose vectors run over columns: each vector of the input is used so many times."""

@@ -12,7 +12,7 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..passes.sum_in_blocks import LONGEST
 from ..target.cpu.machine import CpuTarget
-from .conv2d_cpu import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
+from .conv2d_cpu_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
 from .dense_cpu import Knobs, choose_knobs, product_sizes
 from .partial_sums import part_size
 from .peak_cpu import (

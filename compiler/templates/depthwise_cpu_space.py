@@ -12,7 +12,7 @@ import numpy as np
 from ..ir.stmt import Program
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
-from .conv2d_cpu import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
+from .conv2d_cpu_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
 from .depthwise_cpu import Knobs, choose_knobs
 from .peak_cpu import (
     CLOCK_HERTZ,

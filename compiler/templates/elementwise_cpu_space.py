@@ -17,7 +17,7 @@ from ..target.cpu.machine import CpuTarget
 from ..te.blocks import ceil_div
 from ..te.merge import Shape, merge_broadcast
 from ..te.scalar_steps import FUNCTIONS, Steps, step_weights
-from .conv2d_cpu import REMOTE_BYTES_CYCLE
+from .conv2d_cpu_knobs import REMOTE_BYTES_CYCLE
 from .elementwise_cpu import Knobs
 from .peak_cpu import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
 from .space import Account, Axis, Columns, Space

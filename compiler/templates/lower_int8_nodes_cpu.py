@@ -30,7 +30,7 @@ from ..te.ops.int8_pool import int8_average_pool, int8_max_pool
 from ..te.post import combined
 from ..te.scalars import argument
 from . import conv2d_int8_cpu, depthwise_cpu, elementwise_cpu, movement_cpu, pool_cpu
-from .conv2d_cpu import flattened
+from .conv2d_cpu_knobs import flattened
 from .int8_network import Int8Network
 from .stages import combination_of, post_of
 

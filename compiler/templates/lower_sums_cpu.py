@@ -10,7 +10,7 @@ from ..graph.floating.graph import FloatGraph, Node
 from ..graph.floating.operators import Convolution, Dense
 from ..te.epilogue import Epilogue
 from ..te.ops.conv_transpose import conv_transpose
-from . import conv2d_cpu, conv_transpose_cpu
+from . import conv2d_cpu_knobs, conv_transpose_cpu
 from .fused_cpu import Fused, fused
 from .lowered_cpu import LoweredCpuNode, sketched
 from .lowered_node import LoweredNode, kernel_key
@@ -40,7 +40,7 @@ def lower_convolution(graph: FloatGraph, node: Node, operator: Convolution) -> L
             epilogue=operator.epilogue,
         )
     else:
-        height, width = conv2d_cpu.flattened(window, height, width)
+        height, width = conv2d_cpu_knobs.flattened(window, height, width)
         workload = Conv2dCpu(
             batch=batch,
             channels=channels,

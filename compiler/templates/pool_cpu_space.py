@@ -13,7 +13,7 @@ from ..ir.stmt import Program
 from ..ir.types import DType
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
-from .conv2d_cpu import REMOTE_BYTES_CYCLE
+from .conv2d_cpu_knobs import REMOTE_BYTES_CYCLE
 from .peak_cpu import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
 from .pool_cpu import Knobs, choose_knobs
 from .register_tile import TILE_OVERHEAD

@@ -37,9 +37,9 @@ def fits(target: CpuTarget, rows: int, vectors: int) -> bool:
     return rows * vectors + steps <= target.vector_registers
 
 
-def step_cycles(rows: int, vectors: int) -> float:
-    """Cycles of one step of the innermost loop on a tile."""
-    loads = ELEMENT_COST * rows + VECTOR_COST * vectors
+def step_cycles(rows: int, vectors: int, vector_cost: float = VECTOR_COST) -> float:
+    """Cycles of one step of the innermost loop on a tile; `vector_cost`: of loading a vector of a column."""
+    loads = ELEMENT_COST * rows + vector_cost * vectors
     return max(rows * vectors, loads, LATENCY_SUMS) + LOAD_SHARE * loads
 
 

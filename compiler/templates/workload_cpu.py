@@ -63,7 +63,7 @@ class _Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv2dCpu(_Described):
-    """`te.ops.float_conv2d`, scheduled by `conv2d_cpu`; `height` and `width` as `conv2d_cpu.flattened` leaves them."""
+    """`te.ops.float_conv2d`, scheduled by `conv2d_cpu`; `height` and `width` as `flattened` leaves them."""
 
     template: Literal["conv2d_cpu"] = "conv2d_cpu"
     batch: int

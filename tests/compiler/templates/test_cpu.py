@@ -24,7 +24,14 @@ from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.dense import dense, dense_int8
 from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
-from vdla.compiler.templates import conv2d_cpu, dense_cpu, dense_int8_cpu, depthwise_cpu
+from vdla.compiler.templates import (
+    conv2d_cpu,
+    conv2d_cpu_choice,
+    conv2d_cpu_knobs,
+    dense_cpu,
+    dense_int8_cpu,
+    depthwise_cpu,
+)
 
 FULL = Epilogue(bias=True, operand=True, activation="relu")
 
@@ -141,7 +148,7 @@ def test_conv2d_in_blocks_of_rows_that_do_not_divide():
         batch=1, channels=2, height=7, width=4, filters=8, window=window, block_in=1, block_out=4
     )
     for rows, row_block in ((2, 4), (3, 3), (2, 6), (1, 7)):
-        knobs = conv2d_cpu.Knobs(rows=rows, columns=3, vectors=2, row_block=row_block)
+        knobs = conv2d_cpu_knobs.Knobs(rows=rows, columns=3, vectors=2, row_block=row_block)
         check(program, conv2d_cpu.schedule(target, program, window, knobs), target)
 
 
@@ -151,7 +158,7 @@ def test_conv2d_of_one_row_in_blocks_of_columns(window):
     program = float_conv2d(
         batch=1, channels=6, height=1, width=23, filters=9, window=window, block_in=2, block_out=4
     )
-    knobs = conv2d_cpu.Knobs(rows=1, columns=3, vectors=2, row_block=1, column_block=9)
+    knobs = conv2d_cpu_knobs.Knobs(rows=1, columns=3, vectors=2, row_block=1, column_block=9)
     s = conv2d_cpu.schedule(target, program, window, knobs, parallel=True)
     assert [step.arguments[0] for step in s.trace if "parallel" in step.arguments] == ["x.0"]
     with Pool(2) as pool:
@@ -182,7 +189,7 @@ def test_long_rows_of_few_filters_are_cut_for_threads():
         block_in=16,
         block_out=16,
     )
-    knobs = conv2d_cpu.choose_knobs(host_target(), program, Window(kernel=(1, 1)), parallel=True)
+    knobs = conv2d_cpu_choice.choose_knobs(host_target(), program, Window(kernel=(1, 1)), parallel=True)
     assert knobs.column_block is not None
     assert 3136 / knobs.column_block >= 8
 
@@ -246,9 +253,9 @@ def test_functions_are_not_written_out_for_every_column():
 
 
 def test_flattened():
-    assert conv2d_cpu.flattened(Window(kernel=(1, 1)), 7, 5) == (1, 35)
-    assert conv2d_cpu.flattened(Window(kernel=(1, 1), strides=(2, 2)), 7, 5) == (7, 5)
-    assert conv2d_cpu.flattened(Window(kernel=(3, 3)), 7, 5) == (7, 5)
+    assert conv2d_cpu_knobs.flattened(Window(kernel=(1, 1)), 7, 5) == (1, 35)
+    assert conv2d_cpu_knobs.flattened(Window(kernel=(1, 1), strides=(2, 2)), 7, 5) == (7, 5)
+    assert conv2d_cpu_knobs.flattened(Window(kernel=(3, 3)), 7, 5) == (7, 5)
 
 
 def test_parallel_kernels():

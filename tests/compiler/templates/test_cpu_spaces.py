@@ -15,7 +15,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates import conv2d_cpu
+from vdla.compiler.templates import conv2d_cpu_knobs
 from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.templates.tasks_cpu import default_values, schedule, space
 from vdla.compiler.templates.workload_cpu import (
@@ -155,7 +155,7 @@ def test_the_defaults_point_is_the_defaults_program(workload):
 def layer(name):
     size, channels, filters, kernel, stride = CONVOLUTIONS[name]
     window = same_window(size, kernel, stride)
-    height, width = conv2d_cpu.flattened(window, size, size)
+    height, width = conv2d_cpu_knobs.flattened(window, size, size)
     return Conv2dCpu(
         batch=1,
         channels=channels,

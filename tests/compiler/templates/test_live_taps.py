@@ -11,7 +11,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.float_conv2d import float_conv2d
-from vdla.compiler.templates import conv2d_cpu
+from vdla.compiler.templates import conv2d_cpu, conv2d_cpu_choice, conv2d_cpu_knobs
 from vdla.compiler.templates.live_taps import LEAST_DEAD, taps_of
 
 
@@ -81,10 +81,10 @@ def test_convolutions_compute_no_tap_of_pads_alone(name: str, part: int | None) 
                 np.moveaxis(arrays["W"], 3 + axis, 0)[k] = np.nan
                 dead += 1
     assert dead >= (4 if name == "beyond the input" else 0)
-    default = conv2d_cpu.choose_knobs(host_target(), program, window)
+    default = conv2d_cpu_choice.choose_knobs(host_target(), program, window)
     for knobs in (
-        conv2d_cpu.Knobs(rows=2, columns=3, vectors=1, row_block=3, column_block=4, part=part),
-        conv2d_cpu.Knobs(
+        conv2d_cpu_knobs.Knobs(rows=2, columns=3, vectors=1, row_block=3, column_block=4, part=part),
+        conv2d_cpu_knobs.Knobs(
             rows=1, columns=1, vectors=2, row_block=oh, reduction=("kh", "kw", "ic", "k"), unroll=4
         ),
         default,
@@ -104,6 +104,6 @@ def test_tiles_of_far_apart_taps_are_small() -> None:
     program = float_conv2d(
         batch=1, channels=64, height=14, width=14, filters=64, window=window, block_in=16, block_out=16
     )
-    knobs = conv2d_cpu.choose_knobs(host_target(), program, window)
+    knobs = conv2d_cpu_choice.choose_knobs(host_target(), program, window)
     rows, columns = taps_of(window, 14, 14)
     assert rows.live(knobs.rows, knobs.row_block) * columns.live(knobs.columns, 14) < 0.3

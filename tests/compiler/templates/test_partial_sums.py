@@ -11,7 +11,7 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.dense import dense
 from vdla.compiler.te.ops.float_conv2d import float_conv2d
-from vdla.compiler.templates import conv2d_cpu, dense_cpu
+from vdla.compiler.templates import conv2d_cpu, conv2d_cpu_knobs, dense_cpu
 
 CASES = [
     # channels, block, kernel, groups, how many blocks make a part
@@ -41,7 +41,7 @@ def test_parts_of_a_sum(channels, block, kernel, groups, part) -> None:
         groups=groups,
         epilogue=Epilogue(bias=True, activation="relu"),
     )
-    assert conv2d_cpu.part_blocks(program) == part
+    assert conv2d_cpu_knobs.part_blocks(program) == part
     rng = np.random.default_rng(channels)
     arrays = {p.name: rng.integers(-4, 5, p.shape).astype(np.float32) for p in program.parameters[:-1]}
     if groups == 1:
