@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from vdla.compiler.graph.errors import ContradictionError
 from vdla.compiler.graph.onnx_load import with_dimensions
 from vdla.isa.errors import UserError
 
@@ -41,6 +42,14 @@ def sized_model(model: Path, texts: Sequence[str]) -> Iterator[Path]:
         path.write_bytes(content)
         try:
             yield path
+        except ContradictionError as error:
+            given = ", ".join(f"{name}={size}" for name, size in sizes.items())
+            raise ContradictionError(
+                str(model),
+                error.reason,
+                f"part of it is for other sizes than {given}: give those it was exported for, or export it again with "
+                "these",
+            ) from None
         except UserError as error:
             # The same error: some take other arguments than their text.
             error.args = tuple(_renamed(item, path, model) for item in error.args)

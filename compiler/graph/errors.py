@@ -9,6 +9,14 @@ class ModelError(UserError):
     """A model that cannot be read, or that asks for something the compiler does not support."""
 
 
+class ContradictionError(ModelError):
+    """A model whose shapes or types contradict each other, and how."""
+
+    def __init__(self, source: str, reason: str, way_out: str = "export it again") -> None:
+        super().__init__(f"{source}: its shapes or types contradict each other: {reason}; {way_out}")
+        self.reason = reason
+
+
 class NodeError(ModelError):
     """A node that is not supported: its name, or what the importer calls it where it has none, and what is wrong."""
 

@@ -79,7 +79,7 @@ def import_model(source: Source | ReadModel, *, batch: int | None = None, proces
 
 def bind_input(context: ImportContext, info: onnx.ValueInfoProto) -> None:
     """Binds an input of the model. Raises ModelError for types and shapes that no operator takes."""
-    shape = input_shape(context.source, info)
+    shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
     if dtype == "float":
         context.values[info.name] = FloatInput(name=info.name, declared=shape, permutation=None, shape=shape)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from onnx.defs import onnx_opset_version
 
 from .budgets import check_shapes
 from .check_scales import check_scales
-from .errors import ModelError
+from .errors import ContradictionError, ModelError
 from .external_data import tensor_bytes
 from .onnx_attributes import check_attributes
 from .onnx_ranges import check_ranges
@@ -25,7 +26,6 @@ NEWEST_OPSET = onnx_opset_version()
 """What a later opset means, nobody here knows."""
 MOST_SHAPE_BYTES = 2**16
 """Of an initializer that may be a shape, or indices into one: more than any model has dimensions."""
-SHAPES_FIXED_BY = "give its size: --dim {symbol}=SIZE, or write a fixed shape into the file"
 
 
 def load_model(
@@ -65,18 +65,14 @@ def load_model(
             f"{label}: is not a valid ONNX model: {_first_line(error)}; export it again"
         ) from None
     initialized = {initializer.name for initializer in model.graph.initializer}
-    for info in model.graph.input:
-        if info.name not in initialized:
-            input_shape(label, info)
+    check_sizes(label, [info for info in model.graph.input if info.name not in initialized])
     check_attributes(label, model)
     follow = check_ranges(label, model)
     try:
         model = _with_shapes(model, weights, follow)
     except (shape_inference.InferenceError, ValueError) as error:
         reason = _first_line(error)
-        raise ModelError(
-            f"{label}: its shapes or types contradict each other: {reason}; export it again"
-        ) from None
+        raise ContradictionError(label, reason) from None
     check_scales(label, model)
     check_shapes(label, model)
     return label, model
@@ -155,28 +151,37 @@ def initializer_array(label: str, tensor: onnx.TensorProto) -> np.ndarray:
         ) from None
 
 
-def input_shape(label: str, info: onnx.ValueInfoProto) -> tuple[int, ...]:
-    """The static shape of a model input. Raises ModelError that names the dimension that is 0 or not a number."""
-    tensor = info.type.tensor_type
-    if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
+def input_shape(info: onnx.ValueInfoProto) -> tuple[int, ...]:
+    """The shape of an input of a loaded model."""
+    return tuple([dimension.dim_value for dimension in info.type.tensor_type.shape.dim])
+
+
+def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto]) -> None:
+    """ModelError unless all dimensions of a model's inputs are numbers above 0; it names all those without one."""
+    without: list[tuple[str, int, str]] = []
+    for info in inputs:
+        tensor = info.type.tensor_type
+        if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
+            raise ModelError(
+                f"{label}: input '{info.name}' has no tensor shape; export the model with fixed shapes"
+            )
+        for axis, dimension in enumerate(tensor.shape.dim):
+            if _is_zero(dimension):
+                raise ModelError(
+                    f"{label}: input '{info.name}' holds nothing: dimension {axis} is 0; export the model with the "
+                    "size it is for"
+                )
+            if not dimension.HasField("dim_value") or dimension.dim_value < 1:
+                without.append((info.name, axis, dimension_name(info, axis)))
+    if without:
+        name, axis, symbol = without[0]
+        symbols = dict.fromkeys(symbol for _, _, symbol in without)
+        # Quoted where a shell would take it for more than a word: some are expressions.
+        sizes = " ".join(f"--dim {shlex.quote(symbol)}=SIZE" for symbol in symbols)
         raise ModelError(
-            f"{label}: input '{info.name}' has no tensor shape; export the model with fixed shapes"
+            f"{label}: input '{name}' has a dynamic shape: dimension {axis} is '{symbol}'; "
+            f"give {'its size' if len(symbols) == 1 else 'sizes'}: {sizes}, or write fixed shapes into the file"
         )
-    shape: list[int] = []
-    for axis, dimension in enumerate(tensor.shape.dim):
-        if _is_zero(dimension):
-            raise ModelError(
-                f"{label}: input '{info.name}' holds nothing: dimension {axis} is 0; export the model with the size "
-                "it is for"
-            )
-        if not dimension.HasField("dim_value") or dimension.dim_value < 1:
-            symbol = dimension_name(info, axis)
-            raise ModelError(
-                f"{label}: input '{info.name}' has a dynamic shape: dimension {axis} is '{symbol}'; "
-                + SHAPES_FIXED_BY.format(symbol=symbol)
-            )
-        shape.append(dimension.dim_value)
-    return tuple(shape)
 
 
 def dimension_name(info: onnx.ValueInfoProto, axis: int) -> str:

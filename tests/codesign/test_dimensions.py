@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -70,8 +71,8 @@ def test_a_sequence_gets_its_length(vdla, model: Path) -> None:
 def test_height_and_width(vdla, tmp_path: Path) -> None:
     path = convolution(tmp_path / "conv.onnx", [1, 3, "height", None])
     message = vdla("run", path, "--device", "cpu").message()
-    assert "dimension 2 is 'height'" in message and "--dim height=SIZE" in message
     # What has no symbol is called by input and axis.
+    assert "dimension 2 is 'height'; give sizes: --dim height=SIZE --dim x:3=SIZE, or" in message
     message = vdla("run", path, "--device", "cpu", "--dim", "height=9").message()
     assert str(path) in message and "--dim x:3=SIZE" in message
     sizes = ("--dim", "height=9", "--dim", "x:3=7")
@@ -86,6 +87,36 @@ def test_height_and_width(vdla, tmp_path: Path) -> None:
     quantize = ("quantize", path, "--calibration", tmp_path / "data.npz", "-o", tmp_path / "q.onnx")
     assert vdla(*quantize, *sizes).code == 0
     assert vdla("run", tmp_path / "q.onnx", "--json").document()["check"]["passed"]
+
+
+def test_all_symbols_of_all_inputs_are_told_once_as_a_shell_takes_them(vdla, tmp_path: Path) -> None:
+    shapes = {"a": [None, "rows", "2*width"], "b": [1, "rows", "2*width"]}
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["a", "b"], ["y"])],
+        "net",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, "rows", "2*width"])],
+    )
+    path = tmp_path / "add.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    message = vdla("run", path, "--device", "cpu").message()
+    words = shlex.split(message[message.index("--dim") : message.index(", or write")].replace("SIZE", "4"))
+    assert words == ["--dim", "rows=4", "--dim", "2*width=4"]
+    assert vdla("run", path, "--device", "cpu", *words, "--json").document()["check"]["passed"]
+
+
+def test_a_model_that_is_for_one_size_says_so(vdla, model: Path) -> None:
+    proto = onnx.load(model)
+    proto.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 10
+    onnx.save(proto, model)
+    message = vdla("run", model, "--device", "cpu", "--dim", "sequence=24").message()
+    assert (
+        "(24) vs (10); part of it is for other sizes than sequence=24: give those it was exported for"
+        in message
+    )
+    assert vdla("run", model, "--device", "cpu", "--dim", "sequence=10", "--json").document()["check"][
+        "passed"
+    ]
 
 
 @pytest.mark.parametrize(

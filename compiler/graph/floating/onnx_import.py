@@ -93,7 +93,7 @@ def import_float_model(source: Source | ReadModel, *, batch: int = 1) -> FloatGr
 
 
 def _input(context: FloatContext, info: onnx.ValueInfoProto) -> str:
-    shape = input_shape(context.source, info)
+    shape = input_shape(info)
     dtype = type_name(info.type.tensor_type.elem_type)
     if dtype != "float":
         raise ModelError(
