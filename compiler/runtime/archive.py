@@ -8,7 +8,6 @@ survives a first run in a process of its own (`trial_run`).
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import os
@@ -23,9 +22,9 @@ from vdla.isa.machine_memory import memory_problem
 from vdla.isa.printable import printable
 from vdla.isa.program import write_whole
 
-from ..target.cpu.errors import TargetError
+from ..target.cpu.errors import TargetError, UnknownNameError
 from ..target.cpu.machine import CpuTarget, host_target, runs_here
-from ..target.cpu.options import knows_processor, parse_target
+from ..target.cpu.options import check_known
 from .archive_fields import ArchiveError, Field, read_fields
 
 __all__ = ["ArchiveError", "read_archive", "write_archive"]
@@ -167,12 +166,15 @@ def read_target(path: Path, fields: Field) -> CpuTarget:
         cache_bytes=(sizes[0], sizes[1]),
         abi=fields.at("abi").matching(_NAME, "calling convention"),
     )
-    if not knows_processor(target):
+    try:
+        check_known(target)
+    except UnknownNameError as error:
         raise ArchiveError(
-            f"{path}: was compiled for cpu '{target.cpu}', of which this version knows nothing; compile the model here"
-        )
-    if target != host_target() and (problem := _unknown(target.triple, target.cpu, target.features)):
-        raise fields.fail(f"names what LLVM does not know: {problem}")
+            f"{path}: was compiled for {error.kind} '{error.name}', of which this version knows nothing; compile the "
+            "model here"
+        ) from None
+    except TargetError as error:
+        raise fields.fail(f"names what LLVM does not know: {error}") from None
     if not runs_here(target):
         host = host_target()
         raise ArchiveError(
@@ -187,17 +189,6 @@ def check_memory(document: Field, parts: Mapping[str, int]) -> None:
     if problem := memory_problem(sum(parts.values())):
         most = max(parts, key=lambda name: parts[name])
         raise document.fail(f"{problem}; {most} alone takes {parts[most]:,}")
-
-
-@functools.lru_cache(maxsize=64)
-def _unknown(triple: str, cpu: str, features: str) -> str | None:
-    """What LLVM does not know of a processor, or None: it would run code for such a one as for the least."""
-    options = {"-mtriple": triple, "-mcpu": cpu, "-mattr": features}
-    try:
-        parse_target(" ".join(["llvm", *(f"{name}={value}" for name, value in options.items() if value)]))
-    except TargetError as error:
-        return str(error)
-    return None
 
 
 _UNREADABLE = (OSError, tarfile.TarError, ValueError, KeyError, EOFError, RecursionError, OverflowError)

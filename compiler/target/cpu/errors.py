@@ -13,6 +13,15 @@ class TargetError(UserError):
     """A CPU that does not exist or is not this machine's, named by the user."""
 
 
+class UnknownNameError(TargetError):
+    """A processor or feature that LLVM does not know: its `kind` ("cpu", "feature") and `name`, beside the message."""
+
+    def __init__(self, kind: str, name: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.name = name
+
+
 class CodeGenerationError(UserError):
     """A kernel that LLVM refuses, or of which it makes no code in a long time; the message names it."""
 

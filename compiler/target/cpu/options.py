@@ -12,7 +12,7 @@ from functools import lru_cache
 import llvmlite.binding as llvm
 
 from .architectures import ARCHITECTURES, Architecture, vectors_of
-from .errors import TargetError
+from .errors import TargetError, UnknownNameError
 from .llvm_query import initialise, joined
 from .machine import CpuTarget, host_target, target_of
 
@@ -104,7 +104,11 @@ def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> 
         # All of them fill a screen.
         close = difflib.get_close_matches(name, known, n=8, cutoff=0.5)
         there_are = f"close to it are {', '.join(close)}" if close else f"there are {', '.join(known)}"
-        raise TargetError(f"{option}: {architecture.name} has no {kind} {name}; {there_are}")
+        raise UnknownNameError(
+            "cpu" if kind == "processor" else kind,
+            name,
+            f"{option}: {architecture.name} has no {kind} {name}; {there_are}",
+        )
     if result.returncode:
         reason = result.stderr.strip().splitlines()
         raise TargetError(
@@ -113,9 +117,14 @@ def _query(triple: str, cpu: str, features: str, architecture: Architecture) -> 
     return dict(zip(queries, json.loads(result.stdout), strict=True))
 
 
-def knows_processor(target: CpuTarget) -> bool:
-    """Whether LLVM knows the target's processor; of one that it does not know it would assume the least."""
-    return target.cpu == host_target().cpu or target.cpu in _known(target.triple, host_target().cpu)[0]
+def check_known(target: CpuTarget) -> None:
+    """TargetError unless LLVM knows all names of a target: of an unknown processor it would assume the least."""
+    if target == host_target():
+        return
+    if not target.cpu:
+        raise UnknownNameError("cpu", "", "the target names no processor")
+    given = {"-mtriple": target.triple, "-mcpu": target.cpu, "-mattr": target.features}
+    parse_target(" ".join(["llvm", *(f"{name}={value}" for name, value in given.items() if value)]))
 
 
 def _ask(triple: str, cpu: str, features: str, *queries: str) -> subprocess.CompletedProcess[str]:
