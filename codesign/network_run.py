@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from vdla.compiler.driver import Compiled, DoesNotFitError, compile_model
-from vdla.compiler.graph.errors import ModelError, NodeError
+from vdla.compiler.graph.errors import InvalidModelError, ModelError, NodeError
 from vdla.compiler.graph.host import InputError
 from vdla.compiler.graph.onnx_context import QUANTIZE
 from vdla.compiler.graph.onnx_read import is_quantized
@@ -89,6 +89,9 @@ def compile_network(
         return compile_model(
             path, config, virtual_threads=virtual_threads, dump_passes=dump_passes, records=records
         )
+    except InvalidModelError:
+        # No target takes it, in whatever form.
+        raise
     except (NodeError, DoesNotFitError) as error:
         raise UserError(f"{_naming(path, error)}; or {DIVIDE}") from None
     except UserError as error:

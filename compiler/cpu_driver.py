@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .graph.errors import ModelError, NodeError
+from .graph.errors import InvalidModelError, ModelError, NodeError
 from .graph.floating.graph import FloatGraph
 from .graph.floating.storage_plan import StoragePlan, check_plan, format_plan, plan_steps, plan_storage
 from .graph.fuse import fuse, remove_dead
@@ -214,6 +214,8 @@ def _lowered(
     if is_quantized(read):
         try:
             quantized = import_model(read, batch=batch, processor=True)
+        except InvalidModelError:
+            raise
         except ModelError as error:
             # Quantized in parts: what rounds is computed in float32 then, with both roundings of every pair.
             read, refusal = read_model(model), error

@@ -86,6 +86,8 @@ def compile_graph(
 ) -> Compiled:
     """`compile_model` from a fused graph on."""
     started = time.perf_counter() if started is None else started
+    if not graph.nodes:
+        raise CompileError("holds nothing for the accelerator to compute; `vdla run --device cpu` runs it")
     prepared = prepare(graph, config, virtual_threads)
     graph, layouts = prepared.graph, dict(prepared.layouts)
     sizes = {

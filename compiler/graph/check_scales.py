@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, TensorProto, numpy_helper
 
-from .errors import node_error
+from .errors import invalid_node_error
 
 _LARGE = 1e36
 """Scales below it leave all numbers of 8 bits finite."""
@@ -43,7 +43,7 @@ def check_scales(label: str, model: onnx.ModelProto) -> None:
             _check_counts(label, node, number, scale.size, constants)
             usable = np.isfinite(scale) & (scale > 0) & (scale >= least)
             if not usable.all():
-                raise node_error(
+                raise invalid_node_error(
                     label,
                     node.name or f"{node.op_type}_{number}",
                     node.op_type,
@@ -67,7 +67,7 @@ def _check_counts(
             )
     if problem is not None:
         name = node.name or f"{node.op_type}_{number}"
-        raise node_error(label, name, node.op_type, problem, "give it one for each scale")
+        raise invalid_node_error(label, name, node.op_type, problem, "give it one for each scale")
 
 
 def _check_finite(
@@ -78,7 +78,7 @@ def _check_finite(
         return
     largest = int(np.abs(numpy_helper.to_array(data).astype(np.int16)).max(initial=0))
     if float(scale.max()) * largest > float(np.finfo(np.float32).max):
-        raise node_error(
+        raise invalid_node_error(
             label,
             node.name or f"{node.op_type}_{number}",
             node.op_type,

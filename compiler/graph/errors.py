@@ -9,7 +9,11 @@ class ModelError(UserError):
     """A model that cannot be read, or that asks for something the compiler does not support."""
 
 
-class ContradictionError(ModelError):
+class InvalidModelError(ModelError):
+    """A model that no target can take: it contradicts itself, or something of it is missing or has no meaning."""
+
+
+class ContradictionError(InvalidModelError):
     """A model whose shapes or types contradict each other, and how."""
 
     def __init__(self, source: str, reason: str, way_out: str = "export it again") -> None:
@@ -28,6 +32,15 @@ class NodeError(ModelError):
         self.way_out = way_out
 
 
+class InvalidNodeError(NodeError, InvalidModelError):
+    """A node that no target can take, see `InvalidModelError`."""
+
+
 def node_error(source: str, node: str, op_type: str, problem: str, way_out: str) -> NodeError:
     """The one form of a message about a node: `FILE: node 'NAME' (OP): PROBLEM; WAY OUT`."""
     return NodeError(source, node, op_type, problem, way_out)
+
+
+def invalid_node_error(source: str, node: str, op_type: str, problem: str, way_out: str) -> InvalidNodeError:
+    """The message of `node_error` about a node that no target can take."""
+    return InvalidNodeError(source, node, op_type, problem, way_out)

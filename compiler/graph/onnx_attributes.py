@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import onnx
 
-from .errors import node_error
+from .errors import invalid_node_error
 from .onnx_context import read_node
 
 FLAGS = frozenset(
@@ -44,7 +44,7 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
                 and attribute.name == "num_outputs"
                 and attribute.i != len(node.output)
             ):
-                raise node_error(
+                raise invalid_node_error(
                     label,
                     read_node(node, index).name,
                     node.op_type,
@@ -57,7 +57,7 @@ def check_attributes(label: str, model: onnx.ModelProto) -> None:
                 and attribute.i not in (0, 1)
             ):
                 known = read_node(node, index)
-                raise node_error(
+                raise invalid_node_error(
                     label,
                     known.name,
                     known.op_type,

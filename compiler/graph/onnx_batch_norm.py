@@ -13,12 +13,12 @@ def batch_norm_factors(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Factor and addend of each of the `channels`, (channels,); fails in training mode and on other parameters."""
     if node.integer("training_mode", 0) or len([name for name in node.outputs if name]) > 1:
-        context.fail(node, "is in training mode", "export the model for inference")
+        context.refuse(node, "is in training mode", "export the model for inference")
     parts: list[np.ndarray] = []
     for index, what in enumerate(("scale", "bias", "mean", "variance"), start=1):
         part = context.array(node, index, what)
         if part is None or part.shape != (channels,):
-            context.fail(node, f"has no {what} of {channels} channels", "export the model again")
+            context.refuse(node, f"has no {what} of {channels} channels", "export the model again")
         parts.append(part.astype(np.float64))
     scale, bias, mean, variance = parts
     with np.errstate(

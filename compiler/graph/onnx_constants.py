@@ -101,16 +101,16 @@ def _gather_elements(
     """
     data, indices = (feeds.get(name) for name in node.inputs[:2])
     if data is None or indices is None:
-        context.fail(node, "has no data and indices", "export the model again")
+        context.refuse(node, "has no data and indices", "export the model again")
     axis = node.integer("axis", 0)
     shapes = f"{data.shape} and {indices.shape}"
     if data.ndim != indices.ndim or not -data.ndim <= axis < data.ndim:
-        context.fail(node, f"gathers along axis {axis} of shapes {shapes}", "export the model again")
+        context.refuse(node, f"gathers along axis {axis} of shapes {shapes}", "export the model again")
     axis %= data.ndim
     if any(i > d for k, (i, d) in enumerate(zip(indices.shape, data.shape, strict=True)) if k != axis):
-        context.fail(node, f"has indices longer than its data ({shapes})", "export the model again")
+        context.refuse(node, f"has indices longer than its data ({shapes})", "export the model again")
     size = data.shape[axis]
     if indices.size and not (indices.min() >= -size and indices.max() < size):
-        context.fail(node, f"has indices outside of an axis of {size}", "export the model again")
+        context.refuse(node, f"has indices outside of an axis of {size}", "export the model again")
     within = tuple(slice(None) if k == axis else slice(length) for k, length in enumerate(indices.shape))
     return np.take_along_axis(data[within], indices.astype(np.int64) % max(size, 1), axis)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import onnx
 
-from .errors import ModelError, node_error
+from .errors import ModelError, invalid_node_error, node_error
 from .graph import ActivationType, GraphInput, Node, Quantization, Tensor
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
 
@@ -67,7 +67,11 @@ class NodeContext(Protocol):
     static_shapes: dict[str, tuple[int, ...]]
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the ModelError of a node."""
+        """Raises the NodeError of a node that this import does not take."""
+        ...
+
+    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the InvalidNodeError of a node that nobody can take, since it contradicts itself or the model."""
         ...
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
@@ -93,8 +97,12 @@ class ImportContext:
     unscaled: set[str] = field(default_factory=set)
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the ModelError of a node."""
+        """Raises the NodeError of a node that this import does not take."""
         raise node_error(self.source, node.name, node.op_type, problem, way_out)
+
+    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the InvalidNodeError of a node that nobody can take."""
+        raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
     def value(self, node: OnnxNode, index: int) -> Value | None:
         """What input `index` stands for; None where an optional input is left out."""
@@ -102,7 +110,9 @@ class ImportContext:
             return None
         name = node.inputs[index]
         if name not in self.values:
-            self.fail(node, f"its input '{name}' is produced by no node before it", "export the model again")
+            self.refuse(
+                node, f"its input '{name}' is produced by no node before it", "export the model again"
+            )
         return self.values[name]
 
     def bind(self, node: OnnxNode, value: Value) -> None:
@@ -110,7 +120,7 @@ class ImportContext:
         name = node.outputs[0]
         expected = self.static_shapes.get(name)
         if expected is not None and expected != value.shape:
-            self.fail(
+            self.refuse(
                 node,
                 f"its output '{name}' is declared {expected} but computes {value.shape}",
                 "export it again",
@@ -223,7 +233,7 @@ class ImportContext:
             case Integer():
                 self.fail(node, f"its input '{name}' is integer", "dequantize it first (DequantizeLinear)")
             case None:
-                self.fail(node, f"its input {index} is missing", "export the model again")
+                self.refuse(node, f"its input {index} is missing", "export the model again")
             case Real():
                 raise ModelError(
                     f"{self.source}: node '{node.name}' ({node.op_type}): input '{name}' is refused"

@@ -44,7 +44,7 @@ def import_qlinear_pairwise(context: ImportContext, node: OnnxNode, kind: str) -
                 context.array(node, index + 2, "zero point"),
             )
             if scale is None:
-                context.fail(node, "has no scale", "export the model again")
+                context.refuse(node, "has no scale", "export the model again")
             operands.append(quantized_constant(context, node, value.array, scale, zero_point, 0))
         else:
             operands.append(integer_operand(context, node, index))

@@ -125,7 +125,7 @@ def _import_concat(context: ImportContext, node: OnnxNode) -> None:
         shapes = ", ".join(str(part.shape) for part in parts)
         context.fail(node, f"joins {shapes} along axis {axis}", "only channels are joined as integers")
     if any((p.shape[0], *p.shape[2:]) != (first[0], *first[2:]) for p in parts):
-        context.fail(node, f"joins {', '.join(str(p.shape) for p in parts)}", "export the model again")
+        context.refuse(node, f"joins {', '.join(str(p.shape) for p in parts)}", "export the model again")
     sources = [(i, channel) for i, part in enumerate(parts) for channel in range(part.shape[1])]
     shape = (first[0], len(sources), *first[2:])
     _bind_channels(context, node, parts, tuple(sources), shape, shape, 0)

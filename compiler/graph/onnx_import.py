@@ -12,6 +12,7 @@ import onnx
 
 from .errors import ModelError
 from .graph import Graph, GraphInput, GraphOutput, HostType, Quantization, Tensor
+from .onnx_axes import check_scale_axis
 from .onnx_constants import evaluate_node
 from .onnx_context import QUANTIZE, ImportContext, OnnxNode, read_node
 from .onnx_elementwise import import_clamp, import_pairwise, import_qlinear_pairwise
@@ -216,7 +217,7 @@ def _import_shape(context: ImportContext, node: OnnxNode) -> None:
     """Shape: all shapes are static, so its result is a constant."""
     value = context.value(node, 0)
     if value is None:
-        context.fail(node, "has no input", "export the model again")
+        context.refuse(node, "has no input", "export the model again")
     start, end = node.integer("start", 0), node.attributes.get("end")
     context.bind(node, Constant(array=np.array(value.shape[start:end], np.int64)))
 
@@ -235,6 +236,7 @@ def _import_quantize(context: ImportContext, node: OnnxNode) -> None:
         case _:
             context.refuse_float(node, 0, value)
     output = node.outputs[0]
+    check_scale_axis(context, node, value.shape)
     match value:
         case FloatInput(name=name, declared=declared, permutation=permutation, shape=shape):
             _check_rank(context, name, shape)
@@ -278,9 +280,10 @@ def _import_dequantize(context: ImportContext, node: OnnxNode) -> None:
         context.fail(node, "dequantizes in blocks", "quantize per tensor or per channel")
     match value:
         case Integer():
+            check_scale_axis(context, node, value.shape)
             quantization = context.quantization(node, 1, 2)
             if len(node.inputs) > 2 and node.inputs[2] and quantization.dtype != value.dtype:
-                context.fail(
+                context.refuse(
                     node, f"reads {value.dtype} with a {quantization.dtype} zero point", "export it again"
                 )
             own = Quantization(

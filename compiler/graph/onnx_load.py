@@ -15,7 +15,7 @@ from onnx.defs import onnx_opset_version
 
 from .budgets import check_shapes
 from .check_scales import check_scales
-from .errors import ContradictionError, ModelError
+from .errors import ContradictionError, InvalidModelError, ModelError, invalid_node_error
 from .external_data import tensor_bytes
 from .onnx_attributes import check_attributes
 from .onnx_ranges import check_ranges
@@ -40,7 +40,7 @@ def load_model(
     read = source if isinstance(source, ReadModel) else read_model(source)
     label, model = read.label, read.proto
     if not model.HasField("graph") or not model.graph.node:
-        raise ModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
+        raise InvalidModelError(f"{label}: holds no ONNX graph; give the .onnx file of a model")
     opset = opset_of(model)
     if opset < oldest_opset:
         raise ModelError(
@@ -48,11 +48,14 @@ def load_model(
             f"onnx.version_converter.convert_version(model, {oldest_opset}) or export it again"
         )
     if opset > NEWEST_OPSET:
-        raise ModelError(
+        raise InvalidModelError(
             f"{label}: is of opset {opset}, newer than {NEWEST_OPSET}, the newest that is known; export it for that one"
         )
     if not model.graph.output:
-        raise ModelError(f"{label}: has no outputs, so nothing of it is needed; export it with its outputs")
+        raise InvalidModelError(
+            f"{label}: has no outputs, so nothing of it is needed; export it with its outputs"
+        )
+    _check_names(label, model)
     if batch is not None:
         fix_batch(model, batch)
     # Checker and inference copy the whole model, so weights, whose values matter to neither, wait outside.
@@ -61,7 +64,7 @@ def load_model(
         with _stand_ins(model, weights):
             checker.check_model(model)
     except (checker.ValidationError, ValueError) as error:
-        raise ModelError(
+        raise InvalidModelError(
             f"{label}: is not a valid ONNX model: {_first_line(error)}; export it again"
         ) from None
     initialized = {initializer.name for initializer in model.graph.initializer}
@@ -76,6 +79,22 @@ def load_model(
     check_scales(label, model)
     check_shapes(label, model)
     return label, model
+
+
+def _check_names(label: str, model: onnx.ModelProto) -> None:
+    """InvalidNodeError for the second node of a name: messages, reports and records call nodes by it."""
+    seen: set[str] = set()
+    for node in model.graph.node:
+        if node.name in seen:
+            raise invalid_node_error(
+                label,
+                node.name,
+                node.op_type,
+                "another node has the same name",
+                "give each a name of its own, or none",
+            )
+        if node.name:
+            seen.add(node.name)
 
 
 def _weights_aside(model: onnx.ModelProto) -> dict[int, bytes]:
@@ -146,7 +165,7 @@ def initializer_array(label: str, tensor: onnx.TensorProto) -> np.ndarray:
     try:
         return numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError) as error:
-        raise ModelError(
+        raise InvalidModelError(
             f"{label}: initializer '{tensor.name}' is damaged: {error}; export or copy the file again"
         ) from None
 
@@ -162,12 +181,12 @@ def check_sizes(label: str, inputs: Sequence[onnx.ValueInfoProto]) -> None:
     for info in inputs:
         tensor = info.type.tensor_type
         if not info.type.HasField("tensor_type") or not tensor.HasField("shape"):
-            raise ModelError(
+            raise InvalidModelError(
                 f"{label}: input '{info.name}' has no tensor shape; export the model with fixed shapes"
             )
         for axis, dimension in enumerate(tensor.shape.dim):
             if _is_zero(dimension):
-                raise ModelError(
+                raise InvalidModelError(
                     f"{label}: input '{info.name}' holds nothing: dimension {axis} is 0; export the model with the "
                     "size it is for"
                 )

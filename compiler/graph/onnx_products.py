@@ -6,6 +6,7 @@ import numpy as np
 
 from .geometry import automatic_pads, output_plane
 from .graph import Pads
+from .onnx_axes import check_scale_axis
 from .onnx_context import QUANTIZE, ImportContext, NodeContext, OnnxNode
 from .onnx_emit import emit, plane_operand, real_operand
 from .onnx_values import Bias, Constant, Integer, Pending, Product, QuantizedConstant, Real
@@ -83,11 +84,11 @@ def convolution(
     declared = node.integers("kernel_shape", kernel)
     groups = node.integer("group", 1)
     if declared != kernel:
-        context.fail(
+        context.refuse(
             node, f"kernel_shape {declared} contradicts weights {weight.shape}", "export the model again"
         )
     if groups < 1 or weight.shape[1] * groups != data.shape[1] or weight.shape[0] % groups:
-        context.fail(
+        context.refuse(
             node,
             f"weights {weight.shape} in {groups} groups do not fit an input of {data.shape[1]} channels",
             "export the model again",
@@ -164,7 +165,7 @@ def weight_operand(
         )
     centred = value.centred()
     if centred.size == 0 or centred.ndim <= channel_axis:
-        context.fail(node, f"its weights have shape {centred.shape}", "export the model again")
+        context.refuse(node, f"its weights have shape {centred.shape}", "export the model again")
     if centred.min() < -128 or centred.max() > 127:
         context.fail(node, "its weights minus their zero point do not fit int8", CENTRE_WEIGHTS)
     scale = np.broadcast_to(value.scale, (centred.shape[channel_axis],)).astype(np.float32)
@@ -178,7 +179,7 @@ def integer_operand(context: ImportContext, node: OnnxNode, index: int) -> Real:
         return context.refuse_float(node, index, value)
     quantization = context.quantization(node, index + 1, index + 2)
     if quantization.dtype != value.dtype:
-        context.fail(
+        context.refuse(
             node,
             f"its input '{node.inputs[index]}' is {value.dtype} but its zero point {quantization.dtype}",
             "export the model again",
@@ -290,7 +291,7 @@ def _dequantized(context: ImportContext, node: OnnxNode, index: int, *, axis: in
     scale = context.array(node, index + 1, "weight scale")
     zero_point = context.array(node, index + 2, "weight zero point")
     if scale is None:
-        context.fail(node, "its weights have no scale", "export the model again")
+        context.refuse(node, "its weights have no scale", "export the model again")
     return quantized_constant(context, node, value.array, scale, zero_point, axis)
 
 
@@ -307,6 +308,7 @@ def quantized_constant(
     narrow = context.checked_scale(node, scale)
     zeros = np.zeros(narrow.shape, np.int64) if zero_point is None else zero_point.astype(np.int64)
     if narrow.size == 1:
+        check_scale_axis(context, node, integers.shape)
         return QuantizedConstant(
             integers=integers,
             scale=narrow.reshape(()),
@@ -314,7 +316,7 @@ def quantized_constant(
             axis=None,
         )
     if integers.ndim and not -integers.ndim <= axis < integers.ndim:
-        context.fail(
+        context.refuse(
             node, f"has axis {axis} for a constant of shape {integers.shape}", "quantize the model again"
         )
     axis %= max(integers.ndim, 1)

@@ -21,7 +21,7 @@ def import_identity(context: ImportContext, node: OnnxNode) -> None:
         context.fail(node, "asks for its mask", "export the model for inference")
     training = context.array(node, 2, "training_mode") if node.op_type == "Dropout" else None
     if training is not None and training.any():
-        context.fail(node, "is in training mode", "export the model for inference")
+        context.refuse(node, "is in training mode", "export the model for inference")
     context.bind(node, value)
 
 
@@ -37,7 +37,9 @@ def import_transpose(context: ImportContext, node: OnnxNode) -> None:
     value = _operand(context, node)
     order = node.integers("perm", tuple(reversed(range(len(value.shape)))))
     if sorted(order) != list(range(len(value.shape))):
-        context.fail(node, f"has perm {order} for a tensor of shape {value.shape}", "export the model again")
+        context.refuse(
+            node, f"has perm {order} for a tensor of shape {value.shape}", "export the model again"
+        )
     shape = tuple(value.shape[axis] for axis in order)
     moved = [axis for axis in order if value.shape[axis] != 1]
     match value:
@@ -66,13 +68,13 @@ def _permuted(shape: tuple[int, ...], permutation: tuple[int, ...] | None) -> tu
 def _operand(context: ImportContext, node: OnnxNode) -> Value:
     value = context.value(node, 0)
     if value is None:
-        context.fail(node, "has no input", "export the model again")
+        context.refuse(node, "has no input", "export the model again")
     return value
 
 
 def _bind_view(context: ImportContext, node: OnnxNode, value: Value, shape: tuple[int, ...]) -> None:
     if np.prod(shape, dtype=np.int64) != np.prod(value.shape, dtype=np.int64):
-        context.fail(node, f"reshapes {value.shape} to {shape}, of another size", "export the model again")
+        context.refuse(node, f"reshapes {value.shape} to {shape}, of another size", "export the model again")
     match value:
         case Constant(array=array):
             context.bind(node, Constant(array=array.reshape(shape)))
@@ -108,14 +110,14 @@ def _target_shape(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]) 
     """The shape that Reshape's second input asks for, with 0 (copy) and -1 (the rest) resolved."""
     target = context.array(node, 1, "shape")
     if target is None:
-        context.fail(node, "has no shape input", "export the model again")
+        context.refuse(node, "has no shape input", "export the model again")
     wanted = [int(size) for size in target.reshape(-1)]
     if not node.integer("allowzero", 0):
         if any(size == 0 and axis >= len(shape) for axis, size in enumerate(wanted)):
-            context.fail(node, f"copies a dimension that {shape} does not have", "export the model again")
+            context.refuse(node, f"copies a dimension that {shape} does not have", "export the model again")
         wanted = [shape[axis] if size == 0 else size for axis, size in enumerate(wanted)]
     if wanted.count(-1) > 1 or min(wanted, default=0) < -1:
-        context.fail(node, f"asks for the shape {wanted}", "export the model again")
+        context.refuse(node, f"asks for the shape {wanted}", "export the model again")
     if -1 in wanted:
         known = int(np.prod([size for size in wanted if size != -1], dtype=np.int64))
         wanted[wanted.index(-1)] = int(np.prod(shape, dtype=np.int64)) // max(known, 1)
@@ -139,7 +141,7 @@ def _with_unit_axes(context: NodeContext, node: OnnxNode, shape: tuple[int, ...]
             )
         return tuple(size for axis, size in enumerate(shape) if axis not in axes)
     if given is None:
-        context.fail(node, "has no axes", "export the model again")
+        context.refuse(node, "has no axes", "export the model again")
     rank = len(shape) + given.size
     axes = _axes(given, rank)
     rest = iter(shape)

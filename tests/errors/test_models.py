@@ -65,6 +65,27 @@ def test_float_model_is_told_to_be_quantized(vdla, tmp_path: Path) -> None:
     assert "quantize" in message
 
 
+def test_what_no_target_takes_is_not_told_to_take_another_form(vdla, tmp_path: Path) -> None:
+    model = build("mlp", "float")
+    del model.graph.output[:]
+    message = refused(vdla, tmp_path, model.SerializeToString())
+    assert message.strip().endswith("export it with its outputs")
+    for node in model.graph.node:
+        node.name = "same"
+    model.graph.output.append(
+        helper.make_tensor_value_info(model.graph.node[-1].output[0], TensorProto.FLOAT, None)
+    )
+    message = refused(vdla, tmp_path, model.SerializeToString())
+    assert message.strip().endswith("give each a name of its own, or none")
+
+
+def test_nothing_to_compute(vdla, tmp_path: Path) -> None:
+    model = onnx.load_from_string(quantized([helper.make_node("Identity", ["x"], ["y"])], SHAPE, SHAPE))
+    message = refused(vdla, tmp_path, model.SerializeToString())
+    assert "holds nothing for the accelerator to compute; `vdla run --device cpu` runs it" in message
+    assert vdla("run", tmp_path / "net.onnx", "--device", "cpu").code == 0
+
+
 @pytest.mark.parametrize("content", [b"", b"not a model at all", b"\x08\x01\xff\xff\xff"])
 def test_bytes_that_are_no_model(vdla, tmp_path: Path, content: bytes) -> None:
     refused(vdla, tmp_path, content)

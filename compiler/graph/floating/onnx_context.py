@@ -9,7 +9,7 @@ import numpy as np
 
 from ...ir.types import DType
 from ..budgets import SMALLER, too_large
-from ..errors import node_error
+from ..errors import invalid_node_error, node_error
 from ..onnx_context import OnnxNode
 from .graph import Node, Shape, Tensor
 from .operators import Operator, Reshape
@@ -34,8 +34,12 @@ class FloatContext:
     node_names: set[str] = field(default_factory=set)
 
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the ModelError of a node."""
+        """Raises the NodeError of a node that this import does not take."""
         raise node_error(self.source, node.name, node.op_type, problem, way_out)
+
+    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the InvalidNodeError of a node that nobody can take."""
+        raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
     def resolve(self, name: str) -> str:
         """The tensor or constant that a name of the file stands for."""
@@ -68,12 +72,14 @@ class FloatContext:
     def operand(self, node: OnnxNode, index: int) -> Tensor:
         """An input as a tensor of the graph, constants included; fails where it is missing or not float32."""
         if index >= len(node.inputs) or not node.inputs[index]:
-            self.fail(node, f"its input {index} is missing", "export the model again")
+            self.refuse(node, f"its input {index} is missing", "export the model again")
         name = self.resolve(node.inputs[index])
         if name in self.tensors:
             return self.tensors[name]
         if name not in self.constants:
-            self.fail(node, f"its input '{name}' is produced by no node before it", "export the model again")
+            self.refuse(
+                node, f"its input '{name}' is produced by no node before it", "export the model again"
+            )
         array = self.constants[name]
         if array.dtype != np.float32:
             self.fail(
@@ -111,7 +117,7 @@ class FloatContext:
             output = node.outputs[0]
             expected = self.static_shapes.get(output)
             if expected is not None and expected != shape:
-                self.fail(
+                self.refuse(
                     node,
                     f"its output '{output}' is declared {expected} but computes {shape}",
                     "export it again",
@@ -138,7 +144,7 @@ class FloatContext:
             names.append(name or self.temporary(node, f"output{number}"))
             expected = self.static_shapes.get(names[-1])
             if expected is not None and expected != shape:
-                self.fail(
+                self.refuse(
                     node,
                     f"its output '{name}' is declared {expected} but computes {shape}",
                     "export it again",

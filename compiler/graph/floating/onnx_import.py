@@ -217,7 +217,7 @@ def _import_view(context: FloatContext, node: OnnxNode) -> None:
     data = context.operand(node, 0)
     shape = viewed_shape(context, node, data.shape)
     if np.prod(shape, dtype=np.int64) != np.prod(data.shape, dtype=np.int64):
-        context.fail(node, f"reshapes {data.shape} to {shape}, of another size", "export the model again")
+        context.refuse(node, f"reshapes {data.shape} to {shape}, of another size", "export the model again")
     context.view(node, data, shape)
 
 
@@ -227,5 +227,5 @@ def _import_identity(context: FloatContext, node: OnnxNode) -> None:
         context.fail(node, "asks for its mask", "export the model for inference")
     training = context.array(node, 2, "training_mode") if node.op_type == "Dropout" else None
     if training is not None and training.any():
-        context.fail(node, "is in training mode", "export the model for inference")
+        context.refuse(node, "is in training mode", "export the model for inference")
     context.renamed[node.outputs[0]] = context.operand(node, 0).name

@@ -28,7 +28,7 @@ def on_planes(
         weight = context.array(node, 1, "weight")
         if weight is None or weight.ndim != 3:
             shape = None if weight is None else weight.shape
-            context.fail(node, f"has weights {shape} for data {data.shape}", "export the model again")
+            context.refuse(node, f"has weights {shape} for data {data.shape}", "export the model again")
         inputs[1] = context.store(node.inputs[1], weight[:, :, None, :])
     result = context.temporary(node, "planes")
     wide = replace(

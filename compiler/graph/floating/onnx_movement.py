@@ -21,7 +21,7 @@ def import_transpose(context: FloatContext, node: OnnxNode) -> None:
     rank = len(data.shape)
     axes = node.integers("perm", tuple(reversed(range(rank))))
     if sorted(axes) != list(range(rank)):
-        context.fail(node, f"has perm {axes} for a tensor of shape {data.shape}", "export the model again")
+        context.refuse(node, f"has perm {axes} for a tensor of shape {data.shape}", "export the model again")
     shape = tuple(data.shape[axis] for axis in axes)
     moved = [axis for axis in axes if data.shape[axis] != 1]
     if moved == sorted(moved):
@@ -71,10 +71,10 @@ def import_concat(context: FloatContext, node: OnnxNode) -> None:
     first = tensors[0].shape
     axis = node.integer("axis", 0)
     if not -len(first) <= axis < len(first):
-        context.fail(node, f"has axis {axis} for tensors of shape {first}", "export the model again")
+        context.refuse(node, f"has axis {axis} for tensors of shape {first}", "export the model again")
     axis %= len(first)
     if any(t.shape[:axis] != first[:axis] or t.shape[axis + 1 :] != first[axis + 1 :] for t in tensors):
-        context.fail(node, f"joins {', '.join(str(t.shape) for t in tensors)}", "export the model again")
+        context.refuse(node, f"joins {', '.join(str(t.shape) for t in tensors)}", "export the model again")
     shape = (*first[:axis], sum(t.shape[axis] for t in tensors), *first[axis + 1 :])
     context.add(node, Concatenate(axis=axis), tuple(t.name for t in tensors), shape)
 
@@ -85,19 +85,19 @@ def import_slice(context: FloatContext, node: OnnxNode) -> None:
     rank = len(data.shape)
     starts, ends = (context.array(node, i, what) for i, what in ((1, "starts"), (2, "ends")))
     if starts is None or ends is None:
-        context.fail(node, "has no starts and ends", "export the model again")
+        context.refuse(node, "has no starts and ends", "export the model again")
     axes, steps = context.array(node, 3, "axes"), context.array(node, 4, "steps")
     axes = np.arange(starts.size) if axes is None else axes
     steps = np.ones(starts.size, np.int64) if steps is None else steps
     lists = (starts, ends, axes, steps)
     if any(given.ndim != 1 or given.size != starts.size for given in lists) or not all(steps):
-        context.fail(
+        context.refuse(
             node,
             "needs starts, ends, axes and steps of one length, and no step of 0",
             "export the model again",
         )
     if any(not -rank <= axis < rank for axis in axes) or len({int(axis) % rank for axis in axes}) < axes.size:
-        context.fail(
+        context.refuse(
             node, f"has axes {axes.tolist()} for a tensor of shape {data.shape}", "export the model again"
         )
     slices = [slice(None)] * rank
@@ -150,9 +150,9 @@ def import_gather(context: FloatContext, node: OnnxNode) -> None:
     size = data.shape[axis]
     indices = context.array(node, 1, "indices")
     if indices is None or not np.issubdtype(indices.dtype, np.integer) or not indices.size:
-        context.fail(node, "has no integer indices", "export the model again")
+        context.refuse(node, "has no integer indices", "export the model again")
     if indices.min() < -size or indices.max() >= size:
-        context.fail(node, f"has indices outside an axis of {size}", "export the model again")
+        context.refuse(node, f"has indices outside an axis of {size}", "export the model again")
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     chosen = tuple(int(index) % size for index in indices.reshape(-1))
     context.add(node, Gather(axis=axis, indices=chosen), (data.name,), shape)
@@ -162,7 +162,7 @@ def _axis(context: FloatContext, node: OnnxNode, shape: tuple[int, ...]) -> int:
     """The attribute `axis`, 0 or more."""
     axis = node.integer("axis", 0)
     if not -len(shape) <= axis < len(shape):
-        context.fail(node, f"has axis {axis} for a tensor of shape {shape}", "export the model again")
+        context.refuse(node, f"has axis {axis} for a tensor of shape {shape}", "export the model again")
     return axis % len(shape)
 
 

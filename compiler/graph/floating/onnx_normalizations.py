@@ -16,7 +16,7 @@ def import_layer_normalization(context: FloatContext, node: OnnxNode) -> None:
     rank = len(data.shape)
     axis = node.integer("axis", -1)
     if not -rank <= axis < rank:
-        context.fail(node, f"has axis {axis} for a tensor of shape {data.shape}", "export the model again")
+        context.refuse(node, f"has axis {axis} for a tensor of shape {data.shape}", "export the model again")
     if any(node.outputs[1:]):
         context.fail(node, "asks for its mean or deviation", "export the model for inference")
     if node.integer("stash_type", 1) != 1:
@@ -40,14 +40,14 @@ def _normalize(context: FloatContext, node: OnnxNode, axis: int, shape: Shape, *
         array = context.array(node, index, what)
         if array is None:
             if index == 1 or by_channel:
-                context.fail(node, f"its {what} is missing", "export the model again")
+                context.refuse(node, f"its {what} is missing", "export the model again")
             continue
         if array.dtype != np.float32:
             context.fail(node, f"its {what} is of {array.dtype}", "convert the model to float32")
         try:
             whole = np.broadcast_to(array, shape)
         except ValueError:
-            context.fail(
+            context.refuse(
                 node, f"its {what} has shape {array.shape} where {shape} is needed", "export the model again"
             )
         factors.append(context.store(f"{node.name}.{what}", whole))

@@ -116,5 +116,5 @@ def _add(context: FloatContext, node: OnnxNode, body: Expr, count: int) -> None:
     try:
         shape = broadcast([operand.shape for operand in operands])
     except ValueError as error:
-        context.fail(node, str(error), "export the model again")
+        context.refuse(node, str(error), "export the model again")
     context.add(node, Elementwise(body=body), tuple(operand.name for operand in operands), shape)

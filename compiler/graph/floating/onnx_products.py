@@ -32,13 +32,13 @@ def import_convolution(context: FloatContext, node: OnnxNode) -> None:
     filters, depth, kh, kw = weight.shape
     groups = node.integer("group", 1)
     if groups < 1 or depth * groups != channels or filters % groups:
-        context.fail(
+        context.refuse(
             node,
             f"has weights {weight.shape} in {groups} groups for {channels} channels",
             "export the model again",
         )
     if node.integers("kernel_shape", (kh, kw)) != (kh, kw):
-        context.fail(node, "has a kernel_shape that is not its weight's", "export the model again")
+        context.refuse(node, "has a kernel_shape that is not its weight's", "export the model again")
     strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
     if len(strides) != 2 or len(dilations) != 2 or min(*strides, *dilations) < 1:
         context.fail(node, f"has strides {strides} and dilations {dilations}", "give two of 1 or more each")
@@ -69,7 +69,7 @@ def import_transposed_convolution(context: FloatContext, node: OnnxNode) -> None
     depth, share, kh, kw = weight.shape
     groups = node.integer("group", 1)
     if groups < 1 or depth != channels or channels % groups:
-        context.fail(
+        context.refuse(
             node, f"has weights {weight.shape} in {groups} groups for {channels} channels", "export it again"
         )
     strides, dilations = node.integers("strides", (1, 1)), node.integers("dilations", (1, 1))
@@ -110,7 +110,7 @@ def import_matmul(context: FloatContext, node: OnnxNode) -> None:
         _import_matrix_product(context, node, data, weight)
         return
     if not data.shape or data.shape[-1] != weight.shape[0]:
-        context.fail(node, f"multiplies {data.shape} by {weight.shape}", "export the model again")
+        context.refuse(node, f"multiplies {data.shape} by {weight.shape}", "export the model again")
     *outer, depth = data.shape
     columns = weight.shape[1]
     rows = int(np.prod(outer, dtype=np.int64))
@@ -155,7 +155,7 @@ def _import_matrix_product(context: FloatContext, node: OnnxNode, a: Tensor, b: 
     try:
         batch = broadcast([a.shape[:-2], b.shape[:-2]])
     except ValueError as error:
-        context.fail(node, str(error), "export the model again")
+        context.refuse(node, str(error), "export the model again")
     shape = (*batch, a.shape[-2], b.shape[-1])
     context.add(node, MatrixProduct(), (a.name, b.name), shape)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...te import scalars
 from ...te.scalars import Scalar, argument
+from ..onnx_axes import check_scale_axis
 from ..onnx_context import OnnxNode
 from .graph import Tensor
 from .onnx_context import FloatContext
@@ -66,7 +67,7 @@ def import_dequantize(context: FloatContext, node: OnnxNode) -> None:
         context.fail(node, f"its input '{node.inputs[0]}' is float", "remove it")
     dtype, scale, zero_point = _grid(context, node, data)
     if len(node.inputs) > 2 and node.inputs[2] and dtype != made:
-        context.fail(node, f"reads {made} with a {dtype} zero point", "export it again")
+        context.refuse(node, f"reads {made} with a {dtype} zero point", "export it again")
     inputs, (s, z) = _operands(context, node, data, scale, zero_point)
     context.add(node, Elementwise(body=(argument(0) - z) * s), inputs, data.shape)
 
@@ -100,6 +101,7 @@ def _grid(context: FloatContext, node: OnnxNode, data: Tensor) -> tuple[str, np.
     if scale.dtype.kind != "f" or not (np.isfinite(narrow).all() and (narrow > 0).all()):
         context.fail(node, "its scale is not a positive finite number", "calibrate the model again")
     if scale.size == 1:
+        check_scale_axis(context, node, data.shape)
         if zero_point.size != 1:
             context.fail(node, f"has {zero_point.size} zero points for one scale", "give it one zero point")
         return zero_point.dtype.name, narrow.reshape(()), zero_point.reshape(())
@@ -110,7 +112,9 @@ def _grid(context: FloatContext, node: OnnxNode, data: Tensor) -> tuple[str, np.
         or data.shape[axis] != scale.size
         or zero_point.shape != scale.shape
     ):
-        context.fail(node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize it again")
+        context.refuse(
+            node, f"has {scale.size} scales along axis {axis} of {data.shape}", "quantize it again"
+        )
     along = [1] * rank
     along[axis] = scale.size
     return zero_point.dtype.name, narrow.reshape(along), zero_point.reshape(along)

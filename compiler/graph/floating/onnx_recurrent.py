@@ -26,7 +26,7 @@ def import_lstm(context: FloatContext, node: OnnxNode) -> None:
     weight, recurrence = context.array(node, 1, "weights W"), context.array(node, 2, "weights R")
     bias = context.array(node, 3, "bias B")
     if directions is None or len(data.shape) != 3 or weight is None or recurrence is None:
-        context.fail(node, "has no known direction, or lacks X, W or R", "export the model again")
+        context.refuse(node, "has no known direction, or lacks X, W or R", "export the model again")
     _refuse_variants(context, node, len(directions))
     steps, batch, inputs = data.shape
     count, hidden = len(directions), recurrence.shape[-1]
@@ -37,7 +37,7 @@ def import_lstm(context: FloatContext, node: OnnxNode) -> None:
     ]
     for what, array, shape in wanted:
         if array.shape != shape or array.dtype != np.float32:
-            context.fail(
+            context.refuse(
                 node,
                 f"has {what} of shape {array.shape} and type {array.dtype} where float32 {shape} fits",
                 "export the model again",
@@ -83,7 +83,7 @@ def _initial_state(context: FloatContext, node: OnnxNode, index: int, shape: tup
         return context.store(f"{node.outputs[0] or node.name}.zeros", np.zeros(shape, np.float32))
     state = context.operand(node, index)
     if state.shape != shape:
-        context.fail(
+        context.refuse(
             node, f"has an initial state of shape {state.shape}, not {shape}", "export the model again"
         )
     return state.name

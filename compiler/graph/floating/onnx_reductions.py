@@ -50,7 +50,7 @@ def import_softmax(context: FloatContext, node: OnnxNode) -> None:
     old = context.opset < 13
     axis = node.integer("axis", 1 if old else -1)
     if not -rank <= axis < rank:
-        context.fail(node, f"has axis {axis} for a tensor of shape {data.shape}", "export the model again")
+        context.refuse(node, f"has axis {axis} for a tensor of shape {data.shape}", "export the model again")
     axis %= rank
     logarithm = node.op_type == "LogSoftmax"
     if not old or math.prod(data.shape[axis + 1 :]) == 1:

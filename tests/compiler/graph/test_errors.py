@@ -6,7 +6,9 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.errors import InvalidModelError, ModelError
+from vdla.compiler.graph.floating.onnx_import import import_float_model
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.host import InputError, store_inputs
 from vdla.compiler.graph.interpret import interpret
@@ -383,3 +385,57 @@ def test_scales_along_an_axis_that_is_not_there(builder, axis):
     del node.attribute[:]
     node.attribute.append(helper.make_attribute("axis", axis))
     refused(model, "(DequantizeLinear)", f"axis {axis}")
+
+
+def test_an_axis_that_is_not_there_beside_one_scale(builder):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    node = next(node for node in model.graph.node if "x" in node.input)
+    for axis, names in (
+        (0, ()),
+        (-(2**31), (f"axis {-(2**31)}", "quantize the model again")),
+        (7, ("axis 7",)),
+    ):
+        del node.attribute[:]
+        node.attribute.append(helper.make_attribute("axis", axis))
+        if not names:
+            import_model(model.SerializeToString())
+            continue
+        refused(model, node.op_type, *names)
+        with pytest.raises(InvalidModelError, match=f"axis {axis}"):
+            import_float_model(model.SerializeToString())
+
+
+def test_two_nodes_of_one_name(builder):
+    b = builder(1, 3, 8, 8)
+    model = b.model(convolved(b))
+    for node in model.graph.node[-2:]:
+        node.name = "twice"
+    refused(model, f"node 'twice' ({model.graph.node[-1].op_type})", "another node has the same name")
+    with pytest.raises(InvalidModelError, match="same name"):
+        import_float_model(model.SerializeToString())
+
+
+def test_what_no_target_can_take_is_not_computed_in_floats_instead():
+    """The reference implementation, which folds constants of float models, has no use for this axis."""
+    weights, scale = np.ones((2, 3, 1, 1), np.float32), np.float32(0.1)
+    constants = {"w": weights, "s": scale, "z": np.int8(0)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xd"]),
+        helper.make_node("QuantizeLinear", ["w", "s", "z"], ["wq"], "weights", axis=-(2**31)),
+        helper.make_node("DequantizeLinear", ["wq", "s", "z"], ["wd"]),
+        helper.make_node("Conv", ["xd", "wd"], ["c"]),
+        helper.make_node("QuantizeLinear", ["c", "s", "z"], ["cq"]),
+        helper.make_node("DequantizeLinear", ["cq", "s", "z"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, 4, 4])],
+        [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(InvalidModelError, match=r"'weights' \(QuantizeLinear\): has axis -2147483648"):
+        compile_cpu(model.SerializeToString())

@@ -247,7 +247,7 @@ def test_outputs_that_are_inputs_or_constants() -> None:
     assert_pieces_are_the_whole(model, partition)
 
 
-def test_names_that_the_file_lacks_or_gives_twice() -> None:
+def test_names_that_the_file_lacks() -> None:
     net = MixedNetwork(*SHAPE)
     net.pair()
     net.quantized_convolution(4)
@@ -255,8 +255,11 @@ def test_names_that_the_file_lacks_or_gives_twice() -> None:
     net.pair()
     net.quantized_convolution(4)
     proto = onnx.load_from_string(net.model())
+    first, last = (i for i, node in enumerate(proto.graph.node) if node.op_type == "Conv")
     for node in proto.graph.node:
-        node.name = "" if node.op_type == "Conv" else "same"
+        node.name = ""
+    # As the other one, which has no name, is called.
+    proto.graph.node[last].name = f"Conv_{first}"
     partition = divide(proto.SerializeToString())
     assert sides(partition) == "aca"
     names = [name for region in partition.regions for name in region.nodes]
