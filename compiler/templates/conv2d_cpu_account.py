@@ -14,6 +14,14 @@ from ..ir.stmt import Program
 from ..passes.sum_in_blocks import LONGEST
 from ..target.cpu.machine import CpuTarget
 from ..te.blocks import Window
+from .conv2d_cpu_choice import (
+    NEAR_VECTOR_COST,
+    PAGE_BYTES,
+    STORED_CYCLES,
+    STREAM_SHARE,
+    input_pages,
+    page_cycles,
+)
 from .conv2d_cpu_knobs import (
     COPY_BYTES_CYCLE,
     REMOTE_BYTES_CYCLE,
@@ -33,7 +41,7 @@ from .peak_cpu import (
     written_out,
 )
 from .reduction_order import unrolled_steps
-from .register_tile import TILE_OVERHEAD
+from .register_tile import TILE_OVERHEAD, VECTOR_COST
 from .space import Account, Axis, Columns
 
 PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "between", "outside")
@@ -131,7 +139,11 @@ def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
     copies = {name: i for i, name in enumerate(shape.copies)}
     # A single block of columns is the rows.
     e["copy"] = np.where(one_column & (e["copy"] == copies["columns"]), copies["rows"], e["copy"])
-    one_panel = e["vectors"] >= shape.blocks
+    e["unroll"], e["part"] = _terms(shape, e["reduction"], e["unroll"], e["part"])
+    # A sum of one part stays in registers; strips beyond the filters are none.
+    strips = np.minimum(e["strips"], -(-shape.blocks // e["vectors"]))
+    e["strips"] = np.where(e["part"] < shape.depth, strips, 0)
+    one_panel = e["vectors"] * np.maximum(e["strips"], 1) >= shape.blocks
     panels = np.where(one_panel | (one_row & one_column & (e["copy"] != copies["rows"])), 0, e["panels"])
     panels = np.where(one_column & (panels == 1), 0, panels)
     e["panels"] = np.where(one_row & (panels == 1) & (e["copy"] != copies["rows"]), 2, panels)
@@ -144,7 +156,6 @@ def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
     e["tiles"] = np.where(single, 0, e["tiles"])
     vectors = e["vectors"] * (shape.co // e["lanes"])
     e["inner"] = np.where((vectors == 1) | (e["rows"] * e["columns"] == 1), 0, e["inner"])
-    e["unroll"], e["part"] = _terms(shape, e["reduction"], e["unroll"], e["part"])
     return e
 
 
@@ -197,7 +208,7 @@ def statements_of(shape: Shape, e: Columns) -> np.ndarray:
     tiles = (
         written_out(shape.oh, e["row_block"], e["rows"])
         * written_out(shape.ow, e["column_block"], e["columns"])
-        * written_out(shape.blocks, e["vectors"], e["vectors"])
+        * written_out(shape.blocks, e["vectors"] * np.maximum(e["strips"], 1), e["vectors"])
     )
     return tiles * (shape.co // e["lanes"]) * (e["unroll"] + FRAME)
 
@@ -207,12 +218,15 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
     e = effective(shape, points)
     rows, columns, panels = e["rows"], e["columns"], e["panels"]
     positions, vectors = rows * columns, e["vectors"] * (shape.co // e["lanes"])
-    step = tile_step_cycles(positions, vectors)
+    stored = e["strips"] > 0
+    step = tile_step_cycles(positions, vectors, np.where(stored, NEAR_VECTOR_COST, VECTOR_COST))
     tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
     panel_count = -(-shape.blocks // e["vectors"])
     live = _live(shape.taps[0], rows, e["row_block"]) * _live(shape.taps[1], columns, e["column_block"])
     busy = (step * shape.depth * live + TILE_OVERHEAD * positions) * tiles * panel_count / 2
     vectors_out = shape.outer * shape.oh * shape.ow * shape.blocks * (shape.co // e["lanes"])
+    parts = -(-shape.depth // e["part"])
+    busy += np.where(stored, STORED_CYCLES * parts * vectors_out, 0.0)
     statements = statements_of(shape, e)
     block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
     taken_rows = _taken(*shape.rows, block_rows)
@@ -220,6 +234,14 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
     whole = shape.in_bytes * shape.height * shape.width
     row_count, column_count = -(-shape.oh // block_rows), -(-shape.ow // block_columns)
     panel_bytes = shape.weight_bytes / panel_count
+    # Filters whose sums lie in memory at a time, and what is there beside their inputs.
+    filters = np.minimum(e["vectors"] * np.maximum(e["strips"], 1), shape.blocks)
+    passes = -(-shape.blocks // filters)
+    share = e["part"] / shape.depth
+    sums_bytes = np.where(stored, 4 * shape.co * filters * block_rows * block_columns, 0)
+    near_bytes = np.where(
+        stored, sums_bytes + shape.weight_bytes * filters / shape.blocks * share, panel_bytes
+    )
     between, outside = panels == PANELS.index("between"), panels == PANELS.index("outside")
     # Positions that all panels pass over, or that pass over a panel, before the next ones come.
     block_bytes = shape.in_bytes * np.where(
@@ -229,8 +251,9 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
     )
     count = np.where(outside, 1, row_count * np.where(between, 1, column_count))
     near = 0.75 * target.cache_bytes[1]
-    weights_again = np.where(shape.weight_bytes + block_bytes > near, count, 1)
-    inputs_again = np.where(panel_bytes + block_bytes > near, panel_count, 1)
+    beside = np.where(stored, sums_bytes + block_bytes * share, block_bytes)
+    weights_again = np.where(shape.weight_bytes + beside > near, count, 1)
+    inputs_again = np.where(near_bytes + block_bytes > near, passes, 1) * np.where(stored, STREAM_SHARE, 1)
     remote = shape.outer * (shape.weight_bytes * weights_again + count * block_bytes * inputs_again)
     copy = np.array([("none", "rows", "columns", "whole").index(name) for name in shape.copies])[e["copy"]]
     box = shape.in_bytes * np.choose(
@@ -243,8 +266,20 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
         ],
     )
     times = np.choose(copy, [1 + 0 * row_count, row_count, row_count * column_count, 1 + 0 * row_count])
-    repeated = np.where((outside & (copy != 3)) | (between & (copy == 2)), panel_count, 1)
+    repeated = np.where((outside & (copy != 3)) | (between & (copy == 2)), passes, 1)
     copied = shape.outer * box * times * repeated
+    span, lines = _taken(*shape.rows, rows), rows * shape.loops["kh"]
+    inputs = input_pages(
+        shape.loops["ic"],
+        shape.in_bytes / shape.loops["ic"],
+        (shape.height, shape.width),
+        span,
+        np.minimum(span, lines),
+        _taken(*shape.columns, columns),
+    )
+    # Where sums stay in registers, all of a panel passes by for each tile.
+    turning = page_cycles(inputs, panel_bytes / PAGE_BYTES) * tiles * panel_count
+    turning += np.where(panel_bytes > near, tiles * shape.weight_bytes / REMOTE_BYTES_CYCLE, 0.0)
     limits = {
         "the registers": registers_fit(target, positions, vectors),
         "the length of partial sums": e["part"] <= max(LONGEST, shape.default_terms),
@@ -258,7 +293,7 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
             & (shape.ow % block_columns == 0)
             & (block_columns % columns == 0)
         ),
-        "the workspace": np.where(copy == 3, shape.outer, 1) * box <= MOST_WORKSPACE,
+        "the workspace": np.where(copy == 3, shape.outer, 1) * box + sums_bytes <= MOST_WORKSPACE,
     }
     tile_bytes = (
         shape.in_bytes / shape.loops["ic"] * _taken(*shape.rows, rows) * _taken(*shape.columns, columns)
@@ -266,7 +301,10 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
     order = np.array([[o.index(loop) + 1 for loop in ("ic", "kh", "kw", "k")] for o in shape.orders])
     level1, level2 = target.cache_bytes
     quantities = {
-        "estimated cycles": busy + remote / REMOTE_BYTES_CYCLE + copied / COPY_BYTES_CYCLE,
+        "estimated cycles": busy
+        + np.where(stored, 0.0, turning)
+        + remote / REMOTE_BYTES_CYCLE
+        + copied / COPY_BYTES_CYCLE,
         "arithmetic cycles": busy,
         "multiplications": 1.0 * vectors_out * shape.depth,
         "tiles": tiles * panel_count,
@@ -284,7 +322,9 @@ def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Acco
         / (shape.outer * shape.oh * shape.ow * shape.blocks),
         "steps written out": e["unroll"],
         "statements": statements,
-        "parts": -(-shape.depth // e["part"]),
+        "parts": parts,
+        "strips": 1 + e["strips"],
+        "sums in memory to level 2": sums_bytes / level2,
         "vectors of a block": shape.co // e["lanes"],
         "positions inside": 1 + e["inner"],
         "order of panels": 1 + panels,

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
+import numpy as np
+
 from ..ir.stmt import Program
 from ..ir.types import DType
 from ..passes.sum_in_blocks import BLOCK_TERMS
@@ -131,11 +133,8 @@ def _in_registers(target: CpuTarget, program: Program, window: Window, parallel:
     else:
         blocks = row_block(target, program, window, rows, panels, shared)
         knobs = Knobs(rows=rows, columns=columns, vectors=vectors, row_block=blocks.size)
-    turning = 0.0
-    inputs, weights = _input_pages(program, window, knobs), panel / PAGE_BYTES
-    if inputs + weights > NEAR_PAGES:
-        turning = tiles * ceil_div(size.blocks, vectors)
-        turning *= inputs * INPUT_PAGE_CYCLES + weights * WEIGHT_PAGE_CYCLES
+    turning = float(page_cycles(_input_pages(program, window, knobs), panel / PAGE_BYTES))
+    turning *= tiles * ceil_div(size.blocks, vectors)
     if panel > 0.75 * target.cache_bytes[1]:
         # It comes from beyond that cache for each tile.
         turning += tiles * size.weights / REMOTE_BYTES_CYCLE
@@ -194,7 +193,7 @@ def _in_memory(target: CpuTarget, program: Program, window: Window, parallel: bo
                 break
         if not tried or vectors * strips >= size.blocks:
             return best
-        strips *= 2
+        strips = min(2 * strips, ceil_div(size.blocks, vectors))
 
 
 def _pieces(tiles: int) -> Iterator[int]:
@@ -240,19 +239,40 @@ def _moving(
 
 
 def _input_pages(program: Program, window: Window, knobs: Knobs) -> float:
-    """Pages of the input that a tile goes through: some in the plane of each block of channels."""
+    """As `input_pages`, of a tile of these knobs."""
     shapes = {b.name: b.shape for b in program.parameters}
-    blocks, lanes = shapes["X"][2], shapes["X"][5]
-    height, width = window.padded(*shapes["X"][3:5])
-    span = (knobs.rows - 1) * window.strides[0] + (window.kernel[0] - 1) * window.dilations[0] + 1
-    lines = min(span, knobs.rows * window.kernel[0])
-    row = (
-        4
-        * lanes
-        * ((knobs.columns - 1) * window.strides[1] + (window.kernel[1] - 1) * window.dilations[1] + 1)
-    )
-    if 4 * lanes * height * width <= PAGE_BYTES:
+    spans = [
+        (tile - 1) * stride + (kernel - 1) * dilation + 1
+        for tile, stride, kernel, dilation in zip(
+            (knobs.rows, knobs.columns), window.strides, window.kernel, window.dilations, strict=True
+        )
+    ]
+    lines = min(spans[0], knobs.rows * window.kernel[0])
+    plane = window.padded(*shapes["X"][3:5])
+    return float(input_pages(shapes["X"][2], 4 * shapes["X"][5], plane, spans[0], lines, spans[1]))
+
+
+def input_pages(
+    blocks: int,
+    position: float,
+    plane: tuple[int, int],
+    span: int | np.ndarray,
+    lines: int | np.ndarray,
+    width: int | np.ndarray,
+) -> float | np.ndarray:
+    """Pages of the input that a tile goes through.
+
+    In each of the `blocks` of channels, a `plane` of rows and columns of `position` bytes, it reads `lines` rows of
+    `width` positions, of `span` rows that follow one another.
+    """
+    pages = blocks * lines * width * position / PAGE_BYTES
+    if position * plane[0] * plane[1] <= PAGE_BYTES:
         # Planes within a page follow one another.
-        return blocks * lines * row / PAGE_BYTES
-    together = 1 + 4 * lanes * (span - 1) * width / PAGE_BYTES
-    return blocks * min(together, lines) + blocks * lines * row / PAGE_BYTES
+        return pages
+    return pages + blocks * np.minimum(1 + position * (span - 1) * plane[1] / PAGE_BYTES, lines)
+
+
+def page_cycles(inputs: float | np.ndarray, weights: float | np.ndarray) -> float | np.ndarray:
+    """Cycles that a tile waits for pages that it goes through, of the input and of weights."""
+    cycles = inputs * INPUT_PAGE_CYCLES + weights * WEIGHT_PAGE_CYCLES
+    return np.where(inputs + weights > NEAR_PAGES, cycles, 0.0)

@@ -15,6 +15,7 @@ from .conv2d_cpu_account import (
     INNER,
     PANELS,
     TILES,
+    Shape,
     account,
     effective,
     least_bound,
@@ -59,9 +60,10 @@ def space(target: CpuTarget, program: Program, window: Window) -> Space:
         Axis(name="copy", values=tuple(range(len(shape.copies)))),
         Axis(name="reduction", values=tuple(range(len(shape.orders)))),
         Axis(name="unroll", values=tuple(u for u in UNROLLED if u <= shape.depth)),
-        Axis(name="part", values=_part_sizes(shape.depth, shape.default_terms)),
+        Axis(name="part", values=_part_sizes(shape.depth, shape.default_terms, _part(shape, default))),
         Axis(name="lanes", values=halves),
         Axis(name="inner", values=tuple(range(len(INNER)))),
+        Axis(name="strips", values=_strips(shape.blocks, default.strips)),
     )
     return Space(
         template="conv2d_cpu",
@@ -93,6 +95,7 @@ def knobs_of(program: Program, window: Window, values: Values) -> Knobs:
         part=e["part"] * shape.loops[order[0]] // shape.depth,
         lanes=e["lanes"],
         inner=INNER[e["inner"]],
+        strips=e["strips"] or None,
     )
 
 
@@ -111,11 +114,23 @@ def default_values(target: CpuTarget, program: Program, window: Window) -> dict[
         "copy": 0,
         "reduction": 0,
         "unroll": 1,
-        "part": shape.default_terms,
+        "part": _part(shape, knobs),
         "lanes": shape.co,
         "inner": 0,
+        "strips": knobs.strips or 0,
     }
 
 
-def _part_sizes(depth: int, default: int) -> tuple[int, ...]:
-    return tuple(sorted({*(size for size in PART_SIZES if size < depth), default, depth}))
+def _part(shape: Shape, knobs: Knobs) -> int:
+    """Terms that are added in a row with default knobs."""
+    return shape.default_terms if knobs.part is None else shape.depth // shape.loops["ic"] * knobs.part
+
+
+def _part_sizes(depth: int, *defaults: int) -> tuple[int, ...]:
+    return tuple(sorted({*(size for size in PART_SIZES if size < depth), *defaults, depth}))
+
+
+def _strips(blocks: int, default: int | None) -> tuple[int, ...]:
+    """Strips of sums in memory, and 0 for sums in registers."""
+    powers = {1 << i for i in range(blocks.bit_length()) if 1 << i <= blocks}
+    return tuple(sorted({0, *powers, default or 0}))

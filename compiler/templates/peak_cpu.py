@@ -61,9 +61,11 @@ def registers_fit(target: CpuTarget, rows: np.ndarray, vectors: np.ndarray) -> n
     return rows * vectors + steps <= target.vector_registers
 
 
-def tile_step_cycles(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+def tile_step_cycles(
+    rows: np.ndarray, vectors: np.ndarray, vector_cost: float | np.ndarray = VECTOR_COST
+) -> np.ndarray:
     """As `register_tile.step_cycles`, of many tiles: float64 [n]."""
-    loads = ELEMENT_COST * rows + VECTOR_COST * vectors
+    loads = ELEMENT_COST * rows + vector_cost * vectors
     return np.maximum(np.maximum(rows * vectors, loads), LATENCY_SUMS) + LOAD_SHARE * loads
 
 

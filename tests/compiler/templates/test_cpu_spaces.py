@@ -15,7 +15,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates import conv2d_cpu_knobs
+from vdla.compiler.templates import conv2d_cpu_choice, conv2d_cpu_knobs, conv2d_cpu_space
 from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.templates.tasks_cpu import default_values, schedule, space
 from vdla.compiler.templates.workload_cpu import (
@@ -142,6 +142,33 @@ def test_defaults_are_points_of_the_space(target):
     for workload in (*WORKLOADS.values(), *(layer(name) for name in CONVOLUTIONS)):
         values = default_values(target, workload)
         assert knobs_obstacle(space(target, workload), values) is None, workload
+
+
+DEEP = Conv2dCpu(
+    batch=1,
+    channels=2048,
+    height=28,
+    width=28,
+    filters=512,
+    window=Window(kernel=(3, 3), pads=(2, 2, 2, 2), dilations=(2, 2)),
+    block_in=16,
+    block_out=16,
+)
+"""By default its sums lie in memory."""
+
+
+def test_sums_in_memory_are_an_axis_of_the_space():
+    program, values = DEEP.program(), default_values(SERVER, DEEP)
+    default = conv2d_cpu_choice.choose_knobs(SERVER, program, DEEP.window)
+    point = conv2d_cpu_space.knobs_of(program, DEEP.window, values)
+    assert default.strips is not None
+    for name in ("rows", "columns", "vectors", "row_block", "part", "strips"):
+        assert getattr(point, name) == getattr(default, name), name
+    own = space(SERVER, DEEP)
+    assert knobs_obstacle(own, values) is None
+    ranks = own.account(own.columns(own.point(values)[None])).quantities["estimated cycles"]
+    in_registers = own.point(values | {"strips": 0})[None]
+    assert ranks < own.account(own.columns(in_registers)).quantities["estimated cycles"]
 
 
 @pytest.mark.parametrize("workload", [WORKLOADS["conv2d"], WORKLOADS["depthwise"], WORKLOADS["planes"]])
