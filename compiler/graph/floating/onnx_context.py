@@ -20,7 +20,7 @@ class FloatContext:
     """Collects the graph; used by one call of `import_float_model` and then dropped.
 
     `renamed` leads from the outputs of nodes that compute nothing to what they are. `quantized` holds the tensors that
-    stand for integers, with their type.
+    stand for integers or truth values, with their type.
     """
 
     source: str

@@ -19,10 +19,13 @@ from .graph import FloatGraph, GraphOutput, Tensor
 from .onnx_context import FloatContext
 from .onnx_gemm import import_gemm
 from .onnx_lines import on_planes
+from .onnx_logic import LOGIC, TRUTH, import_logic
 from .onnx_movement import (
     import_concat,
     import_depth_to_space,
+    import_expand,
     import_gather,
+    import_gather_nd,
     import_pad,
     import_slice,
     import_split,
@@ -57,9 +60,9 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
 SUPPORTED = (
     "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, LayerNormalization, InstanceNormalization, "
     "MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
-    f"{', '.join(sorted(UNARY | NARY | REDUCTIONS.keys()))}, Transpose, DepthToSpace, SpaceToDepth, Concat, "
-    "Split, Slice, Gather, Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, QuantizeLinear, "
-    "DequantizeLinear, and whatever has constant inputs"
+    f"{', '.join(sorted(UNARY | NARY | LOGIC | REDUCTIONS.keys()))}, Transpose, DepthToSpace, SpaceToDepth, Concat, "
+    "Split, Slice, Gather, GatherND, Expand, Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, "
+    "QuantizeLinear, DequantizeLinear, and whatever has constant inputs"
 )
 
 
@@ -120,7 +123,7 @@ def _output(context: FloatContext, info: onnx.ValueInfoProto) -> GraphOutput:
     if name in context.quantized:
         raise ModelError(
             f"{context.source}: output '{info.name}' is {context.quantized[name]}; processors and GPUs return "
-            "float32: end it with DequantizeLinear"
+            f"float32: end it with {'Cast' if context.quantized[name] == TRUTH else 'DequantizeLinear'}"
         )
     return GraphOutput(name=info.name, tensor=name)
 
@@ -163,6 +166,10 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             import_split(context, node)
         case "Gather":
             import_gather(context, node)
+        case "GatherND":
+            import_gather_nd(context, node)
+        case "Expand":
+            import_expand(context, node)
         case "Resize":
             import_resize(context, node)
         case "Pad":
@@ -189,6 +196,8 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             import_reduction(context, node, REDUCTIONS[name])
         case "Softmax" | "LogSoftmax":
             import_softmax(context, node)
+        case name if name in LOGIC:
+            import_logic(context, node)
         case "Clip":
             import_clip(context, node)
         case "Pow":

@@ -1,4 +1,4 @@
-"""Transpose, DepthToSpace, Concat, Split, Slice, Gather and Pad of a float model."""
+"""Transpose, DepthToSpace, Concat, Split, Slice, Gather, GatherND, Expand and Pad of a float model."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from ...ir.limits import MOST_RUNS
+from ...te.merge import broadcast
 from ...te.ops.movement import PadMode, pad_runs, slice_runs
 from ..onnx_context import OnnxNode
 from .onnx_context import FloatContext
@@ -156,6 +157,50 @@ def import_gather(context: FloatContext, node: OnnxNode) -> None:
     shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
     chosen = tuple(int(index) % size for index in indices.reshape(-1))
     context.add(node, Gather(axis=axis, indices=chosen), (data.name,), shape)
+
+
+def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
+    """GatherND with constant indices: a Gather of what lies behind the axes that they name."""
+    data = context.operand(node, 0)
+    indices = context.array(node, 1, "indices")
+    if node.integer("batch_dims", 0):
+        context.fail(node, "has batch_dims", "gather with indices for all dimensions")
+    if indices is None or indices.dtype.kind != "i" or not indices.size:
+        context.refuse(node, "has no integer indices", "export the model again")
+    depth = indices.shape[-1] if indices.ndim else 0
+    if not 1 <= depth <= len(data.shape):
+        context.refuse(node, f"has indices of {depth} axes of {data.shape}", "export the model again")
+    named, rest = data.shape[:depth], data.shape[depth:]
+    rows = indices.reshape(-1, depth).astype(np.int64)
+    if (rows < np.negative(named)).any() or (rows >= np.array(named)).any():
+        context.refuse(node, f"has indices outside of {data.shape}", "export the model again")
+    chosen = np.ravel_multi_index([(rows % named)[:, axis] for axis in range(depth)], named)
+    flat = context.view(node, data, (prod(named), *rest), output=context.temporary(node, "rows"))
+    shape = (*indices.shape[:-1], *rest)
+    context.add(node, Gather(axis=0, indices=tuple(chosen.tolist())), (flat,), shape)
+
+
+def import_expand(context: FloatContext, node: OnnxNode) -> None:
+    """Expand to a constant shape: axes of one element have that element as often as asked for."""
+    data = context.operand(node, 0)
+    wanted = context.array(node, 1, "shape")
+    if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():
+        context.refuse(node, "has no shape of sizes above 0", "export the model again")
+    try:
+        shape = broadcast([data.shape, tuple(wanted.tolist())])
+    except ValueError as error:
+        context.refuse(node, str(error), "export the model again")
+    padded = (1,) * (len(shape) - len(data.shape)) + data.shape
+    if padded == shape:
+        context.view(node, data, shape)
+        return
+    name = data.name
+    if padded != data.shape:
+        name = context.view(node, data, padded, output=context.temporary(node, "padded"))
+    runs = [
+        slice_runs(0, after, 1 if before == after else 0) for before, after in zip(padded, shape, strict=True)
+    ]
+    context.add(node, Remap(runs=tuple(runs)), (name,), shape)
 
 
 def _axis(context: FloatContext, node: OnnxNode, shape: tuple[int, ...]) -> int:

@@ -49,7 +49,9 @@ def permute(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """`count` elements in a row: `first`, `first` + `step`, … of the input, or (first None) the fill value."""
+    """`count` elements in a row: `first`, `first` + `step`, … of the input, or (first None) the fill value.
+
+    A step of 0 is the same element each time."""
 
     count: int
     first: int | None
