@@ -58,6 +58,36 @@ def test_reductions_over_no_axes(op: str) -> None:
     check(model_of(op, x.shape, np.zeros(0, np.int64), noop_with_empty_axes=1), x, expected)
 
 
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("axes", [None, (1,), (0, -1)])
+@pytest.mark.parametrize("op", ["ReduceLogSum", "ReduceLogSumExp"])
+def test_logarithms_of_sums(op: str, axes: tuple[int, ...] | None, keepdims: int) -> None:
+    x = np.random.default_rng(0).uniform(0.1, 9, (3, 4, 5)).astype(np.float32)
+    if op == "ReduceLogSumExp":
+        x[0] += 1000
+    kept = {"axis": axes, "keepdims": bool(keepdims)}
+    exact = x.astype(np.float64)
+    # More than exp can take in float32, and in float64.
+    expected = np.log(exact.sum(**kept)) if op == "ReduceLogSum" else np.logaddexp.reduce(exact, **kept)
+    constants = () if axes is None else (np.array(axes, np.int64),)
+    model = model_of(op, x.shape, *constants, keepdims=keepdims)
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    for _ in np.shape(expected):
+        model.graph.output[0].type.tensor_type.shape.dim.add()
+    check(model, x, expected)
+
+
+def test_logarithms_of_special_sums() -> None:
+    x = np.array([[-np.inf] * 3, [np.inf, 0, -np.inf], [np.nan, 1, 2], [-np.inf, 0, 1]], np.float32)
+    model = model_of("ReduceLogSumExp", x.shape, np.array([1]))
+    check(model, x, np.array([[-np.inf], [np.inf], [np.nan], [np.log(1 + np.e)]], np.float32))
+    model = model_of("ReduceLogSumExp", x.shape, noop_with_empty_axes=1)
+    check(model, x, x)
+    model = model_of("ReduceLogSum", (4, 3), noop_with_empty_axes=1)
+    x = np.array([[np.inf, 1, 0.5], [np.nan, 3, 1e-30]] * 2, np.float32)
+    check(model, x, np.log(x))
+
+
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 9.5, -0.5, -1.0, -1.5, -3.0, -4.0])
 def test_powers_of_special_numbers(exponent: float) -> None:
     x = np.array([-np.inf, -2, -1, -0.0, 0.0, 0.5, 1, 3, np.inf, np.nan], np.float32)

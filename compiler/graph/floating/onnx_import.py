@@ -41,7 +41,7 @@ from .onnx_products import (
 )
 from .onnx_quantization import check_integers, import_dequantize, import_quantize
 from .onnx_recurrent import import_lstm
-from .onnx_reductions import import_reduction, import_softmax
+from .onnx_reductions import import_logarithm, import_reduction, import_softmax
 from .onnx_resize import import_resize
 from .onnx_windows import import_average_pool, import_global_pool, import_max_pool
 
@@ -59,7 +59,8 @@ REDUCTIONS: Mapping[str, Kind] = MappingProxyType(
 )
 SUPPORTED = (
     "Conv, ConvTranspose, Gemm, MatMul, LSTM, BatchNormalization, LayerNormalization, InstanceNormalization, "
-    "MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Softmax, LogSoftmax, Clip, Pow, "
+    "MaxPool, AveragePool, GlobalMaxPool, GlobalAveragePool, Softmax, LogSoftmax, ReduceLogSum, "
+    "ReduceLogSumExp, Clip, Pow, "
     f"{', '.join(sorted(UNARY | NARY | LOGIC | REDUCTIONS.keys()))}, Transpose, DepthToSpace, SpaceToDepth, Concat, "
     "Split, Slice, Gather, GatherND, Expand, Pad, Resize, Flatten, Reshape, Squeeze, Unsqueeze, Identity, Dropout, "
     "QuantizeLinear, DequantizeLinear, and whatever has constant inputs"
@@ -194,6 +195,8 @@ def _import_operator(context: FloatContext, node: OnnxNode) -> None:
             on_planes(context, node, import_global_pool)
         case name if name in REDUCTIONS:
             import_reduction(context, node, REDUCTIONS[name])
+        case "ReduceLogSum" | "ReduceLogSumExp":
+            import_logarithm(context, node)
         case "Softmax" | "LogSoftmax":
             import_softmax(context, node)
         case name if name in LOGIC:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 
+from ...ir.expr import equal, select
 from ...te.blocks import Window
 from ...te.ops.reduction import Kind, reduced_value, reduction_result
-from ...te.scalars import argument
+from ...te.scalars import argument, exp, log
 from ..onnx_axes import reduced_axes
 from ..onnx_context import OnnxNode
+from .graph import Shape
 from .onnx_context import FloatContext
-from .operators import AveragePool, Elementwise, MaxPool, Reduction, Softmax
+from .operators import AveragePool, Elementwise, MaxPool, Operator, Reduction, Softmax
 
 
 def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
@@ -41,6 +43,38 @@ def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
         context.view(node, context.tensors[pooled], shape)
         return
     context.add(node, Reduction(kind=kind, axes=axes), (data.name,), shape)
+
+
+def import_logarithm(context: FloatContext, node: OnnxNode) -> None:
+    """ReduceLogSum, and ReduceLogSumExp by what is left of each element beside the greatest, which cannot overflow."""
+    data = context.operand(node, 0)
+    axes = reduced_axes(context, node, data.shape)
+    exponents = node.op_type == "ReduceLogSumExp"
+    if axes is None:
+        body = argument(0) if exponents else log(argument(0))
+        context.add(node, Elementwise(body=body), (data.name,), data.shape)
+        return
+    whole = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
+    kept = bool(node.integer("keepdims", 1))
+    output = None if kept else context.temporary(node, "log")
+
+    def step(what: str, operator: Operator, inputs: tuple[str, ...], shape: Shape) -> str:
+        return context.add(node, operator, inputs, shape, output=context.temporary(node, what))
+
+    terms, greatest = data.name, ()
+    if exponents:
+        most = step("max", Reduction(kind="max", axes=axes), (data.name,), whole)
+        # Where all are infinite, or one is inf, the greatest itself is the result: 0 is as good to subtract.
+        finite = select(equal(argument(0) - argument(0), 0.0), argument(0), 0.0)
+        greatest = (step("shift", Elementwise(body=finite), (most,), whole),)
+        body = exp(argument(0) - argument(1))
+        terms = step("exp", Elementwise(body=body), (data.name, *greatest), data.shape)
+    total = step("sum", Reduction(kind="sum", axes=axes), (terms,), whole)
+    body = log(argument(0)) + argument(1) if exponents else log(argument(0))
+    result = context.add(node, Elementwise(body=body), (total, *greatest), whole, output=output)
+    if not kept:
+        shape = tuple(size for axis, size in enumerate(data.shape) if axis not in axes)
+        context.view(node, context.tensors[result], shape)
 
 
 def import_softmax(context: FloatContext, node: OnnxNode) -> None:
