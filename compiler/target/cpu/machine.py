@@ -62,8 +62,13 @@ class CpuTarget:
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
+@lru_cache(maxsize=1)
 def host_target() -> CpuTarget:
-    """This machine, with the features that its processor reports and the caches that the system knows of."""
+    """This machine, with the features that its processor reports and the caches that the system knows of.
+
+    LLVM is asked once: llvmlite lets one thread at a time into it, so that whoever asked for each kernel would wait
+    until the code of the one before is generated.
+    """
     features = dict(llvm.get_host_cpu_features())
     text = ",".join(f"{'+' if features[name] else '-'}{name}" for name in sorted(features))
     target = _described(llvm.get_process_triple(), llvm.get_host_cpu_name(), text, features)

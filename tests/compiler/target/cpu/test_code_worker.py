@@ -3,8 +3,12 @@
 import threading
 from concurrent.futures import CancelledError
 
+import llvmlite.binding as llvm
 import pytest
 from vdla.compiler.target.cpu.code_worker import CodeWorker
+from vdla.compiler.target.cpu.kernel import build
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.te.ops.movement import permute
 
 
 def test_results_and_errors_come_where_they_are_asked_for() -> None:
@@ -31,3 +35,19 @@ def test_what_waits_is_cancelled_so_that_nobody_waits_for_it() -> None:
     assert in_hand.result(10) == "done"
     with pytest.raises(CancelledError):
         waiting.result(10)
+
+
+def test_kernels_are_lowered_without_asking_llvm_which_machine_this_is(monkeypatch: pytest.MonkeyPatch):
+    """LLVM is busy with the code of the kernel before, and lets in one thread at a time."""
+    target = host_target()
+
+    def busy() -> dict[str, bool]:
+        raise AssertionError("the thread that lowers would wait here")
+
+    monkeypatch.setattr(llvm, "get_host_cpu_features", busy)
+    worker = CodeWorker()
+    try:
+        kernel = build(permute((3, 8), (1, 0)), target, worker)
+        assert kernel.target == target
+    finally:
+        worker.end()
