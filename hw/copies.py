@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from amaranth.hdl import Module, Signal, Value
 
-_KINDS = 4
+KINDS = 4
+"""How many registers differ; the next numbers have them again."""
 
 
 def copy(m: Module, value: Value, number: int, name: str) -> Value:
@@ -13,7 +14,7 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
     Synthesis merges registers that are alike, attributes or not. These differ: every second one holds the complement,
     and two of four show ones at power-up, which means nothing, as they have no reset.
     """
-    kind = number % _KINDS
+    kind = number % KINDS
     ones = (1 << len(value)) - 1
     held = Signal(len(value), name=f"{name}_copy_{kind}", init=ones if kind & 2 else 0, reset_less=True)
     m.d.sync += held.eq(~value if kind & 1 else value)
@@ -22,5 +23,5 @@ def copy(m: Module, value: Value, number: int, name: str) -> Value:
 
 def copies(m: Module, value: Value, count: int, name: str) -> list[Value]:
     """`copy` for the numbers 0 .. `count` - 1."""
-    kinds = [copy(m, value, number, name) for number in range(min(count, _KINDS))]
-    return [kinds[number % _KINDS] for number in range(count)]
+    kinds = [copy(m, value, number, name) for number in range(min(count, KINDS))]
+    return [kinds[number % KINDS] for number in range(count)]

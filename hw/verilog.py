@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from amaranth.back import verilog
-from amaranth.hdl import Value, ValueCastable
+from amaranth.back import rtlil, verilog
+from amaranth.hdl import Fragment, MemoryInstance, Value
 from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from vdla.isa.config import Config
 
+from .shared_modules import SharedModules, flat_members
 from .top import Accelerator
 
 TOP = "vdla"
@@ -41,7 +42,10 @@ def component_module(component: wiring.Component, name: str) -> VerilogModule:
     Amaranth would join paths by two, which tools mangle. The clock is `clk`, the reset `rst` (high, synchronous).
     """
     flat = _flat_ports(component)
-    text = _tidy(verilog.convert(component, name=name, ports=flat, emit_src=False, strip_internal_attrs=True))
+    shared = SharedModules(lambda inner, module, shared: _converted(inner, module, shared))
+    text = _converted(component, name, shared)
+    # What is used stands behind what uses it.
+    text = _tidy("".join([text, *reversed(shared.texts.values())]))
     ports = tuple(
         Port(
             name=port,
@@ -51,6 +55,59 @@ def component_module(component: wiring.Component, name: str) -> VerilogModule:
         for port, (value, direction) in flat.items()
     )
     return VerilogModule(text=text, ports=ports)
+
+
+def _converted(component: wiring.Component, name: str, shared: SharedModules) -> str:
+    """Amaranth's Verilog, but memories of zeros have no initial values.
+
+    Amaranth hands over every bit of these by itself, and Yosys writes a line a word: of large scratchpads that takes
+    minutes. `_with_zeros` writes a loop.
+    """
+    fragment = Fragment.get(component, shared)
+    _forget_zeros(fragment)
+    rtlil_text, _ = rtlil.convert_fragment(fragment, ports=_flat_ports(component), name=name, emit_src=False)
+    rtlil_text = _NO_INITIAL_VALUES.sub("", rtlil_text)
+    text = verilog._convert_rtlil_text(rtlil_text, strip_internal_attrs=True)
+    return _MODULE.sub(lambda found: _with_zeros(found[0]), text)
+
+
+def _forget_zeros(fragment: Fragment) -> None:
+    if isinstance(fragment, MemoryInstance) and not any(fragment._data._init._raw):
+        fragment._data._init._raw = []
+    for inner, _, _ in fragment.subfragments:
+        _forget_zeros(inner)
+
+
+_MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
+_NO_INITIAL_VALUES = re.compile(
+    r"^  cell \$meminit_v2 \S+\n(?:    (?!connect \\DATA)[^\n]*\n)*"
+    r"    connect \\DATA (?:\{\s*\}|0')\s*\n(?:    [^\n]*\n)*  end\n",
+    re.MULTILINE,
+)
+
+
+_MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\\\S+ |\w+) ?\[(\d+):0\];\n", re.MULTILINE)
+ZERO_LOOP = re.compile(r"^  initial begin : zeros_\d+\n.*?^  end\n", re.MULTILINE | re.DOTALL)
+"""What `_with_zeros` writes for a memory."""
+
+
+def _with_zeros(text: str) -> str:
+    """`text`, whose memories without initial values get zeros."""
+    loops = 0
+
+    def zeroed(found: re.Match[str]) -> str:
+        nonlocal loops
+        high, name, last = int(found[1] or 0), found[2], int(found[3])
+        if re.compile(rf"^    {re.escape(name)} ?\[0\] = ", re.MULTILINE).search(text, found.end()):
+            return found[0]
+        index = f"i[{last.bit_length() - 1}:0]" if last else "0"
+        loops += 1
+        return (
+            f"{found[0]}  initial begin : zeros_{loops}\n    integer i;\n"
+            f"    for (i = 0; i <= {last}; i = i + 1)\n      {name}[{index}] = {high + 1}'h0;\n  end\n"
+        )
+
+    return _MEMORY.sub(zeroed, text)
 
 
 def _tidy(text: str) -> str:
@@ -109,13 +166,10 @@ def component_verilog(component: wiring.Component, name: str) -> str:
 
 
 def _flat_ports(component: wiring.Component) -> dict[str, tuple[Value, PortDirection]]:
-    ports: dict[str, tuple[Value, PortDirection]] = {}
-    for path, member, value in component.signature.flatten(component):
-        signal = value.as_value() if isinstance(value, ValueCastable) else value
-        if isinstance(signal, Value):
-            direction = PortDirection.Input if member.flow is In else PortDirection.Output
-            ports["_".join(map(str, path))] = (signal, direction)
-    return ports
+    return {
+        name: (signal, PortDirection.Input if flow is In else PortDirection.Output)
+        for name, flow, signal in flat_members(component.signature, component)
+    }
 
 
 def generate_module(config: Config, *, trace_ports: bool = False) -> VerilogModule:

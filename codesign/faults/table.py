@@ -114,9 +114,9 @@ FAULTS: Final = (
     _rtl(
         "weights",
         "compute/array.py",
-        "m.d.sync += product.eq(vector[b][i] * tile[o][i])",
-        "m.d.sync += product.eq(vector[b][i] * tile[i][o])",
-        "the array multiplies by the transposed tile",
+        "m.d.sync += product.eq(self.vector[i] * self.weights[i])",
+        "m.d.sync += product.eq(self.vector[i] * self.weights[i - 1])",
+        "every product takes the weight of its neighbour",
     ),
     _rtl(
         "end of an ALU instruction",

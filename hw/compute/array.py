@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 
 from ..copies import copies
+from ..shared_modules import place
 
 PRODUCT_BITS = 16
 
@@ -35,6 +36,53 @@ def tree_levels(config: Config) -> int:
 def array_latency(config: Config) -> int:
     """Cycles from operands to sums: operand registers, chosen operands, product registers, tree."""
     return 3 + tree_levels(config)
+
+
+COLUMN = "array_column"
+"""Name of the one Verilog module that all columns are."""
+
+
+class Column(wiring.Component):
+    """A dot product of `terms` int8 pairs, a new one every cycle, `sum` 1 + the tree's levels later.
+
+    Members: `vector`, `weights`; with `masked` also `masks`, a bit a product, with which the tree takes 0 for it: of
+    the pair of the cycle before.
+    """
+
+    def __init__(self, *, terms: int, masked: bool) -> None:
+        self._terms, self._masked = terms, masked
+        operands = data.ArrayLayout(signed(8), terms)
+        levels = (terms - 1).bit_length()
+        super().__init__(
+            {
+                "vector": In(operands),
+                "weights": In(operands),
+                **({"masks": In(terms)} if masked else {}),
+                "sum": Out(signed(PRODUCT_BITS + levels)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """A register for each product, and one for every sum of the tree."""
+        m = Module()
+        terms: list[Value] = []
+        for i in range(self._terms):
+            product = Signal(signed(PRODUCT_BITS), name=f"product_{i}", reset_less=True)
+            m.d.sync += product.eq(self.vector[i] * self.weights[i])
+            terms.append(Mux(self.masks[i], 0, product) if self._masked else product)
+        level = 0
+        while len(terms) > 1:
+            sums: list[Value] = []
+            for left, right in zip(terms[::2], terms[1::2], strict=True):
+                total = Signal(
+                    signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{len(sums)}", reset_less=True
+                )
+                m.d.sync += total.eq(left + right)
+                sums.append(total)
+            terms = sums
+            level += 1
+        m.d.comb += self.sum.eq(terms[0])
+        return m
 
 
 class MultiplyArray(wiring.Component):
@@ -65,7 +113,7 @@ class MultiplyArray(wiring.Component):
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers after the memories, the operand selection, the products and every level of the tree."""
+        """Registers after the memories, the operand selection, and a column for every sum."""
         m = Module()
         config = self.config
         layouts = (vector_layout(config), tile_layout(config))
@@ -85,27 +133,29 @@ class MultiplyArray(wiring.Component):
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
             masks = copies(m, alone[1], config.block_out, "alone")
             chosen = Signal(data.ArrayLayout(signed(8), config.block_in))
-            m.d.comb += chosen.eq(read_tile[row])
+            # Not read_tile[row], a shift of the whole tile: Amaranth follows every bit of it to every bit of a row.
+            rows: list[Value] = [read_tile[o].as_value() for o in range(config.block_out)]
+            for bit in row:
+                if len(rows) > 1:
+                    pairs = zip(rows[::2], rows[1::2], strict=True)
+                    rows = [Mux(bit, higher, lower) for lower, higher in pairs]
+            m.d.comb += chosen.eq(rows[0])
             for j in range(config.block_in):
                 m.d.sync += tile[j][j].eq(Mux(alone[0], chosen[j], read_tile[j][j]))
+        sums = self.sums
         for b in range(config.batch):
             for o in range(config.block_out):
-                terms: list[Value] = []
-                for i in range(config.block_in):
-                    product = Signal(signed(PRODUCT_BITS), name=f"product_{b}_{o}_{i}", reset_less=True)
-                    m.d.sync += product.eq(vector[b][i] * tile[o][i])
-                    masked = self.diagonal and i != o
-                    terms.append(Mux(masks[o], 0, product) if masked else product)
-                for level in range(tree_levels(config)):
-                    sums: list[Value] = []
-                    for left, right in zip(terms[::2], terms[1::2], strict=True):
-                        total = Signal(
-                            signed(PRODUCT_BITS + level + 1),
-                            name=f"sum_{b}_{o}_{level}_{len(sums)}",
-                            reset_less=True,
-                        )
-                        m.d.sync += total.eq(left + right)
-                        sums.append(total)
-                    terms = sums
-                m.d.comb += self.sums[b * config.block_out + o].eq(terms[0])
+                column = place(m, platform, f"column_{b}_{o}", COLUMN, self._column)
+                m.d.comb += [
+                    column.vector.eq(vector[b]),
+                    column.weights.eq(tile[o]),
+                    sums[b * config.block_out + o].eq(column.sum),
+                ]
+                if self.diagonal:
+                    m.d.comb += column.masks.eq(
+                        Cat(masks[o] if i != o else Const(0) for i in range(config.block_in))
+                    )
         return m
+
+    def _column(self) -> Column:
+        return Column(terms=self.config.block_in, masked=self.diagonal)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ..verilog import TOP
+from ..store import combine, requantize
+from ..verilog import TOP, ZERO_LOOP
 from .registers import merge_registers
 
 HARNESS_TOP = "harness"
@@ -34,7 +35,7 @@ def harness_verilog(verilog: str, *, gate: bool = False) -> str:
     With `gate` the pipeline of STORE.POST keeps its values while nothing is in it, which spares whole networks a third
     of the work: the registers there then hold other garbage than the accelerator's, which nothing looks at.
     """
-    text = _MEMORY.sub(_without_zeros, verilog)
+    text = ZERO_LOOP.sub("", _MEMORY.sub(_without_zeros, verilog))
     text = _REGISTER.sub(r"\1;", text)
     # Yosys spells sign extension bit by bit, which Verilator would compute bit by bit.
     text = _REPEATED.sub(lambda found: f"{{{_count(found)}{{{found[1]}}}}}", text)
@@ -42,7 +43,9 @@ def harness_verilog(verilog: str, *, gate: bool = False) -> str:
     if store is None or " read," not in text.partition(f"module {store[1]}.pipeline (")[2][:200]:
         return merge_registers(text) + _wrapper(text, None)
     # What prepares constants of an instruction works before the first read.
-    gated = re.compile(re.escape(f"{store[1]}.pipeline") + r"(?!\S*constants)\S*")
+    gated = re.compile(
+        re.escape(f"{store[1]}.pipeline") + rf"(?!\S*constants)\S*|{requantize.LANE}|{combine.LANE}_\d+"
+    )
     text = merge_registers(text, gated, f"{HARNESS_TOP}.post_active")
     return text + _wrapper(text, f"vdla.{store[2]}.pipeline.read")
 

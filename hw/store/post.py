@@ -5,13 +5,18 @@ These two are large, so that a configuration may have fewer of them than lanes: 
 
 from __future__ import annotations
 
+from functools import partial
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
 from vdla.isa.timing import post_latency
 
+from ..copies import KINDS
 from ..layouts import register_layout, view
+from ..shared_modules import place
+from . import combine, requantize
 from .combine import COMBINE_STAGES, Combine
 from .constants import Constants
 from .pipeline import delay, register
@@ -114,9 +119,11 @@ class PostPipeline(wiring.Component):
 
         results = []
         for lane in range(self._lanes):
-            stage_a, stage_b = Requantize(), Combine(number=lane)
-            m.submodules[f"requantize_{lane}"] = stage_a
-            m.submodules[f"combine_{lane}"] = stage_b
+            kind = lane % KINDS
+            stage_a = place(m, platform, f"requantize_{lane}", requantize.LANE, Requantize)
+            stage_b = place(
+                m, platform, f"combine_{lane}", f"{combine.LANE}_{kind}", partial(Combine, number=kind)
+            )
             m.d.comb += [
                 stage_a.total.eq(totals[lane]),
                 stage_a.scale.eq(scales.word_select(lane % config.block_out, 32)),

@@ -8,6 +8,9 @@ from . import floats
 from .pipeline import delay, register
 from .products import WIDE_CYCLES, multiply_wide
 
+LANE = "requantize_lane"
+"""Name of the one Verilog module that all lanes are."""
+
 REQUANTIZE_STAGES = 12 + WIDE_CYCLES
 """Cycles from `total` to `result`."""
 
