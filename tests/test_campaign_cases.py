@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from campaign import CAMPAIGN, first_of_each, representatives, some
+from campaign import CAMPAIGN, representatives, some
 
 
 def always(cases: list[Any]) -> list[Any]:
@@ -19,12 +19,6 @@ def test_representatives_of_a_sweep() -> None:
     assert always(cases) == always(representatives(pairs, 3, always=[(7, "7")]))
     with pytest.raises(ValueError, match=r"not among the cases: \[11\]"):
         representatives(range(10), 3, always=[11])
-
-
-def test_first_of_each_kind() -> None:
-    cases = first_of_each([5, 3, 8, 10, 7], lambda number: number % 2)
-    assert always(cases) == [5, 8]
-    assert [case.values for case in cases if case not in (5, 8)] == [(3,), (10,), (7,)]
 
 
 def test_some_within_a_test(monkeypatch: pytest.MonkeyPatch) -> None:

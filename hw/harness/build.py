@@ -22,7 +22,9 @@ CACHE = "rtl"
 Optimize = Literal["build", "run"]
 """What a library is good for: `build` is there soonest, `run` runs fastest."""
 
-_COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0", "-O1")
+_COMPILE = ("-fPIC", "-std=gnu++20", "-w", "-DVERILATOR=1", "-DVM_TRACE=0", "-DVM_COVERAGE=0")
+_OPTIMIZE: dict[Optimize, str] = {"build": "-Og", "run": "-O1"}
+"""Flag of g++: -Og takes half the time of -O1, and small machines run as fast."""
 _VERILATE = (
     *("--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert"),
     *("-Wno-fatal", "-Wno-lint", "--output-split", "0", "--prefix", "Vvdla", "--top-module", HARNESS_TOP),
@@ -90,7 +92,7 @@ def build_library(verilog: str, *, bus_bytes: int, optimize: Optimize = "build")
     prepared = harness_verilog(verilog, gate=optimize == "run")
     source = (resources.files("vdla.hw.harness") / "harness.cpp").read_text(encoding="utf-8")
     widths = (f"-DADDRESS_BITS={ADDRESS_BITS}", f"-DCOUNTER_BITS={COUNTER_BITS}")
-    flags = (*_COMPILE, f"-DBUS_BYTES={bus_bytes}", *widths)
+    flags = (*_COMPILE, _OPTIMIZE[optimize], f"-DBUS_BYTES={bus_bytes}", *widths)
     parts = (prepared, source, _MEMORIES, version, *_VERILATE, *flags)
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

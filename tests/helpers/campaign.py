@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -36,16 +36,6 @@ def some(cases: Iterable[Any], count: int, *, seed: int = 0) -> list[Any]:
         return listed
     kept = random.Random(seed).sample(range(len(listed)), min(count, len(listed)))
     return [listed[index] for index in sorted(kept)]
-
-
-def first_of_each(cases: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]:
-    """`cases` for `pytest.mark.parametrize`: the first of each kind runs always, the rest in campaigns."""
-    seen: set[Any] = set()
-    chosen: list[Any] = []
-    for case in cases:
-        chosen.append(_in_campaigns(case) if kind(case) in seen else case)
-        seen.add(kind(case))
-    return chosen
 
 
 def _in_campaigns(case: Any) -> Any:

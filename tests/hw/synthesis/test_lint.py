@@ -18,7 +18,7 @@ MACHINES = {
 }
 
 
-@pytest.mark.parametrize("name", representatives(MACHINES, 0, always=["without extensions", "tiny"]))
+@pytest.mark.parametrize("name", representatives(MACHINES, 0, always=["tiny"]))
 def test_the_generated_verilog_is_clean(name: str):
     assert lint(generate_verilog(MACHINES[name])) == []
 
