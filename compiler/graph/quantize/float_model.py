@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from ..errors import ModelError, node_error
+from ..errors import ModelError, invalid_node_error, node_error
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import initializer_array, load_model, opset_of, static_shapes
@@ -76,6 +76,10 @@ class FloatModel:
     def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
         """Raises the ModelError of a node."""
         raise node_error(self.source, node.name, node.op_type, problem, way_out)
+
+    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the InvalidNodeError of a node that nobody can take."""
+        raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
         """A constant input (None where left out); fails where it depends on the model's input."""

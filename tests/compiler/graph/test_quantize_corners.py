@@ -9,6 +9,7 @@ import onnx
 import pytest
 from float_networks import runtime
 from onnx import TensorProto, helper, numpy_helper
+from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.quantize.quantize import Recipe, quantize_model, read_model
 
 PLANE = [1, 3, 6, 6]
@@ -155,3 +156,19 @@ def test_it_computes_the_same_but_for_small_errors(
     stored = {tensor.name: tensor.data_type for tensor in result.proto.graph.initializer}
     assert TensorProto.INT8 in stored.values()
     assert {info.name for info in result.proto.graph.input} == feeds.keys()
+
+
+def test_a_node_that_contradicts_itself_is_refused_by_name() -> None:
+    nodes = [
+        Node("Conv", ["x", "w"], ["c"]),
+        Node("BatchNormalization", ["c", "s", "s", "s", "s"], ["y"], name="norm", training_mode=0),
+    ]
+    made = model(nodes, ["y"], w=weights(4, 3, 3, 3), s=np.ones(3, np.float32))
+    made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4]))
+    with pytest.raises(ModelError, match=r"'norm'.*no scale of 4 channels"):
+        quantize_model(
+            read_model(made.SerializeToString()),
+            [{"x": np.ones(PLANE, np.float32)}],
+            lambda proto: proto,
+            Recipe(),
+        )
