@@ -161,11 +161,11 @@ def test_it_computes_the_same_but_for_small_errors(
 def test_a_node_that_contradicts_itself_is_refused_by_name() -> None:
     nodes = [
         Node("Conv", ["x", "w"], ["c"]),
-        Node("BatchNormalization", ["c", "s", "s", "s", "s"], ["y"], name="norm", training_mode=0),
+        Node("BatchNormalization", ["c", "s", "s", "s", "s"], ["y", "m", "v"], name="norm", training_mode=1),
     ]
-    made = model(nodes, ["y"], w=weights(4, 3, 3, 3), s=np.ones(3, np.float32))
+    made = model(nodes, ["y"], w=weights(4, 3, 3, 3), s=np.ones(4, np.float32))
     made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4, 4, 4]))
-    with pytest.raises(ModelError, match=r"'norm'.*no scale of 4 channels"):
+    with pytest.raises(ModelError, match=r"'norm'.*is in training mode"):
         quantize_model(
             read_model(made.SerializeToString()),
             [{"x": np.ones(PLANE, np.float32)}],
