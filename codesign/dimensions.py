@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vdla.compiler.graph.errors import ContradictionError
-from vdla.compiler.graph.onnx_load import with_dimensions
 from vdla.isa.errors import UserError
 
 
@@ -36,6 +35,9 @@ def sized_model(model: Path, texts: Sequence[str]) -> Iterator[Path]:
     if not sizes:
         yield model
         return
+    # Reading models takes long to import, and most have no such dimensions.
+    from vdla.compiler.graph.onnx_load import with_dimensions
+
     content = with_dimensions(model, sizes)
     with tempfile.TemporaryDirectory(prefix="vdla-") as folder:
         path = Path(folder) / model.name

@@ -14,29 +14,24 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import llvmlite
-import numpy as np
-import onnx
 import vdla.compiler
 import vdla.isa
-from google.protobuf.message import DecodeError
-from vdla.compiler.cpu_driver import Told, compile_cpu_ahead
-from vdla.compiler.graph.errors import ModelError
-from vdla.compiler.graph.external_data import external_data_digest
-from vdla.compiler.graph.model_texts import check_texts
-from vdla.compiler.graph.onnx_read import ModelFile
-from vdla.compiler.runtime.network_archive import NAME, save_network
-from vdla.compiler.target.cpu.machine import CpuTarget
-from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-from vdla.compiler.templates.workload_cpu import CpuWorkload
-from vdla.compiler.tune.records.apply_cpu import knobs_from
-from vdla.compiler.tune.records.book import RecordBook
+from vdla.compiler.graph.model_file import ModelFile
 from vdla.hw.user_cache import cached, discard_least_used
 from vdla.isa.errors import UserError
 
 from .files import read_whole
+
+if TYPE_CHECKING:
+    from vdla.compiler.cpu_driver import Told
+    from vdla.compiler.target.cpu.machine import CpuTarget
+    from vdla.compiler.templates.chosen_knobs import ChosenKnobs
+    from vdla.compiler.templates.workload_cpu import CpuWorkload
+    from vdla.compiler.tune.records.book import RecordBook
 
 PART = "networks"
 MOST_BYTES = 2**31
@@ -67,13 +62,23 @@ def cached_network(
 
     Raises UserError, for a model that cannot be read or compiled, and CacheError where there is no place to keep it.
     """
-    knobs = None if records is None else knobs_from(records, target)
-    path, hit = cached_archive(
-        model,
-        lambda file: network_key(file, target, batch=batch, records=records),
-        lambda partial, file: save_network(
+    knobs = None
+    if records is not None:
+        from vdla.compiler.tune.records.apply_cpu import knobs_from
+
+        knobs = knobs_from(records, target)
+
+    def save(partial: Path, file: ModelFile) -> None:
+        # Half a second of imports, for which a network that is there need not wait.
+        from vdla.compiler.cpu_driver import compile_cpu_ahead
+        from vdla.compiler.runtime.network_archive import NAME, save_network
+
+        save_network(
             partial, compile_cpu_ahead(file, target, batch=batch, knobs=knobs, library=NAME, told=told)
-        ),
+        )
+
+    path, hit = cached_archive(
+        model, lambda file: network_key(file, target, batch=batch, records=records), save
     )
     return CacheEntry(path=path, hit=hit, knobs=None if hit else knobs)
 
@@ -144,6 +149,12 @@ def _external_data(model: Path, content: bytes) -> str:
     """A hash of the data that a model keeps in other files; of a damaged model none, as it compiles to nothing."""
     if not _may_have_external_data(content):
         return ""
+    import onnx
+    from google.protobuf.message import DecodeError
+    from vdla.compiler.graph.errors import ModelError
+    from vdla.compiler.graph.external_data import external_data_digest
+    from vdla.compiler.graph.model_texts import check_texts
+
     try:
         proto = onnx.load_model_from_string(content)
         check_texts(str(model), proto)
@@ -161,7 +172,7 @@ def _compiler() -> str:
         for path in sorted(root.rglob("*.py")):
             digest.update(f"{path.relative_to(root)}\0".encode())
             digest.update(path.read_bytes())
-    versions = (llvmlite.__version__, onnx.__version__, np.__version__)
+    versions = [metadata.version(name) for name in ("llvmlite", "onnx", "numpy")]
     return "\0".join((digest.hexdigest(), *versions))
 
 

@@ -105,7 +105,7 @@ def _copy_cached(
     told: Told,
 ) -> _Written:
     """The archive from the user's cache, compiled where it was not there; compiled alone where there is no cache."""
-    from vdla.compiler.runtime.network_archive import describe_saved
+    from vdla.compiler.runtime.archive import describe_saved
     from vdla.hw.user_cache import CacheError
 
     from ..network_cache import cached_network

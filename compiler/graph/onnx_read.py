@@ -1,7 +1,4 @@
-"""Reading an ONNX file: bytes to a model with all its data, not checked yet.
-
-A file may change at any time. `ModelFile` holds its bytes as they were, for those who read them more than once.
-"""
+"""Reading an ONNX file: bytes to a model with all its data, not checked yet."""
 
 from __future__ import annotations
 
@@ -14,18 +11,11 @@ from vdla.isa.files import read_file
 
 from .errors import ModelError
 from .external_data import load_external_data
+from .model_file import ModelFile
 from .model_texts import check_texts
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "QGemm")
 """Operators, besides QLinear ones, that only quantized models have."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ModelFile:
-    """The file at `path`, which held `content` when it was read. Its external data are still to be read."""
-
-    path: Path
-    content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from vdla.isa.files import open_file
 from vdla.isa.machine_memory import memory_problem
@@ -31,6 +31,8 @@ __all__ = ["ArchiveError", "read_archive", "write_archive"]
 
 DESCRIPTION, CODE, HEADER, CHECKSUM = "description.json", "code.o", "code.h", "sha256"
 CONSTANTS, LIBRARY, CUDA_SOURCE = "constants.bin", "code.a", "kernels.cu"
+NETWORK_FORMAT = 3
+"""Goes up when the description of networks or the way that kernels are called changes."""
 MOST_DESCRIPTION_BYTES = 2**26
 """JSON takes some twenty times its bytes once it is read; the largest networks have less than one million."""
 _CHECKSUM_BYTES = 65
@@ -132,12 +134,16 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
     return files
 
 
-def description_of(path: Path) -> bytes:
-    """The description in an archive that is known to be whole; its other members are not looked at."""
+def describe_saved(path: Path) -> dict[str, Any]:
+    """The description of a network's archive that is known to be whole, for whatever processor it is.
+
+    Its other members are not looked at. ArchiveError, which names `path`, for one of another format.
+    """
     with tarfile.open(path, mode="r:") as archive:
         held = archive.extractfile(DESCRIPTION)
         assert held is not None
-        return held.read()
+        text = held.read()
+    return cast(dict[str, Any], read_description(path, text, NETWORK_FORMAT).value)
 
 
 def read_description(path: Path, text: bytes, expected: int) -> Field:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -28,10 +28,10 @@ from .archive import (
     DESCRIPTION,
     HEADER,
     LIBRARY,
+    NETWORK_FORMAT,
     ArchiveError,
     Content,
     check_memory,
-    description_of,
     read_archive,
     read_description,
     read_target,
@@ -52,8 +52,6 @@ from .network_description import (
 )
 from .trial_run import run_in_trial
 
-FORMAT = 3
-"""Goes up when the description or the way that kernels are called changes."""
 WHAT = "compiled network"
 NAME = "network"
 """Of the library and its header."""
@@ -102,7 +100,7 @@ def save_network(path: Path, network: NetworkCode) -> None:
         for number, launch in enumerate(network.launches)
     ]
     description = {
-        "format": FORMAT,
+        "format": NETWORK_FORMAT,
         "target": asdict(network.target),
         **describe_network(network.graph, network.plan, constants),
         "quantized": sorted(network.quantized),
@@ -118,14 +116,6 @@ def save_network(path: Path, network: NetworkCode) -> None:
     write_archive(path, description, files)
 
 
-def describe_saved(path: Path) -> dict[str, Any]:
-    """The description of an archive that is known to be whole, for whatever processor it is.
-
-    ArchiveError, which names `path`, for one of another format.
-    """
-    return cast(dict[str, Any], read_description(path, description_of(path), FORMAT).value)
-
-
 def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     """The network of an archive, ready to run; its graph has tensors but no nodes, and it took no time to compile.
 
@@ -134,7 +124,7 @@ def load_network(path: Path, *, trusted: bool = False) -> CpuNetwork:
     neither the checksum is computed nor is it tried.
     """
     files = read_archive(path, (LIBRARY, HEADER, CONSTANTS), what=WHAT, trusted=trusted)
-    document = read_description(path, files[DESCRIPTION], FORMAT)
+    document = read_description(path, files[DESCRIPTION], NETWORK_FORMAT)
     target = read_target(path, document.at("target"))
     modules = read_modules(document)
     constants = read_constants(document, files[CONSTANTS])

@@ -164,7 +164,7 @@ def test_code_of_other_machines(tmp_path):
 
 
 def test_other_formats(path, monkeypatch):
-    monkeypatch.setattr(network_archive, "FORMAT", network_archive.FORMAT + 1)
+    monkeypatch.setattr(network_archive, "NETWORK_FORMAT", network_archive.NETWORK_FORMAT + 1)
     with pytest.raises(ArchiveError, match="has format 3, and this version reads 4"):
         load_network(path)
 
