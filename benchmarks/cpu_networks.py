@@ -92,8 +92,7 @@ def measure_files(paths: list[Path], rounds: int, *, quiet: bool, write: bool) -
         if not quiet:
             print(
                 f"{row.name:32} ours {row.ours_ms:>8} ms  peer {row.peer_ms:>8} ms  ratio {row.ratio:>6}  "
-                f"error {row.error:.1e}  compiled in {row.compile_s} s of CPU"
-                + ("" if row.right else "  WRONG"),
+                f"error {row.error:.1e} ({row.check})  compiled in {row.compile_s} s of CPU",
                 flush=True,
             )
     figures = {"rows": [asdict(row) for row in rows]}

@@ -15,7 +15,8 @@ from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.isa.errors import UserError
 
-from ..verdict import relative_tolerance, within
+from ..evaluate import ONNXRUNTIME
+from ..processor_run import check_outputs
 from .case import relative_error
 from .page import Document, source
 from .peer import session
@@ -30,7 +31,8 @@ SEED = 0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideRow:
     """A measured file: its `name`, `sha256`, median milliseconds, and `ratio`, our time over the peer's (median of the
-    rounds' ratios; below 1 ours is faster). `error` is max |a - b| / max |b| of the output that differs most."""
+    rounds' ratios; below 1 ours is faster). `error` is max |a - b| / max |b| of the output that differs most; `check`: how
+    the outputs were found right (`processor_run.OutputCheck.mode`), or "wrong"."""
 
     name: str
     sha256: str
@@ -39,13 +41,14 @@ class OutsideRow:
     peer_ms: float
     ratio: float
     error: float
+    check: str
     compile_s: float
     threads: int = 1
 
     @property
     def right(self) -> bool:
         """Whether the outputs are the peer's, within what `verdict` allows."""
-        return within(self.error, relative_tolerance(quantized=self.quantized))
+        return self.check != "wrong"
 
 
 def measure_file(path: Path, rounds: int) -> OutsideRow:
@@ -74,6 +77,8 @@ def measure_file(path: Path, rounds: int) -> OutsideRow:
             relative_error(got[output.name], value)
             for output, value in zip(model.graph.output, expected, strict=True)
         ]
+        check, _ = check_outputs(path, feeds, got, ONNXRUNTIME)
+        assert check is not None
         ours, theirs = interleaved(
             time.thread_time, [lambda: network.run(feeds), lambda: peer.run(None, feeds)], rounds
         )
@@ -87,6 +92,7 @@ def measure_file(path: Path, rounds: int) -> OutsideRow:
         peer_ms=round(statistics.median(theirs) * 1e3, 3),
         ratio=round(ratio(ours, theirs), 3),
         error=max(errors),
+        check=check.mode if check.passed else "wrong",
         compile_s=round(compiled, 2),
     )
 
@@ -100,12 +106,12 @@ def inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
 def outside_text(document: Document) -> str:
     """A page's table of the rows, with where they come from."""
     lines = [
-        "| file | ours | ONNX Runtime | our time over the peer's | largest error | SHA-256 begins |",
-        "|---|---|---|---|---|---|",
+        "| file | ours | ONNX Runtime | our time over the peer's | largest error | compared | SHA-256 begins |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row['name']} | {row['ours_ms']:.2f} ms | {row['peer_ms']:.2f} ms | {row['ratio']:.2f} | "
-        f"{row['error']:.1e} | {row['sha256'][:12]} |"
+        f"| {row['name']}{', int8' if row['quantized'] else ''} | {row['ours_ms']:.2f} ms | {row['peer_ms']:.2f} ms | {row['ratio']:.2f} | "
+        f"{row['error']:.1e} | {row['check']} | {row['sha256'][:12]} |"
         for row in document["rows"]
     ]
     return "\n".join([*lines, "", source(RESULTS_NAME, document)])

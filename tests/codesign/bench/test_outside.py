@@ -44,8 +44,8 @@ def test_a_file_is_measured_and_named_by_its_bytes(path: Path) -> None:
     assert row.peer_ms > 0
     assert row.error == 0
     assert row.right
-    assert not replace(row, error=1e-3).right
-    assert replace(row, error=1e-3, quantized=True).right
+    assert row.check == "end to end"
+    assert not replace(row, check="wrong").right
 
 
 def test_inputs_are_seeded() -> None:
@@ -78,7 +78,16 @@ def test_the_command_reports_files_and_refuses_without_traceback(path: Path) -> 
 
 
 def test_the_table_has_a_line_a_file() -> None:
-    row = {"name": "a.onnx", "ours_ms": 1.5, "peer_ms": 2.0, "ratio": 0.75, "error": 2e-6, "sha256": "0" * 64}
+    row = {
+        "name": "a.onnx",
+        "quantized": True,
+        "ours_ms": 1.5,
+        "peer_ms": 2.0,
+        "ratio": 0.75,
+        "error": 2e-6,
+        "check": "end to end",
+        "sha256": "0" * 64,
+    }
     written = {
         "commit": "abc",
         "date": "2026-01-02",
@@ -87,7 +96,7 @@ def test_the_table_has_a_line_a_file() -> None:
         "command": "python benchmarks/cpu_networks.py --files a.onnx --write",
     }
     text = outside_text({"rows": [row], "written": written})
-    assert "| a.onnx | 1.50 ms | 2.00 ms | 0.75 | 2.0e-06 | 000000000000 |" in text
+    assert "| a.onnx, int8 | 1.50 ms | 2.00 ms | 0.75 | 2.0e-06 | end to end | 000000000000 |" in text
     assert text.endswith(
         "`python benchmarks/cpu_networks.py --files a.onnx --write`, commit abc, 2026-01-02, P, 2 cores, "
         "ONNX Runtime 1.0"
