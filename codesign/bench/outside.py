@@ -31,8 +31,8 @@ SEED = 0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutsideRow:
     """A measured file: its `name`, `sha256`, median milliseconds, and `ratio`, our time over the peer's (median of the
-    rounds' ratios; below 1 ours is faster). `error` is max |a - b| / max |b| of the output that differs most; `check`: how
-    the outputs were found right (`processor_run.OutputCheck.mode`), or "wrong"."""
+    rounds' ratios; below 1 ours is faster). `error` is max |a - b| / max |b| of the output that differs most;
+    `check`: how the outputs were found right (`processor_run.OutputCheck.mode`), or "wrong"."""
 
     name: str
     sha256: str
@@ -110,7 +110,8 @@ def outside_text(document: Document) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row['name']}{', int8' if row['quantized'] else ''} | {row['ours_ms']:.2f} ms | {row['peer_ms']:.2f} ms | {row['ratio']:.2f} | "
+        f"| {row['name']}{', int8' if row['quantized'] else ''} | "
+        f"{row['ours_ms']:.2f} ms | {row['peer_ms']:.2f} ms | {row['ratio']:.2f} | "
         f"{row['error']:.1e} | {row['check']} | {row['sha256'][:12]} |"
         for row in document["rows"]
     ]
