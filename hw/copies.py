@@ -5,7 +5,7 @@ from __future__ import annotations
 from amaranth.hdl import Module, Signal, Value
 
 KINDS = 4
-"""How many registers differ; the next numbers have them again."""
+"""Different registers that hold one value; copy number KINDS is the register of number 0 again."""
 
 
 def copy(m: Module, value: Value, number: int, name: str) -> Value:

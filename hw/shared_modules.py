@@ -1,7 +1,7 @@
 """Components of which there are many alike: one Verilog module, many instances.
 
-Amaranth makes a module of every component that it finds, bit by bit: of the 4,096 multipliers of a 64 x 64 array that
-is a minute. While Verilog is generated, a `SharedModules` is the platform that Amaranth hands to every component, and
+Amaranth makes a module of every component, bit by bit: a minute and more for the columns and the lanes of a 64 x 64
+machine. While Verilog is generated, a `SharedModules` is the platform that Amaranth hands to every component, and
 `place` makes instances; for simulation and proofs there is none, and `place` adds the component itself.
 """
 
@@ -18,7 +18,7 @@ _C = TypeVar("_C", bound=wiring.Component)
 
 
 class SharedModules:
-    """The Verilog of modules by name; `convert` makes it of the first component of each name."""
+    """The text of modules by name; `convert` makes it of the first component of each name."""
 
     def __init__(self, convert: Callable[[wiring.Component, str, SharedModules], str]) -> None:
         self._convert = convert

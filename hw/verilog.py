@@ -42,10 +42,11 @@ def component_module(component: wiring.Component, name: str) -> VerilogModule:
     Amaranth would join paths by two, which tools mangle. The clock is `clk`, the reset `rst` (high, synchronous).
     """
     flat = _flat_ports(component)
-    shared = SharedModules(lambda inner, module, shared: _converted(inner, module, shared))
-    text = _converted(component, name, shared)
-    # What is used stands behind what uses it.
-    text = _tidy("".join([text, *reversed(shared.texts.values())]))
+    shared = SharedModules(_rtlil)
+    texts = [_rtlil(component, name, shared), *shared.texts.values()]
+    # Yosys starts once for all of them.
+    converted = verilog._convert_rtlil_text("".join(texts), strip_internal_attrs=True)
+    text = _tidy(MODULE.sub(lambda found: _with_zeros(found[0]), converted))
     ports = tuple(
         Port(
             name=port,
@@ -57,18 +58,16 @@ def component_module(component: wiring.Component, name: str) -> VerilogModule:
     return VerilogModule(text=text, ports=ports)
 
 
-def _converted(component: wiring.Component, name: str, shared: SharedModules) -> str:
-    """Amaranth's Verilog, but memories of zeros have no initial values.
+def _rtlil(component: wiring.Component, name: str, shared: SharedModules) -> str:
+    """Amaranth's RTLIL of a component, but memories of zeros have no initial values.
 
     Amaranth hands over every bit of these by itself, and Yosys writes a line a word: of large scratchpads that takes
     minutes. `_with_zeros` writes a loop.
     """
     fragment = Fragment.get(component, shared)
     _forget_zeros(fragment)
-    rtlil_text, _ = rtlil.convert_fragment(fragment, ports=_flat_ports(component), name=name, emit_src=False)
-    rtlil_text = _NO_INITIAL_VALUES.sub("", rtlil_text)
-    text = verilog._convert_rtlil_text(rtlil_text, strip_internal_attrs=True)
-    return _MODULE.sub(lambda found: _with_zeros(found[0]), text)
+    text, _ = rtlil.convert_fragment(fragment, ports=_flat_ports(component), name=name, emit_src=False)
+    return _NO_INITIAL_VALUES.sub("", text)
 
 
 def _forget_zeros(fragment: Fragment) -> None:
@@ -78,27 +77,28 @@ def _forget_zeros(fragment: Fragment) -> None:
         _forget_zeros(inner)
 
 
-_MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
+MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
+"""A module of the generated text."""
 _NO_INITIAL_VALUES = re.compile(
     r"^  cell \$meminit_v2 \S+\n(?:    (?!connect \\DATA)[^\n]*\n)*"
     r"    connect \\DATA (?:\{\s*\}|0')\s*\n(?:    [^\n]*\n)*  end\n",
     re.MULTILINE,
 )
-
-
 _MEMORY = re.compile(r"^  reg (?:\[(\d+):0\] )?(\\\S+ |\w+) ?\[(\d+):0\];\n", re.MULTILINE)
+_INITIALIZED = re.compile(r"^    (\\\S+ |\w+) ?\[0\] = ", re.MULTILINE)
 ZERO_LOOP = re.compile(r"^  initial begin : zeros_\d+\n.*?^  end\n", re.MULTILINE | re.DOTALL)
 """What `_with_zeros` writes for a memory."""
 
 
-def _with_zeros(text: str) -> str:
-    """`text`, whose memories without initial values get zeros."""
+def _with_zeros(module: str) -> str:
+    """`module`, whose memories without initial values get zeros."""
+    initialized = set(_INITIALIZED.findall(module))
     loops = 0
 
     def zeroed(found: re.Match[str]) -> str:
         nonlocal loops
         high, name, last = int(found[1] or 0), found[2], int(found[3])
-        if re.compile(rf"^    {re.escape(name)} ?\[0\] = ", re.MULTILINE).search(text, found.end()):
+        if name in initialized:
             return found[0]
         index = f"i[{last.bit_length() - 1}:0]" if last else "0"
         loops += 1
@@ -107,7 +107,7 @@ def _with_zeros(text: str) -> str:
             f"    for (i = 0; i <= {last}; i = i + 1)\n      {name}[{index}] = {high + 1}'h0;\n  end\n"
         )
 
-    return _MEMORY.sub(zeroed, text)
+    return _MEMORY.sub(zeroed, module)
 
 
 def _tidy(text: str) -> str:

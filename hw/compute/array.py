@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -43,22 +45,22 @@ COLUMN = "array_column"
 
 
 class Column(wiring.Component):
-    """A dot product of `terms` int8 pairs, a new one every cycle, `sum` 1 + the tree's levels later.
+    """One dot product of `block_in` int8 pairs a cycle; its `sum` is there 1 + `tree_levels` cycles later.
 
-    Members: `vector`, `weights`; with `masked` also `masks`, a bit a product, with which the tree takes 0 for it: of
-    the pair of the cycle before.
+    Members: `vector`, `weights`; on machines with DEPTHWISE also `masks`, one bit for each product that the tree takes
+    as 0. Masks belong to the pairs of the cycle before.
     """
 
-    def __init__(self, *, terms: int, masked: bool) -> None:
-        self._terms, self._masked = terms, masked
-        operands = data.ArrayLayout(signed(8), terms)
-        levels = (terms - 1).bit_length()
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        self.masked = config.has("depthwise")
+        operands = data.ArrayLayout(signed(8), config.block_in)
         super().__init__(
             {
                 "vector": In(operands),
                 "weights": In(operands),
-                **({"masks": In(terms)} if masked else {}),
-                "sum": Out(signed(PRODUCT_BITS + levels)),
+                **({"masks": In(config.block_in)} if self.masked else {}),
+                "sum": Out(signed(sum_bits(config))),
             }
         )
 
@@ -66,12 +68,11 @@ class Column(wiring.Component):
         """A register for each product, and one for every sum of the tree."""
         m = Module()
         terms: list[Value] = []
-        for i in range(self._terms):
+        for i in range(self.config.block_in):
             product = Signal(signed(PRODUCT_BITS), name=f"product_{i}", reset_less=True)
             m.d.sync += product.eq(self.vector[i] * self.weights[i])
-            terms.append(Mux(self.masks[i], 0, product) if self._masked else product)
-        level = 0
-        while len(terms) > 1:
+            terms.append(Mux(self.masks[i], 0, product) if self.masked else product)
+        for level in range(tree_levels(self.config)):
             sums: list[Value] = []
             for left, right in zip(terms[::2], terms[1::2], strict=True):
                 total = Signal(
@@ -80,7 +81,6 @@ class Column(wiring.Component):
                 m.d.sync += total.eq(left + right)
                 sums.append(total)
             terms = sums
-            level += 1
         m.d.comb += self.sum.eq(terms[0])
         return m
 
@@ -142,20 +142,16 @@ class MultiplyArray(wiring.Component):
             m.d.comb += chosen.eq(rows[0])
             for j in range(config.block_in):
                 m.d.sync += tile[j][j].eq(Mux(alone[0], chosen[j], read_tile[j][j]))
-        sums = self.sums
         for b in range(config.batch):
             for o in range(config.block_out):
-                column = place(m, platform, f"column_{b}_{o}", COLUMN, self._column)
+                column = place(m, platform, f"column_{b}_{o}", COLUMN, partial(Column, config=config))
                 m.d.comb += [
                     column.vector.eq(vector[b]),
                     column.weights.eq(tile[o]),
-                    sums[b * config.block_out + o].eq(column.sum),
+                    self.sums[b * config.block_out + o].eq(column.sum),
                 ]
                 if self.diagonal:
                     m.d.comb += column.masks.eq(
                         Cat(masks[o] if i != o else Const(0) for i in range(config.block_in))
                     )
         return m
-
-    def _column(self) -> Column:
-        return Column(terms=self.config.block_in, masked=self.diagonal)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from ..verilog import MODULE
+
 _NAME = r"(?:\\\S+ |[A-Za-z_]\w*)"
 _UPDATE = re.compile(rf"^  always @\(posedge clk\)\n    ({_NAME}) ?<= (\\\$\S+) ;$", re.MULTILINE)
 _PROCESS = re.compile(r"^  always @\* begin\n(.*?)^  end$", re.MULTILINE | re.DOTALL)
 _ASSIGNED = re.compile(rf"^ *({_NAME})(?: ?\[[^\]]*\])? ?= ", re.MULTILINE)
 _TRIGGER = re.compile(r"^    if \(\\\$auto\$verilog_backend\S+ \) begin end\n", re.MULTILINE)
 _INTERNAL = re.compile(r"\\\$\S+")
-_MODULE = re.compile(r"^module .*?^endmodule$", re.MULTILINE | re.DOTALL)
 
 
 def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: str = "") -> str:
@@ -26,7 +27,7 @@ def merge_registers(verilog: str, gated: re.Pattern[str] | None = None, enable: 
         name = found[0][len("module ") :].split("(", 1)[0].strip()
         return _merge_module(found[0], enable if gated is not None and gated.fullmatch(name) else "")
 
-    return _MODULE.sub(module, verilog)
+    return MODULE.sub(module, verilog)
 
 
 def _merge_module(text: str, enable: str) -> str:
