@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import NoReturn, Protocol
+
 from vdla.isa.errors import UserError
 
 
@@ -34,6 +37,30 @@ class NodeError(ModelError):
 
 class InvalidNodeError(NodeError, InvalidModelError):
     """A node that no target can take, see `InvalidModelError`."""
+
+
+class NamedNode(Protocol):
+    """A node, as far as messages about it go."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def op_type(self) -> str: ...  # noqa: D102
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeErrors:
+    """What whoever reads a model's nodes raises about them; messages call the model `source`."""
+
+    source: str
+
+    def fail(self, node: NamedNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the NodeError of a node that this import does not take."""
+        raise node_error(self.source, node.name, node.op_type, problem, way_out)
+
+    def refuse(self, node: NamedNode, problem: str, way_out: str) -> NoReturn:
+        """Raises the InvalidNodeError of a node that nobody can take, since it contradicts itself or the model."""
+        raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
 
 def node_error(source: str, node: str, op_type: str, problem: str, way_out: str) -> NodeError:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 import onnx
 
-from .errors import ModelError, invalid_node_error, node_error
+from .errors import ModelError, NodeErrors
 from .graph import ActivationType, GraphInput, Node, Quantization, Tensor
 from .onnx_values import Constant, FloatInput, Integer, Pending, QuantizedConstant, Real, Value
 
@@ -80,12 +80,11 @@ class NodeContext(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class ImportContext:
+class ImportContext(NodeErrors):
     """Collects the graph; used by one call of `import_model` and then dropped.
 
     `processor`: nodes that only processors have are allowed."""
 
-    source: str
     opset: int
     processor: bool = False
     static_shapes: dict[str, tuple[int, ...]]
@@ -95,14 +94,6 @@ class ImportContext:
     constants: dict[str, np.ndarray] = field(default_factory=dict)
     inputs: list[GraphInput] = field(default_factory=list)
     unscaled: set[str] = field(default_factory=set)
-
-    def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the NodeError of a node that this import does not take."""
-        raise node_error(self.source, node.name, node.op_type, problem, way_out)
-
-    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the InvalidNodeError of a node that nobody can take."""
-        raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
     def value(self, node: OnnxNode, index: int) -> Value | None:
         """What input `index` stands for; None where an optional input is left out."""

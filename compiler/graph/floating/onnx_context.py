@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
 
 import numpy as np
 
 from ...ir.types import DType
 from ..budgets import SMALLER, too_large
-from ..errors import invalid_node_error, node_error
+from ..errors import NodeErrors
 from ..onnx_context import OnnxNode
 from .graph import Node, Shape, Tensor
 from .operators import Operator, Reshape
 
 
 @dataclass(slots=True, kw_only=True)
-class FloatContext:
+class FloatContext(NodeErrors):
     """Collects the graph; used by one call of `import_float_model` and then dropped.
 
     `renamed` leads from the outputs of nodes that compute nothing to what they are. `quantized` holds the tensors that
     stand for integers or truth values, with their type.
     """
 
-    source: str
     opset: int
     static_shapes: dict[str, Shape]
     constants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -32,14 +30,6 @@ class FloatContext:
     renamed: dict[str, str] = field(default_factory=dict)
     quantized: dict[str, str] = field(default_factory=dict)
     node_names: set[str] = field(default_factory=set)
-
-    def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the NodeError of a node that this import does not take."""
-        raise node_error(self.source, node.name, node.op_type, problem, way_out)
-
-    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the InvalidNodeError of a node that nobody can take."""
-        raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
     def resolve(self, name: str) -> str:
         """The tensor or constant that a name of the file stands for."""

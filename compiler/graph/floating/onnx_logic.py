@@ -13,12 +13,11 @@ from onnx import TensorProto
 
 from ...ir.expr import Expr, equal, maximum, minimum, select
 from ...te import scalars
-from ...te.merge import broadcast
 from ...te.scalars import argument, number
 from ..onnx_context import OnnxNode
 from ..onnx_load import type_name
 from .onnx_context import FloatContext
-from .operators import Elementwise
+from .onnx_pointwise import add_elementwise
 
 TRUTH = "bool"
 """The type, in `FloatContext.quantized`, of tensors of truth values."""
@@ -129,10 +128,6 @@ def _truth(context: FloatContext, node: OnnxNode, index: int) -> str:
 def _add(
     context: FloatContext, node: OnnxNode, body: Expr, operands: list[str], *, truth: bool = True
 ) -> None:
-    try:
-        shape = broadcast([context.tensors[name].shape for name in operands])
-    except ValueError as error:
-        context.refuse(node, str(error), "export the model again")
-    output = context.add(node, Elementwise(body=body), tuple(operands), shape)
+    output = add_elementwise(context, node, body, operands)
     if truth:
         context.quantized[output] = TRUTH

@@ -181,7 +181,7 @@ def import_gather_nd(context: FloatContext, node: OnnxNode) -> None:
 
 
 def import_expand(context: FloatContext, node: OnnxNode) -> None:
-    """Expand to a constant shape: axes of one element have that element as often as asked for."""
+    """Expand to a constant shape: the one element of an axis of size 1 is repeated."""
     data = context.operand(node, 0)
     wanted = context.array(node, 1, "shape")
     if wanted is None or wanted.dtype != np.int64 or wanted.ndim != 1 or (wanted < 1).any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from types import MappingProxyType
 
@@ -112,9 +112,13 @@ def import_nary(context: FloatContext, node: OnnxNode) -> None:
 
 
 def _add(context: FloatContext, node: OnnxNode, body: Expr, count: int) -> None:
-    operands = [context.operand(node, i) for i in range(count)]
+    add_elementwise(context, node, body, [context.operand(node, i).name for i in range(count)])
+
+
+def add_elementwise(context: FloatContext, node: OnnxNode, body: Expr, operands: Sequence[str]) -> str:
+    """Adds a node that computes `body` of these tensors, broadcast; returns its output. Refuses shapes that differ."""
     try:
-        shape = broadcast([operand.shape for operand in operands])
+        shape = broadcast([context.tensors[name].shape for name in operands])
     except ValueError as error:
         context.refuse(node, str(error), "export the model again")
-    context.add(node, Elementwise(body=body), tuple(operand.name for operand in operands), shape)
+    return context.add(node, Elementwise(body=body), tuple(operands), shape)

@@ -29,9 +29,9 @@ def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
         else:
             context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
-    whole = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
+    whole, rest = _reduced(data.shape, axes)
     kept = bool(node.integer("keepdims", 1))
-    shape = whole if kept else tuple(size for axis, size in enumerate(data.shape) if axis not in axes)
+    shape = whole if kept else rest
     if rank == 4 and axes == (2, 3) and kind in ("mean", "max"):
         # A pool keeps its input's blocks of channels.
         window = Window(kernel=(data.shape[2], data.shape[3]))
@@ -46,7 +46,7 @@ def import_reduction(context: FloatContext, node: OnnxNode, kind: Kind) -> None:
 
 
 def import_logarithm(context: FloatContext, node: OnnxNode) -> None:
-    """ReduceLogSum, and ReduceLogSumExp by what is left of each element beside the greatest, which cannot overflow."""
+    """ReduceLogSum, and ReduceLogSumExp: the greatest element is subtracted before exp, so that nothing overflows."""
     data = context.operand(node, 0)
     axes = reduced_axes(context, node, data.shape)
     exponents = node.op_type == "ReduceLogSumExp"
@@ -54,7 +54,7 @@ def import_logarithm(context: FloatContext, node: OnnxNode) -> None:
         body = argument(0) if exponents else log(argument(0))
         context.add(node, Elementwise(body=body), (data.name,), data.shape)
         return
-    whole = tuple(1 if axis in axes else size for axis, size in enumerate(data.shape))
+    whole, rest = _reduced(data.shape, axes)
     kept = bool(node.integer("keepdims", 1))
     output = None if kept else context.temporary(node, "log")
 
@@ -73,8 +73,13 @@ def import_logarithm(context: FloatContext, node: OnnxNode) -> None:
     body = log(argument(0)) + argument(1) if exponents else log(argument(0))
     result = context.add(node, Elementwise(body=body), (total, *greatest), whole, output=output)
     if not kept:
-        shape = tuple(size for axis, size in enumerate(data.shape) if axis not in axes)
-        context.view(node, context.tensors[result], shape)
+        context.view(node, context.tensors[result], rest)
+
+
+def _reduced(shape: Shape, axes: tuple[int, ...]) -> tuple[Shape, Shape]:
+    """The shape with reduced axes of size 1, and without them."""
+    whole = tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+    return whole, tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
 def import_softmax(context: FloatContext, node: OnnxNode) -> None:

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 import onnx
 from onnx import numpy_helper, shape_inference
 
-from ..errors import ModelError, invalid_node_error, node_error
+from ..errors import ModelError, NodeErrors
 from ..onnx_constants import evaluate_node
 from ..onnx_context import OnnxNode, read_node
 from ..onnx_load import initializer_array, load_model, opset_of, static_shapes
@@ -23,13 +22,12 @@ INTEGER_OPERATORS = frozenset([*QUANTIZED, "DynamicQuantizeLinear", "ConvInteger
 
 
 @dataclass(slots=True, kw_only=True)
-class FloatModel:
+class FloatModel(NodeErrors):
     """A model apart: `header` has its inputs, outputs and operator sets, the rest is here.
 
     All `nodes` have names. `types` are ONNX's element types of activations, `static_shapes` the shapes that are known.
     """
 
-    source: str
     header: onnx.ModelProto
     nodes: list[onnx.NodeProto]
     constants: dict[str, np.ndarray]
@@ -72,14 +70,6 @@ class FloatModel:
             unique = f"{name}#{suffix}"
         self.constants[unique] = array
         return unique
-
-    def fail(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the ModelError of a node."""
-        raise node_error(self.source, node.name, node.op_type, problem, way_out)
-
-    def refuse(self, node: OnnxNode, problem: str, way_out: str) -> NoReturn:
-        """Raises the InvalidNodeError of a node that nobody can take."""
-        raise invalid_node_error(self.source, node.name, node.op_type, problem, way_out)
 
     def array(self, node: OnnxNode, index: int, what: str) -> np.ndarray | None:
         """A constant input (None where left out); fails where it depends on the model's input."""
