@@ -14,7 +14,7 @@ from ..ir.bounds import interval, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Load, Var, minimum
 from ..ir.stmt import Alloc, Assign, For, Program, Reduce, Seq, Stmt, seq
 from ..ir.visit import expressions, free_vars, loads_in, map_stmt, substitute, substitute_expr, walk
-from ..schedule.tree import names_in
+from ..schedule.tree import first_unused, names_in
 
 BLOCK_TERMS = 256
 """Terms that are added in a row before their sum joins the others; libraries take 128 to 256. A block costs 1 to 3% of
@@ -68,11 +68,8 @@ class _Names:
         self._taken = taken
 
     def unused(self, name: str) -> str:
-        """`name`, or the first of name.1, name.2, … that is not taken; from now on it is."""
-        candidate, count = name, 0
-        while candidate in self._taken:
-            count += 1
-            candidate = f"{name}.{count}"
+        """`schedule.tree.first_unused`, which is taken from now on."""
+        candidate = first_unused(name, self._taken)
         self._taken.add(candidate)
         return candidate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ..ir.affine import form_to_expr, linear_form
 from ..ir.expr import Binary, Buffer, Const, Expr, Load, Var
@@ -112,7 +112,11 @@ def names_in(program: Program) -> set[str]:
 
 def unused(program: Program, name: str) -> str:
     """`name`, or the first of name.1, name.2, … that nothing in the program is called."""
-    taken = names_in(program)
+    return first_unused(name, names_in(program))
+
+
+def first_unused(name: str, taken: Collection[str]) -> str:
+    """`name`, or the first of name.1, name.2, … that is not `taken`."""
     candidate, count = name, 0
     while candidate in taken:
         count += 1
