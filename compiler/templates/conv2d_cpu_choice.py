@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import prod
 
 import numpy as np
@@ -164,36 +165,51 @@ def _in_memory(target: CpuTarget, program: Program, window: Window, parallel: bo
     part = even_part(size.channel_blocks, max(1, most))
     if part >= size.channel_blocks:
         return None
-    one_row = size.oh == 1
-    along, tile = (size.ow, columns) if one_row else (size.oh, rows)
     adding = ceil_div(size.channel_blocks, part) * size.oh * size.ow * size.blocks * STORED_CYCLES
     busy = size.outer * (steps / 2 + adding)
-    best: _Estimate | None = None
+    found: list[_Estimate] = []
     strips = 1
     while True:
-        knobs = Knobs(rows=rows, columns=columns, vectors=vectors, row_block=along, part=part, strips=strips)
-        tried = 0
-        for pieces in _pieces(ceil_div(along, tile)):
-            block = ceil_div(ceil_div(along, tile), pieces) * tile
-            sized = {"row_block": 1, "column_block": block} if one_row else {"row_block": block}
-            cost = _moving(target, program, window, size, replace(knobs, **sized))
-            if cost is None:
-                continue
-            waiting, copying = cost
-            alone = cycles = busy + waiting + copying
-            if parallel:
-                outer = "x_block" if one_row else "y_block"
-                counts = {"n": size.outer, outer: max(1.0, along / block)}
-                counts["panel"] = max(1.0, size.blocks / (vectors * strips))
-                cycles += min(team_times(counts, busy + waiting, {outer: copying}).values())
-            if best is None or cycles < best.cycles:
-                best = _Estimate(alone=alone, cycles=cycles, knobs=replace(knobs, **sized))
-            tried += 1
-            if not parallel or tried == MOST_TRIED:
-                break
+        knobs = Knobs(
+            rows=rows, columns=columns, vectors=vectors, row_block=size.oh, part=part, strips=strips
+        )
+        blocks = _in_blocks(target, program, window, size, knobs, busy, parallel)
+        tried = list(islice(blocks, MOST_TRIED if parallel else 1))
+        found += tried
         if not tried or vectors * strips >= size.blocks:
-            return best
+            return min(found, key=lambda estimate: estimate.cycles, default=None)
         strips = min(2 * strips, ceil_div(size.blocks, vectors))
+
+
+def _in_blocks(
+    target: CpuTarget,
+    program: Program,
+    window: Window,
+    size: _Sizes,
+    knobs: Knobs,
+    busy: float,
+    parallel: bool,
+) -> Iterator[_Estimate]:
+    """Sums in memory with `knobs`, of blocks of positions that fit, the largest first; `busy`: cycles of arithmetic."""
+    one_row = size.oh == 1
+    along, tile = (size.ow, knobs.columns) if one_row else (size.oh, knobs.rows)
+    outer = "x_block" if one_row else "y_block"
+    assert knobs.strips is not None
+    panels = max(1.0, size.blocks / (knobs.vectors * knobs.strips))
+    for pieces in _pieces(ceil_div(along, tile)):
+        block = ceil_div(ceil_div(along, tile), pieces) * tile
+        sized = replace(
+            knobs, **({"row_block": 1, "column_block": block} if one_row else {"row_block": block})
+        )
+        cost = _moving(target, program, window, size, sized)
+        if cost is None:
+            continue
+        waiting, copying = cost
+        alone = cycles = busy + waiting + copying
+        if parallel:
+            counts = {"n": size.outer, outer: max(1.0, along / block), "panel": panels}
+            cycles += min(team_times(counts, busy + waiting, {outer: copying}).values())
+        yield _Estimate(alone=alone, cycles=cycles, knobs=sized)
 
 
 def _pieces(tiles: int) -> Iterator[int]:

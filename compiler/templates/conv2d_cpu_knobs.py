@@ -150,15 +150,13 @@ def row_block(
     shapes = {b.name: b.shape for b in program.parameters}
     oh, width = shapes["Y"][3], shapes["X"][4]
     span = (window.kernel[0] - 1) * window.dilations[0] + 1
-    best: Blocks | None = None
-    for block in range(rows, oh + rows, rows):
+
+    def of(block: int) -> Blocks:
         lines = (min(block, oh) - 1) * window.strides[0] + span
-        blocks = {"y_block": oh / block, "y_tile": min(block, oh) / rows}
-        own = _block_cycles(target, program, window, lines * width, blocks, panels, cycles)
-        if best is None or sum(own) < best.moving + best.shared:
-            best = Blocks(size=block, moving=own[0], shared=own[1])
-    assert best is not None
-    return best
+        counts = {"y_block": oh / block, "y_tile": min(block, oh) / rows}
+        return _blocks(target, program, window, block, lines * width, counts, panels, cycles)
+
+    return min(map(of, range(rows, oh + rows, rows)), key=lambda blocks: blocks.moving + blocks.shared)
 
 
 def column_block(
@@ -174,32 +172,34 @@ def column_block(
     ow, height = shapes["Y"][4], shapes["X"][3]
     span = (window.kernel[1] - 1) * window.dilations[1] + 1
     tiles = ceil_div(ow, columns)
-    best: Blocks | None = None
-    for pieces in range(1, min(tiles, MOST_BLOCKS) + 1):
+
+    def of(pieces: int) -> Blocks:
         block = ceil_div(tiles, pieces) * columns
         taken = height * ((min(block, ow) - 1) * window.strides[1] + span)
-        own = _block_cycles(target, program, window, taken, {"x_block": ow / block}, panels, cycles)
-        if best is None or sum(own) < best.moving + best.shared:
-            best = Blocks(size=block, moving=own[0], shared=own[1])
-    assert best is not None
-    return best
+        return _blocks(target, program, window, block, taken, {"x_block": ow / block}, panels, cycles)
+
+    pieces = range(1, min(tiles, MOST_BLOCKS) + 1)
+    return min(map(of, pieces), key=lambda blocks: blocks.moving + blocks.shared)
 
 
-def _block_cycles(
+def _blocks(
     target: CpuTarget,
     program: Program,
     window: Window,
+    size: int,
     positions: int,
-    blocks: dict[str, float],
+    counts: dict[str, float],
     panels: float,
     cycles: float | None,
-) -> tuple[float, float]:
-    """What dividing positions into `blocks`, the first of which take `positions` of the input each, costs in cycles:
-    `Blocks.moving` and `Blocks.shared`."""
+) -> Blocks:
+    """Blocks of `size` rows or columns that take `positions` of the input each.
+
+    `counts` are the iterations of the loops over them, outermost first; `panels` and `cycles` as of `row_block`.
+    """
     shapes = {b.name: b.shape for b in program.parameters}
     element = program.parameters[0].dtype.bits // 8
     batch, groups, channels, _, _, lanes = shapes["X"]
-    (outer, divided), *inner = blocks.items()
+    (outer, divided), *inner = counts.items()
     count = ceil(divided)
     weights = prod(shapes["W"][1:]) * element
     taken = channels * lanes * positions * element
@@ -215,9 +215,9 @@ def _block_cycles(
         copying = batch * groups * count * taken * moves / COPY_BYTES_CYCLE
     shared = 0.0
     if cycles is not None:
-        counts = {"n": batch, "g": groups, outer: divided, "panel": panels, **dict(inner)}
-        shared = min(team_times(counts, cycles + waiting, {outer: copying}).values())
-    return waiting + copying, shared
+        nest = {"n": batch, "g": groups, outer: divided, "panel": panels, **dict(inner)}
+        shared = min(team_times(nest, cycles + waiting, {outer: copying}).values())
+    return Blocks(size=size, moving=waiting + copying, shared=shared)
 
 
 def part_blocks(program: Program) -> int | None:

@@ -23,9 +23,7 @@ from .conv2d_cpu_account import (
     statements_of,
 )
 from .conv2d_cpu_choice import choose_knobs
-from .conv2d_cpu_knobs import (
-    Knobs,
-)
+from .conv2d_cpu_knobs import Knobs
 from .peak_cpu import (
     MOST_STATEMENTS,
     PART_SIZES,
