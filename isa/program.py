@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .config import Config, Memory
 from .errors import ConfigError, ProgramError
-from .files import read_file
+from .files import open_file, read_file
 from .npz import NpzError, open_npz
 
 INSTRUCTION_ALIGNMENT = 4096
@@ -188,7 +188,7 @@ class WriteError(ProgramError):
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write in a `with` block that becomes `path` at its end, whole or not at all: it lies beside it before.
+    """A file to write in a `with` block. It lies beside `path`, and takes its place when the block ends without error.
 
     A link stays one, and so does what is no file (a pipe, /dev/null): that gets the data as it is. Raises WriteError,
     naming `path`, when the system refuses.
@@ -222,8 +222,12 @@ def write_whole(path: str | Path, *parts: bytes | memoryview) -> None:
 
 
 def copy_whole(source: Path, path: str | Path) -> None:
-    """Copy the file `source` to `path` as `write_whole` writes; raises WriteError, and OSError for a missing source."""
-    with source.open("rb") as original, whole_file(path) as file:
+    """Copy the file `source` to `path` as `write_whole` writes. Raises WriteError, and ProgramError for `source`."""
+    try:
+        original = os.fdopen(open_file(source), "rb")
+    except OSError as error:
+        raise ProgramError(f"{source}: cannot be read: {error.strerror}") from None
+    with original, whole_file(path) as file:
         shutil.copyfileobj(original, file, _COPY_BYTES)
 
 

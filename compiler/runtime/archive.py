@@ -137,12 +137,16 @@ def read_archive(path: Path, names: tuple[str, ...], *, what: str, trusted: bool
 def describe_saved(path: Path) -> dict[str, Any]:
     """The description of a network's archive that is known to be whole, for whatever processor it is.
 
-    Its other members are not looked at. ArchiveError, which names `path`, for one of another format.
+    Its other members are not looked at. ArchiveError, which names `path`, for one of another format, and for
+    one that has gone: another process may discard entries of the cache.
     """
-    with tarfile.open(path, mode="r:") as archive:
-        held = archive.extractfile(DESCRIPTION)
-        assert held is not None
-        text = held.read()
+    try:
+        with tarfile.open(path, mode="r:") as archive:
+            held = archive.extractfile(DESCRIPTION)
+            assert held is not None
+            text = held.read()
+    except OSError as error:
+        raise ArchiveError(f"{path}: cannot be read: {error.strerror or error}") from None
     return cast(dict[str, Any], read_description(path, text, NETWORK_FORMAT).value)
 
 

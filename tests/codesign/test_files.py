@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 from vdla.codesign.files import FileError, check_destination, read_whole, whole_directory
-from vdla.isa.program import write_whole
+from vdla.compiler.runtime.archive import ArchiveError, describe_saved
+from vdla.isa.errors import ProgramError
+from vdla.isa.program import copy_whole, write_whole
 
 
 def test_missing_file_is_named_with_its_role(tmp_path: Path) -> None:
@@ -65,6 +67,16 @@ def test_existing_directory_keeps_its_other_files(tmp_path: Path) -> None:
         (folder / "00.txt").write_text("new", encoding="utf-8")
     assert (target / "mine.txt").read_text(encoding="utf-8") == "mine"
     assert (target / "00.txt").read_text(encoding="utf-8") == "new"
+
+
+def test_what_has_gone_cannot_be_copied(tmp_path: Path) -> None:
+    """An entry of the cache, which another process discards at that moment."""
+    gone = tmp_path / "gone.tar"
+    with pytest.raises(ProgramError, match=r"gone\.tar: cannot be read: No such file"):
+        copy_whole(gone, tmp_path / "copy.tar")
+    with pytest.raises(ArchiveError, match=r"gone\.tar: cannot be read: .*No such file"):
+        describe_saved(gone)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
