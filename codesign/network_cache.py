@@ -88,10 +88,10 @@ def cached_archive(
 ) -> tuple[Path, bool]:
     """Where the archive of `model` lies that `save` writes, and whether it lay there before.
 
-    `key` names it by all that decides its bytes; both see the model's file as it was read once. Raises UserError,
-    CacheError.
+    The file of `model` is read once. `key` makes a name of all that decides the archive's bytes, of that file and of
+    what else counts; `save` compiles that file. Raises UserError, CacheError.
     """
-    file = read_model_file(model)
+    file = _read_file(model)
     name = key(file)
     built = False
 
@@ -99,7 +99,7 @@ def cached_archive(
         nonlocal built
         save(partial, file)
         # The external data were read again.
-        if _may_have_external_data(file.content) and key(file) != name:
+        if _may_have_external_data(file) and key(file) != name:
             raise ChangedModelError(f"{model}: its external data changed while it was compiled; run it again")
         built = True
 
@@ -130,24 +130,24 @@ def archive_key(model: Path | ModelFile, *decided: str) -> str:
 
     Raises FileError for a model that cannot be read, ModelError for external data that may not be.
     """
-    file = model if isinstance(model, ModelFile) else read_model_file(model)
+    file = model if isinstance(model, ModelFile) else _read_file(model)
     content = hashlib.sha256(file.content).hexdigest()
-    parts = (content, _external_data(file.path, file.content), *decided, _compiler())
+    parts = (content, _external_data(file), *decided, _compiler())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def read_model_file(path: Path) -> ModelFile:
-    """A model's file as it is now. Raises FileError."""
+def _read_file(path: Path) -> ModelFile:
+    """The model's file as it is now. Raises FileError."""
     return ModelFile(path=path, content=read_whole(path, "model"))
 
 
-def _may_have_external_data(content: bytes) -> bool:
-    return b"location" in content
+def _may_have_external_data(file: ModelFile) -> bool:
+    return b"location" in file.content
 
 
-def _external_data(model: Path, content: bytes) -> str:
+def _external_data(file: ModelFile) -> str:
     """A hash of the data that a model keeps in other files; of a damaged model none, as it compiles to nothing."""
-    if not _may_have_external_data(content):
+    if not _may_have_external_data(file):
         return ""
     import onnx
     from google.protobuf.message import DecodeError
@@ -156,11 +156,11 @@ def _external_data(model: Path, content: bytes) -> str:
     from vdla.compiler.graph.model_texts import check_texts
 
     try:
-        proto = onnx.load_model_from_string(content)
-        check_texts(str(model), proto)
+        proto = onnx.load_model_from_string(file.content)
+        check_texts(str(file.path), proto)
     except (DecodeError, ValueError, ModelError):
         return ""
-    return external_data_digest(str(model), proto, model.parent)
+    return external_data_digest(str(file.path), proto, file.path.parent)
 
 
 @functools.cache
