@@ -7,7 +7,7 @@ import sys
 def test_compiling_and_applying_records_imports_no_tuner():
     program = (
         "import sys\n"
-        "import vdla.codesign.cli.main, vdla.codesign.network_run, vdla.compiler.tune.records.book\n"
+        "import vdla.codesign.cli.commands, vdla.codesign.network_run, vdla.compiler.tune.records.book\n"
         "import vdla.compiler.tune.records.apply_vdla, vdla.codesign.tune_run, vdla.codesign.cli.tune\n"
         "sys.exit(','.join(name for name in ('xgboost', 'distributed', 'dask') if name in sys.modules) or None)\n"
     )

@@ -1,0 +1,88 @@
+"""The commands of `vdla` by name, and how one is run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, cast
+
+import typer
+from vdla.isa.errors import UserError
+from vdla.isa.printable import printable
+
+from . import (
+    bench,
+    cosim,
+    demo,
+    describe,
+    models,
+    programs,
+    quantize,
+    rtl,
+    simulate,
+    synth,
+    tune,
+)
+from .compile import compile_model
+from .process import Stopped
+from .run import run
+
+app = typer.Typer(
+    name="vdla",
+    help="What does a network cost on an accelerator, why, and what if either changes?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("run")(run)
+app.command("compile")(compile_model)
+app.command("quantize")(quantize.quantize)
+app.command("tune")(tune.tune)
+app.command("bench")(bench.bench)
+app.command("demo")(demo.demo)
+app.command("models")(models.models)
+app.command("sim")(simulate.sim)
+app.command("asm")(programs.asm)
+app.command("disasm")(programs.disasm)
+app.command("check")(programs.check)
+app.command("isa")(describe.isa)
+app.command("config")(describe.config)
+app.command("rtl")(rtl.rtl)
+app.command("synth")(synth.synth)
+app.command("cosim")(cosim.cosim)
+
+_USAGE_ERROR = cast(type[Exception], typer.BadParameter.__base__)
+"""click's UsageError, which newer versions of typer bring along themselves."""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Runs `vdla ARGUMENTS`; the exit code. Raises Stopped over a mistake of the user's."""
+    try:
+        # Not typer's own way to start, which turns KeyboardInterrupt and lost pipes into exit codes without a word, and
+        # fills a box of several lines with a mistake in the arguments.
+        with _command().make_context("vdla", list(arguments)) as context:
+            _command().invoke(context)
+    except typer.Exit as end:
+        return end.exit_code
+    except UserError as error:
+        raise Stopped(printable(error), 2) from None
+    except _USAGE_ERROR as error:
+        return _refuse_usage(error)
+    return 0
+
+
+@functools.cache
+def _command() -> Any:
+    """The commands with their options, which take typer longer to gather than many a command to run."""
+    return typer.main.get_command(app)
+
+
+def _refuse_usage(error: Exception) -> int:
+    """Raises Stopped over arguments that cannot be read; without any, the help was printed and says enough."""
+    message = str(getattr(error, "format_message", error.__str__)()).rstrip(".").replace("Value error, ", "")
+    if not message:
+        return 2
+    context = getattr(error, "ctx", None)
+    command = "vdla" if context is None else context.command_path
+    raise Stopped(printable(f"{message}; `{command} --help` says what there is"), 2) from None

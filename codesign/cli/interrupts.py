@@ -1,0 +1,82 @@
+"""Signals that end a command: each becomes one KeyboardInterrupt, so that files, processes and threads end in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+ENDINGS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGHUP: "hung up"}
+"""What the command says when it ends by the signal."""
+PATIENCE = 1.0
+"""Seconds after a signal that another one is ignored for: Ctrl-C pressed twice must not stop the tidying up."""
+_AGAIN_SECONDS = 0.02
+
+
+class Interrupts:
+    """In a `with` block of the main thread, signals of `ENDINGS` raise KeyboardInterrupt, once.
+
+    A second signal, `PATIENCE` or more after the first, ends the process at once. Signals that the process was started
+    to ignore, or that its program looks after, stay so. After the block the signals are ignored, so that nothing comes
+    between a command's end and that of its process; or, where `last` is False, as they were.
+    """
+
+    def __init__(self, *, last: bool) -> None:
+        self.number: int | None = None
+        """The signal that came first."""
+        self._last = last
+        self._since = 0.0
+        self._before: dict[int, Any] = {}
+        self._hook: Callable[[UnraisableHookArgs], object] = sys.unraisablehook
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._hook, sys.unraisablehook = sys.unraisablehook, self._unraisable
+            for number in ENDINGS:
+                before = signal.getsignal(number)
+                if before in (signal.SIG_DFL, signal.default_int_handler):
+                    self._before[number] = before
+                    signal.signal(number, self._arrived)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_IGN if self._last else before)
+        sys.unraisablehook = self._hook
+
+    def _arrived(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.number is None:
+            self.number, self._since = number, now
+            raise KeyboardInterrupt
+        if now - self._since >= PATIENCE:
+            end_at_once(ENDINGS[signal.Signals(self.number)], 128 + self.number)
+
+    def _unraisable(self, problem: UnraisableHookArgs) -> None:
+        """Python drops what is raised in destructors and callbacks: there, KeyboardInterrupt is raised once more."""
+        if self.number is None or not issubclass(problem.exc_type, KeyboardInterrupt):
+            self._hook(problem)
+            return
+        signal.signal(signal.SIGALRM, self._again)
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+
+    def _again(self, number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+
+def end_at_once(words: str, code: int) -> None:
+    """Ends this process without tidying up."""
+    try:
+        os.write(2, f"{words}\n".encode())
+    finally:
+        os._exit(code)

@@ -1,0 +1,91 @@
+"""One command from its first moment to the end of its process: signals, standard streams, messages, exit code."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import io
+import os
+import signal
+import sys
+
+from .interrupts import ENDINGS, Interrupts
+from .streams import OutputLostError, guard_streams
+
+READER_GONE = 128 + signal.SIGPIPE
+"""The exit code of `vdla ... | head -1`, as of programs that the system ends then."""
+
+
+class Stopped(Exception):
+    """The command ends with `code`, for the reason that the message tells in one line."""
+
+    def __init__(self, message: str, code: int) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def run_process(program: bool) -> int:
+    """Runs `sys.argv` and returns the exit code; what it tells is told.
+
+    With `program`, the process ends with this call: its streams and signals are taken over, and a signal that ended the
+    command ends the process here. Raises what is a defect.
+    """
+    with Interrupts(last=program) as interrupts:
+        try:
+            code = _run(program)
+        except KeyboardInterrupt:
+            code = _interrupted(interrupts.number)
+        except Exception:
+            # Libraries turn an interrupted import into errors of their own.
+            if interrupts.number is None:
+                raise
+            code = _interrupted(interrupts.number)
+        if interrupts.number is not None and code:
+            code = 128 + interrupts.number
+    if interrupts.number is not None and program:
+        _leave(code)
+    return code
+
+
+def _run(program: bool) -> int:
+    try:
+        if program:
+            guard_streams()
+        elif isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        from .commands import run_command
+
+        code = run_command(sys.argv[1:])
+        sys.stdout.flush()
+    except Stopped as stop:
+        with contextlib.suppress(OutputLostError):
+            sys.stdout.flush()
+        print(f"error: {stop}", file=sys.stderr)
+        return stop.code
+    except OutputLostError as lost:
+        if lost.errno == errno.EPIPE:
+            return READER_GONE
+        print(f"error: {lost}", file=sys.stderr)
+        return 2
+    return code
+
+
+def _interrupted(number: int | None) -> int:
+    number = signal.SIGINT if number is None else number
+    with contextlib.suppress(OutputLostError):
+        sys.stdout.flush()
+    print(ENDINGS[signal.Signals(number)], file=sys.stderr)
+    return 128 + number
+
+
+def _leave(code: int) -> None:
+    """Ends the process after what is registered for its end, without waiting for threads that still compute.
+
+    Python would tear down libraries under them.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OutputLostError, ValueError):
+            stream.flush()
+    os._exit(code)
