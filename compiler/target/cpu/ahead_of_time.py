@@ -16,7 +16,7 @@ from vdla.isa.program import write_whole
 from .c_header import header_text, is_c_name
 from .errors import TargetError
 from .machine import CpuTarget
-from .machine_code import optimise, target_machine
+from .machine_code import object_of, target_machine
 from .module import Module
 from .symbols import WASM_BY_LINKER, read_symbols
 from .wide_integers import FUNCTIONS, wide_integers
@@ -78,10 +78,10 @@ def object_bytes(
 ) -> bytes:
     """The modules as one object for others to link; TargetError, which names `name`, as for `emit_object`."""
     machine = target_machine(target, jit=False)
-    data = machine.emit_object(optimise(modules, machine, exported))
+    data = object_of(modules, machine, exported)
     needed = read_symbols(data).undefined - WASM_BY_LINKER
     if needed and needed <= FUNCTIONS:
-        data = machine.emit_object(optimise([*modules, wide_integers(needed)], machine, exported))
+        data = object_of([*modules, wide_integers(needed)], machine, exported)
         needed = read_symbols(data).undefined - WASM_BY_LINKER
     if needed:
         raise TargetError(

@@ -1,11 +1,12 @@
 """Machine code of kernels, made while the next kernels are still being lowered.
 
-Lowering is Python, code generation LLVM's: a second core does the one while the first does the other. Only one thread
-generates code, since llvmlite lets one at a time into LLVM.
+Lowering is Python, code generation LLVM's: a second core does the one while the first does the other. Where there are
+more cores, or when all is lowered, more threads generate code.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -21,6 +22,8 @@ from .static_library import static_library
 BATCH_CHARACTERS = 200_000
 """Of LLVM IR, from which on modules become an object: about 50 ms of code generation. With fewer, what every object
 costs by itself adds up; with more, the last one is waited for."""
+MOST_THREADS = 4
+"""That generate code: one thread that lowers gives work to two or so, and what is left at the end is a few objects."""
 
 
 class LibraryInProgress:
@@ -33,6 +36,8 @@ class LibraryInProgress:
         self._target = target
         self._name = name
         self._worker = CodeWorker()
+        self._cores = min(MOST_THREADS, os.cpu_count() or 1)
+        self._worker.widen(self._cores - 1)
         self._modules: list[Module] = []
         self._waiting: list[tuple[Module, str]] = []
         self._objects: list[tuple[Future[bytes], list[str]]] = []
@@ -71,6 +76,8 @@ class LibraryInProgress:
         checked_functions(self._modules, self._name)
         if self._waiting:
             self._begin()
+        # The core that has lowered is free.
+        self._worker.widen(self._cores)
         objects: list[tuple[bytes, list[str]]] = []
         for made, functions in self._objects:
             try:

@@ -1,4 +1,4 @@
-"""The thread that generates code while another one lowers; llvmlite lets one at a time into LLVM."""
+"""Threads that generate code while another one lowers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,23 @@ _T = TypeVar("_T")
 
 
 class CodeWorker:
-    """One thread that does one piece of work after the other.
+    """Threads, at first one, that take pieces of work in the order in which they are submitted.
 
-    A daemon, as nothing can end a call into LLVM: a command that gave it up must be able to end itself.
+    Daemons, as nothing can end a call into LLVM: a command that gave it up must be able to end itself.
     """
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[Future[Any], Callable[[], object]] | None] = SimpleQueue()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="vdla code generation", daemon=True)
-        self._thread.start()
+        self._threads: list[threading.Thread] = []
+        self.widen(1)
+
+    def widen(self, threads: int) -> None:
+        """There are at least so many threads from now on."""
+        while len(self._threads) < threads:
+            thread = threading.Thread(target=self._run, name="vdla code generation", daemon=True)
+            self._threads.append(thread)
+            thread.start()
 
     def submit(self, work: Callable[[], _T]) -> Future[_T]:
         """What will be the result of `work`."""
@@ -34,9 +41,11 @@ class CodeWorker:
     def end(self, *, wait: bool = True) -> None:
         """Nothing more is begun, what waits is cancelled; with `wait`, what is in hand is done when this returns."""
         self._ended.set()
-        self._queue.put(None)
+        for _ in self._threads:
+            self._queue.put(None)
         if wait:
-            self._thread.join(OBJECT_SECONDS)
+            for thread in self._threads:
+                thread.join(OBJECT_SECONDS)
 
     def _run(self) -> None:
         while (piece := self._queue.get()) is not None:

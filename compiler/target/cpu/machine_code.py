@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
 from .errors import TargetError
 from .llvm_query import initialise
@@ -43,16 +47,20 @@ def target_machine(target: CpuTarget, *, jit: bool) -> llvm.TargetMachine:
 
 
 def optimise(
-    modules: Sequence[Module], machine: llvm.TargetMachine, exported: Collection[str] | None = None
+    modules: Sequence[Module],
+    machine: llvm.TargetMachine,
+    exported: Collection[str] | None = None,
+    context: llvm.ContextRef | None = None,
 ) -> llvm.ModuleRef:
     """Modules as one, its stack slots in registers and its branches simplified.
 
     LLVM's own pipelines take ten times as long for code that runs no faster: schedules decide on loops, and the emitter
-    writes nothing twice. Functions that are not `exported` (None: all are) can be called from within only.
+    writes nothing twice. Functions that are not `exported` (None: all are) can be called from within only. The result
+    belongs to `context` (None: the one that all threads share).
     """
-    parsed = _parse(modules[0], machine)
+    parsed = _parse(modules[0], machine, context)
     for module in modules[1:]:
-        parsed.link_in(_parse(module, machine))
+        parsed.link_in(_parse(module, machine, context))
     if exported is not None:
         for module in modules:
             if module.function and module.function not in exported:
@@ -65,12 +73,41 @@ def optimise(
     return parsed
 
 
-def _parse(module: Module, machine: llvm.TargetMachine) -> llvm.ModuleRef:
-    parsed = llvm.parse_assembly(module.text)
+def _parse(module: Module, machine: llvm.TargetMachine, context: llvm.ContextRef | None) -> llvm.ModuleRef:
+    parsed = llvm.parse_assembly(module.text, context)
     # Sizes of pointers and alignments, which passes would otherwise take for those of a 64-bit machine.
     parsed.data_layout = str(machine.target_data)
     parsed.verify()
     return parsed
+
+
+def object_of(modules: Sequence[Module], machine: llvm.TargetMachine, exported: Collection[str]) -> bytes:
+    """Modules as one object, whose functions are `exported`; several threads may generate code at once.
+
+    RuntimeError where LLVM refuses them.
+    """
+    optimised = optimise(modules, machine, exported, llvm.create_context())
+    with ffi.OutputString() as reason:
+        buffer = _emit_unlocked()(machine, optimised, 1, reason)
+        if not buffer:
+            raise RuntimeError(str(reason))
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+@functools.cache
+def _emit_unlocked() -> Any:
+    """What `TargetMachine.emit_object` calls, without the lock that llvmlite holds over every call into LLVM.
+
+    LLVM lets threads generate code at once where each has its own context and machine, as its linker does.
+    """
+    locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
+    # The library is loaded already; another handle to it has functions of its own.
+    emit = ctypes.CDLL(ffi.lib._name).LLVMPY_TargetMachineEmitToMemory
+    emit.argtypes, emit.restype = locked.argtypes, locked.restype
+    return emit
 
 
 def compile_module(module: Module, target: CpuTarget) -> MachineCode:

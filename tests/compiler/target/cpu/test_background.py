@@ -14,6 +14,7 @@ from vdla.compiler.target.cpu.ahead_of_time import ObjectCode
 from vdla.compiler.target.cpu.background import LibraryInProgress, emit_library
 from vdla.compiler.target.cpu.errors import CodeGenerationError, TargetError
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target
+from vdla.compiler.target.cpu.machine_code import optimise, target_machine
 from vdla.compiler.target.cpu.module import Module, lower
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.static_library import library_objects, static_library
@@ -51,6 +52,15 @@ def test_modules_share_objects_by_their_size_alone(monkeypatch: pytest.MonkeyPat
     codes = [library(target, monkeypatch, characters=2 * size) for _ in range(2)]
     assert codes[0] == codes[1]
     assert 1 < len(library_objects(codes[0].data)) < len(FUNCTIONS)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mtriple=aarch64-linux-gnu"])
+def test_threads_make_at_once_what_one_makes(monkeypatch: pytest.MonkeyPatch, target: str):
+    processor = parse_target(target)
+    machine = target_machine(processor, jit=False)
+    alone = [machine.emit_object(optimise([module], machine)) for module in modules(processor)]
+    monkeypatch.setattr(background.os, "cpu_count", lambda: 4)
+    assert library_objects(library(processor, monkeypatch, characters=1).data) == alone
 
 
 def test_a_c_program_links_the_library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""The thread that generates code: results, errors, and what is left when it ends."""
+"""The threads that generate code: results, errors, and what is left when they end."""
 
 import threading
 from concurrent.futures import CancelledError
@@ -35,6 +35,14 @@ def test_what_waits_is_cancelled_so_that_nobody_waits_for_it() -> None:
     assert in_hand.result(10) == "done"
     with pytest.raises(CancelledError):
         waiting.result(10)
+
+
+def test_more_threads_do_pieces_of_work_at_the_same_time() -> None:
+    worker, together = CodeWorker(), threading.Barrier(2)
+    worker.widen(2)
+    both = [worker.submit(lambda: together.wait(10)) for _ in range(2)]
+    assert sorted(piece.result(10) for piece in both) == [0, 1]
+    worker.end()
 
 
 def test_kernels_are_lowered_without_asking_llvm_which_machine_this_is(monkeypatch: pytest.MonkeyPatch):
