@@ -77,10 +77,14 @@ def fused_multiply_add(integers: ArrayLike, factor: ArrayLike, addend: ArrayLike
 def _saturate(values: Float32Array, zero_point: ArrayLike, low: int, high: int) -> Int8Array:
     """Round half to even, add `zero_point` (an integer), clamp to ``[low, high]``.
 
-    The sum is exact: float64 holds any rounded float32 of interest, and infinities saturate.
+    Clamped before the sum, which then is exact: limits and zero points are integers far below 2^24. Infinities
+    saturate.
     """
-    shifted = np.rint(values).astype(np.float64) + np.asarray(zero_point, np.float64)
-    return np.asarray(np.clip(shifted, low, high).astype(np.int8))
+    zero = np.asarray(zero_point, np.float32)
+    rounded = np.asarray(np.rint(values))
+    np.maximum(rounded, low - zero, out=rounded)
+    np.minimum(rounded, high - zero, out=rounded)
+    return np.asarray((rounded + zero).astype(np.int8))
 
 
 def requantize(

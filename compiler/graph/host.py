@@ -40,9 +40,10 @@ def store_input(graph: Graph, graph_input: GraphInput, array: np.ndarray) -> np.
     tensor = graph.tensors[graph_input.tensor]
     ordered = array if graph_input.permutation is None else array.transpose(graph_input.permutation)
     if graph_input.dtype == "float32":
-        if (missing := np.argwhere(np.isnan(array))).size:
+        if np.isnan(array).any():
+            first = np.argwhere(np.isnan(array))[0].tolist()
             raise InputError(
-                f"input '{graph_input.name}' holds NaN, first at {missing[0].tolist()}, which has no quantized value; "
+                f"input '{graph_input.name}' holds NaN, first at {first}, which has no quantized value; "
                 "clean the input data first"
             )
         stored = quantize(ordered, tensor.quantization.scale, tensor.quantization.stored_zero_point)
