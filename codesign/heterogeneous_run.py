@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
-from vdla.compiler.cpu_driver import SharedKernels
 from vdla.compiler.graph.onnx_read import is_quantized, read_model
-from vdla.compiler.heterogeneous_driver import (
-    Division,
-    compile_heterogeneous,
-    compile_on_cpu,
-    time_on_cpu,
-)
+from vdla.compiler.heterogeneous_driver import Division
 from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.cpu_network import CpuNetwork
 from vdla.compiler.runtime.heterogeneous_network import (
@@ -26,11 +19,11 @@ from vdla.compiler.runtime.heterogeneous_network import (
     RegionTime,
     run_region,
 )
-from vdla.compiler.target.cpu.machine import CpuTarget
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
+from .cpu_alone import CpuAlone, run_cpu_alone
 from .evaluate import (
     INTERPRETER,
     Arrays,
@@ -52,16 +45,6 @@ from .verdict import (
     widened,
     within,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CpuAlone:
-    """The seconds of each region when the CPU has all of them, by name, and those of the whole network compiled as one;
-    `remark` says which region it cannot run."""
-
-    seconds: Mapping[str, float]
-    whole: float | None = None
-    remark: str = ""
 
 
 def sample_feeds(network: HeterogeneousNetwork) -> Arrays:
@@ -92,66 +75,52 @@ def run_launches(
     launches: Sequence[Arrays],
     *,
     threads: int,
-    repeat: int,
     where: str,
     on_launch: Callable[[], None] = lambda: None,
 ) -> list[HeterogeneousResult]:
-    """All launches; only the first is timed `repeat` times. Raises UserError, which names `where` inputs are from."""
+    """All launches. Raises UserError, which names `where` inputs are from."""
     results = []
-    for number, feeds in enumerate(launches):
+    for feeds in launches:
         try:
-            results.append(network.run(feeds, threads=threads, repeat=1 if number else repeat))
+            results.append(network.run(feeds, threads=threads))
         except UserError as error:
             raise UserError(f"{where}: {error}") from None
         on_launch()
     return results
 
 
-def run_cpu_alone(
+def time_division(
     model: Path,
     network: HeterogeneousNetwork,
     result: HeterogeneousResult,
-    target: CpuTarget | None,
+    target: str,
     *,
+    cache: bool,
     threads: int,
     repeat: int,
-    records: RecordBook | None = None,
-    kernels: SharedKernels | None = None,
-    on_region: Callable[[], None] = lambda: None,
-) -> CpuAlone:
-    """Every region on the CPU, with the tensors that `result` had at their borders, and the whole without borders.
+    records: RecordBook | None,
+    remark: Callable[[str], None],
+) -> tuple[tuple[RegionTime, ...], CpuAlone]:
+    """The times of a division on the tensors that `result` has at borders, and those of the CPU alone.
 
-    `kernels` are those of the CPU's regions, which others need, too. The whole is compiled with `records`, as the CPU's
-    regions were; kernels of integers, which the accelerator's regions become, have no knobs.
-
-    Calling a network costs microseconds, so that many small regions are slower than one network; large quantized
-    regions may be faster, as kernels of integers need a network of them.
+    A network that the CPU has anyway is not compiled again. Arguments as of `run_cpu_alone`. Raises UserError.
     """
-    with ExitStack() as stack:
-        on_cpu: dict[str, CpuNetwork] = {}
-        # All are compiled before the first is timed: code is generated while the next ones are lowered.
-        for region in network.regions:
-            if region.accelerated:
-                compiled = compile_on_cpu(region, target, kernels)
-                if isinstance(compiled, str):
-                    return CpuAlone(seconds={}, remark=f"{region.name}: {compiled}")
-                on_cpu[region.name] = stack.enter_context(compiled)
-                on_region()
-        whole = None
-        if on_cpu:
-            divided = compile_heterogeneous(model, None, target=target, records=records, kernels=kernels)
-            one = stack.enter_context(divided.network)
-            feeds = {port.name: result.tensors[port.name] for port in network.inputs}
-            whole = sum(spent.seconds for spent in one.run(feeds, threads=threads, repeat=repeat).regions)
-        seconds = {
-            region.name: time_on_cpu(
-                region, on_cpu[region.name], result.tensors, threads=threads, repeat=repeat
-            )
-            if region.accelerated
-            else spent.seconds
-            for region, spent in zip(network.regions, result.regions, strict=True)
-        }
-    return CpuAlone(seconds=seconds, whole=whole)
+    times = network.time(result, threads=threads, repeat=repeat)
+    if not any(region.accelerated for region in network.regions):
+        seconds = {spent.name: spent.seconds for spent in times}
+        return times, CpuAlone(seconds=sum(seconds.values()), regions=seconds)
+    alone = run_cpu_alone(
+        model,
+        network.regions,
+        {port.name: result.tensors[port.name] for port in network.inputs},
+        target,
+        cache=cache,
+        threads=threads,
+        repeat=repeat,
+        records=records,
+        remark=remark,
+    )
+    return times, alone
 
 
 def check_division(
@@ -278,7 +247,11 @@ def _compare(
 
 def _relative(ours: np.ndarray, theirs: np.ndarray) -> float:
     """max |a - b| / max |b|; equal infinities and NaN do not count, others as the greatest number."""
+    if np.array_equal(ours, theirs):
+        return 0.0
     a, b = np.asarray(ours, np.float64), np.asarray(theirs, np.float64)
+    if np.isfinite(a).all() and np.isfinite(b).all():
+        return float(np.abs(a - b).max() / (np.abs(b).max() or 1.0))
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     difference = np.abs(np.where(same, 0.0, a) - np.where(same, 0.0, b))
     largest = np.abs(b[np.isfinite(b)]).max(initial=0.0) or 1.0
@@ -315,7 +288,7 @@ def account_division(
             seconds=spent.seconds,
             boundary_seconds=spent.boundary_seconds,
             cycles=spent.cycles,
-            cpu_seconds=alone.seconds.get(region.name),
+            cpu_seconds=alone.regions.get(region.name),
         )
         for region, spent in zip(division.network.regions, times, strict=True)
     ]
@@ -340,7 +313,7 @@ def account_division(
             )
             for item in division.comparisons
         ),
-        whole_cpu_seconds=alone.whole,
+        all_cpu_seconds=alone.seconds,
         all_cpu_remark=alone.remark,
         check=check,
     )

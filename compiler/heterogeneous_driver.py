@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,13 @@ from .graph.partition import Partition, Region, partition_model
 from .graph.submodel import prepare_model
 from .runtime.artifact import Compiled
 from .runtime.cpu_network import CpuNetwork
-from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, Port, run_region
+from .runtime.heterogeneous_network import CompiledRegion, HeterogeneousNetwork, Port, run_region, time_region
 from .target.cpu.machine import CpuTarget, host_target
 from .tune.records.apply_cpu import knobs_from
 from .tune.records.book import RecordBook
+
+_REPEAT = 5
+"""Runs whose median decides who gets a region."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,47 +166,27 @@ def _blamed(region: Region, names: Collection[str]) -> set[str]:
     return (behind | set(names)).intersection(region.nodes) or set(region.nodes)
 
 
-def compile_on_cpu(
-    region: Region, target: CpuTarget | None, kernels: SharedKernels | None = None
-) -> CpuNetwork | str:
-    """A region of the accelerator for the CPU, with `kernels` as of `compile_cpu`; where it cannot run it, why."""
-    try:
-        return compile_cpu(region.cpu_model, target, kernels=kernels)
-    except NodeError as error:
-        return f"node '{error.node}' ({error.op_type}): {error.problem}"
-
-
-def time_on_cpu(
-    region: CompiledRegion,
-    network: CpuNetwork,
-    tensors: Mapping[str, np.ndarray],
-    *,
-    threads: int = 1,
-    repeat: int = 1,
-) -> float:
-    """The seconds that the CPU takes for a region of the accelerator, as `HeterogeneousNetwork.run` measures; `network`
-    is what `compile_on_cpu` made of it, and is closed."""
-    with network:
-        _, measured = run_region(replace(region, code=network), tensors, threads=threads, repeat=repeat)
-    return measured.seconds
-
-
 def _compare(work: _Work, partition: Partition, region: Region, threads: int) -> Comparison:
     """One region on both sides, on sample inputs."""
     generator = np.random.default_rng(0)
     types = [(name, partition.survey.types[name]) for name in region.inputs]
     feeds = {name: generator.standard_normal(known.shape).astype(known.dtype) for name, known in types}
     compiled = _with_code(region, work.compile_offloaded(region))
-    _, offloaded = run_region(compiled, feeds, data=False, repeat=5)
-    network = compile_on_cpu(region, work.target, work.kernels)
-    refused = isinstance(network, str)
-    seconds = None if refused else time_on_cpu(compiled, network, feeds, threads=threads, repeat=5)
+    _, cycles = run_region(compiled, feeds, data=False)
+    offloaded = time_region(compiled, feeds, cycles=cycles, repeat=_REPEAT)
+    seconds, remark = None, ""
+    try:
+        with compile_cpu(region.cpu_model, work.target, kernels=work.kernels) as network:
+            on_cpu = _with_code(region, network)
+            seconds = time_region(on_cpu, feeds, cycles=None, threads=threads, repeat=_REPEAT).seconds
+    except NodeError as error:
+        remark = f"node '{error.node}' ({error.op_type}): {error.problem}"
     return Comparison(
         nodes=region.nodes,
         accelerator_seconds=offloaded.seconds,
         boundary_seconds=offloaded.boundary_seconds,
         cpu_seconds=seconds,
-        remark=network if refused else "",
+        remark=remark,
     )
 
 

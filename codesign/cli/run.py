@@ -140,7 +140,8 @@ def run(
                 check=check.value,
                 threads=threads,
                 repeat=repeat,
-                records=book_from(records),
+                records=records,
+                cache=not no_cache,
                 json=json,
             )
             return

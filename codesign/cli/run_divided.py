@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,10 +14,10 @@ from vdla.isa.program import write_whole
 
 from ..files import check_destination, whole_directory
 from .output import end_failed, note, print_json, steps, text_console
+from .records import book_from
 
 if TYPE_CHECKING:
     from vdla.compiler.target.cpu.machine import CpuTarget
-    from vdla.compiler.tune.records.book import RecordBook
 
     from ..report.division import DivisionCheck
 
@@ -40,29 +42,37 @@ def run_divided(
     check: str,
     threads: int,
     repeat: int,
-    records: RecordBook | None,
+    records: Sequence[str] | None,
+    cache: bool,
     json: bool,
 ) -> None:
-    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it), both with `records`.
+    """`vdla run` of a model on accelerator and processor (`llvm`, as `--target` names it), both with `records`, as
+    `--records` names them.
 
-    Raises UserError.
+    What is timed is timed last, when nothing else runs any more. Raises UserError.
     """
     machine = load_config(config)
     check_destination(outputs, inputs=(model, inputs))
     processor = _processor(llvm)
+    book = book_from(records)
     from vdla.compiler.cpu_driver import SharedKernels
     from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 
     from ..heterogeneous_run import (
         account_division,
         check_division,
-        run_cpu_alone,
         run_launches,
         sample_feeds,
+        time_division,
     )
     from ..network_run import LOADING, load_simulator
 
-    with whole_directory(dump_passes) as dumps, SharedKernels() as kernels, steps() as progress:
+    with (
+        whole_directory(dump_passes) as dumps,
+        _whole_meanwhile(model, llvm, records, cache=cache) as wait_for_whole,
+        SharedKernels() as kernels,
+        steps() as progress,
+    ):
         progress.begin(LOADING)
         load_simulator()
         progress.begin(f"compiling {model.name} for {machine.name} and {processor.cpu}")
@@ -74,7 +84,7 @@ def run_divided(
             virtual_threads=vthreads,
             threads=threads,
             dump_passes=dumps,
-            records=records,
+            records=book,
             kernels=kernels,
         )
         with division.network as network:
@@ -89,7 +99,6 @@ def run_divided(
                 network,
                 launches,
                 threads=threads,
-                repeat=repeat,
                 where=str(inputs or model),
                 on_launch=progress.advance,
             )
@@ -97,18 +106,19 @@ def run_divided(
             verdict, remark = check_division(model, network, launches, results, check)
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
-            offloaded = sum(region.accelerated for region in network.regions)
-            progress.begin("running all of it on the CPU", total=offloaded + 1)
-            alone = run_cpu_alone(
+            progress.begin(f"compiling all of it for {processor.cpu}")
+            wait_for_whole()
+            progress.begin("timing")
+            times, alone = time_division(
                 model,
                 network,
                 results[0],
-                processor,
+                llvm,
+                cache=cache,
                 threads=threads,
                 repeat=repeat,
-                records=records,
-                kernels=kernels,
-                on_region=progress.advance,
+                records=book,
+                remark=note,
             )
         if outputs is not None:
             from ..network_run import npz_bytes
@@ -116,7 +126,7 @@ def run_divided(
             write_whole(outputs, npz_bytes(join_launches([dict(result.outputs) for result in results])))
     account = account_division(
         division,
-        results[0].regions,
+        times,
         alone,
         verdict,
         model=model.stem,
@@ -137,6 +147,20 @@ def run_divided(
     for line in division_summary(account):
         console.print(line, soft_wrap=True)
     _end_checked(verdict)
+
+
+@contextmanager
+def _whole_meanwhile(
+    model: Path, llvm: str, records: Sequence[str] | None, *, cache: bool
+) -> Iterator[Callable[[], None]]:
+    """`cpu_alone.compiled_meanwhile`, which needs the cache; else a wait for nothing."""
+    if not cache:
+        yield lambda: None
+        return
+    from ..cpu_alone import compiled_meanwhile
+
+    with compiled_meanwhile(model, llvm, records) as wait:
+        yield wait
 
 
 def _end_checked(verdict: DivisionCheck) -> None:

@@ -48,7 +48,7 @@ class ModelOptions:
 FOR_ALL = ("model", "device", "target", "check", "dump_passes", "inputs", "outputs", "records", "dim", "json")
 FOR_CPU = ("repeat", "threads", "profile", "batch", "no_cache")
 FOR_CUDA = ("repeat", "profile", "batch", "no_cache")
-FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads")
+FOR_DIVIDED = ("config", "partition", "vthreads", "repeat", "threads", "no_cache")
 """Parameters of `vdla run` for all devices, for processors, for GPUs, and for models that accelerator and processor
 share; all but those for processors and the partition are the accelerator's."""
 FOR_MODELS = ("target", "check", "dump_passes", "batch", "records", "dim", "no_cache")

@@ -16,7 +16,7 @@ class RegionAccount:
     """One region. Seconds of the accelerator are simulated at its clock; those of the CPU and of conversions at the
     border (int8 to float32 and back, numpy) are measured.
 
-    `cpu_seconds` is what the CPU takes for the same region, None where it cannot run it.
+    `cpu_seconds` is the region's part of what the CPU takes for the whole network, None where it cannot run that.
     """
 
     name: str
@@ -114,8 +114,8 @@ class DivisionCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionAccount:
-    """A run of a divided network. `partition` says what decided; `whole_cpu_seconds` is what the CPU takes for the
-    network compiled as one, None where it cannot run it, as `all_cpu_remark` says, or has all of it anyway."""
+    """A run of a divided network. `partition` says what decided; `all_cpu_seconds` is what the CPU takes for the whole
+    network, compiled as one; None where it cannot run it, as `all_cpu_remark` says."""
 
     model: str
     config: str
@@ -126,7 +126,7 @@ class DivisionAccount:
     partition: str
     regions: tuple[RegionAccount, ...]
     costs: tuple[CostAccount, ...]
-    whole_cpu_seconds: float | None
+    all_cpu_seconds: float | None
     all_cpu_remark: str
     check: DivisionCheck
     warnings: tuple[str, ...] = ()
@@ -152,21 +152,6 @@ class DivisionAccount:
         return self.accelerator_seconds + self.boundary_seconds + self.cpu_seconds
 
     @property
-    def region_cpu_seconds(self) -> float | None:
-        """What the CPU takes for all regions one after another; None where it cannot."""
-        if any(region.cpu_seconds is None for region in self.regions):
-            return None
-        return sum((region.cpu_seconds or 0.0 for region in self.regions), 0.0)
-
-    @property
-    def all_cpu_seconds(self) -> float | None:
-        """The CPU alone, region by region or as one network, whichever is faster."""
-        known = [
-            seconds for seconds in (self.region_cpu_seconds, self.whole_cpu_seconds) if seconds is not None
-        ]
-        return min(known, default=None)
-
-    @property
     def limit(self) -> float | None:
         """Amdahl's limit of this division: how much faster it were with an infinitely fast accelerator."""
         return _quotient(self.total_seconds, self.boundary_seconds + self.cpu_seconds)
@@ -178,8 +163,8 @@ class DivisionAccount:
 
     @property
     def offloaded_share(self) -> float | None:
-        """The share of the CPU's time for all regions that it spends in those that the accelerator has here."""
-        total = self.region_cpu_seconds
+        """The share of its time that the CPU alone spends in the regions that the accelerator has here."""
+        total = self.all_cpu_seconds
         if total is None:
             return None
         own = sum(region.cpu_seconds or 0.0 for region in self.regions if region.target == "vdla")
@@ -212,8 +197,6 @@ class DivisionAccount:
             },
             "all_cpu": {
                 "seconds": self.all_cpu_seconds,
-                "regions_seconds": self.region_cpu_seconds,
-                "whole_seconds": self.whole_cpu_seconds,
                 "remark": self.all_cpu_remark,
             },
             "amdahl": {

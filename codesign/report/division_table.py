@@ -25,7 +25,7 @@ def region_table(account: DivisionAccount) -> Table:
         collapse_padding=True,
         show_footer=True,
     )
-    whole = account.region_cpu_seconds
+    whole = account.all_cpu_seconds
     table.add_column("region", footer="total", no_wrap=True)
     table.add_column("target", no_wrap=True)
     # The one column that folds: on a narrow terminal all of them would lose digits otherwise.
@@ -86,7 +86,6 @@ def _against_cpu(account: DivisionAccount) -> list[str]:
         return [f"the CPU alone cannot run this network: {account.all_cpu_remark}"]
     faster = account.speedup >= 1
     factor = account.speedup if faster else 1 / account.speedup
-    how = "as one network" if account.all_cpu_seconds == account.whole_cpu_seconds else "region by region"
     limit = account.limit_over_cpu
     most = (
         ""
@@ -94,9 +93,9 @@ def _against_cpu(account: DivisionAccount) -> list[str]:
         else f": no accelerator makes the network more than {limit:.2f} times as fast as this CPU"
     )
     return [
-        f"the CPU alone takes {_ms(account.all_cpu_seconds)} (measured, {how}): the division is {factor:.2f} times "
+        f"the CPU alone takes {_ms(account.all_cpu_seconds)} (measured): the division is {factor:.2f} times "
         f"{'faster' if faster else 'slower'}",
-        f"region by region the CPU spends {account.offloaded_share:.1%} of its time in what the accelerator has here"
+        f"it spends {account.offloaded_share:.1%} of that in the kernels of what the accelerator has here"
         + most,
     ]
 

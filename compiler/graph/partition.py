@@ -25,14 +25,16 @@ Side = Literal["accelerator", "cpu"]
 class Region:
     """Nodes that run together, as the bytes of a model with the tensors `inputs` and `outputs`.
 
-    `nodes` are the names of the nodes that are this region's alone. Constants, and QuantizeLinear and views that merely
-    lead into a region, are copied into every one that needs them; `operators` are the types of all nodes but constants.
+    `nodes` are the names of the nodes that are this region's alone, `node_types` their operators. Constants, and
+    QuantizeLinear and views that merely lead into a region, are copied into every one that needs them; `operators` are
+    the types of all nodes but constants.
     `readers` are the nodes behind each node that was added. `cpu_model` is the model that the CPU would get for it.
     """
 
     name: str
     side: Side
     nodes: tuple[str, ...]
+    node_types: tuple[str, ...]
     operators: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -211,6 +213,7 @@ def _regions(
                 name=f"region {len(regions)}",
                 side="accelerator" if accelerated else "cpu",
                 nodes=tuple(model.graph.node[index].name for index in own),
+                node_types=tuple(model.graph.node[index].op_type for index in own),
                 operators=submodel.operators,
                 inputs=submodel.inputs,
                 outputs=submodel.outputs,

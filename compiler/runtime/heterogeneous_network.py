@@ -15,7 +15,6 @@ from ..graph.host import InputError, load_output, store_inputs
 from ..graph.partition import Region
 from .artifact import Compiled
 from .cpu_network import CpuNetwork
-from .executor import RunResult
 from .executor import run as execute
 
 Arrays = Mapping[str, np.ndarray]
@@ -52,10 +51,10 @@ class RegionTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class HeterogeneousResult:
-    """Outputs by the model's names, each region's time in the order of their runs, and all tensors at borders."""
+    """Outputs by the model's names, the cycles of the accelerator's regions by name, and all tensors at borders."""
 
     outputs: Arrays
-    regions: tuple[RegionTime, ...]
+    cycles: Mapping[str, int]
     tensors: Arrays
 
 
@@ -91,28 +90,35 @@ class HeterogeneousNetwork:
         self.constants = constants
         self._types = types
 
-    def run(self, feeds: Arrays, *, threads: int = 1, repeat: int = 1) -> HeterogeneousResult:
-        """One inference; what the host does is timed `repeat` times after one run that is not, medians count.
-
-        CPU time of the thread where there is one, else time on the clock. Raises UserError for inputs that are not the
-        model's.
-        """
+    def run(self, feeds: Arrays, *, threads: int = 1) -> HeterogeneousResult:
+        """One inference. Raises UserError for inputs that are not the model's."""
         self._check(feeds)
-        if repeat < 1:
-            raise UserError(f"cannot time {repeat} runs; ask for at least 1")
         tensors: dict[str, np.ndarray] = {**self.constants, **feeds}
-        times: list[RegionTime] = []
+        cycles: dict[str, int] = {}
         for region in self.regions:
-            results, spent = run_region(region, tensors, threads=threads, repeat=repeat)
-            times.append(spent)
+            results, taken = run_region(region, tensors, threads=threads)
+            if taken is not None:
+                cycles[region.name] = taken
             for name, array in results.items():
                 # What is no number has no integer either; QuantizeLinear leaves open which one it becomes.
                 with np.errstate(invalid="ignore"):
                     tensors[name] = np.asarray(array, self._types[name])
         return HeterogeneousResult(
-            outputs={name: tensors[name] for name in self.outputs},
-            regions=tuple(times),
-            tensors=tensors,
+            outputs={name: tensors[name] for name in self.outputs}, cycles=cycles, tensors=tensors
+        )
+
+    def time(
+        self, result: HeterogeneousResult, *, threads: int = 1, repeat: int = 1
+    ) -> tuple[RegionTime, ...]:
+        """The time of each region, in the order of their runs, on the tensors that `result` has at their borders.
+
+        What the host does is timed as of `timed`. Raises UserError for less than one repetition.
+        """
+        return tuple(
+            time_region(
+                region, result.tensors, cycles=result.cycles.get(region.name), threads=threads, repeat=repeat
+            )
+            for region in self.regions
         )
 
     def close(self) -> None:
@@ -146,47 +152,52 @@ class HeterogeneousNetwork:
 
 
 def run_region(
-    region: CompiledRegion, tensors: Arrays, *, threads: int = 1, repeat: int = 1, data: bool = True
-) -> tuple[dict[str, np.ndarray], RegionTime]:
-    """The region's outputs, computed from its inputs among `tensors`, and its time.
+    region: CompiledRegion, tensors: Arrays, *, threads: int = 1, data: bool = True
+) -> tuple[dict[str, np.ndarray], int | None]:
+    """The region's outputs, computed from its inputs among `tensors`, and its cycles on the accelerator.
 
     With `data` False the accelerator's timing alone: no outputs. Raises UserError.
     """
     feeds = {name: tensors[name] for name in region.inputs}
     match region.code:
         case CpuNetwork() as network:
-            # Integers pass the border of a CPU region as float32 numbers.
-            floats = {name: np.asarray(array, np.float32) for name, array in feeds.items()}
-            results, seconds = _timed(lambda: network.run(floats, threads=threads), threads, repeat)
-            return results, RegionTime(name=region.name, accelerated=False, seconds=seconds)
+            return network.run(_floats(feeds), threads=threads), None
         case Compiled() as compiled:
             try:
                 result = execute(compiled, feeds, data=data)
             except UserError as error:
                 raise InputError(f"{region.name} ({', '.join(region.inputs)}): {error}") from None
-            cycles = result.simulation.cycles
-            return dict(result.outputs), RegionTime(
+            return dict(result.outputs), result.simulation.cycles
+
+
+def time_region(
+    region: CompiledRegion, tensors: Arrays, *, cycles: int | None, threads: int = 1, repeat: int = 1
+) -> RegionTime:
+    """The region's time for its inputs among `tensors`; `cycles` are what `run_region` gave. Raises UserError."""
+    feeds = {name: tensors[name] for name in region.inputs}
+    match region.code:
+        case CpuNetwork() as network:
+            floats = _floats(feeds)
+            _, seconds = timed(lambda: network.run(floats, threads=threads), threads, repeat)
+            return RegionTime(name=region.name, accelerated=False, seconds=seconds)
+        case Compiled() as compiled:
+            assert cycles is not None
+            return RegionTime(
                 name=region.name,
                 accelerated=True,
                 seconds=cycles / compiled.program.config.clock_hertz,
-                boundary_seconds=_boundary_seconds(compiled, feeds, result, repeat),
+                boundary_seconds=_boundary_seconds(compiled, feeds, repeat),
                 cycles=cycles,
             )
 
 
-def _boundary_seconds(compiled: Compiled, feeds: Arrays, result: RunResult, repeat: int) -> float:
-    """What the host needs to convert inputs and outputs; outputs of zeros stand in where nothing was computed."""
-    graph = compiled.graph
-    stored = {
-        item.name: result.integer_outputs.get(item.name, np.zeros(graph.tensors[item.tensor].shape, np.int8))
-        for item in graph.outputs
-    }
-    _, entering = _timed(lambda: store_inputs(graph, dict(feeds)), 1, repeat)
-    _, leaving = _timed(lambda: [load_output(item, stored[item.name]) for item in graph.outputs], 1, repeat)
-    return entering + leaving
+def timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result, float]:
+    """What `work` gives, and the median of its seconds in `repeat` runs after one that is not timed.
 
-
-def _timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Result, float]:
+    CPU time of the thread where there is one, else time on the clock. Raises UserError for less than one repetition.
+    """
+    if repeat < 1:
+        raise UserError(f"cannot time {repeat} runs; ask for at least 1")
     clock = time.thread_time if threads == 1 else time.perf_counter
     result = work()
     times: list[float] = []
@@ -195,3 +206,17 @@ def _timed(work: Callable[[], Result], threads: int, repeat: int) -> tuple[Resul
         result = work()
         times.append(clock() - start)
     return result, median(times)
+
+
+def _floats(feeds: Arrays) -> dict[str, np.ndarray]:
+    """Integers pass the border of a CPU region as float32 numbers."""
+    return {name: np.asarray(array, np.float32) for name, array in feeds.items()}
+
+
+def _boundary_seconds(compiled: Compiled, feeds: Arrays, repeat: int) -> float:
+    """What the host needs to convert inputs and outputs; as outputs zeros take as long as other values."""
+    graph = compiled.graph
+    stored = {item.name: np.zeros(graph.tensors[item.tensor].shape, np.int8) for item in graph.outputs}
+    _, entering = timed(lambda: store_inputs(graph, dict(feeds)), 1, repeat)
+    _, leaving = timed(lambda: [load_output(item, stored[item.name]) for item in graph.outputs], 1, repeat)
+    return entering + leaving

@@ -9,9 +9,12 @@ import onnx
 import pytest
 from mixed_networks import MixedNetwork, unoptimized
 from rich.console import Console
-from vdla.codesign import heterogeneous_run
+from vdla.codesign import cpu_alone, heterogeneous_run
 from vdla.codesign.cli import run_divided
 from vdla.codesign.cli.targets import parse_targets
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.heterogeneous_driver import compile_heterogeneous
+from vdla.compiler.runtime.cpu_network import LaunchTime
 from vdla.isa.config import load_config
 from vdla.isa.errors import UserError
 
@@ -65,10 +68,9 @@ def test_the_report_adds_up(vdla, model: Path) -> None:
     rest = total["seconds"] - total["accelerator_seconds"]
     assert amdahl["limit"] == pytest.approx(total["seconds"] / rest)
     alone = document["all_cpu"]
-    assert alone["seconds"] == min(alone["regions_seconds"], alone["whole_seconds"])
     assert amdahl["speedup_over_cpu"] == pytest.approx(alone["seconds"] / total["seconds"])
-    assert alone["regions_seconds"] == pytest.approx(sum(region["cpu_seconds"] for region in regions))
-    offloaded = sum(r["cpu_seconds"] for r in regions if r["target"] == "vdla") / alone["regions_seconds"]
+    assert alone["seconds"] == pytest.approx(sum(region["cpu_seconds"] for region in regions))
+    offloaded = sum(r["cpu_seconds"] for r in regions if r["target"] == "vdla") / alone["seconds"]
     assert amdahl["offloaded_share_of_cpu"] == pytest.approx(offloaded)
     assert amdahl["limit_over_cpu"] == pytest.approx(1 / (1 - offloaded))
     check = document["check"]
@@ -147,6 +149,60 @@ def test_wrong_results_would_be_noticed(vdla, model: Path, monkeypatch: pytest.M
     check = vdla("run", model, *BOTH, "--json").failed()["check"]
     assert len(check["failed"]) > 1
     assert check["accelerator_max_lsb"] > 1 and check["cpu_max_relative"] > 1e-3 and not check["top1_equal"]
+
+
+def test_the_cpu_alone_is_the_network_that_the_cache_keeps(
+    vdla, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made: list[bool] = []
+    compile_here = cpu_alone.compile_here
+
+    def compiled(*arguments, **options):
+        here = compile_here(*arguments, **options)
+        made.append(here.cached)
+        return here
+
+    monkeypatch.setattr(cpu_alone, "compile_here", compiled)
+    # What another process compiled meanwhile; with --no-cache none does, and nothing is kept.
+    assert vdla("run", model, *BOTH).code == 0 and made == [True]
+    (archive,) = (tmp_path / "vdla" / "networks").glob("*.tar")
+    archive.unlink()
+    assert vdla("run", model, *BOTH, "--no-cache").code == 0 and made == [True, False]
+    assert not archive.exists()
+
+
+def test_a_network_that_the_cpu_cannot_have_alone(vdla, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_, **__):
+        raise ModelError("model: node 'n' (Op): is not for processors")
+
+    monkeypatch.setattr(cpu_alone, "compile_here", refused)
+    document = vdla("run", model, *BOTH, "--json").document()
+    assert document["all_cpu"] == {"seconds": None, "remark": "model: node 'n' (Op): is not for processors"}
+    assert all(region["cpu_seconds"] is None for region in document["regions"])
+    assert "the CPU alone cannot run this network: model: node 'n' (Op)" in vdla("run", model, *BOTH).out
+
+
+def test_a_kernel_counts_where_its_product_is(vdla, model: Path) -> None:
+    def kernel(milliseconds: float, *members: str) -> LaunchTime:
+        return LaunchTime(name="", operator="", members=members, milliseconds=milliseconds, gflops=0.0)
+
+    regions = compile_heterogeneous(model, load_config("tiny")).network.regions
+    (first, *_), (sigmoid, *_) = (region.nodes for region in regions[:2])
+    products = [
+        next(node for node, kind in zip(region.nodes, region.node_types, strict=True) if kind == "Conv")
+        for region in (regions[0], regions[2])
+    ]
+    profile = [
+        kernel(1.0),
+        kernel(2.0, "added", first, sigmoid),
+        kernel(4.0, sigmoid),
+        kernel(8.0, sigmoid, products[1], "added"),
+        kernel(16.0, "added"),
+        kernel(32.0, first, products[0], products[1]),
+    ]
+    times = cpu_alone.divide_time(profile, regions, 6.3)
+    assert [times[region.name] for region in regions] == pytest.approx([3.5, 0.4, 2.4, 0.0])
 
 
 def test_a_refused_model_names_the_way_out(vdla, model: Path) -> None:

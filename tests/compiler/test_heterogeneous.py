@@ -86,16 +86,20 @@ def test_outputs_are_those_of_the_pieces_and_of_onnxruntime(
 
 
 def test_times_are_the_simulators_and_the_clocks(division: Division, config: Config) -> None:
-    result = division.network.run(feeds_of(division), repeat=3, threads=2)
-    for region, spent in zip(division.network.regions, result.regions, strict=True):
+    result = division.network.run(feeds_of(division), threads=2)
+    times = division.network.time(result, repeat=3, threads=2)
+    for region, spent in zip(division.network.regions, times, strict=True):
         assert spent.name == region.name and spent.seconds > 0 and spent.accelerated == region.accelerated
         if region.accelerated:
             program = compile_model(region.model, config)
+            assert spent.cycles == result.cycles[region.name]
             assert spent.cycles == execute(program, {}, data=False).simulation.cycles
             assert spent.seconds == spent.cycles / config.clock_hertz
             assert spent.boundary_seconds > 0
         else:
             assert spent.cycles is None and spent.boundary_seconds == 0.0
+    with pytest.raises(UserError, match="cannot time 0 runs"):
+        division.network.time(result, repeat=0)
     division.network.close()
 
 
@@ -170,13 +174,13 @@ def test_a_view_that_cannot_enter_the_accelerator_is_read_on_the_cpu(config: Con
 def test_cost_decides(model: bytes, config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_seconds = {1: 1e9, 2: 0.0}
 
-    def timed(region, tensors, **options):
+    def time_region(region, tensors, **options):
         # The first region is dear on the CPU, the second one costs nothing there.
         second = "Add" in region.operators
         seconds = 1e-3 if region.accelerated else cpu_seconds[2 if second else 1]
-        return {}, RegionTime(name=region.name, accelerated=region.accelerated, seconds=seconds)
+        return RegionTime(name=region.name, accelerated=region.accelerated, seconds=seconds)
 
-    monkeypatch.setattr(heterogeneous_driver, "run_region", timed)
+    monkeypatch.setattr(heterogeneous_driver, "time_region", time_region)
     division = compile_heterogeneous(model, config, by_cost=True)
     assert [region.accelerated for region in division.network.regions] == [True, False]
     assert [item.accelerated for item in division.comparisons] == [True, False]

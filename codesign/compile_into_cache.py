@@ -1,0 +1,29 @@
+"""python -m vdla.codesign.compile_into_cache MODEL TARGET [RECORDS...]: what a process compiles for another one.
+
+It says nothing: whoever asks the cache next compiles what is not there, and hears what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from vdla.compiler.target.cpu.options import parse_target
+from vdla.isa.errors import UserError
+
+from .network_cache import cached_network
+
+
+def main(model: str, target: str, *records: str) -> int:
+    """The exit status: 0 where the network is in the cache."""
+    from .cli.records import book_from
+
+    try:
+        cached_network(Path(model), parse_target(target), records=book_from(records))
+    except UserError:
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,123 @@
+"""The network that a division is held against: all of it on this processor, and each region's part of its time.
+
+It is the network of `vdla run --device cpu`, and comes from the same cache. Another process compiles it into that cache
+meanwhile, since compiling is Python for the most part, which keeps one core busy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from vdla.compiler.graph.errors import ModelError
+from vdla.compiler.graph.partition import Region
+from vdla.compiler.runtime.cpu_network import LaunchTime
+from vdla.compiler.runtime.heterogeneous_network import timed
+from vdla.compiler.tune.records.book import RecordBook
+
+from .processor_run import compile_here
+
+PRODUCTS = frozenset(
+    ["Conv", "ConvTranspose", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul", "LSTM", "GRU", "RNN"]
+)
+"""Operators that take most of the time of a kernel that they are in."""
+_LONGEST_END = 10.0
+"""Seconds that the other process gets to end by itself once it was told to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuAlone:
+    """The `seconds` of the whole network on the CPU, and each region's part of them, by name; `remark` says why it
+    cannot run there."""
+
+    regions: Mapping[str, float]
+    seconds: float | None = None
+    remark: str = ""
+
+
+@contextlib.contextmanager
+def compiled_meanwhile(
+    model: Path, target: str, records: Sequence[str] | None
+) -> Iterator[Callable[[], None]]:
+    """Has another process compile `model` for `target` into the user's cache, with records as --records names them.
+
+    What this gives waits until it has; what went wrong there is raised by whoever compiles the network next. The
+    process ends with the block at the latest.
+    """
+    command = [sys.executable, "-m", "vdla.codesign.compile_into_cache", str(model), target, *(records or ())]
+    # A session of its own: Ctrl-C is for this process, which ends the other.
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield lambda: (process.wait(), None)[1]
+    finally:
+        process.terminate()
+        try:
+            process.wait(_LONGEST_END)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def run_cpu_alone(
+    model: Path,
+    regions: Sequence[Region],
+    feeds: Mapping[str, np.ndarray],
+    target: str,
+    *,
+    cache: bool,
+    threads: int,
+    repeat: int,
+    records: RecordBook | None,
+    remark: Callable[[str], None],
+) -> CpuAlone:
+    """The network of `vdla run --device cpu`, timed as regions of the CPU are, its time divided among `regions`.
+
+    Arguments as of `processor_run.compile_here` and `HeterogeneousNetwork.time`. Raises UserError.
+    """
+    try:
+        compiled = compile_here(
+            model, target, batch=1, cache=cache, dump_passes=None, remark=remark, records=records
+        )
+    except ModelError as error:
+        return CpuAlone(regions={}, remark=str(error))
+    with compiled.network as network:
+        _, seconds = timed(lambda: network.run(feeds, threads=threads), threads, repeat)
+        profile = network.profile(feeds, threads=threads, repeat=repeat)
+    return CpuAlone(seconds=seconds, regions=divide_time(profile, regions, seconds))
+
+
+def divide_time(
+    profile: Sequence[LaunchTime], regions: Sequence[Region], seconds: float
+) -> Mapping[str, float]:
+    """`seconds` among regions by name, in the proportion of their kernels' times.
+
+    A kernel is of the region of its first product (`PRODUCTS`), else of its first node; one that computes nothing of
+    any region, as a change of layout, is of the region of the kernel before it.
+    """
+    owners = {node: region.name for region in regions for node in region.nodes}
+    products = {
+        node
+        for region in regions
+        for node, operator in zip(region.nodes, region.node_types, strict=True)
+        if operator in PRODUCTS
+    }
+    spent = dict.fromkeys((region.name for region in regions), 0.0)
+    region = regions[0].name
+    for kernel in profile:
+        known = [name for name in kernel.members if name in owners]
+        first = next((name for name in known if name in products), next(iter(known), None))
+        region = region if first is None else owners[first]
+        spent[region] += kernel.milliseconds
+    total = sum(spent.values())
+    return {name: seconds * own / total if total else 0.0 for name, own in spent.items()}
