@@ -9,7 +9,7 @@ there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -41,13 +41,47 @@ LARGEST_BODY = 64
 
 def fuse(graph: FloatGraph) -> FloatGraph:
     """Joins until nothing joins any more: first with what is before, then with what is behind, then by repeating."""
+    pairs = _Pairs()
     while True:
         before = graph
-        for rule in (move_views, _behind_producer, _into_reader, _into_all_readers):
-            while (fused := rule(graph)) is not graph:
+        while (moved := move_views(graph)) is not graph:
+            graph = moved
+        for rule in (_behind_producer, _into_reader, _into_all_readers):
+            while (fused := rule(graph, pairs)) is not graph:
                 graph = fused
         if graph is before:
             return graph
+
+
+class _Pairs:
+    """What became of two nodes that were to be joined. Rules begin anew after each fusion and try most of them again.
+
+    It depends on the nodes and on the shapes and kinds of tensors, which stay the same while a graph is fused.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, int], tuple[Node, Node, Node | None]] = {}
+
+    def with_result(self, graph: FloatGraph, before: Node, node: Node) -> Node | None:
+        """As `_with_result`."""
+        return self._joined(_with_result, graph, before, node)
+
+    def inlined(self, graph: FloatGraph, node: Node, before: Node) -> Node | None:
+        """As `_inlined`."""
+        return self._joined(_inlined, graph, node, before)
+
+    def _joined(
+        self,
+        join: Callable[[FloatGraph, Node, Node], Node | None],
+        graph: FloatGraph,
+        first: Node,
+        second: Node,
+    ) -> Node | None:
+        # The nodes are kept with what became of them, so that no other ones get their ids.
+        key = (join.__name__, id(first), id(second))
+        if key not in self._known:
+            self._known[key] = (first, second, join(graph, first, second))
+        return self._known[key][2]
 
 
 def expression_size(expr: Expr) -> int:
@@ -55,7 +89,7 @@ def expression_size(expr: Expr) -> int:
     return sum(1 for _ in walk_expr(expr))
 
 
-def _behind_producer(graph: FloatGraph) -> FloatGraph:
+def _behind_producer(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
     """One element-wise node computed where its argument is made."""
     uses, producers = graph.uses(), graph.producers()
     position = {node.output: i for i, node in enumerate(graph.nodes)}
@@ -70,15 +104,15 @@ def _behind_producer(graph: FloatGraph) -> FloatGraph:
             if graph.tensors[source].shape != graph.tensors[node.output].shape:
                 continue
             if isinstance(before.operator, Elementwise):
-                fused = _inlined(graph, node, before)
+                fused = pairs.inlined(graph, node, before)
             else:
-                fused = _with_result(graph, before, node)
+                fused = pairs.with_result(graph, before, node)
             if fused is not None:
                 return _replaced(graph, {id(node): fused}, before)
     return graph
 
 
-def _into_reader(graph: FloatGraph) -> FloatGraph:
+def _into_reader(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
     """One element-wise node computed where it is read, by one node."""
     uses, producers = graph.uses(), graph.producers()
     for node in graph.nodes:
@@ -87,13 +121,13 @@ def _into_reader(graph: FloatGraph) -> FloatGraph:
             if before is None or not isinstance(before.operator, Elementwise):
                 continue
             if uses[source] == node.inputs.count(source):
-                fused = _inlined(graph, node, before)
+                fused = pairs.inlined(graph, node, before)
                 if fused is not None:
                     return _replaced(graph, {id(node): fused}, before)
     return graph
 
 
-def _into_all_readers(graph: FloatGraph) -> FloatGraph:
+def _into_all_readers(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
     """One element-wise node computed in each of its readers, where that moves no more data than its result would."""
     uses = graph.uses()
     for before in graph.nodes:
@@ -104,7 +138,7 @@ def _into_all_readers(graph: FloatGraph) -> FloatGraph:
             continue
         fused: dict[int, Node] = {}
         for node in readers:
-            if (joined := _inlined(graph, node, before)) is None:
+            if (joined := pairs.inlined(graph, node, before)) is None:
                 break
             fused[id(node)] = joined
         else:
