@@ -10,11 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import onnx
 from numpy.typing import DTypeLike, NDArray
-from vdla.compiler.graph.graph import Graph, Quantization, reads
+from vdla.compiler.graph.graph import Graph, Quantization, Tensor, reads
 from vdla.compiler.graph.host import load_outputs, store_inputs
 from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import read_model
+from vdla.isa.arithmetic import quantize
 from vdla.isa.errors import UserError
 from vdla.isa.npz import NpzError, open_npz
 
@@ -248,9 +249,7 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
     ):
         stored = {**graph.constants, **store_inputs(graph, arrays)}
         for name, values in zip(names, results, strict=True):
-            offset = 128 if values.dtype == np.uint8 else 0
-            integers = (values.astype(np.int16) - offset).astype(np.int8)
-            stored[name] = integers.reshape(graph.tensors[name].shape)
+            stored[name] = _stored(graph.tensors[name], values)
         for node in graph.nodes:
             shape = graph.tensors[node.output].shape
             ours = evaluate(node, [stored[name] for name in reads(node)]).reshape(shape).astype(np.int16)
@@ -260,6 +259,16 @@ def compare_layers(model: Path | bytes, launches: Sequence[Arrays]) -> tuple[int
                 flat = [values.reshape(shape[0], -1).argmax(axis=1) for values in (ours, theirs)]
                 agree = agree and np.array_equal(*flat)
     return largest, agree
+
+
+def _stored(tensor: Tensor, values: NDArray[Any]) -> NDArray[np.int8]:
+    """ONNX Runtime's values of a tensor as the accelerator stores them: integers, or float32 numbers of its grid."""
+    if values.dtype.kind == "f":
+        grid = tensor.quantization
+        integers = quantize(values.astype(np.float32), grid.scale, grid.stored_zero_point)
+    else:
+        integers = (values.astype(np.int16) - (128 if values.dtype == np.uint8 else 0)).astype(np.int8)
+    return integers.reshape(tensor.shape)
 
 
 def onnxruntime_outputs(
@@ -300,6 +309,8 @@ def session_runs(
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    # Its threads would wait for work in a loop, on cores that others need.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if not optimized:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:

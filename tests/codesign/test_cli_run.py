@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from rich.console import Console
 from vdla.codesign import evaluate
@@ -169,6 +170,23 @@ def test_a_wrong_reference_would_be_noticed(vdla, mlp: Path, monkeypatch: pytest
     monkeypatch.setattr(network_run, "compare_layers", lambda model, launches: (3, False))
     check = vdla("run", mlp, "--json").failed()["check"]
     assert check["max_lsb"] == 3 and check["tolerance"] == 1 and not check["top1_equal"]
+
+
+def test_a_layer_that_gives_float32_is_compared_in_its_steps(vdla, tmp_path: Path) -> None:
+    # Once wrong: the reference's float32 numbers were cut to integers, and right results were said to be wrong.
+    nodes = [helper.make_node("DequantizeLinear", ["x", "s"], ["f"]), helper.make_node("Relu", ["f"], ["y"])]
+    graph = helper.make_graph(
+        nodes,
+        "float_out",
+        [helper.make_tensor_value_info("x", TensorProto.INT8, [1, 3, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 3, 4, 4])],
+        [helper.make_tensor("s", TensorProto.FLOAT, [], [0.1])],
+    )
+    path = tmp_path / "float_out.onnx"
+    opsets = [helper.make_opsetid("", 17)]
+    path.write_bytes(helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString())
+    check = vdla("run", path, "--config", "tiny", "--json").document()["check"]
+    assert check["mode"] == "layer by layer" and check["max_lsb"] == 0
 
 
 def test_dumped_passes_end_with_the_program(vdla, mlp: Path, tmp_path: Path) -> None:
