@@ -14,7 +14,7 @@ from vdla.isa.program import write_whole
 
 from . import models
 from .evaluate import sample_arrays
-from .files import FileError
+from .files import make_directory
 from .network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
 from .report.account_run import account_total
 from .report.accounts import RunAccount
@@ -53,10 +53,7 @@ def run_demo(model: str, config: Config, folder: Path, begin: Callable[[str], No
     """
     begin(f"building {model}")
     content = models.build(model).SerializeToString(deterministic=True)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{folder}: cannot make this directory: {error.strerror}") from None
+    make_directory(folder)
     path = folder / f"{model}.onnx"
     write_whole(path, content)
     begin(f"compiling for {config.name}")

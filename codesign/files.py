@@ -33,23 +33,34 @@ def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -
     for path in paths:
         if path is None:
             continue
-        if path.is_dir():
-            raise FileError(f"{path}: is a directory; name a file in it")
-        if path.exists() and not path.is_file():
-            # A pipe or device, which is written as it is.
-            continue
-        parent = path.parent
-        if not parent.is_dir():
-            raise FileError(f"{path}: there is no directory {parent}; make it first")
-        if not os.access(parent, os.W_OK):
-            raise FileError(f"{path}: the directory {parent} cannot be written")
-        if any(
-            given is not None and given.exists() and path.exists() and given.samefile(path)
-            for given in inputs
-        ):
-            raise FileError(
-                f"{path}: is an input of this command and would be overwritten; name another file"
-            )
+        with _told(path):
+            _check_file(path, inputs)
+
+
+def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
+    if path.is_dir():
+        raise FileError(f"{path}: is a directory; name a file in it")
+    if path.exists() and not path.is_file():
+        # A pipe or device, which is written as it is.
+        return
+    parent = path.parent
+    if not parent.is_dir():
+        raise FileError(f"{path}: there is no directory {parent}; make it first")
+    if not os.access(parent, os.W_OK):
+        raise FileError(f"{path}: the directory {parent} cannot be written")
+    if any(
+        given is not None and given.exists() and path.exists() and given.samefile(path) for given in inputs
+    ):
+        raise FileError(f"{path}: is an input of this command and would be overwritten; name another file")
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system refuses of a path to be written, such as a name that is too long, as FileError."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 @contextlib.contextmanager
@@ -62,23 +73,33 @@ def whole_directory(path: Path | None) -> Iterator[Path | None]:
         yield None
         return
     check_directory(path)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
-        yield temporary
-        path.mkdir(exist_ok=True)
-        for item in sorted(temporary.iterdir()):
-            if (path / item.name).is_dir():
-                shutil.rmtree(path / item.name)
-            os.replace(item, path / item.name)
-    except OSError as error:
-        raise FileError(f"{path}: cannot write: {error.strerror}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with _told(path):
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        try:
+            yield temporary
+            path.mkdir(exist_ok=True)
+            for item in sorted(temporary.iterdir()):
+                if (path / item.name).is_dir():
+                    shutil.rmtree(path / item.name)
+                os.replace(item, path / item.name)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def check_directory(path: Path) -> None:
     """Refuses a path at which no directory can be made. Raises FileError."""
-    if path.exists() and not path.is_dir():
-        raise FileError(f"{path}: is a file; name a directory")
-    if not path.parent.is_dir():
-        raise FileError(f"{path}: there is no directory {path.parent}; make it first")
+    with _told(path):
+        if path.exists() and not path.is_dir():
+            raise FileError(f"{path}: is a file; name a directory")
+        if not path.parent.is_dir():
+            raise FileError(f"{path}: there is no directory {path.parent}; make it first")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise FileError(f"{path}: cannot be written")
+
+
+def make_directory(path: Path) -> None:
+    """Makes a directory that is not there, and those above it. Raises FileError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{path}: cannot make this directory: {error.strerror}") from None

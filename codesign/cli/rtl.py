@@ -14,7 +14,7 @@ from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
-from ..files import FileError
+from ..files import make_directory
 from .options import ConfigOption, JsonOption
 from .output import note, print_json, steps
 
@@ -44,6 +44,7 @@ def rtl(
     And vdla.vlt, with which `verilator --lint-only -Wall --top-module vdla vdla.vlt vdla.v` reports nothing.
     """
     machine = load_config(config)
+    make_directory(output)
     with rtl_extra(), steps() as progress:
         progress.begin(f"elaborating {machine.name}")
         from vdla.hw.synthesis.lint import WAIVERS
@@ -53,10 +54,6 @@ def rtl(
         document = metadata(machine, module)
     from vdla.isa.describe import c_header
 
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"{output}: cannot make this directory: {error.strerror}") from None
     contents = {
         "vdla.v": module.text,
         "vdla.h": c_header(machine),

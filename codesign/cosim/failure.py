@@ -12,6 +12,7 @@ from vdla.isa.config import Config
 from vdla.isa.program import hex_lines, write_whole
 from vdla.isa.program_text import to_text
 
+from ..files import make_directory
 from ..scratchpads_file import scratchpads_bytes
 
 if TYPE_CHECKING:
@@ -112,9 +113,9 @@ def report_text(folder: Path, title: str, config: Config, launch: Launch, outcom
 def write_failure(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> list[Path]:
     """Writes program (text, and as hex with its memory), configuration, initial scratchpads if any, and the report.
 
-    Raises ProgramError when the system refuses.
+    Raises FileError and ProgramError when the system refuses.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_directory(folder)
     program = launch.program
     contents: dict[str, bytes] = {
         PROGRAM: to_text(program).encode(),

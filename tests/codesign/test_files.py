@@ -2,7 +2,14 @@ import os
 from pathlib import Path
 
 import pytest
-from vdla.codesign.files import FileError, check_destination, read_whole, whole_directory
+from vdla.codesign.files import (
+    FileError,
+    check_destination,
+    check_directory,
+    make_directory,
+    read_whole,
+    whole_directory,
+)
 from vdla.compiler.runtime.archive import ArchiveError, describe_saved
 from vdla.isa.errors import ProgramError
 from vdla.isa.program import copy_whole, write_whole
@@ -19,6 +26,15 @@ def test_destination_without_parent_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is a directory"):
         check_destination(tmp_path)
     check_destination(tmp_path / "out.npz")
+
+
+@pytest.mark.parametrize("check", [check_destination, check_directory, make_directory])
+def test_places_that_the_system_refuses_are_refused_early(tmp_path: Path, check) -> None:
+    with pytest.raises(FileError, match="File name too long"):
+        check(tmp_path / ("n" * 300))
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match=r"Not a directory|there is no directory"):
+        check(tmp_path / "file" / "inner")
 
 
 def test_inputs_are_not_overwritten(tmp_path: Path) -> None:
