@@ -31,11 +31,45 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         except RuntimeError:  # there is no folder that numba can write
             return code
         folder = code.stats.cache_path
-        if folder is not None and not _is_own(Path(folder), Path(function.__code__.co_filename).parent):
-            setattr(code, "_cache", NullCache())  # noqa: B010 (numba has no word for it)
+        if folder is not None:
+            own = _is_own(Path(folder), Path(function.__code__.co_filename).parent)
+            # numba has no word for it.
+            kept = getattr(code, "_cache")  # noqa: B009
+            setattr(code, "_cache", _WherePossible(kept, Path(folder)) if own else NullCache())  # noqa: B010
         return code
 
     return decorate
+
+
+class _WherePossible:
+    """A cache of numba's that keeps nothing where the system refuses, as on a full disk, and says so once."""
+
+    def __init__(self, cache: Any, folder: Path) -> None:
+        self._cache = cache
+        self._folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """What numba calls with code that it compiled."""
+        try:
+            self._cache.save_overload(signature, data)
+        except OSError as error:
+            told = _told(error.errno)
+            if not told:
+                told.append(self._folder)
+                _warn(self._folder, error)
+
+
+@functools.cache
+def _told(number: int | None) -> list[Path]:
+    """The folder of which this process has said that the system refuses, for that reason."""
+    return []
+
+
+def _warn(folder: Path, error: OSError) -> None:
+    print(f"warning: compiled code is not kept for later runs: {folder}: {error.strerror}", file=sys.stderr)
 
 
 @functools.cache
@@ -46,8 +80,6 @@ def _is_own(folder: Path, sources: Path) -> bool:
     try:
         check_own_folder(folder)
     except OSError as error:
-        print(
-            f"warning: compiled code is not kept for later runs: {folder}: {error.strerror}", file=sys.stderr
-        )
+        _warn(folder, error)
         return False
     return True
