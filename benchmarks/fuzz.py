@@ -1,4 +1,4 @@
-"""Damaged models, machines, programs, archives, records and inputs, and killed commands: what becomes of each.
+"""Damaged files of every kind, killed and interrupted commands, outputs that cannot be written: what becomes of each.
 
     python benchmarks/fuzz.py [--kinds models programs ...] [--count 10000] [--seed 0] [--workers 2] [--write]
     python benchmarks/fuzz.py --kinds models --seed 0 --case 4711        one case alone, with all that it says
@@ -18,8 +18,10 @@ from collections import Counter
 from typing import Any
 
 from vdla.codesign.bench.results import RESULTS, read_results, write_results
+from vdla.codesign.fuzz.commands import CALLS
 from vdla.codesign.fuzz.outcome import FAILURES, VERDICTS
 from vdla.codesign.fuzz.runner import LIMIT, Result, run_cases
+from vdla.codesign.fuzz.streams import MATRIX
 
 NAME = "fuzz"
 COUNTS = {
@@ -30,7 +32,11 @@ COUNTS = {
     "records": 500,
     "inputs": 500,
     "kills": 60,
+    "streams": MATRIX,
+    "interrupts": 20 * len(CALLS),
 }
+LIMITS = {"kills": 120.0, "streams": 900.0, "interrupts": 120.0}
+"""Seconds for a case of kinds that start commands anew, some of them with an empty cache: Yosys alone takes minutes."""
 
 
 def main() -> None:
@@ -84,7 +90,9 @@ def measure(kind: str, seed: int, indices: range, workers: int, *, show: bool) -
         elif show:
             print(f"{result.outcome.verdict}: {result.outcome.detail}")
 
-    run_cases(kind, seed, indices, workers=min(workers, len(indices)), limit=LIMIT, done=done)
+    run_cases(
+        kind, seed, indices, workers=min(workers, len(indices)), limit=LIMITS.get(kind, LIMIT), done=done
+    )
     return {
         "kind": kind,
         "seed": seed,

@@ -128,26 +128,42 @@ def campaigns_text(document: Document) -> str:
     return "\n".join([*lines, "", last])
 
 
-DAMAGED = (
-    ("models", "models"),
-    ("configurations", "machines' configurations"),
-    ("programs", "raw programs"),
-    ("archives", "compiled networks"),
-    ("records", "tuner's records"),
-    ("inputs", "files of inputs"),
-    ("kills", "killed commands"),
+_DAMAGED = "damaged {}: cases; refused in one line, right; tracebacks, crashes, hangs, wrong numbers"
+FUZZED = (
+    ("models", _DAMAGED.format("models"), "{0:,}; {1:,}, {2:,}; {3}"),
+    ("configurations", _DAMAGED.format("machines' configurations"), "{0:,}; {1:,}, {2:,}; {3}"),
+    ("programs", _DAMAGED.format("raw programs"), "{0:,}; {1:,}, {2:,}; {3}"),
+    ("archives", _DAMAGED.format("compiled networks"), "{0:,}; {1:,}, {2:,}; {3}"),
+    ("records", _DAMAGED.format("tuner's records"), "{0:,}; {1:,}, {2:,}; {3}"),
+    ("inputs", _DAMAGED.format("files of inputs"), "{0:,}; {1:,}, {2:,}; {3}"),
+    (
+        "kills",
+        "killed commands: cases; right afterwards; files that were not whole, wrong numbers",
+        "{0:,}; {2:,}; {3}",
+    ),
+    (
+        "streams",
+        "outputs of every command that are full, closed or missing: cases; told in one line, not needed; tracebacks, "
+        "successes without a result",
+        "{0:,}; {1:,}, {2:,}; {3}",
+    ),
+    (
+        "interrupts",
+        "every command, interrupted or terminated at some moment: cases; ended in one line; tracebacks, processes or "
+        "files left behind",
+        "{0:,}; {2:,}; {3}",
+    ),
 )
-"""Kinds of cases of the fuzz campaign, and what the page calls them."""
+"""Kinds of cases of the fuzz campaign, what the page calls them, and what it shows of: cases, those refused, those
+right, failures."""
 
 
-def damaged_row(kind: str, name: str) -> Row:
+def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
     """What became of the cases of a kind; its file may not have it yet."""
     row = (Where("kind", kind),)
     return Row(
-        f"damaged {name}: cases; refused in one line, right; tracebacks, crashes, hangs, wrong numbers"
-        if kind != "kills"
-        else f"{name}: cases; right afterwards; files that were not whole, wrong numbers",
-        "{0:,}; {1:,}, {2:,}; {3}" if kind != "kills" else "{0:,}; {2:,}; {3}",
+        name,
+        shown,
         (
             at("fuzz", "kinds", *row, "cases"),
             at("fuzz", "kinds", *row, "refused"),
@@ -174,6 +190,6 @@ FAULTS = Table(
             "{0:,}, {1}",
             (at("cosim", "programs"), at("cosim", "mismatches")),
         ),
-        *(damaged_row(*names) for names in DAMAGED),
+        *(_fuzzed_row(*names) for names in FUZZED),
     ),
 )

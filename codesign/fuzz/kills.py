@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 import time
-import zipfile
 from pathlib import Path
 
-import numpy as np
-
+from .commands import ENTRY
 from .drawing import Draw
 from .networks import quantized_network
-from .outcome import Outcome, call, judge
+from .outcome import Outcome
+from .written import problem_of
 
 _LONGEST = 6.0
 """Seconds within which a command is killed; most take less."""
@@ -40,19 +37,18 @@ def kill_case(seed: int, index: int, folder: Path) -> Outcome:
         )
     )
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    entry = [sys.executable, "-c", "from vdla.codesign.cli.main import main; main()"]
     running = subprocess.Popen(
-        [*entry, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*ENTRY, *command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     time.sleep(draw.rng.uniform(0.0, _LONGEST))
     running.kill()
     running.wait()
-    if written.exists() and (problem := _problem(written)):
+    if written.exists() and (problem := problem_of(written)):
         return Outcome("wrong", f"what was left is not whole: {problem}")
-    done = subprocess.run([*entry, *command], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run([*ENTRY, *command], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         return Outcome("wrong", f"afterwards: exit code {done.returncode}: {done.stderr[-300:]}")
-    if problem := _problem(written):
+    if problem := problem_of(written):
         return Outcome("wrong", f"afterwards: {problem}")
     if left := [
         path.name for path in folder.iterdir() if path.name not in ("net.onnx", "cache", written.name)
@@ -62,34 +58,3 @@ def kill_case(seed: int, index: int, folder: Path) -> Outcome:
         if hidden:
             return Outcome("wrong", f"left behind: {', '.join(hidden)}")
     return Outcome("right")
-
-
-def _problem(written: Path) -> str | None:
-    """Why a file is not whole, as the command that reads it says; None where it is."""
-    match written.suffix:
-        case ".tar":
-            outcome = judge(call("run", written, "--json"))
-        case ".vdla":
-            outcome = judge(call("check", written, "--json"))
-        case ".jsonl":
-            lines = written.read_text(encoding="utf-8").splitlines(keepends=True)
-            # Records are written line by line: the last one may be cut off.
-            outcome = Outcome(
-                "right" if all(_is_json(line) for line in lines[:-1]) else "wrong", "damaged lines"
-            )
-        case _:
-            try:
-                with np.load(written) as arrays:
-                    sizes = [arrays[name].size for name in arrays]
-                outcome = Outcome("right" if sizes else "wrong", "no arrays")
-            except (OSError, ValueError, zipfile.BadZipFile) as error:
-                outcome = Outcome("wrong", str(error))
-    return None if outcome.verdict == "right" else outcome.detail
-
-
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True

@@ -9,11 +9,13 @@ from types import MappingProxyType
 from .archives import archive_case
 from .configurations import configuration_case
 from .inputs import input_case
+from .interrupts import interrupt_case
 from .kills import kill_case
 from .models import model_case
 from .outcome import Outcome
 from .programs import program_case
 from .records import record_case
+from .streams import stream_case
 
 KINDS: Mapping[str, Callable[[int, int, Path], Outcome]] = MappingProxyType(
     {
@@ -24,5 +26,7 @@ KINDS: Mapping[str, Callable[[int, int, Path], Outcome]] = MappingProxyType(
         "records": record_case,
         "inputs": input_case,
         "kills": kill_case,
+        "streams": stream_case,
+        "interrupts": interrupt_case,
     }
 )

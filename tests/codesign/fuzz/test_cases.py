@@ -8,7 +8,7 @@ from vdla.codesign.fuzz.kinds import KINDS
 from vdla.codesign.fuzz.outcome import FAILURES
 from vdla.codesign.fuzz.runner import CaseProcess
 
-CASES = dict.fromkeys(KINDS, 100) | {"kills": 2}
+CASES = dict.fromkeys(KINDS, 100) | {"kills": 2, "streams": 5, "interrupts": 5}
 LIMIT = 120.0
 """Seconds: other tests run beside. The campaign's limit is 20."""
 SEED = 1000
@@ -28,5 +28,6 @@ def test_nothing_breaks(process: CaseProcess, kind: str) -> None:
     # Cases that are all refused, or all right, would look at one half only.
     counts = Counter(result.outcome.verdict for result in results)
     # Nothing holds what an archive computes against another result: its model is not there.
-    assert counts["right"] + counts["unchecked"] >= (1 if kind == "kills" else 5), counts
-    assert kind in ("records", "kills") or counts["refused"] >= 5, counts
+    few = CASES[kind] < 100
+    assert counts["right"] + counts["unchecked"] >= (1 if few else 5), counts
+    assert few or kind == "records" or counts["refused"] >= 5, counts

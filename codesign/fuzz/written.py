@@ -1,0 +1,57 @@
+"""Whether files that commands wrote are whole, as those say who read them."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from .outcome import Outcome, call, judge
+
+
+def problem_of(written: Path) -> str | None:
+    """Why a file, or one in a folder, is not whole; None where nothing is known to be wrong."""
+    if written.is_dir():
+        return next((problem for path in sorted(written.iterdir()) if (problem := problem_of(path))), None)
+    match written.suffix:
+        case ".tar":
+            outcome = judge(call("run", written, "--json"))
+        case ".vdla":
+            outcome = judge(call("check", written, "--json"))
+        case ".jsonl":
+            lines = written.read_text(encoding="utf-8").splitlines(keepends=True)
+            # Records are written line by line: the last one may be cut off.
+            outcome = Outcome(
+                "right" if all(_is_json(line) for line in lines[:-1]) else "wrong", "damaged lines"
+            )
+        case ".npz":
+            try:
+                with np.load(written) as arrays:
+                    sizes = [arrays[name].size for name in arrays]
+                outcome = Outcome("right" if sizes else "wrong", "no arrays")
+            except (OSError, ValueError, zipfile.BadZipFile) as error:
+                outcome = Outcome("wrong", str(error))
+        case ".json":
+            outcome = Outcome(
+                "right" if _is_json(written.read_text(encoding="utf-8")) else "wrong", "no JSON"
+            )
+        case ".onnx":
+            try:
+                onnx.load(written)
+                outcome = Outcome("right")
+            except Exception as error:
+                outcome = Outcome("wrong", str(error))
+        case _:
+            outcome = Outcome("right" if written.stat().st_size else "wrong", "empty")
+    return None if outcome.verdict in ("right", "unchecked") else f"{written.name}: {outcome.detail}"
+
+
+def _is_json(line: str) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
