@@ -86,15 +86,18 @@ def whole_directory(path: Path | None) -> Iterator[Path | None]:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def check_directory(path: Path) -> None:
-    """Refuses a path at which no directory can be made. Raises FileError."""
+def check_directory(path: Path, *, parents: bool = False) -> None:
+    """Refuses a path at which no directory can be made, with `parents` and those above it. Raises FileError."""
     with _told(path):
         if path.exists() and not path.is_dir():
             raise FileError(f"{path}: is a file; name a directory")
-        if not path.parent.is_dir():
+        if not parents and not path.parent.is_dir():
             raise FileError(f"{path}: there is no directory {path.parent}; make it first")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise FileError(f"{path}: cannot be written")
+        there = next(place for place in (path, *path.absolute().parents) if place.exists())
+        if not there.is_dir():
+            raise FileError(f"{path}: cannot make this directory: {there} is a file")
+        if not os.access(there, os.W_OK):
+            raise FileError(f"{path}: {there} cannot be written")
 
 
 def make_directory(path: Path) -> None:

@@ -14,7 +14,7 @@ from vdla.isa.config import Config, load_config
 from vdla.isa.errors import UserError
 from vdla.isa.program import write_whole
 
-from ..files import make_directory
+from ..files import check_directory, make_directory
 from .options import ConfigOption, JsonOption
 from .output import note, print_json, steps
 
@@ -44,7 +44,7 @@ def rtl(
     And vdla.vlt, with which `verilator --lint-only -Wall --top-module vdla vdla.vlt vdla.v` reports nothing.
     """
     machine = load_config(config)
-    make_directory(output)
+    check_directory(output, parents=True)
     with rtl_extra(), steps() as progress:
         progress.begin(f"elaborating {machine.name}")
         from vdla.hw.synthesis.lint import WAIVERS
@@ -60,6 +60,7 @@ def rtl(
         "vdla.json": encoding.dumps(document, indent=2) + "\n",
         "vdla.vlt": WAIVERS,
     }
+    make_directory(output)
     for name, content in contents.items():
         write_whole(output / name, content.encode())
     files = [str(output / name) for name in contents]

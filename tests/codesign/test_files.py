@@ -1,4 +1,5 @@
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,14 @@ def test_destination_without_parent_is_refused(tmp_path: Path) -> None:
     check_destination(tmp_path / "out.npz")
 
 
-@pytest.mark.parametrize("check", [check_destination, check_directory, make_directory])
+@pytest.mark.parametrize(
+    "check", [check_destination, check_directory, partial(check_directory, parents=True), make_directory]
+)
 def test_places_that_the_system_refuses_are_refused_early(tmp_path: Path, check) -> None:
     with pytest.raises(FileError, match="File name too long"):
         check(tmp_path / ("n" * 300))
     (tmp_path / "file").touch()
-    with pytest.raises(FileError, match=r"Not a directory|there is no directory"):
+    with pytest.raises(FileError, match=r"Not a directory|there is no directory|is a file"):
         check(tmp_path / "file" / "inner")
 
 
