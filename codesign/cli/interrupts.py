@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ..descendants import descendants, end
+
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
 
@@ -32,6 +34,8 @@ class Interrupts:
     def __init__(self, *, last: bool) -> None:
         self.number: int | None = None
         """The signal that came first."""
+        self.processes: dict[int, int] = {}
+        """The `descendants` at that moment."""
         self._last = last
         self._since = 0.0
         self._before: dict[int, Any] = {}
@@ -58,8 +62,10 @@ class Interrupts:
         now = time.monotonic()
         if self.number is None:
             self.number, self._since = number, now
+            self.processes = descendants()
             raise KeyboardInterrupt
         if now - self._since >= PATIENCE:
+            end({**self.processes, **descendants()})
             end_at_once(ENDINGS[signal.Signals(self.number)], 128 + self.number)
 
     def _unraisable(self, problem: UnraisableHookArgs) -> None:

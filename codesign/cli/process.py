@@ -9,7 +9,9 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Mapping
 
+from ..descendants import descendants, end
 from .interrupts import ENDINGS, Interrupts
 from .streams import OutputLostError, guard_streams
 
@@ -44,7 +46,7 @@ def run_process(program: bool) -> int:
         if interrupts.number is not None and code:
             code = 128 + interrupts.number
     if interrupts.number is not None and program:
-        _leave(code)
+        _leave(code, {**interrupts.processes, **descendants()})
     return code
 
 
@@ -79,11 +81,12 @@ def _interrupted(number: int | None) -> int:
     return 128 + number
 
 
-def _leave(code: int) -> None:
-    """Ends the process after what is registered for its end, without waiting for threads that still compute.
+def _leave(code: int, processes: Mapping[int, int]) -> None:
+    """Ends the process, those that it started, and what is registered for its end.
 
-    Python would tear down libraries under them.
+    Threads that still compute are not waited for: Python would tear down libraries under them.
     """
+    end(processes)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OutputLostError, ValueError):

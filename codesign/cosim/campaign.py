@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import statistics
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +15,15 @@ from typing import Any
 
 from vdla.isa.config import Config
 
+from ..descendants import descendants, end
 from .cases import Case, plan
 from .coverage import ENOUGH, Coverage, measure
 from .machines import TIMINGS
 from .observe import Bin
 from .work import CaseResult, Failure, build, minimize_case, run_cases, start_worker
 
+_LAST_SECONDS = 5.0
+"""What a worker that is ended may take; a moment is enough."""
 _CHUNK = 6
 """Cases that a process runs before it reports."""
 
@@ -128,16 +132,25 @@ def run_campaign(
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that are gone, with what they were doing, when the block ends early."""
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(max_workers=jobs, mp_context=context, initializer=start_worker)
-    try:
-        yield pool
-    except BaseException:
-        workers = list((pool._processes or {}).values())
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
-            worker.terminate()
-        raise
-    pool.shutdown()
+    # Of this process, as a worker that is ended removes nothing.
+    with tempfile.TemporaryDirectory(prefix="vdla-cosim-", ignore_cleanup_errors=True) as place:
+        pool = ProcessPoolExecutor(
+            max_workers=jobs, mp_context=context, initializer=start_worker, initargs=(place,)
+        )
+        try:
+            yield pool
+        except BaseException:
+            workers = list((pool._processes or {}).values())
+            # Compilers, and what they started, would outlive the workers.
+            started = descendants([worker.pid for worker in workers if worker.pid is not None])
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
+            end(started)
+            for worker in workers:
+                worker.join(_LAST_SECONDS)
+            raise
+        pool.shutdown()
 
 
 def _work(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 import time
 from dataclasses import dataclass
 
@@ -39,8 +41,12 @@ class Failure:
     runs: int
 
 
-def start_worker() -> None:
-    """Leaves Ctrl-C to the parent, which ends the workers in order; compilers that they started do hear it."""
+def start_worker(temporary: str) -> None:
+    """Leaves Ctrl-C to the parent, which ends the workers in order; compilers that they started do hear it.
+
+    Temporary files go to the folder `temporary`.
+    """
+    os.environ["TMPDIR"] = tempfile.tempdir = temporary
     signal.signal(signal.SIGINT, lambda *_: None)
 
 

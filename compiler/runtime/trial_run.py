@@ -59,7 +59,8 @@ def _act(action: Callable[[], object], writes: int) -> NoReturn:
     """The life of the copy; LLVM's last words on standard error are for nobody."""
     try:
         faulthandler.disable()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         nowhere = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):

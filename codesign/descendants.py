@@ -1,0 +1,48 @@
+"""Processes that this one started, and those that they started: none of them may outlive an interrupted command.
+
+Compilers start others, workers start compilers, and to end one of them leaves those that it started alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable, Mapping
+
+
+def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
+    """Those of this process, or of other ones: their numbers, and when each began (in ticks), which tells it from a
+    later one of the same number. Empty where the system has no /proc.
+    """
+    parents: dict[int, tuple[int, int]] = {}
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/proc"):
+            if name.isdigit() and (found := _parent_and_start(int(name))) is not None:
+                parents[int(name)] = found
+    roots = {os.getpid()} if of is None else set(of)
+    family = set(roots)
+    size = 0
+    while len(family) > size:
+        size = len(family)
+        family |= {number for number, (parent, _) in parents.items() if parent in family}
+    return {number: parents[number][1] for number in family - roots}
+
+
+def end(processes: Mapping[int, int]) -> None:
+    """Kills those of `descendants` that are still there."""
+    for number, start in processes.items():
+        found = _parent_and_start(number)
+        if found is not None and found[1] == start:
+            with contextlib.suppress(OSError):
+                os.kill(number, signal.SIGKILL)
+
+
+def _parent_and_start(number: int) -> tuple[int, int] | None:
+    try:
+        with open(f"/proc/{number}/stat", "rb") as file:
+            # The name of the program, in parentheses, may hold anything.
+            fields = file.read().rpartition(b")")[2].split()
+        return int(fields[1]), int(fields[19])
+    except (OSError, IndexError):
+        return None
