@@ -19,6 +19,8 @@ def problem_of(written: Path) -> str | None:
     match written.suffix:
         case ".tar":
             outcome = judge(call("run", written, "--json"))
+            if outcome.verdict == "refused" and "NVIDIA driver" in outcome.detail:
+                outcome = Outcome("unchecked", "read, but no GPU is here to run it")
         case ".vdla":
             outcome = judge(call("check", written, "--json"))
         case ".jsonl":
