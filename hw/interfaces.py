@@ -209,9 +209,12 @@ def scratchpad_read(*, depth: int, width: int) -> Signature:
     return Signature({"enable": Out(1), "address": Out(range(depth)), "data": In(width)})
 
 
-def scratchpad_write(*, depth: int, width: int, lanes: int) -> Signature:
-    """A write port, from the writer: lane i (width / lanes bits each) of word `address` is written where enable[i]."""
-    return Signature({"enable": Out(lanes), "address": Out(range(depth)), "data": Out(width)})
+def scratchpad_write(*, depth: int, width: int, lanes: int, repeats: int = 1) -> Signature:
+    """A write port, from the writer: lane i (width / lanes bits each) of word `address` is written where enable[i].
+
+    `data` is what is written, `repeats` times in a word: a writer that shows all lanes the same shows it once.
+    """
+    return Signature({"enable": Out(lanes), "address": Out(range(depth)), "data": Out(width // repeats)})
 
 
 def inp_read(config: Config) -> Signature:
@@ -245,7 +248,9 @@ def accumulator_read(config: Config) -> Signature:
 
 
 def load_members(config: Config) -> dict[str, Member]:
-    """Ports of the load unit. Input lanes are bytes; weight lanes are the steps of section 6, min(tile, bus) bytes."""
+    """Ports of the load unit. Input lanes are bytes; weight lanes are the steps of section 6, min(tile, bus) bytes, and
+    all are shown the same.
+    """
     lanes = config.wgt_bytes // min(config.wgt_bytes, config.memory.bus_bytes)
     return {
         **unit_members(config),
@@ -253,7 +258,9 @@ def load_members(config: Config) -> dict[str, Member]:
         "inp": Out(
             scratchpad_write(depth=config.inp_depth, width=8 * config.inp_bytes, lanes=config.inp_bytes)
         ),
-        "wgt": Out(scratchpad_write(depth=config.wgt_depth, width=8 * config.wgt_bytes, lanes=lanes)),
+        "wgt": Out(
+            scratchpad_write(depth=config.wgt_depth, width=8 * config.wgt_bytes, lanes=lanes, repeats=lanes)
+        ),
     }
 
 

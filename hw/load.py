@@ -307,7 +307,7 @@ class LoadUnit(wiring.Component):
             )
         m.d.comb += [
             self.wgt.address.eq(elements.address),
-            self.wgt.data.eq(Mux(elements.pad, 0, elements.data[: 8 * width].replicate(parts))),
+            self.wgt.data.eq(Mux(elements.pad, 0, elements.data[: 8 * width])),
         ]
 
     def _end(self, m: Module, issue: Issue, is_config: Value, last_step: Value) -> Value:

@@ -17,14 +17,14 @@ class Scratchpad(wiring.Component):
     (programs never do that).
     """
 
-    def __init__(self, *, depth: int, width: int, lanes: int) -> None:
-        """`lanes` divides `width`."""
-        if width % lanes:
-            raise ValueError(f"{lanes} lanes do not divide {width} bits")
-        self._depth, self._width, self._lanes = depth, width, lanes
+    def __init__(self, *, depth: int, width: int, lanes: int, repeats: int = 1) -> None:
+        """`lanes` and `repeats` (of the write port's data) divide `width`."""
+        if width % lanes or width % repeats:
+            raise ValueError(f"{lanes} lanes or {repeats} repeats do not divide {width} bits")
+        self._depth, self._width, self._lanes, self._repeats = depth, width, lanes, repeats
         super().__init__(
             {
-                "write": In(scratchpad_write(depth=depth, width=width, lanes=lanes)),
+                "write": In(scratchpad_write(depth=depth, width=width, lanes=lanes, repeats=repeats)),
                 "read": In(scratchpad_read(depth=depth, width=width)),
             }
         )
@@ -40,7 +40,7 @@ class Scratchpad(wiring.Component):
         m.d.comb += [
             write.en.eq(self.write.enable),
             write.addr.eq(self.write.address),
-            write.data.eq(self.write.data),
+            write.data.eq(self.write.data.replicate(self._repeats)),
             read.en.eq(self.read.enable),
             read.addr.eq(self.read.address),
             self.read.data.eq(read.data),

@@ -7,12 +7,17 @@ machine. While Verilog is generated, a `SharedModules` is the platform that Amar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar, cast
 
-from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal, Value, ValueCastable
+from amaranth.hdl import ClockSignal, Instance, Module, ResetSignal, Value, ValueCastable, ValueLike
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
+
+_MODULE = re.compile(r"^module \\(\S+)$.*?^end$", re.MULTILINE | re.DOTALL)
+_CELL = re.compile(r"^  cell \\(\S+) ", re.MULTILINE)
+_NAME = re.compile(r"^(module \\|  cell \\)(\S+)", re.MULTILINE)
 
 _C = TypeVar("_C", bound=wiring.Component)
 
@@ -25,31 +30,59 @@ class SharedModules:
         self._signatures: dict[str, wiring.Signature] = {}
         self.texts: dict[str, str] = {}
 
-    def instance(self, module: str, make: Callable[[], wiring.Component]) -> tuple[Instance, object]:
-        """An instance of `module`, which `make` makes a component of, and the signals at its ports."""
+    def joined(self, text: str) -> str:
+        """The RTLIL of `text` and of all shared modules, each named after the module in which its instances are.
+
+        So every module's name tells its place: tools that go by it find the unit of a shared module, and what is around
+        it. Raises ValueError where a module is shared by two.
+        """
+        around: dict[str, str] = {}
+        for found in _MODULE.finditer("".join([text, *self.texts.values()])):
+            for cell in set(_CELL.findall(found[0])) & self.texts.keys():
+                if cell in around:
+                    raise ValueError(f"{cell} is shared by {around[cell]} and {found[1]}")
+                around[cell] = found[1]
+
+        def placed(name: str) -> str:
+            first = name.partition(".")[0]
+            return f"{placed(around[first])}.{name}" if first in around else name
+
+        return _NAME.sub(lambda found: found[1] + placed(found[2]), "".join([text, *self.texts.values()]))
+
+    def instance(
+        self, module: str, make: Callable[[], wiring.Component], inputs: Mapping[str, Value]
+    ) -> tuple[Instance, object]:
+        """An instance of `module`, which `make` makes a component of, and the signals at its ports but for `inputs`."""
         if module not in self.texts:
             component = make()
             self._signatures[module] = component.signature
             self.texts[module] = self._convert(component, module, self)
         members = self._signatures[module].create()
-        ports = {
-            f"{'i' if flow is In else 'o'}_{port}": signal
-            for port, flow, signal in flat_members(self._signatures[module], members)
-        }
+        ports: dict[str, Value] = {}
+        for port, flow, signal in flat_members(self._signatures[module], members):
+            value = inputs.get(port, signal)
+            if len(value) != len(signal):
+                raise ValueError(f"{module}: {port} has {len(signal)} bits, {len(value)} are given")
+            ports[f"{'i' if flow is In else 'o'}_{port}"] = value
         clock, reset = ClockSignal("sync"), ResetSignal("sync", allow_reset_less=True)
         return Instance(module, i_clk=clock, i_rst=reset, **ports), members
 
 
-def place(m: Module, platform: object, name: str, module: str, make: Callable[[], _C]) -> _C:
-    """Makes what `make` makes the submodule `name` of `m`; returns what has its members.
+def place(
+    m: Module, platform: object, name: str, module: str, make: Callable[[], _C], **inputs: ValueLike
+) -> _C:
+    """Makes what `make` makes the submodule `name` of `m`, with `inputs` at members of these names; returns what has
+    its other members.
 
     Where `platform` is a `SharedModules`, the submodule is an instance of `module`: all that a design calls so must be
-    alike.
+    alike. `inputs` are as wide as their members: they need no signals between, of which Amaranth would make every bit.
     """
+    values = {port: Value.cast(value) for port, value in inputs.items()}
     if not isinstance(platform, SharedModules):
         m.submodules[name] = component = make()
+        m.d.comb += [Value.cast(getattr(component, port)).eq(value) for port, value in values.items()]
         return component
-    m.submodules[name], members = platform.instance(module, make)
+    m.submodules[name], members = platform.instance(module, make, values)
     return cast(_C, members)
 
 

@@ -73,10 +73,12 @@ class Accelerator(wiring.Component):
         connect(m, units[Unit.STORE].accumulators, units[Unit.COMPUTE].accumulators)
         for name in ("inp", "wgt"):
             write = load_members(config)[name].signature.members
+            width = 8 * getattr(config, f"{name}_bytes")
             scratchpad = Scratchpad(
                 depth=getattr(config, f"{name}_depth"),
-                width=write["data"].shape,
+                width=width,
                 lanes=write["enable"].shape,
+                repeats=width // write["data"].shape,
             )
             m.submodules[name] = scratchpad
             connect(m, getattr(units[Unit.LOAD], name), scratchpad.write)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from amaranth.back import rtlil, verilog
@@ -36,16 +39,40 @@ class VerilogModule:
     ports: tuple[Port, ...]
 
 
-def component_module(component: wiring.Component, name: str) -> VerilogModule:
+def component_module(
+    component: wiring.Component, name: str, report: Callable[[str], None] = lambda text: None
+) -> VerilogModule:
     """Verilog of `component` as module `name`, its ports named by their path with single underscores.
 
     Amaranth would join paths by two, which tools mangle. The clock is `clk`, the reset `rst` (high, synchronous).
+    `report` hears of each step what it does.
     """
+    with _without_collector():
+        return _component_module(component, name, report)
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """No garbage collection: of the millions of small objects that Amaranth makes hardly any is garbage before the end,
+    and looking at them over and over takes a quarter of the time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _component_module(component: wiring.Component, name: str, report: Callable[[str], None]) -> VerilogModule:
     flat = _flat_ports(component)
     shared = SharedModules(_rtlil)
-    texts = [_rtlil(component, name, shared), *shared.texts.values()]
+    report("elaborating the RTL")
+    top = _rtlil(component, name, shared)
     # Yosys starts once for all of them.
-    converted = verilog._convert_rtlil_text("".join(texts), strip_internal_attrs=True)
+    report("writing the Verilog (Yosys)")
+    converted = verilog._convert_rtlil_text(shared.joined(top), strip_internal_attrs=True)
     text = _tidy(MODULE.sub(lambda found: _with_zeros(found[0]), converted))
     ports = tuple(
         Port(
@@ -172,9 +199,14 @@ def _flat_ports(component: wiring.Component) -> dict[str, tuple[Value, PortDirec
     }
 
 
-def generate_module(config: Config, *, trace_ports: bool = False) -> VerilogModule:
-    """Verilog of the whole accelerator, top module `vdla`; with `trace_ports` for the harness."""
-    return component_module(Accelerator(config=config, trace_ports=trace_ports), TOP)
+def generate_module(
+    config: Config, *, trace_ports: bool = False, report: Callable[[str], None] = lambda text: None
+) -> VerilogModule:
+    """Verilog of the whole accelerator, top module `vdla`; with `trace_ports` for the harness.
+
+    `report` hears of each step what it does: large machines take some seconds.
+    """
+    return component_module(Accelerator(config=config, trace_ports=trace_ports), TOP, report)
 
 
 def generate_verilog(config: Config, *, trace_ports: bool = False) -> str:

@@ -114,8 +114,8 @@ FAULTS: Final = (
     _rtl(
         "weights",
         "compute/array.py",
-        "m.d.sync += product.eq(self.vector[i] * self.weights[i])",
-        "m.d.sync += product.eq(self.vector[i] * self.weights[i - 1])",
+        "m.d.sync += product.eq(vector[i] * weights[i])",
+        "m.d.sync += product.eq(vector[i] * weights[i - 1])",
         "every product takes the weight of its neighbour",
     ),
     _rtl(

@@ -10,7 +10,12 @@ from vdla.isa.config import Config
 from ..copies import copies
 from ..interfaces import accumulator_read, scratchpad_read, scratchpad_write
 from ..memories import ANY_ON_COLLISION
-from .vector_alu import accumulator_layout, lanes
+from .alu import LANE
+
+
+def lanes(config: Config) -> int:
+    """Lanes of an accumulator vector, [batch][block_out] in this order."""
+    return config.batch * config.block_out
 
 
 class Accumulators(wiring.Component):
@@ -57,13 +62,13 @@ class Accumulators(wiring.Component):
         outputs = []
         for number in range(config.acc_banks):
             bank = memory.Memory(
-                shape=accumulator_layout(config),
+                shape=8 * config.acc_bytes,
                 depth=config.acc_bank_depth,
                 init=[],
                 attrs=ANY_ON_COLLISION,
             )
             m.submodules[f"bank_{number}"] = bank
-            read, write = bank.read_port(), bank.write_port(granularity=1)
+            read, write = bank.read_port(), bank.write_port(granularity=LANE.width)
             mine = Signal(name=f"compute_reads_{number}")
             m.d.comb += [
                 mine.eq(self.read.enable & (bank_of(self.read.address) == number)),
@@ -76,7 +81,7 @@ class Accumulators(wiring.Component):
                 m.d.comb += read.addr.eq(self.read.address[:inside])
             with m.If(bank_of(self.write.address) == number):
                 m.d.comb += write.en.eq(self.write.enable)
-            output = Signal(accumulator_layout(config), name=f"output_{number}", reset_less=True)
+            output = Signal(8 * config.acc_bytes, name=f"output_{number}", reset_less=True)
             m.d.sync += output.eq(read.data)
             outputs.append(output)
         for port, name in ((self.read, "read_bank"), (self.store, "store_bank")):
@@ -84,7 +89,8 @@ class Accumulators(wiring.Component):
             m.d.sync += bank.eq(bank_of(port.address))
             chosen = copies(m, bank, lanes(config), name)
             lane_data = (
-                Array(output[lane] for output in outputs)[chosen[lane]] for lane in range(lanes(config))
+                Array(output.word_select(lane, LANE.width) for output in outputs)[chosen[lane]]
+                for lane in range(lanes(config))
             )
             m.d.comb += port.data.eq(Cat(*lane_data))
         return m

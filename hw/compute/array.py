@@ -15,16 +15,6 @@ from ..shared_modules import place
 PRODUCT_BITS = 16
 
 
-def vector_layout(config: Config) -> data.ArrayLayout:
-    """An input vector, [batch][block_in] int8."""
-    return data.ArrayLayout(data.ArrayLayout(signed(8), config.block_in), config.batch)
-
-
-def tile_layout(config: Config) -> data.ArrayLayout:
-    """A weight tile, [block_out][block_in] int8."""
-    return data.ArrayLayout(data.ArrayLayout(signed(8), config.block_in), config.block_out)
-
-
 def sum_bits(config: Config) -> int:
     """Width of a dot product: |sum| <= block_in x 2**14."""
     return PRODUCT_BITS + tree_levels(config)
@@ -40,25 +30,24 @@ def array_latency(config: Config) -> int:
     return 3 + tree_levels(config)
 
 
-COLUMN = "array_column"
-"""Name of the one Verilog module that all columns are."""
+COLUMN, ROW = "array_column", "array_row"
+"""Names of the one Verilog module that all columns are, and of the one that all rows are."""
 
 
 class Column(wiring.Component):
     """One dot product of `block_in` int8 pairs a cycle; its `sum` is there 1 + `tree_levels` cycles later.
 
-    Members: `vector`, `weights`; on machines with DEPTHWISE also `masks`, one bit for each product that the tree takes
-    as 0. Masks belong to the pairs of the cycle before.
+    Members: `vector`, `weights`, first element lowest; on machines with DEPTHWISE also `masks`, one bit for each
+    product that the tree takes as 0. Masks belong to the pairs of the cycle before.
     """
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
         self.masked = config.has("depthwise")
-        operands = data.ArrayLayout(signed(8), config.block_in)
         super().__init__(
             {
-                "vector": In(operands),
-                "weights": In(operands),
+                "vector": In(8 * config.block_in),
+                "weights": In(8 * config.block_in),
                 **({"masks": In(config.block_in)} if self.masked else {}),
                 "sum": Out(signed(sum_bits(config))),
             }
@@ -67,10 +56,12 @@ class Column(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         """A register for each product, and one for every sum of the tree."""
         m = Module()
+        int8s = data.ArrayLayout(signed(8), self.config.block_in)
+        vector, weights = data.View(int8s, self.vector), data.View(int8s, self.weights)
         terms: list[Value] = []
         for i in range(self.config.block_in):
             product = Signal(signed(PRODUCT_BITS), name=f"product_{i}", reset_less=True)
-            m.d.sync += product.eq(self.vector[i] * self.weights[i])
+            m.d.sync += product.eq(vector[i] * weights[i])
             terms.append(Mux(self.masks[i], 0, product) if self.masked else product)
         for level in range(tree_levels(self.config)):
             sums: list[Value] = []
@@ -85,6 +76,47 @@ class Column(wiring.Component):
         return m
 
 
+class Row(wiring.Component):
+    """The columns of one row of the tile, a dot product with each vector of the batch; one register holds the weights.
+
+    Members: `vectors`, [batch][block_in] int8, first element lowest; `weights`, of the cycle before; `masks` as a
+    column has them; `sums`, `sum_bits` each, signed.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        self.config = config
+        self.masked = config.has("depthwise")
+        super().__init__(
+            {
+                "vectors": In(8 * config.inp_bytes),
+                "weights": In(8 * config.block_in),
+                **({"masks": In(config.block_in)} if self.masked else {}),
+                "sums": Out(config.batch * sum_bits(config)),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """The register, and the columns."""
+        m = Module()
+        config = self.config
+        weights = Signal.like(self.weights, name="held_weights", reset_less=True)
+        m.d.sync += weights.eq(self.weights)
+        masks = {"masks": self.masks} if self.masked else {}
+        for b in range(config.batch):
+            column = place(
+                m,
+                platform,
+                f"column_{b}",
+                COLUMN,
+                partial(Column, config=config),
+                vector=self.vectors.word_select(b, 8 * config.block_in),
+                weights=weights,
+                **masks,
+            )
+            m.d.comb += self.sums.word_select(b, sum_bits(config)).eq(column.sum)
+        return m
+
+
 class MultiplyArray(wiring.Component):
     """Operands of cycle t give `sums` in cycle t + `array_latency`; a new set every cycle.
 
@@ -94,64 +126,67 @@ class MultiplyArray(wiring.Component):
     Members
     -------
     vector, tile, depthwise, row : In
-        Operands: one input vector, one tile and how to combine them. They may come straight from a memory's output.
+        Operands: one input vector ([batch][block_in] int8), one tile ([block_out][block_in] int8), first element
+        lowest, and how to combine them. They may come straight from a memory's output.
     sums : Out
-        Lane b * block_out + o: the dot product of vector[b] and tile[o], or the product of lane o.
+        Lane b * block_out + o, `sum_bits` each, signed: the dot product of vector[b] and tile[o], or the product of
+        lane o.
     """
+
+    # Bits, not layouts: Amaranth names every element of every register of a layout, thousands in a large tile.
 
     def __init__(self, *, config: Config) -> None:
         self.config = config
         self.diagonal = config.has("depthwise")
         super().__init__(
             {
-                "vector": In(vector_layout(config)),
-                "tile": In(tile_layout(config)),
+                "vector": In(8 * config.inp_bytes),
+                "tile": In(8 * config.wgt_bytes),
                 "depthwise": In(1),
                 "row": In(max(1, (config.block_out - 1).bit_length())),
-                "sums": Out(data.ArrayLayout(signed(sum_bits(config)), config.batch * config.block_out)),
+                "sums": Out(config.batch * config.block_out * sum_bits(config)),
             }
         )
 
     def elaborate(self, platform: object) -> Module:
-        """Registers after the memories, the operand selection, and a column for every sum."""
+        """Registers after the memories, the operand selection, and a row of columns for every output channel."""
         m = Module()
         config = self.config
-        layouts = (vector_layout(config), tile_layout(config))
         # Data needs no reset; what it means comes along in the pipeline beside the array.
-        read_vector, read_tile = (Signal(layout, reset_less=True) for layout in layouts)
-        vector, tile = (Signal(layout, reset_less=True) for layout in layouts)
-        m.d.sync += [
-            read_vector.eq(self.vector),
-            read_tile.eq(self.tile),
-            vector.eq(read_vector),
-            tile.eq(read_tile),
-        ]
-        alone = Signal(2)  # DEPTHWISE, as it passes the operand registers
-        masks = [Const(0)] * config.block_out  # and the product registers, for every column
+        read_vector, vector, tile = (
+            Signal.like(signal, name=name, reset_less=True)
+            for signal, name in ((self.vector, "read_vector"), (self.vector, "vector"), (self.tile, "tile"))
+        )
+        m.d.sync += [read_vector.eq(self.vector), vector.eq(read_vector), tile.eq(self.tile)]
+        rows = [tile.word_select(o, 8 * config.block_in) for o in range(config.block_out)]
+        masks: list[Value] = []  # as DEPTHWISE passes the product registers, for every row
         if self.diagonal:
+            alone = Signal(2)  # DEPTHWISE, as it passes the operand registers
             row = Signal.like(self.row)
             m.d.sync += [alone.eq((alone << 1) | self.depthwise), row.eq(self.row)]
             masks = copies(m, alone[1], config.block_out, "alone")
-            chosen = Signal(data.ArrayLayout(signed(8), config.block_in))
-            # Not read_tile[row], a shift of the whole tile: Amaranth follows every bit of it to every bit of a row.
-            rows: list[Value] = [read_tile[o].as_value() for o in range(config.block_out)]
+            # Not an index, a shift of the whole tile: Amaranth follows every bit of it to every bit of a row.
+            choices: list[Value] = rows
             for bit in row:
-                if len(rows) > 1:
-                    pairs = zip(rows[::2], rows[1::2], strict=True)
-                    rows = [Mux(bit, higher, lower) for lower, higher in pairs]
-            m.d.comb += chosen.eq(rows[0])
-            for j in range(config.block_in):
-                m.d.sync += tile[j][j].eq(Mux(alone[0], chosen[j], read_tile[j][j]))
-        for b in range(config.batch):
-            for o in range(config.block_out):
-                column = place(m, platform, f"column_{b}_{o}", COLUMN, partial(Column, config=config))
-                m.d.comb += [
-                    column.vector.eq(vector[b]),
-                    column.weights.eq(tile[o]),
-                    self.sums[b * config.block_out + o].eq(column.sum),
-                ]
-                if self.diagonal:
-                    m.d.comb += column.masks.eq(
-                        Cat(masks[o] if i != o else Const(0) for i in range(config.block_in))
-                    )
+                if len(choices) > 1:
+                    pairs = zip(choices[::2], choices[1::2], strict=True)
+                    choices = [Mux(bit, higher, lower) for lower, higher in pairs]
+            chosen = Signal(8 * config.block_in)
+            m.d.comb += chosen.eq(choices[0])
+            rows = [self._with_diagonal(o, own, chosen, alone[0]) for o, own in enumerate(rows)]
+        for o, weights in enumerate(rows):
+            inputs: dict[str, Value] = {"vectors": vector, "weights": weights}
+            if self.diagonal:
+                inputs["masks"] = Cat(masks[o] if i != o else Const(0) for i in range(config.block_in))
+            made = place(m, platform, f"row_{o}", ROW, partial(Row, config=config), **inputs)
+            for b in range(config.batch):
+                lane = self.sums.word_select(b * config.block_out + o, sum_bits(config))
+                m.d.comb += lane.eq(made.sums.word_select(b, sum_bits(config)))
         return m
+
+    @staticmethod
+    def _with_diagonal(o: int, own: Value, chosen: Value, alone: Value) -> Value:
+        """The weights `own` of row `o`, element o taken from `chosen` with `alone`."""
+        elements = [own.word_select(i, 8) for i in range(len(own) // 8)]
+        elements[o] = Mux(alone, chosen.word_select(o, 8), elements[o])
+        return Cat(*elements)

@@ -13,7 +13,8 @@ from ..interfaces import Kind, read_client, scratchpad_write
 from ..layouts import instruction_layout, view
 from ..read_fifo import ReadFifo
 from ..read_requests import ReadRequests
-from .vector_alu import LANE, lanes
+from .accumulators import lanes
+from .alu import LANE
 
 KINDS = (MemoryType.UOP, MemoryType.ACC, MemoryType.ACC8)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -14,11 +15,12 @@ from vdla.isa.timing import ALU_LATENCY, ALU_READ_STAGE, alu_cycles, gemm_latenc
 
 from ..copies import copies
 from ..interfaces import inp_read, scratchpad_read, scratchpad_write, wgt_read
-from .array import MultiplyArray, array_latency
+from ..shared_modules import place
+from .accumulators import lanes
+from .alu import LANE
+from .array import MultiplyArray, array_latency, sum_bits
+from .lane import ACCUMULATOR_LANE, IMMEDIATE, RESULTS, AccumulatorLane
 from .operations import alu_extra, offset_layout, src_bits, wgt_row_bits
-from .vector_alu import LANE, VectorAlu, accumulator_layout, lanes
-
-IMMEDIATE = signed(16)
 
 
 def mode_layout() -> data.StructLayout:
@@ -122,7 +124,7 @@ class Pipeline(wiring.Component):
         config = self.config
         m.submodules.array = array = MultiplyArray(config=config)
         slot = self._addresses(m, array)
-        self._accumulate(m, slot, array)
+        self._accumulate(m, platform, slot, array)
         return m
 
     def _addresses(self, m: Module, array: MultiplyArray) -> data.View:
@@ -204,19 +206,15 @@ class Pipeline(wiring.Component):
         m.d.comb += [self.acc_read.enable.eq(slot.read), self.acc_read.address.eq(slot.address)]
         return slot
 
-    def _accumulate(self, m: Module, slot: data.View, array: MultiplyArray) -> None:
+    def _accumulate(self, m: Module, platform: object, slot: data.View, array: MultiplyArray) -> None:
         """From the read to the write."""
         config = self.config
-        layout = accumulator_layout(config)
         arriving, choosing, executing = (
             Signal(self._slot(), name=name) for name in ("arriving", "choosing", "executing")
         )
         m.d.sync += [arriving.eq(slot), choosing.eq(arriving), executing.eq(choosing)]
-        names = ("writing", "written_1", "written_2")
-        place = data.StructLayout({"valid": 1, "address": config.acc_index_bits})
-        written = [Signal(place, name=name) for name in names]
-        results = [Signal(layout, name=f"{name}_data", reset_less=True) for name in names]
-        operand = Signal(layout, reset_less=True)
+        target = data.StructLayout({"valid": 1, "address": config.acc_index_bits})
+        written = [Signal(target, name=name) for name in RESULTS]
 
         # What finishes in this cycle, and which results replace an operand: known a cycle before they are needed.
         slow, start = Signal(), Signal()  # a shift or a multiplication; one begins to execute
@@ -237,74 +235,58 @@ class Pipeline(wiring.Component):
             finish_address.eq(Mux(slow, slow_address, executing.address)),
         ]
         younger = [(finish, finish_address), *((item.valid, item.address) for item in written[:2])]
-        replace = Signal(range(4))
+        replace = Signal(range(len(RESULTS) + 1))
         m.d.sync += replace.eq(0)
         for number, (valid, address) in reversed(list(enumerate(younger, 1))):
             with m.If(valid & (address == arriving.address)):
                 m.d.sync += replace.eq(number)
-        with m.Switch(replace):
-            with m.Case(0):
-                m.d.sync += operand.eq(self.acc_read.data)
-            for number, result in enumerate(results, 1):
-                with m.Case(number):
-                    m.d.sync += operand.eq(result)
         count = lanes(config)
         matches = finish & choosing.read & (finish_address == choosing.address)
         just_before = copies(m, matches, count, "just_before")
 
         # Execute.
-        m.submodules.alu = vector_alu = VectorAlu(config=config)
-        right = Signal(layout, reset_less=True)
         keeps = copies(m, choosing.read, count, "keeps")
         adds_sum = copies(m, choosing.sum & ~choosing.alu, count, "adds_sum")
         adds_right = copies(m, choosing.alu, count, "adds_right")
         opcode = self.mode.alu_opcode
         adds = copies(m, ~self.mode.alu | (opcode == AluOpcode.ADD), count, "adds")
         chooses = copies(m, (opcode == AluOpcode.MIN) | (opcode == AluOpcode.MAX), count, "chooses")
+        is_max = copies(m, opcode == AluOpcode.MAX, count, "is_max")
         shifts = copies(m, opcode == AluOpcode.SHR, count, "shifts")
-        m.d.comb += [
-            vector_alu.opcode.eq(opcode),
-            vector_alu.start.eq(start),
-            vector_alu.left_now.eq(operand),
-            vector_alu.right.eq(right),
-        ]
-        writing, result = written[0], results[0]
-        for lane in range(count):
-            now = Signal(LANE, name=f"now_{lane}")
-            m.d.comb += [
-                now.eq(Mux(just_before[lane], result[lane], operand[lane])),
-                vector_alu.left[lane].eq(now),
-            ]
-            with m.If(executing.source):
-                m.d.sync += right[lane].eq(now)
-            with m.Elif(self.mode.use_imm):
-                m.d.sync += right[lane].eq(self.mode.imm)
-            # Two adders: no multiplexer lies between a result and the next one.
-            addend = Signal(LANE, name=f"addend_{lane}")
-            total, following = Signal(LANE, name=f"total_{lane}"), Signal(LANE, name=f"following_{lane}")
-            other = Mux(shifts[lane], vector_alu.shifted[lane], vector_alu.product[lane])
-            m.d.comb += [
-                addend.eq(Mux(adds_right[lane], right[lane], Mux(adds_sum[lane], array.sums[lane], 0))),
-                total.eq(Mux(keeps[lane], operand[lane], 0) + addend),
-                following.eq(result[lane] + addend),
-            ]
-            m.d.sync += result[lane].eq(
-                Mux(
-                    adds[lane],
-                    Mux(just_before[lane], following, total),
-                    Mux(chooses[lane], vector_alu.chosen[lane], other),
-                )
+        for number in range(count):
+            lane = place(
+                m,
+                platform,
+                f"lane_{number}",
+                ACCUMULATOR_LANE,
+                partial(AccumulatorLane, config=config),
+                read=self.acc_read.data.word_select(number, LANE.width),
+                replace=replace,
+                array_sum=array.sums.word_select(number, sum_bits(config)),
+                just_before=just_before[number],
+                keeps=keeps[number],
+                adds_sum=adds_sum[number],
+                adds_right=adds_right[number],
+                takes_right=executing.source,
+                use_immediate=self.mode.use_imm,
+                immediate=self.mode.imm,
+                adds=adds[number],
+                chooses=chooses[number],
+                shifts=shifts[number],
+                is_max=is_max[number],
+                start=start,
+                since=extra[:2],
             )
+            m.d.comb += self.acc_write.data.word_select(number, LANE.width).eq(lane.result)
 
         # Write.
+        writing = written[0]
         m.d.sync += [
             writing.valid.eq(finish),
             writing.address.eq(finish_address),
             *(later.eq(earlier) for earlier, later in pairwise(written)),
-            *(later.eq(earlier) for earlier, later in pairwise(results)),
         ]
         m.d.comb += [
-            self.acc_write.enable.eq(writing.valid.replicate(lanes(config))),
+            self.acc_write.enable.eq(writing.valid.replicate(count)),
             self.acc_write.address.eq(writing.address),
-            self.acc_write.data.eq(result),
         ]

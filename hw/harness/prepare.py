@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from ..store import combine, requantize
 from ..verilog import TOP, ZERO_LOOP
 from .registers import merge_registers
 
@@ -43,9 +42,7 @@ def harness_verilog(verilog: str, *, gate: bool = False) -> str:
     if store is None or " read," not in text.partition(f"module {store[1]}.pipeline (")[2][:200]:
         return merge_registers(text) + _wrapper(text, None)
     # What prepares constants of an instruction works before the first read.
-    gated = re.compile(
-        re.escape(f"{store[1]}.pipeline") + rf"(?!\S*constants)\S*|{requantize.LANE}|{combine.LANE}_\d+"
-    )
+    gated = re.compile(re.escape(f"{store[1]}.pipeline") + r"(?!\S*constants)\S*")
     text = merge_registers(text, gated, f"{HARNESS_TOP}.post_active")
     return text + _wrapper(text, f"vdla.{store[2]}.pipeline.read")
 

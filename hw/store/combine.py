@@ -21,9 +21,6 @@ from .pipeline import delay, register
 from .products import multiply_narrow
 from .round_twice import ROUND_CYCLES, round_twice
 
-LANE = "combine_lane"
-"""Beginning of the names of the Verilog modules that the lanes are, one for each kind of copies."""
-
 COMBINE_STAGES = 22 + ROUND_CYCLES
 """Cycles from `value` and `operand` to `result`."""
 

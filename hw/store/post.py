@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from vdla.isa.config import Config
@@ -16,10 +16,11 @@ from vdla.isa.timing import post_latency
 from ..copies import KINDS
 from ..layouts import register_layout, view
 from ..shared_modules import place
-from . import combine, requantize
-from .combine import COMBINE_STAGES, Combine
+from . import requantize
+from .combine import COMBINE_STAGES
 from .constants import Constants
-from .pipeline import delay, register
+from .lanes import REDUCTION, STAGE_B, Reduction, StageB
+from .pipeline import register
 from .requantize import REQUANTIZE_STAGES, SCALE_STAGE, Requantize
 
 SETTINGS = ("REQUANTIZE", "RATIO", "COMBINE")
@@ -105,43 +106,59 @@ class PostPipeline(wiring.Component):
         operands = self._in_passes(m, operands, valid[_STAGE_B - 2], "operand")
         scales = self._scales(m, parameters[len(parameters) // 2 :], valid[_STAGE_A + SCALE_STAGE - 3])
 
-        totals = []
+        totals: list[Value] = []
         for lane in range(config.out_bytes):
-            column = lane % config.block_out
-            value = self.data.word_select(lane, 32).as_signed()
-            reduced = Signal(signed(32), name=f"reduced_{lane}", reset_less=True)
-            smaller = value - reduced  # by its sign: one carry chain, unlike `<`
-            larger = Mux(smaller[-1], reduced, value)
-            with m.If(read_2[-1]):
-                m.d.sync += reduced.eq(Mux(first_2[-1], value, Mux(flags.sum, reduced + value, larger)))
-            totals.append((reduced + parameters.word_select(column, 32))[:32].as_signed())
+            reduction = place(
+                m,
+                platform,
+                f"reduction_{lane}",
+                REDUCTION,
+                Reduction,
+                value=self.data.word_select(lane, 32),
+                take=read_2[-1],
+                first=first_2[-1],
+                sum=flags.sum,
+                bias=parameters.word_select(lane % config.block_out, 32),
+            )
+            totals.append(reduction.total)
         totals = self._in_passes(m, totals, valid[_STAGE_A - 2], "total")
 
-        results = []
+        settings: dict[str, Value] = {
+            "combine": flags.combine,
+            "multiply": multiply,
+            "operand_used": flags.operand,
+            "swap": flags.swap,
+            "unsigned": flags.unsigned,
+            "zero_point": first["zero_point"],
+            "operand_zero_point": first["operand_zero_point"],
+            "low": last["low"],
+            "high": last["high"],
+            "constants": constants.constants,
+        }
+        results: list[Value] = []
         for lane in range(self._lanes):
             kind = lane % KINDS
-            stage_a = place(m, platform, f"requantize_{lane}", requantize.LANE, Requantize)
-            stage_b = place(
-                m, platform, f"combine_{lane}", f"{combine.LANE}_{kind}", partial(Combine, number=kind)
+            stage_a = place(
+                m,
+                platform,
+                f"requantize_{lane}",
+                requantize.LANE,
+                Requantize,
+                total=totals[lane],
+                scale=scales.word_select(lane % config.block_out, 32),
+                **{name: first[name] for name in ("zero_point", "low", "high")},
             )
-            m.d.comb += [
-                stage_a.total.eq(totals[lane]),
-                stage_a.scale.eq(scales.word_select(lane % config.block_out, 32)),
-                *(getattr(stage_a, name).eq(first[name]) for name in ("zero_point", "low", "high")),
-                stage_b.value.eq(stage_a.result),
-                stage_b.operand.eq(operands[lane]),
-                stage_b.multiply.eq(multiply),
-                stage_b.operand_used.eq(flags.operand),
-                stage_b.swap.eq(flags.swap),
-                stage_b.unsigned.eq(flags.unsigned),
-                stage_b.zero_point.eq(first["zero_point"]),
-                stage_b.operand_zero_point.eq(first["operand_zero_point"]),
-                stage_b.low.eq(last["low"]),
-                stage_b.high.eq(last["high"]),
-                stage_b.constants.eq(constants.constants),
-            ]
-            late = delay(m, stage_a.result, COMBINE_STAGES, f"late_{lane}")
-            results.append(Mux(flags.combine, stage_b.result, late)[:8])
+            stage_b = place(
+                m,
+                platform,
+                f"stage_b_{lane}",
+                f"{STAGE_B}_{kind}",
+                partial(StageB, number=kind),
+                value=stage_a.result,
+                operand=operands[lane],
+                **settings,
+            )
+            results.append(stage_b.result)
         passes = [Cat(*results)]  # the last pass, and those before it
         for number in range(self._passes - 1):
             passes.append(register(m, passes[-1], f"results_{number}"))

@@ -10,13 +10,15 @@ from typing import Any, Final
 
 from vdla.isa.errors import UserError
 
+from ..compute.alu import ALU
+from ..compute.lane import ACCUMULATOR_LANE
 from .families import RESOURCES, Family
 
 TOP_UNIT: Final = "top"
 
 _UNITS: Final = (
     ("compute.pipeline.array", "array"),
-    ("compute.pipeline.alu", "alu"),
+    (f"compute.pipeline.{ACCUMULATOR_LANE}.{ALU}", "alu"),
     ("compute.accumulators", "accumulators"),
     ("compute", "compute"),
     ("store.pipeline", "post"),
@@ -55,7 +57,8 @@ def unit_of_path(path: str) -> str:
 def module_lines(verilog: str) -> list[tuple[int, str]]:
     """First line (from 1) and plain instance path of every module of the generated `verilog`, in order.
 
-    Amaranth writes a module for every instance and names it by its path, the top's name first.
+    A module is named by the path of its instance, the top's name first; of modules with many instances the last part
+    is what they all are (`shared_modules.py`).
     """
     found: list[tuple[int, str]] = []
     for number, line in enumerate(verilog.splitlines(), 1):

@@ -110,7 +110,8 @@ def test_scratchpads_and_tokens(name: str):
             for kind, contents in scratchpads.items():
                 port, size = getattr(dut, kind), getattr(config, f"{kind}_bytes")
                 enable, part = ctx.get(port.enable), size // len(port.enable)
-                data = ctx.get(port.data).to_bytes(size, "little")
+                width = len(port.data) // 8
+                data = ctx.get(port.data).to_bytes(width, "little") * (size // width)
                 at = ctx.get(port.address) * size
                 for lane in range(len(port.enable)):
                     if enable >> lane & 1:

@@ -4,9 +4,17 @@ import re
 from collections import Counter
 
 import pytest
+from amaranth.hdl import Const, Module, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from vdla.hw.compute.alu import ALU
 from vdla.hw.compute.array import COLUMN
-from vdla.hw.store import combine, requantize
-from vdla.hw.verilog import generate_verilog
+from vdla.hw.compute.lane import ACCUMULATOR_LANE
+from vdla.hw.shared_modules import SharedModules, place
+from vdla.hw.store import requantize
+from vdla.hw.store.lanes import REDUCTION, STAGE_B
+from vdla.hw.synthesis.netlist import module_lines, plain_path, unit_of_path
+from vdla.hw.verilog import component_verilog, generate_verilog
 from vdla.isa.config import load_config
 
 TINY = load_config("tiny")
@@ -18,15 +26,94 @@ def text() -> str:
 
 
 def test_equal_units_are_instances_of_one_module(text: str):
-    modules = Counter(re.findall(r"^module (\S+)\(", text, re.MULTILINE))
-    instances = Counter(re.findall(r"^  ([a-z]\w*) \w+ \($", text, re.MULTILINE))
-    assert set(modules.values()) == {1}
+    modules = re.findall(r"^module (\\\S+|\w+)", text, re.MULTILINE)
+    assert len(modules) == len(set(modules))
+    inside = {
+        found[1]: Counter(re.findall(r"^  (\\vdla\S+) +(?:\\\S+|\w+) +\($", found[0], re.MULTILINE))
+        for found in re.finditer(r"^module (\\\S+|\w+).*?^endmodule$", text, re.MULTILINE | re.DOTALL)
+    }
+
+    def instances(name: str) -> int:
+        if name == "vdla":
+            return 1
+        return sum(counts[name] * instances(around) for around, counts in inside.items() if name in counts)
+
     columns = TINY.batch * TINY.block_out
-    assert instances[COLUMN] == columns and instances[requantize.LANE] == columns
-    kinds = {name: count for name, count in instances.items() if name.startswith(combine.LANE)}
+    names = {plain_path(name.removeprefix("\\vdla.")): name for name in modules}
+    array, post = "compute.pipeline.array.array_row", "store.pipeline"
+    assert instances(names[array]) == TINY.block_out
+    for path in (
+        f"{array}.{COLUMN}",
+        f"compute.pipeline.{ACCUMULATOR_LANE}",
+        f"compute.pipeline.{ACCUMULATOR_LANE}.{ALU}",
+        f"{post}.{requantize.LANE}",
+        f"{post}.{REDUCTION}",
+    ):
+        assert instances(names[path]) == columns, path
+    kinds = [instances(name) for path, name in names.items() if re.fullmatch(rf"{post}\.{STAGE_B}_\d", path)]
     # Four kinds, so that synthesis does not merge what selects in all lanes.
-    assert sum(kinds.values()) == columns and len(kinds) == min(4, columns)
-    assert instances.keys() <= modules.keys()
+    assert sum(kinds) == columns and len(kinds) == min(4, columns)
+    # A module's name begins with that of the one that its instances are in.
+    for around, counts in inside.items():
+        assert all(name.rpartition(".")[0].lstrip("\\") == around.lstrip("\\") for name in counts)
+
+
+def test_shared_modules_belong_to_the_unit_that_they_are_in(text: str):
+    units = {path.rpartition(".")[2]: unit_of_path(path) for _, path in module_lines(text)}
+    assert units[COLUMN] == "array" and units[ALU] == "alu" and units[ACCUMULATOR_LANE] == "compute"
+    assert units[requantize.LANE] == units[f"{STAGE_B}_0"] == "post"
+
+
+class Inverter(wiring.Component):
+    a: In(4)
+    y: Out(4)
+    _MustUse__silence = True
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.sync += self.y.eq(~self.a)
+        return m
+
+
+class Inverters(wiring.Component):
+    """Two inverters behind each other; with `inner` behind them two more, in a component of their own."""
+
+    a: In(4)
+    y: Out(4)
+
+    def __init__(self, *, inner: bool = False) -> None:
+        self._inner = inner
+        super().__init__()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        value: Value = self.a
+        for number in range(2):
+            name = f"inverter_{number}"
+            value = place(m, platform, name, "inverter", Inverter, a=value).y
+        if self._inner:
+            m.submodules.inner = inner = Inverters()
+            m.d.comb += inner.a.eq(value)
+            value = inner.y
+        m.d.comb += self.y.eq(value)
+        return m
+
+
+def test_a_shared_module_is_named_after_the_one_around_it():
+    text = component_verilog(Inverters(), "twice")
+    assert re.findall(r"^module (\\\S+|\w+)", text, re.MULTILINE) == ["twice", "\\twice.inverter"]
+    assert len(re.findall(r"^  \\twice\.inverter +inverter_\d \($", text, re.MULTILINE)) == 2
+
+
+def test_a_shared_module_is_in_one_module():
+    with pytest.raises(ValueError, match=r"inverter is shared by twice and twice\.inner"):
+        component_verilog(Inverters(inner=True), "twice")
+
+
+def test_inputs_of_a_shared_module_are_as_wide_as_its_ports():
+    shared = SharedModules(lambda component, name, shared: "")
+    with pytest.raises(ValueError, match="inverter: a has 4 bits, 3 are given"):
+        shared.instance("inverter", Inverter, {"a": Const(0, 3)})
 
 
 def test_every_memory_has_initial_values(text: str):

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 from amaranth.sim import Simulator
-from vdla.hw.compute.array import MultiplyArray, array_latency
+from vdla.hw.compute.array import MultiplyArray, array_latency, sum_bits
 from vdla.isa.config import Config, load_config
 
 TINY = load_config("tiny")
@@ -21,6 +21,10 @@ def expected(vector: np.ndarray, tile: np.ndarray, depthwise: bool, row: int) ->
     if depthwise:
         return (wide * tile[row]).reshape(-1)
     return (wide @ tile.astype(np.int64).T).reshape(-1)
+
+
+def packed(numbers: np.ndarray) -> int:
+    return int.from_bytes(numbers.astype(np.int8).tobytes(), "little")
 
 
 @pytest.mark.parametrize("config", SHAPES, ids=lambda c: f"{c.batch}x{c.block_in}x{c.block_out}")
@@ -39,10 +43,12 @@ def test_sums_of_back_to_back_operands(config: Config) -> None:
     async def bench(ctx) -> None:
         for cycle in range(count + array_latency(config)):
             if cycle >= array_latency(config):
-                got.append([ctx.get(array.sums[lane]) for lane in range(config.batch * config.block_out)])
+                bits, sums = sum_bits(config), ctx.get(array.sums)
+                lanes = [sums >> bits * lane & (1 << bits) - 1 for lane in range(config.out_bytes)]
+                got.append([lane - (lane >> bits - 1 << bits) for lane in lanes])
             if cycle < count:
-                ctx.set(array.vector, vectors[cycle].tolist())
-                ctx.set(array.tile, tiles[cycle].tolist())
+                ctx.set(array.vector, packed(vectors[cycle]))
+                ctx.set(array.tile, packed(tiles[cycle]))
                 ctx.set(array.depthwise, int(modes[cycle]))
                 ctx.set(array.row, int(rows[cycle]))
             await ctx.tick()

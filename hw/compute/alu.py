@@ -1,0 +1,120 @@
+"""The arithmetic of ALU operations on one int32 lane, but for the addition (`lane.py` has the adders)."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+LANE = signed(32)
+
+ALU = "alu_lane"
+"""Name of the one Verilog module that the arithmetic of all lanes is."""
+
+
+class Alu(wiring.Component):
+    """One lane, low 32 bits; isa/README.md defines the operations.
+
+    Members
+    -------
+    shifts, is_max : In
+        The instruction is SHR, MAX; stable while it executes.
+    start : In
+        An operation SHR or MUL executes from this cycle x on: `left` is taken.
+    since : In
+        Bit k: this is x + 1 + k.
+    left, right : In
+        Accumulators; `right` is the immediate with `use_imm`, and stays until the result is there.
+    chosen : Out
+        MIN or MAX of `left_now` and `right`, in the same cycle.
+    left_now : In
+        The left operand of MIN and MAX (`pipeline.py` tells why it needs no forwarding).
+    shifted : Out
+        left SHR right, in x + 2.
+    product : Out
+        left MUL right, in x + 4.
+    """
+
+    shifts: In(1)
+    is_max: In(1)
+    start: In(1)
+    since: In(2)
+    left: In(LANE)
+    left_now: In(LANE)
+    right: In(LANE)
+    chosen: Out(LANE)
+    shifted: Out(LANE)
+    product: Out(LANE)
+
+    def elaborate(self, platform: object) -> Module:
+        """One comparator, shifter and 16-bit multiplier, which makes three products, one a cycle."""
+        m = Module()
+        # The sign of the difference is one carry chain, unlike `<`.
+        difference = Signal(signed(33))
+        left = Signal(32, reset_less=True)
+        leftward = self.right[31]
+        bits = self.left.as_unsigned()
+        m.d.comb += [
+            difference.eq(self.left_now - self.right),
+            self.chosen.eq(Mux(difference[32] ^ self.is_max, self.left_now, self.right)),
+            self.shifted.eq(self._shift(m, left)),
+            self.product.eq(self._multiply(m, bits, left)),
+        ]
+        with m.If(self.start):
+            m.d.sync += left.eq(Mux(self.shifts & leftward, bits[::-1], bits))
+        return m
+
+    def _shift(self, m: Module, source: Value) -> Value:
+        """One right shifter: a left shift has reversed the bits before it and does so again after it."""
+        leftward = Signal(reset_less=True)
+        distance = Signal(5, reset_less=True)
+        far = Signal(reset_less=True)
+        amount = self.right
+        negative, low = amount[31], amount[:5]
+        m.d.sync += [
+            leftward.eq(negative),
+            # Beyond -32 .. 31, or -32.
+            far.eq((amount[5:31] ^ negative.replicate(26)).any() | (negative & (low == 0))),
+            distance.eq(Mux(negative, -low, low)),
+        ]
+        # In x + 1 by multiples of four places, in x + 2 by the rest: these registers and `source` hold still as long.
+        fill, fill_2 = Signal(), Signal(reset_less=True)
+        coarse_2 = Signal(32, reset_less=True)
+        shifted = Signal(signed(33), name="shifted_fine")
+        m.d.comb += [
+            fill.eq(source[31] & ~leftward),
+            shifted.eq(_signed(coarse_2, fill_2) >> distance[:2]),
+        ]
+        m.d.sync += [
+            fill_2.eq(fill),
+            coarse_2.eq(_signed(source, fill) >> Cat(Const(0, 2), distance[2:])),
+        ]
+        # A left shift by 32 or more clears the lane; a right shift by as much leaves the sign.
+        near = Mux(leftward, shifted[:32][::-1], shifted[:32])
+        return Mux(far, fill_2.replicate(32), near)
+
+    def _multiply(self, m: Module, taken: Value, left: Value) -> Value:
+        """low x low, low x high, high x low; the upper halves of the last two fall off.
+
+        The factors of the next product stand in registers before the multiplier; `taken` is what `left` becomes.
+        """
+        factor = Signal(16, reset_less=True)
+        other = Signal(16, name="other_factor", reset_less=True)
+        product = Signal(32, name="partial", reset_less=True)
+        total = Signal(32, reset_less=True)
+        right = self.right.as_unsigned()
+        upper = total[16:] + product[:16]
+        with m.If(self.start):
+            m.d.sync += [factor.eq(taken[:16]), other.eq(right[:16])]
+        with m.Elif(self.since[0]):
+            m.d.sync += other.eq(right[16:])
+        with m.Else():
+            m.d.sync += [factor.eq(left[16:]), other.eq(right[:16])]
+        m.d.sync += [
+            product.eq(factor * other),
+            total.eq(Mux(self.since[1], product, Cat(total[:16], upper[:16]))),
+        ]
+        return Cat(total[:16], upper[:16])
+
+
+def _signed(bits: Value, sign: Value) -> Value:
+    """`bits` with `sign` on top, as a signed value."""
+    return Cat(bits, sign).as_signed()

@@ -1,0 +1,115 @@
+"""One lane of an accumulator vector: its operands, its arithmetic and its last results (section 7)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from vdla.isa.config import Config
+
+from ..shared_modules import place
+from .alu import ALU, LANE, Alu
+from .array import sum_bits
+
+ACCUMULATOR_LANE = "accumulator_lane"
+"""Name of the one Verilog module that all lanes are."""
+
+IMMEDIATE = signed(16)
+
+RESULTS = ("writing", "written_1", "written_2")
+"""The result of the cycle before, which is being written, and those of the two cycles before that."""
+
+
+class AccumulatorLane(wiring.Component):
+    """What `pipeline.Pipeline` does with every lane, in the stages of its table; x is the cycle of execution.
+
+    Members
+    -------
+    read : In
+        The accumulator as the memory knew it, in r + 2.
+    replace : In
+        In r + 2: which of `RESULTS` stands for it, counted from 1; 0: none.
+    array_sum : In
+        The array's sum, in x.
+    just_before, keeps, adds_sum, adds_right : In
+        In x: the operand is the result of the cycle before; there is an operand at all; the array's sum, or `right`, is
+        added to it.
+    takes_right : In
+        In x: this is the source of the next operation; without, `right` is the `immediate` where `use_immediate` says.
+    adds, chooses, shifts, is_max : In
+        The instruction: a sum, MIN or MAX, SHR; of MIN and MAX the latter.
+    start, since : In
+        As `alu.Alu` has them.
+    result : Out
+        The result, from x + 1 on.
+    """
+
+    def __init__(self, *, config: Config) -> None:
+        flags = (
+            *("just_before", "keeps", "adds_sum", "adds_right", "takes_right", "use_immediate"),
+            *("adds", "chooses", "shifts", "is_max", "start"),
+        )
+        super().__init__(
+            {
+                "read": In(LANE),
+                "replace": In(range(len(RESULTS) + 1)),
+                "array_sum": In(signed(sum_bits(config))),
+                **dict.fromkeys(flags, In(1)),
+                "immediate": In(IMMEDIATE),
+                "since": In(2),
+                "result": Out(LANE),
+            }
+        )
+
+    def elaborate(self, platform: object) -> Module:
+        """Two adders: no multiplexer lies between a result and the next one."""
+        m = Module()
+        results = [Signal(LANE, name=f"{name}_data", reset_less=True) for name in RESULTS]
+        result = results[0]
+        operand, right = Signal(LANE, reset_less=True), Signal(LANE, reset_less=True)
+        with m.Switch(self.replace):
+            with m.Case(0):
+                m.d.sync += operand.eq(self.read)
+            for number, earlier in enumerate(results, 1):
+                with m.Case(number):
+                    m.d.sync += operand.eq(earlier)
+        now = Signal(LANE)
+        m.d.comb += now.eq(Mux(self.just_before, result, operand))
+        with m.If(self.takes_right):
+            m.d.sync += right.eq(now)
+        with m.Elif(self.use_immediate):
+            m.d.sync += right.eq(self.immediate)
+        alu = place(
+            m,
+            platform,
+            "alu",
+            ALU,
+            Alu,
+            shifts=self.shifts,
+            is_max=self.is_max,
+            start=self.start,
+            since=self.since,
+            left=now,
+            left_now=operand,
+            right=right,
+        )
+        addend, total, following = Signal(LANE), Signal(LANE), Signal(LANE)
+        m.d.comb += [
+            addend.eq(Mux(self.adds_right, right, Mux(self.adds_sum, self.array_sum, 0))),
+            total.eq(Mux(self.keeps, operand, 0) + addend),
+            following.eq(result + addend),
+            self.result.eq(result),
+        ]
+        m.d.sync += [
+            result.eq(
+                Mux(
+                    self.adds,
+                    Mux(self.just_before, following, total),
+                    Mux(self.chooses, alu.chosen, Mux(self.shifts, alu.shifted, alu.product)),
+                )
+            ),
+            *(later.eq(earlier) for earlier, later in pairwise(results)),
+        ]
+        return m
