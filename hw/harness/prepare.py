@@ -39,12 +39,18 @@ def harness_verilog(verilog: str, *, gate: bool = False) -> str:
     # Yosys spells sign extension bit by bit, which Verilator would compute bit by bit.
     text = _REPEATED.sub(lambda found: f"{{{_count(found)}{{{found[1]}}}}}", text)
     store = _STORE.search(text) if gate else None
-    if store is None or " read," not in text.partition(f"module {store[1]}.pipeline (")[2][:200]:
+    if store is None or "read" not in _ports(text, f"{store[1]}.pipeline"):
         return merge_registers(text) + _wrapper(text, None)
     # What prepares constants of an instruction works before the first read.
     gated = re.compile(re.escape(f"{store[1]}.pipeline") + r"(?!\S*constants)\S*")
     text = merge_registers(text, gated, f"{HARNESS_TOP}.post_active")
     return text + _wrapper(text, f"vdla.{store[2]}.pipeline.read")
+
+
+def _ports(verilog: str, module: str) -> list[str]:
+    """The names of the ports of `module`, whose name is an escaped one; none where there is no such module."""
+    listed = verilog.partition(f"module {module} (")[2].partition(");")[0]
+    return [port.strip() for port in listed.split(",")]
 
 
 def _without_zeros(found: re.Match[str]) -> str:

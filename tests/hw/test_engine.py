@@ -317,3 +317,13 @@ def test_a_next_value_that_is_read_elsewhere_stays():
         "  always @(posedge clk)\n", "  wire [15:0] peek;\n  assign peek = \\$3 ;\n  always @(posedge clk)\n"
     )
     assert merge_registers(other) == other
+
+
+def test_the_pipeline_of_stores_rests_wherever_its_ports_stand():
+    many = ", ".join(f"port_{number}" for number in range(40))
+    inside = "  \\vdla.store  store (\n    .clk(clk)\n  );\nendmodule\n"
+    inside += f"module \\vdla.store.pipeline ({many}, read, clk);\nendmodule"
+    text = SOURCE.replace("endmodule", inside)
+    assert "post_active = vdla.store.pipeline.read |" in harness_verilog(text, gate=True)
+    assert "post_active" not in harness_verilog(text)
+    assert "post_active" not in harness_verilog(text.replace(", read,", ", reader,"), gate=True)
