@@ -45,12 +45,11 @@ def rtl(
     """
     machine = load_config(config)
     check_directory(output, parents=True)
-    with rtl_extra(), steps() as progress:
-        progress.begin(f"elaborating {machine.name}")
+    with rtl_extra(), steps(always=True) as progress:
         from vdla.hw.synthesis.lint import WAIVERS
         from vdla.hw.verilog import generate_module
 
-        module = generate_module(machine)
+        module = generate_module(machine, report=lambda step: progress.begin(f"{machine.name}: {step}"))
         document = metadata(machine, module)
     from vdla.isa.describe import c_header
 

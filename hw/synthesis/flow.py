@@ -102,8 +102,7 @@ def synthesize(
     The Verilog is what the harness runs, without trace ports. What tools computed before comes from the cache. Raises
     ToolError when a tool is missing or fails; a design that does not fit is a result.
     """
-    report("elaborating the RTL")
-    module = generate_module(config)
+    module = generate_module(config, report=report)
     design = map_design(module.text, pins_module(module.ports), family, report=report)
     total = sum_counts(design.modules.values())
     shortages: dict[str, Shortage] = {}

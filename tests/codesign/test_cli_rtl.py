@@ -18,7 +18,12 @@ FINISH
 
 
 def test_files_of_a_configuration(vdla, tmp_path: Path) -> None:
-    document = vdla("rtl", "--config", "tiny", "-o", tmp_path / "rtl", "--json").document()
+    outcome = vdla("rtl", "--config", "tiny", "-o", tmp_path / "rtl", "--json")
+    document = outcome.document()
+    assert outcome.err.splitlines() == [
+        "tiny: elaborating the RTL ...",
+        "tiny: writing the Verilog (Yosys) ...",
+    ]
     assert sorted(path.name for path in (tmp_path / "rtl").iterdir()) == [
         "vdla.h",
         "vdla.json",
