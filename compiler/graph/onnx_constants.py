@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import onnx
-from onnx.reference import ReferenceEvaluator
 
 from .budgets import item_bytes, too_large_constant
 from .onnx_context import NodeContext, OnnxNode
@@ -35,6 +34,9 @@ def evaluate_node(
         # What a loop's body takes, in time and memory, nobody knows before it runs.
         context.fail(node, "depends on constants only, but holds a graph of its own", _OUTSIDE)
     _check_size(context, node, feeds, opset)
+    # All of ONNX's operators, which few models need: 50 ms of imports.
+    from onnx.reference import ReferenceEvaluator
+
     info = [
         onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None)
         for name in dict.fromkeys(name for name in node.inputs if name)

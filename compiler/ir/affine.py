@@ -8,10 +8,12 @@ from math import gcd
 
 from .expr import Binary, Const, Expr, Var
 from .printer import format_expr
+from .quick_init import quick_init
 from .types import DType
 from .visit import free_vars
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class LinearForm:
     """sum of coefficient * atom over `terms`, plus `constant`. No coefficient is 0; never change `terms`."""

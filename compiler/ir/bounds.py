@@ -8,10 +8,12 @@ from typing import TypeAlias
 
 from .affine import LinearForm, linear_form
 from .expr import COMPARISONS, Binary, Cast, Const, Expr, Select, Var, dtype_of
+from .quick_init import quick_init
 from .stmt import For
 from .types import DType
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Interval:
     """All integers from `low` to `high`, both included; None means unbounded on that side."""

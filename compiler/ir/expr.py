@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
+from .quick_init import quick_init
 from .types import DType
 
 Operator: TypeAlias = Literal["+", "-", "*", "//", "%", "min", "max", "<", "<=", "==", "!=", "and", "or"]
@@ -88,6 +89,7 @@ class Buffer:
         return Load(self, tuple(index(i) for i in (indices if isinstance(indices, tuple) else (indices,))))
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Const(Operand):
     """A literal; bools are held as Python bools, integers as ints within the limits of `dtype`."""
@@ -99,6 +101,7 @@ class Const(Operand):
         return hash(self.value)
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Var(Operand):
     """A loop variable, or a formal scalar of an intrinsic's body (`FIRST`)."""
@@ -110,6 +113,7 @@ class Var(Operand):
         return hash(self.name)
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Binary(Operand):
     """`a op b`. // and % floor as in Python; + - * wrap; comparisons give bool; "and", "or" short-circuit."""
@@ -119,6 +123,7 @@ class Binary(Operand):
     b: Expr
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Cast(Operand):
     """`value` converted: integers wrap, float to integer truncates toward zero, to float32 rounds to even."""
@@ -127,6 +132,7 @@ class Cast(Operand):
     dtype: DType
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Select(Operand):
     """`then` if `condition` else `otherwise`; only the chosen side is evaluated, so it can guard a load."""
@@ -136,6 +142,7 @@ class Select(Operand):
     otherwise: Expr
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Load(Operand):
     """One element of `buffer`."""
@@ -144,6 +151,7 @@ class Load(Operand):
     indices: tuple[Expr, ...]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Call(Operand):
     """A pure scalar function by name; its meaning is handed to the interpreter and to each code emitter."""

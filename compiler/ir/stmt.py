@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from .expr import Buffer, Const, Expr, ExprLike, Var, index
+from .quick_init import quick_init
 
 LoopKind: TypeAlias = Literal[
     "serial",
@@ -24,6 +25,7 @@ LoopKind: TypeAlias = Literal[
 LOOP_KINDS: tuple[str, ...] = get_args(LoopKind)
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
     """The box `starts[d] .. starts[d] + extents[d] - 1` of a buffer, in elements, one pair a dimension."""
@@ -33,6 +35,7 @@ class Region:
     extents: tuple[Expr, ...]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class For:
     """Runs `body` for var = 0 .. extent - 1; `extent` may depend on outer loops (0 or less: no iteration).
@@ -56,6 +59,7 @@ class For:
         return self.var.name
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seq:
     """Statements in order. Empty: nothing."""
@@ -63,6 +67,7 @@ class Seq:
     statements: tuple[Stmt, ...]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alloc:
     """`buffer` exists in `body`, undefined at every entry (the interpreter gives zeros, or poison)."""
@@ -71,6 +76,7 @@ class Alloc:
     body: Stmt
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
     """buffer[indices] = value."""
@@ -81,6 +87,7 @@ class Assign:
     value: Expr
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reduce:
     """buffer[indices] = value where `first` holds, else buffer[indices] op value.
@@ -97,6 +104,7 @@ class Reduce:
     first: Expr | None = None
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
     """destination = source, element by element; integers may widen on the way.
@@ -123,6 +131,7 @@ class IntrinsicDeclaration:
     body: Stmt
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intrinsic:
     """One use of a hardware operation: its declaration's body with `operands` for the formal buffers.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ...ir.affine import LinearForm, linear_form
 from ...ir.expr import COMPARISONS, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from ...ir.printer import format_expr
+from ...ir.quick_init import quick_init
 from ...ir.types import DType
 from ...ir.visit import walk_expr
 from .arithmetic import comparison, convert, extremum, floor_divide
@@ -41,6 +42,7 @@ MAXIMUM_STRIDE = 4
 """Distance in elements between lanes up to which whole loads and shuffles take the place of a gather."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorLoop:
     """The vectorized loop around: its variable, iterations, and lanes (iterations rounded up to a power of two)."""
@@ -50,6 +52,7 @@ class VectorLoop:
     lanes: int
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class PreparedForm:
     """A linear form: its atoms with coefficients and the functions that decide them, and the constant."""
@@ -431,6 +434,7 @@ class ExpressionEmitter:
         return any(isinstance(e, Var) and e.name == vector.name for e in walk_expr(expr))
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where an access goes: `offset` elements from the beginning, `stride` elements from lane to lane, and the rest.
@@ -446,6 +450,7 @@ class Place:
     varying: dict[Expr, int]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class _Access:
     """Indices as a sum: of loop variables and a constant, or, where there is more in it, `whole`."""

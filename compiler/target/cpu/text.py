@@ -13,6 +13,7 @@ from math import copysign
 
 import numpy as np
 
+from ...ir.quick_init import quick_init
 from ...ir.types import DType
 from .slots import Slots
 
@@ -29,6 +30,7 @@ _SCALAR = {
 }
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Value:
     """An SSA value or constant: its text, element type and lanes (1: a scalar)."""
