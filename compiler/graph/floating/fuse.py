@@ -90,26 +90,46 @@ def expression_size(expr: Expr) -> int:
 
 
 def _behind_producer(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
-    """One element-wise node computed where its argument is made."""
+    """Element-wise nodes computed where their arguments are made."""
     uses, producers = graph.uses(), graph.producers()
     position = {node.output: i for i, node in enumerate(graph.nodes)}
-    for node in graph.nodes:
-        if not isinstance(node.operator, Elementwise):
+    nodes = dict(enumerate(graph.nodes))
+    for i, node in enumerate(graph.nodes):
+        while (joined := _joined_producer(graph, node, pairs, uses, producers, position)) is not None:
+            fused, before = joined
+            uses.subtract([*node.inputs, *before.inputs])
+            uses.update(fused.inputs)
+            producers[fused.output] = fused
+            del nodes[position[before.output]]
+            nodes[i] = node = fused
+    return graph if len(nodes) == len(graph.nodes) else replace(graph, nodes=tuple(nodes.values()))
+
+
+def _joined_producer(
+    graph: FloatGraph,
+    node: Node,
+    pairs: _Pairs,
+    uses: Mapping[str, int],
+    producers: Mapping[str, Node],
+    position: Mapping[str, int],
+) -> tuple[Node, Node] | None:
+    """An element-wise node joined to the producer of one of its arguments, and that producer; None if none joins."""
+    if not isinstance(node.operator, Elementwise):
+        return None
+    # The latest producer first: of two convolutions that are added, the other one's result waits less long.
+    for source in sorted(set(node.inputs), key=lambda name: -position.get(name, -1)):
+        before = producers.get(source)
+        if before is None or uses[source] != node.inputs.count(source):
             continue
-        # The latest producer first: of two convolutions that are added, the other one's result waits less long.
-        for source in sorted(set(node.inputs), key=lambda name: -position.get(name, -1)):
-            before = producers.get(source)
-            if before is None or uses[source] != node.inputs.count(source):
-                continue
-            if graph.tensors[source].shape != graph.tensors[node.output].shape:
-                continue
-            if isinstance(before.operator, Elementwise):
-                fused = pairs.inlined(graph, node, before)
-            else:
-                fused = pairs.with_result(graph, before, node)
-            if fused is not None:
-                return _replaced(graph, {id(node): fused}, before)
-    return graph
+        if graph.tensors[source].shape != graph.tensors[node.output].shape:
+            continue
+        if isinstance(before.operator, Elementwise):
+            fused = pairs.inlined(graph, node, before)
+        else:
+            fused = pairs.with_result(graph, before, node)
+        if fused is not None:
+            return fused, before
+    return None
 
 
 def _into_reader(graph: FloatGraph, pairs: _Pairs) -> FloatGraph:
