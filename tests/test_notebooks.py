@@ -49,7 +49,7 @@ def pictures(notebook: NotebookNode) -> int:
 
 @pytest.mark.parametrize(
     "name",
-    representatives(NAMES, 0, always=["accelerator_and_cpu", "latency_hiding", "one_convolution"]),
+    representatives(NAMES, 0, always=["accelerator_and_cpu", "latency_hiding"]),
 )
 def test_notebook_runs(name: str) -> None:
     notebook = execute(FOLDER / f"{name}.ipynb", SMALL[name])

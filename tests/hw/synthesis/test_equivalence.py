@@ -151,7 +151,11 @@ def test_another_clock_is_not_compared(design: Mutants, mode: str):
 
 @pytest.mark.parametrize(
     ("cell", "port", "bit"),
-    [("other", "in", 6), ("other", "out", 6), ("part", "sent", 3), ("part", "data", 1)],
+    representatives(
+        [("other", "in", 6), ("other", "out", 6), ("part", "sent", 3), ("part", "data", 1)],
+        0,
+        always=[("other", "in", 6), ("part", "data", 1)],
+    ),
 )
 def test_ports_of_instances_count(design: Mutants, cell: str, port: str, bit: int):
     comparisons = compare(design, "vdla.unit", cell, port, bit, "inv")
