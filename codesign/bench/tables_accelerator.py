@@ -104,6 +104,14 @@ ACCELERATOR = Table(
                 at("rtl", "simulator with data, CPU s"),
             ),
         ),
+        Row(
+            "`vdla rtl` (seconds on the clock): `vta`; 64x64 on a 64-byte bus; 16x16 with batch 4; 64x64 with batch 4",
+            "{0:.1f}; {1:.1f}; {2:.1f}; {3:.1f}",
+            tuple(
+                at("rtl_emission", "machines", name, "seconds")
+                for name in ("vta", "64x64", "batch 4", "64x64, batch 4")
+            ),
+        ),
     ),
 )
 
