@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterable, Mapping
 
 
 def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
     """Those of this process, or of other ones: their numbers, and when each began (in ticks), which tells it from a
     later one of the same number. Empty where the system has no /proc.
+
+    Without the one that Python's multiprocessing starts to tidy up semaphores: it ends by itself, after its work.
     """
     parents: dict[int, tuple[int, int]] = {}
     with contextlib.suppress(OSError):
@@ -26,7 +29,8 @@ def descendants(of: Iterable[int] | None = None) -> dict[int, int]:
     while len(family) > size:
         size = len(family)
         family |= {number for number, (parent, _) in parents.items() if parent in family}
-    return {number: parents[number][1] for number in family - roots}
+    tracker = getattr(sys.modules.get("multiprocessing.resource_tracker"), "_resource_tracker", None)
+    return {number: parents[number][1] for number in family - roots - {getattr(tracker, "_pid", None)}}
 
 
 def end(processes: Mapping[int, int]) -> None:

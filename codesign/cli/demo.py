@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from vdla.isa.config import load_config
 
+from ..files import check_directory
 from .options import ConfigOption, JsonOption
 from .output import note, print_json, steps, text_console
 
@@ -26,6 +27,7 @@ def demo(
     from .simulate import exit_on_deadlock
 
     machine = load_config(config)
+    check_directory(output, parents=True)
     started = time.monotonic()
     with steps(always=True) as progress, exit_on_deadlock():
         result: Demo = run_demo(model, machine, output, progress.begin)

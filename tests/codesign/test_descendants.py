@@ -51,3 +51,15 @@ def test_those_that_a_process_started_end_with_it() -> None:
         end(found)
         assert wait_until(lambda: not any(running(number) for number in found))
         assert running(other.pid)
+
+
+def test_the_process_that_tidies_up_semaphores_is_left_to_itself() -> None:
+    program = """
+import multiprocessing
+from multiprocessing import resource_tracker
+from vdla.codesign.descendants import descendants
+lock = multiprocessing.get_context("spawn").Lock()
+assert resource_tracker._resource_tracker._pid and not descendants()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
