@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -131,8 +132,15 @@ def archive_key(model: Path | ModelFile, *decided: str) -> str:
     Raises FileError for a model that cannot be read, ModelError for external data that may not be.
     """
     file = model if isinstance(model, ModelFile) else _read_file(model)
-    content = hashlib.sha256(file.content).hexdigest()
-    parts = (content, _external_data(file), *decided, _compiler())
+    content = hashlib.sha256()
+    # A second core hashes what may be a hundred megabytes.
+    hashing = threading.Thread(target=content.update, args=(file.content,))
+    hashing.start()
+    try:
+        others = (_external_data(file), *decided, _compiler())
+    finally:
+        hashing.join()
+    parts = (content.hexdigest(), *others)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 

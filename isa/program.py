@@ -6,6 +6,7 @@ gives the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -31,7 +32,7 @@ INSTRUCTION_ALIGNMENT = 4096
 FORMAT_NAME = "vdla-program"
 FORMAT_VERSION = 1
 _COPY_BYTES = 2**22
-"""Held in memory of a file that is copied."""
+"""Of a file that is copied, at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +229,11 @@ def copy_whole(source: Path, path: str | Path) -> None:
     except OSError as error:
         raise ProgramError(f"{source}: cannot be read: {error.strerror}") from None
     with original, whole_file(path) as file:
+        if hasattr(os, "copy_file_range"):
+            # Some file systems share blocks and move no data; others cannot do it, which raises an error.
+            with contextlib.suppress(OSError):
+                while os.copy_file_range(original.fileno(), file.fileno(), _COPY_BYTES):
+                    pass
         shutil.copyfileobj(original, file, _COPY_BYTES)
 
 

@@ -1,3 +1,4 @@
+import errno
 import os
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from vdla.codesign.files import (
     whole_directory,
 )
 from vdla.compiler.runtime.archive import ArchiveError, describe_saved
+from vdla.isa import program
 from vdla.isa.errors import ProgramError
 from vdla.isa.program import copy_whole, write_whole
 
@@ -119,3 +121,36 @@ def test_pipes_and_links_stay_what_they_are(tmp_path: Path) -> None:
     write_whole(link, b"after")
     assert link.is_symlink() and file.read_bytes() == b"after"
     assert sorted(tmp_path.iterdir()) == [file, link, pipe]
+
+
+@pytest.mark.parametrize("calls", [0, 1, 2, 100])
+def test_a_copy_is_whole_wherever_the_system_stops_copying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """Some file systems refuse to copy within the system, at once or later."""
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    content = bytes(range(256)) * 100 + b"end"
+    original.write_bytes(content)
+    monkeypatch.setattr(program, "_COPY_BYTES", 10_000)
+    left = iter(range(calls))
+
+    def copy_some(source: int, destination: int, most: int) -> int:
+        if next(left, None) is None:
+            raise OSError(errno.EXDEV, "not here")
+        return os.write(destination, os.read(source, most))
+
+    monkeypatch.setattr(os, "copy_file_range", copy_some)
+    copy_whole(original, copy)
+    assert copy.read_bytes() == content
+
+
+def test_a_copy_goes_into_a_pipe(tmp_path: Path) -> None:
+    original, pipe = tmp_path / "original", tmp_path / "pipe"
+    original.write_bytes(b"content")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        copy_whole(original, pipe)
+        assert os.read(reader, 100) == b"content"
+    finally:
+        os.close(reader)
