@@ -35,12 +35,11 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("streams", ["2>&-", "2>/dev/full"])
-def test_notes_that_nobody_takes_are_lost_alone(tmp_path: Path, streams: str) -> None:
+def test_notes_that_nobody_takes_are_lost_alone(tmp_path: Path) -> None:
     source = tmp_path / "p.s"
     source.write_text("FINISH\n")
     written = tmp_path / "p.hex"
     # Files that this process opens must not take the place of a closed stream either.
-    done = shell(f"{VDLA} asm {source} -o {written} {streams}")
+    done = shell(f"{VDLA} asm {source} -o {written} 2>&-")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len(written.read_text().split()[0]) == 32

@@ -8,7 +8,7 @@ from vdla.codesign.fuzz.kinds import KINDS
 from vdla.codesign.fuzz.outcome import FAILURES
 from vdla.codesign.fuzz.runner import CaseProcess
 
-CASES = dict.fromkeys(KINDS, 100) | {"kills": 2, "streams": 5, "interrupts": 5}
+CASES = dict.fromkeys(KINDS, 100) | {"kills": 2, "streams": 3, "interrupts": 4}
 LIMIT = 120.0
 """Seconds: other tests run beside. The campaign's limit is 20."""
 SEED = 1000
