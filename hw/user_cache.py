@@ -57,8 +57,21 @@ def cached_or_made(
     try:
         return cached(part, name, build, valid)
     except CacheError as error:
-        _say_once(f"warning: nothing is kept for later runs: {error}")
+        say_not_kept(str(error))
         return _cached_in(_for_this_process() / part, name, build, valid)
+
+
+def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
+    """A folder for what tools of others keep, in place of a cache of theirs that cannot be used.
+
+    It goes when this process ends. None unless it was made, now or before.
+    """
+    if not make and not _for_this_process.cache_info().currsize:
+        return None
+    place = _for_this_process() / part
+    if make:
+        place.mkdir(parents=True, exist_ok=True)
+    return place if place.is_dir() else None
 
 
 def find_cached(part: str, name: str) -> Path | None:
@@ -165,8 +178,9 @@ def _for_this_process() -> Path:
 
 
 @functools.cache
-def _say_once(text: str) -> None:
-    print(text, file=sys.stderr)
+def say_not_kept(why: str) -> None:
+    """Says on standard error, once in a process, that a cache cannot be used."""
+    print(f"warning: nothing is kept for later runs: {why}", file=sys.stderr)
 
 
 def _remove(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from typing import Final
 
 from vdla.isa.errors import UserError
 
+from ..user_cache import other_tools_cache, say_not_kept
+
 Report = Callable[[str], None]
 """Receives a line for people: which tool is at which step."""
 
@@ -22,6 +25,8 @@ HEARTBEAT: Final = 8.0
 """Seconds without a new step after which the present one is reported again."""
 
 _SHOWN_LINES = 12
+_CACHE = "yowasp"
+"""The part of a process's own cache for what YoWASP keeps."""
 
 
 class ToolError(UserError):
@@ -67,7 +72,33 @@ def run_tool(
 
     `step` gives the name of the step a line begins, or None; the step is reported, and again every HEARTBEAT
     seconds, with its seconds. The tool dies with an exception here. Raises ToolFailure when it ends with an error.
+    Where the tool cannot keep its compiled code, it is compiled for this process alone.
     """
+    place = other_tools_cache(_CACHE)
+    try:
+        return _run_once(command, directory, place, step, report)
+    except ToolFailure as failure:
+        if place is not None or (why := _not_kept(failure.log)) is None:
+            raise
+        say_not_kept(f"{Path(command[0]).name}: {why}; XDG_CACHE_HOME may name another place for caches")
+    return _run_once(command, directory, other_tools_cache(_CACHE, make=True), step, report)
+
+
+def _not_kept(log: str) -> str | None:
+    """Why YoWASP could not write to its cache, in words; None where that is not how it ended."""
+    last = log.rstrip().rpartition("\n")[2]
+    found = re.match(r"\w*Error: \[Errno \d+\] ([^:]+)", last)
+    return found[1] if found and "cache_file" in log else None
+
+
+def _run_once(
+    command: Sequence[str],
+    directory: Path,
+    cache: Path | None,
+    step: Callable[[str], str | None],
+    report: Report,
+) -> str:
+    """The same with the tool's own cache, or another one."""
     tool = Path(command[0]).name
     started = time.monotonic()
     current, lines = "starting", list[str]()
@@ -80,6 +111,7 @@ def run_tool(
     with subprocess.Popen(
         [*command],
         cwd=directory,
+        env=None if cache is None else {**os.environ, "YOWASP_CACHE_DIR": str(cache)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

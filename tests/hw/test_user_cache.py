@@ -223,7 +223,7 @@ def test_without_a_cache_entries_are_made_for_the_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     tmp_path.chmod(0o777)
-    user_cache._say_once.cache_clear()
+    user_cache.say_not_kept.cache_clear()
     entry = cached_or_made("part", "x", write("ours"))
     assert cached_or_made("part", "x", write("again")) == entry and entry.read_text() == "ours"
     assert find_cached("part", "x") == entry and tmp_path not in entry.parents

@@ -67,7 +67,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def own_cache(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's cache stays out of it; each family is mapped once for all tests of this file."""
     monkeypatch.setattr(user_cache, "cache_directory", lambda part: kept / part)
-    monkeypatch.setattr(flow, "generate_module", lambda config: VerilogModule(text=DESIGN, ports=PORTS))
+    monkeypatch.setattr(
+        flow, "generate_module", lambda config, report: VerilogModule(text=DESIGN, ports=PORTS)
+    )
 
 
 def no_report(text: str) -> None:
