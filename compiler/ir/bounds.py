@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from .affine import LinearForm, linear_form
@@ -37,7 +38,12 @@ _BOOL = Interval(0, 1)
 
 def loop_range(extent: Expr) -> Interval | Expr:
     """The entry of a loop of that extent in a `Ranges`."""
-    return Interval(0, int(extent.value) - 1) if isinstance(extent, Const) else extent
+    return _below(int(extent.value)) if isinstance(extent, Const) else extent
+
+
+@lru_cache(maxsize=1024)
+def _below(count: int) -> Interval:
+    return Interval(0, count - 1)
 
 
 def loop_ranges(loops: Iterable[For]) -> dict[str, Interval | Expr]:
@@ -51,6 +57,11 @@ def interval(expr: Expr, ranges: Ranges) -> Interval:
     Exact for affine expressions of independent loops and for the tails of splits (extent min(f, n -
     f*outer)).
     """
+    if type(expr) is Var:
+        # Most indices are loops with constant extents.
+        held = ranges.get(expr.name)
+        if type(held) is Interval and held.low is not None and held.high is not None:
+            return held
     match expr:
         case Const(value=value):
             return Interval(int(value), int(value))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .affine import LinearForm, linear_form
-from .bounds import Ranges, form_interval, loop_range
+from .bounds import Ranges, form_interval, interval, loop_range
 from .expr import COMPARISONS, FIRST, Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, dtype_of
 from .grid import grid_obstacle
 from .printer import format_buffer, format_expr, format_region, summarize
@@ -272,7 +272,7 @@ def _plainly_inside(start: Expr, extent: Expr, ranges: Ranges, size: int) -> boo
     """Whether ranges alone say that start .. start + extent - 1 lies in a dimension of `size`, as they mostly do."""
     if not isinstance(extent, Const):
         return False
-    held = form_interval(linear_form(start), ranges)
+    held = interval(start, ranges) if type(start) is Var else form_interval(linear_form(start), ranges)
     return (
         held.low is not None and held.low >= 0 and held.high is not None and held.high + extent.value <= size
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..ir.bounds import loop_range, loop_ranges
 from ..ir.expr import Buffer, Const, Expr, Var
 from ..ir.simplify import simplify_node
 from ..ir.stmt import Alloc, Assign, Copy, For, Intrinsic, Program, Reduce, Stmt, seq
-from ..ir.visit import map_all_expressions, map_stmt, replace_buffers, substitute, substitute_expr, walk
+from ..ir.visit import map_children, map_expressions, replace_buffers, substitute, substitute_expr, walk
 from .errors import LegalityError
 from .tree import locate_loop, names_in, rebuild
 
@@ -39,7 +40,7 @@ def peel(program: Program, loop: str, end: str = LAST) -> Program:
     if count == 1:
         return rebuild(path, simplify_node(substitute(old.body, {loop: at}), ranges))
     suffix = suffix_for(program, loop, end)
-    single = simplify_node(substitute(_renamed(old.body, suffix), {loop: at}), ranges)
+    single = simplify_node(_renamed(old.body, suffix, {loop: at}), ranges)
     rest: Stmt = old.body
     if end == FIRST:
         rest = substitute(rest, {loop: old.var + 1})
@@ -64,22 +65,26 @@ def _declared(body: Stmt) -> set[str]:
     return names_in(Program(name="", parameters=(), body=body))
 
 
-def _renamed(body: Stmt, suffix: str) -> Stmt:
-    """A copy of a tree with new names for all that it declares."""
+def _renamed(body: Stmt, suffix: str, values: Mapping[str, Expr]) -> Stmt:
+    """A copy of a tree with new names for all that it declares, and with `values` for loops around it."""
     buffers: dict[str, Buffer] = {}
     for node in walk(body):
         if isinstance(node, Alloc):
             name = node.buffer.name
             buffers[name] = replace(node.buffer, name=f"{name}{suffix}")
     body = replace_buffers(body, buffers)
-    names: dict[str, Expr] = {s.name: Var(f"{s.name}{suffix}") for s in walk(body) if isinstance(s, For)}
+    loops = {s.name: Var(f"{s.name}{suffix}") for s in walk(body) if isinstance(s, For)}
+    known = {**values, **loops}
 
     def rename(s: Stmt) -> Stmt:
+        s = map_expressions(map_children(s, rename), lambda e: substitute_expr(e, known))
         match s:
-            case For(var=var):
-                return replace(s, var=Var(f"{var.name}{suffix}"))
-            case Assign(name=name) | Reduce(name=name) | Copy(name=name) | Intrinsic(name=name):
+            case For(var=var, extent=extent, body=inner, kind=kind):
+                return For(var=loops[var.name], extent=extent, body=inner, kind=kind)
+            case Assign(name=name, buffer=buffer, indices=indices, value=value):
+                return Assign(name=f"{name}{suffix}", buffer=buffer, indices=indices, value=value)
+            case Reduce(name=name) | Copy(name=name) | Intrinsic(name=name):
                 return replace(s, name=f"{name}{suffix}")
         return s
 
-    return map_all_expressions(map_stmt(body, rename), lambda e: substitute_expr(e, names))
+    return rename(body)

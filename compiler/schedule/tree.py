@@ -101,11 +101,11 @@ def names_in(program: Program) -> set[str]:
     """The names of all loops, statements and buffers."""
     names = {p.name for p in program.parameters}
     for node in walk(program):
-        if isinstance(node, For):
+        if type(node) is For:
             names.add(node.var.name)
-        elif isinstance(node, Alloc):
+        elif type(node) is Alloc:
             names.add(node.buffer.name)
-        elif isinstance(node, Assign | Reduce | Copy | Intrinsic):
+        elif type(node) is not Seq and isinstance(node, Assign | Reduce | Copy | Intrinsic):
             names.add(node.name)
     return names
 

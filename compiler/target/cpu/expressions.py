@@ -282,8 +282,11 @@ class ExpressionEmitter:
     def load(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Value:
         """One element, or one a lane."""
         storage = self.storages[buffer.name]
-        block, dtype = self.block, buffer.dtype
-        place = self.place(storage, indices)
+        return self.load_from(storage, self.place(storage, indices))
+
+    def load_from(self, storage: Storage, place: Place) -> Value:
+        """What lies at a place: one element, or one a lane."""
+        block, dtype = self.block, storage.buffer.dtype
         if storage.on_stack and (lanes := self.slot_lanes(place)):
             text = block.slots.get(storage.pointer, dtype, lanes, place.offset)
             return from_memory(block, Value(text, dtype, lanes))
@@ -311,8 +314,11 @@ class ExpressionEmitter:
     def store(self, buffer: Buffer, indices: tuple[Expr, ...], value: Value) -> None:
         """Writes one element, or one in each lane that counts."""
         storage = self.storages[buffer.name]
-        block, dtype = self.block, buffer.dtype
-        place = self.place(storage, indices)
+        self.store_at(storage, self.place(storage, indices), value)
+
+    def store_at(self, storage: Storage, place: Place, value: Value) -> None:
+        """Writes one element at a place, or one in each lane that counts."""
+        block, dtype = self.block, storage.buffer.dtype
         vector = self.vector
         if vector is not None:
             value = block.splat(value, vector.lanes)
@@ -369,7 +375,7 @@ class ExpressionEmitter:
         vector = self.vector
         lane = None if vector is None else vector.name
         if form.whole is None:
-            offset, stride, left = form.constant, 0, []
+            offset, stride, left = form.constant, 0, ()
             held = self.variables
             for name, coefficient in form.variables:
                 if name == lane:
@@ -379,14 +385,14 @@ class ExpressionEmitter:
                 if value.__class__ is int:
                     offset += coefficient * value  # type: ignore[operator]
                 else:
-                    left.append((name, coefficient))
-            return Place(offset, stride, left, {}, {})
+                    left = (*left, (name, coefficient))
+            return Place(offset, stride, left, _NOTHING, _NOTHING)
         terms, offset = self.folded(form.whole)
         if vector is None:
-            return Place(offset, 0, [], terms, {})
+            return Place(offset, 0, (), terms, _NOTHING)
         stride = terms.pop(Var(vector.name), 0)
         varying = {a: c for a, c in terms.items() if self.varies(a)}
-        return Place(offset, stride, [], {a: c for a, c in terms.items() if a not in varying}, varying)
+        return Place(offset, stride, (), {a: c for a, c in terms.items() if a not in varying}, varying)
 
     def access(self, indices: tuple[Expr, ...], form: LinearForm) -> _Access:
         """Indices and their sum, as `place` takes them."""
@@ -434,6 +440,9 @@ class ExpressionEmitter:
         return any(isinstance(e, Var) and e.name == vector.name for e in walk_expr(expr))
 
 
+_NOTHING: Mapping[Expr, int] = {}
+
+
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -445,9 +454,9 @@ class Place:
 
     offset: int
     stride: int
-    variables: list[tuple[str, int]]
-    terms: dict[Expr, int]
-    varying: dict[Expr, int]
+    variables: tuple[tuple[str, int], ...]
+    terms: Mapping[Expr, int]
+    varying: Mapping[Expr, int]
 
 
 @quick_init

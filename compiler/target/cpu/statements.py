@@ -274,11 +274,12 @@ class StatementEmitter:
             values.store(buffer, indices, values.expr(reduce.value))
             return
         starts = None if reduce.first is None or first is not None else values.expr(reduce.first)
-        current = values.load(buffer, indices)
-        total = self.combine(reduce, current)
+        storage = values.storages[buffer.name]
+        place = values.place(storage, indices)
+        total = self.combine(reduce, values.load_from(storage, place))
         if starts is not None:
             total = block.select(starts, values.expr(reduce.value), total)
-        values.store(buffer, indices, total)
+        values.store_at(storage, place, total)
 
     def combine(self, reduce: Reduce, current: Value) -> Value:
         """`current` with one more value added, or the greater of both."""

@@ -47,7 +47,7 @@ class Value:
     @property
     def typed(self) -> str:
         """Type and text, as operands are written."""
-        return f"{self.type} {self.text}"
+        return f"{_types(self.dtype, self.lanes)[0]} {self.text}"
 
 
 def type_text(dtype: DType, lanes: int = 1) -> str:
@@ -124,7 +124,8 @@ class Block:
         """`instruction`'s result as a bare name (pointers, aggregates)."""
         name = self._known.get(instruction)
         if name is None:
-            name = f"%{self.name()}"
+            self._count += 1
+            name = f"%v{self._count}"
             self.lines.append(f"  {name} = {instruction}")
             if not instruction.startswith(_IMPURE):
                 self._known[instruction] = name
@@ -215,9 +216,11 @@ class Block:
 
     def binary(self, instruction: str, a: Value, b: Value, dtype: DType | None = None) -> Value:
         """`instruction a, b` on values of one type; the result is of `dtype` (default: theirs)."""
-        lanes = max(a.lanes, b.lanes)
-        a, b = self.splat(a, lanes), self.splat(b, lanes)
-        return self.define(f"{instruction} {a.typed}, {b.text}", dtype or a.dtype, lanes)
+        lanes = a.lanes
+        if lanes != b.lanes:
+            lanes = max(lanes, b.lanes)
+            a, b = self.splat(a, lanes), self.splat(b, lanes)
+        return Value(self.assign(f"{instruction} {a.typed}, {b.text}"), dtype or a.dtype, lanes)
 
     def select(self, condition: Value, then: Value, otherwise: Value) -> Value:
         """`then` or `otherwise`, lane by lane where the condition is a vector."""
