@@ -31,7 +31,7 @@ STEPS = (
     Step("tests", "every case of every test", ("-m", "pytest", "-n", "2", "-q", "--campaign")),
     Step("cosim", "1,000 random programs on 12 machines, RTL against simulator", ("benchmarks/cosim.py", "--write")),
     Step("faults", "one-line faults in RTL and simulator", ("benchmarks/faults.py", "--write")),
-    Step("fuzz", "damaged models, machines, programs, archives, records and inputs; killed commands", (
+    Step("fuzz", "damaged files of every kind; commands that are killed, interrupted or cut off from their outputs", (
         "benchmarks/fuzz.py", "--write",
     )),
     Step("gpu_faults", "faults in scheduled GPU kernels", ("benchmarks/gpu_faults.py", "--write")),

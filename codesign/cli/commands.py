@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import tempfile
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -67,6 +69,13 @@ def run_command(arguments: Sequence[str]) -> int:
         return end.exit_code
     except UserError as error:
         raise Stopped(printable(error), 2) from None
+    except OSError as error:
+        # Those that stand for a file of the user's are told where it is written.
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        place = printable(error.filename or tempfile.gettempdir())
+        advice = "make room there, or let TMPDIR and XDG_CACHE_HOME name other places"
+        raise Stopped(f"{place}: {error.strerror}; {advice}", 2) from None
     except _USAGE_ERROR as error:
         return _refuse_usage(error)
     return 0

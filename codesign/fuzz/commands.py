@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -199,3 +200,9 @@ def environment(folder: Path, *, cold: bool) -> dict[str, str]:
         (folder / "cache").mkdir(mode=0o700, exist_ok=True)
         own["XDG_CACHE_HOME"] = str(folder / "cache")
     return {**os.environ, **own}
+
+
+def without_limit() -> None:
+    """Gives a process that is about to begin the memory of its user again, which cases alone are kept from."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

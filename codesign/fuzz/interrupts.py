@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..cli import interrupts
 from ..cli.interrupts import ENDINGS
-from .commands import CALLS, ENTRY, LEFT_BY_OTHERS, environment, prepare
+from .commands import CALLS, ENTRY, LEFT_BY_OTHERS, environment, prepare, without_limit
 from .drawing import Draw
 from .outcome import Outcome
 from .written import problem_of
@@ -51,8 +51,7 @@ def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
         text=True,
         errors="replace",
         start_new_session=True,
-        # What a shell runs in the background ignores interrupts, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=_prepared,
     )
     try:
         _, err = running.communicate(timeout=delay)
@@ -83,6 +82,12 @@ def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
         kind = "traceback" if "Traceback" in problem else "wrong"
         return Outcome(kind, f"{said}, ended {time.monotonic() - sent:.1f} s later: {problem}")
     return Outcome("right" if running.returncode else "unchecked")
+
+
+def _prepared() -> None:
+    without_limit()
+    # What a shell runs in the background ignores interrupts, and so would its children.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _problem(code: int, number: signal.Signals, err: str) -> str | None:

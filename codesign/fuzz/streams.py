@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..cli.process import READER_GONE
-from .commands import CALLS, ENTRY, LEFT_BY_OTHERS, Call, environment, prepare
+from .commands import CALLS, ENTRY, LEFT_BY_OTHERS, Call, environment, prepare, without_limit
 from .drawing import Draw
 from .outcome import Called, Outcome, judge
 
@@ -152,7 +152,8 @@ def _called(
         names = ("stdin", "stdout", "stderr")
         closed = [names.index(name) for name, fault in faults.items() if fault == "closed"]
 
-        def close() -> None:
+        def prepared() -> None:
+            without_limit()
             for descriptor in closed:
                 os.close(descriptor)
 
@@ -166,7 +167,7 @@ def _called(
             text=True,
             errors="replace",
             check=False,
-            preexec_fn=close,
+            preexec_fn=prepared,
         )
     err = done.stderr or ""
     trace = err if "Traceback" in err or "Exception ignored" in err or done.returncode < 0 else None

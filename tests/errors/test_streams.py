@@ -1,5 +1,6 @@
 """Standard streams that are full, closed or without a reader: no traceback, and no success where a result is lost."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -43,3 +44,12 @@ def test_notes_that_nobody_takes_are_lost_alone(tmp_path: Path) -> None:
     done = shell(f"{VDLA} asm {source} -o {written} 2>&-")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert len(written.read_text().split()[0]) == 32
+
+
+def test_a_full_disk_for_temporary_files_costs_one_line(vdla, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("vdla.codesign.cli.describe.hardware", refuse)
+    message = vdla("config", "tiny").message()
+    assert "No space left on device; make room there" in message and "TMPDIR" in message
