@@ -9,6 +9,9 @@ DEMO ?= build/demo
 # Also there: make bench BENCHMARKS=tuning_spaces
 BENCHMARKS ?= network simulator trial rtl cpu cpu_networks fusion quantization
 
+# Hundreds of processes import the packages: without bytecode each compiles all their sources, half a second.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test campaign bench notebooks clean
 
 demo: $(VENV)/.installed-check

@@ -1,5 +1,6 @@
 """What every test may use: the command line in this process; what runs only in campaigns; missing system tools."""
 
+import gc
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ from campaign import CAMPAIGN
 from shipped import FOLDER
 from system_tools import SystemTools, missing_tools
 from vdla.codesign.cli.main import main
+from vdla.codesign.cli.process import OBJECTS_BETWEEN_COLLECTIONS
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,6 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # As for commands: programs are trees, and most tests compile.
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     if config.getoption("--campaign"):
         os.environ[CAMPAIGN] = "1"
     if not hasattr(config, "workerinput"):
