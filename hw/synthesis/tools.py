@@ -72,7 +72,8 @@ def run_tool(
 
     `step` gives the name of the step a line begins, or None; the step is reported, and again every HEARTBEAT
     seconds, with its seconds. The tool dies with an exception here. Raises ToolFailure when it ends with an error.
-    Where the tool cannot keep its compiled code, it is compiled for this process alone.
+    Where the tool cannot keep its compiled code, it is compiled for this process alone. Its temporary files go to
+    `directory`, too.
     """
     place = other_tools_cache(_CACHE)
     try:
@@ -103,6 +104,8 @@ def _run_once(
     started = time.monotonic()
     current, lines = "starting", list[str]()
     done = threading.Event()
+    # A tool that is killed removes no files.
+    own = {"TMPDIR": str(directory)} | ({} if cache is None else {"YOWASP_CACHE_DIR": str(cache)})
 
     def beat() -> None:
         while not done.wait(HEARTBEAT):
@@ -111,7 +114,7 @@ def _run_once(
     with subprocess.Popen(
         [*command],
         cwd=directory,
-        env=None if cache is None else {**os.environ, "YOWASP_CACHE_DIR": str(cache)},
+        env={**os.environ, **own},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

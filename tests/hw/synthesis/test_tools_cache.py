@@ -40,6 +40,11 @@ def test_a_full_disk_costs_one_line(tool: Path, capsys: pytest.CaptureFixture[st
     )
 
 
+def test_temporary_files_lie_where_the_tool_works(tool: Path) -> None:
+    tool.write_text("#!/bin/sh\nmktemp\n")
+    assert Path(run(tool, "one").strip()).parent == tool.parent
+
+
 def test_other_failures_are_the_tools(tool: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tool.write_text("#!/bin/sh\necho 'OSError: [Errno 28] No space left on device: its own file'; exit 1\n")
     with pytest.raises(ToolFailure, match="its own file"):
