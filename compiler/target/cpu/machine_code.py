@@ -101,11 +101,14 @@ def object_of(modules: Sequence[Module], machine: llvm.TargetMachine, exported: 
 def _emit_unlocked() -> Any:
     """What `TargetMachine.emit_object` calls, without the lock that llvmlite holds over every call into LLVM.
 
-    LLVM lets threads generate code at once where each has its own context and machine, as its linker does.
+    LLVM lets threads generate code at once where each has its own context and machine, as its linker does. The path of
+    the library is not part of llvmlite's interface: where it is not found, threads take turns.
     """
     locked = ffi.lib.LLVMPY_TargetMachineEmitToMemory
+    if not isinstance(path := getattr(ffi.lib, "_name", None), str):
+        return locked
     # The library is loaded already; another handle to it has functions of its own.
-    emit = ctypes.CDLL(ffi.lib._name).LLVMPY_TargetMachineEmitToMemory
+    emit = ctypes.CDLL(path).LLVMPY_TargetMachineEmitToMemory
     emit.argtypes, emit.restype = locked.argtypes, locked.restype
     return emit
 
