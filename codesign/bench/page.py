@@ -39,6 +39,14 @@ class At:
     path: tuple[str | Where, ...]
     then: Callable[[Any], Any] | None = None
 
+    def is_in(self, files: Mapping[str, Document]) -> bool:
+        """Whether the file has it."""
+        try:
+            self.value(files)
+        except PageError:
+            return False
+        return True
+
     def value(self, files: Mapping[str, Document]) -> Any:
         """The figure. PageError where the file has none there."""
         found: Any = files[self.file]
@@ -63,16 +71,26 @@ def _item(rows: Sequence[Document], where: Where) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: what was measured, the figures through `template` (as `str.format`), and the command."""
+    """A line of a table: what was measured, the figures through `template` (as `str.format`), and the command.
+
+    `optional`: left out where its files do not have its figures yet.
+    """
 
     measure: str
     template: str
     figures: tuple[At, ...]
+    optional: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files that it reads, each once."""
         return tuple(dict.fromkeys(figure.file for figure in self.figures))
+
+    def is_shown(self, files: Mapping[str, Document]) -> bool:
+        """Whether its files are there, and have what an optional row shows."""
+        if not all(name in files for name in self.files):
+            return False
+        return not self.optional or all(figure.is_in(files) for figure in self.figures)
 
     def cells(self, files: Mapping[str, Document]) -> tuple[str, str]:
         """The measure and its value."""
@@ -97,7 +115,7 @@ class Table:
 
     def text(self, files: Mapping[str, Document]) -> str:
         """The table in Markdown, with where its figures come from."""
-        shown = [row for row in self.rows if all(name in files for name in row.files)]
+        shown = [row for row in self.rows if row.is_shown(files)]
         cells = [row.cells(files) for row in shown]
         lines = [f"| {' | '.join(self.headings)} |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]
         sources = [source(name, files[name]) for name in dict.fromkeys(n for row in shown for n in row.files)]

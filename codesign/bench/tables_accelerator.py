@@ -178,6 +178,7 @@ def _fuzzed_row(kind: str, name: str, shown: str) -> Row:
             at("fuzz", "kinds", *row, "right"),
             at("fuzz", "kinds", *row, "failures", then=len),
         ),
+        optional=True,
     )
 
 

@@ -65,6 +65,16 @@ def test_a_table_is_its_rows_and_where_they_come_from() -> None:
     assert list(missing({"t": Table((ROW, gone))}, FILES)) == ["y"]
 
 
+def test_an_optional_row_waits_for_its_figures() -> None:
+    figures = (at("x", "rows", Where("name", "c"), "time"),)
+    waiting = Row("of c", "{0} ms", figures, optional=True)
+    assert Table((ROW, waiting)).text(FILES) == Table((ROW,)).text(FILES)
+    rows = [*FILES["x"]["rows"], {"name": "c", "time": 9}]
+    assert "| of c | 9 ms |" in Table((ROW, waiting)).text({"x": FILES["x"] | {"rows": rows}})
+    with pytest.raises(PageError, match="has nothing"):
+        Table((Row("of c", "{0} ms", figures),)).text(FILES)
+
+
 def test_blocks_are_replaced_and_all_else_is_kept() -> None:
     page = "before\n<!-- figures t -->\nold 9.99\n<!-- /figures -->\nafter\n"
     blocks = MappingProxyType({"t": Text("x", lambda document: f"{document['speed']:.1f}")})
