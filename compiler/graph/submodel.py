@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 from .errors import ModelError
 from .graph import Quantization
+from .names import unused
 from .onnx_load import load_model
 from .onnx_survey import Survey
 
@@ -60,15 +61,6 @@ def tensors_read(node: onnx.NodeProto) -> Iterator[str]:
             for inner in body.node:
                 yield from (name for name in tensors_read(inner) if name not in own)
                 own.update(inner.output)
-
-
-def unused(name: str, taken: Collection[str]) -> str:
-    """`name`, with a number behind it where it is taken."""
-    unique, suffix = name, 1
-    while unique in taken:
-        suffix += 1
-        unique = f"{name}#{suffix}"
-    return unique
 
 
 class SubmodelWriter:

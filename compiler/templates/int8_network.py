@@ -9,6 +9,7 @@ from vdla.isa.arithmetic import UNSIGNED_OFFSET
 
 from ..graph import graph as integer
 from ..graph.floating.graph import GraphOutput, Tensor
+from ..graph.names import unused
 from ..ir.stmt import Program
 from ..ir.types import DType
 from ..schedule import Schedule
@@ -57,11 +58,7 @@ class Int8Network:
 
     def unused(self, name: str) -> str:
         """`name`, with a number behind it where a tensor of the network has it already."""
-        unique, number = name, 1
-        while unique in self.tensors:
-            number += 1
-            unique = f"{name}#{number}"
-        return unique
+        return unused(name, self.tensors)
 
     def add(
         self,

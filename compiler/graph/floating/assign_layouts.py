@@ -17,6 +17,7 @@ from ...ir.expr import Expr
 from ...ir.interp import interpret
 from ...te.functions import FUNCTIONS
 from ...te.ops.float_elementwise import float_elementwise
+from ..names import unused
 from .graph import FloatGraph, GraphOutput, Node, Tensor
 from .operators import AveragePool, Concatenate, Convolution, Elementwise, MaxPool, Relayout, Reshape, Resize
 
@@ -79,7 +80,7 @@ class _State:
             return name
         if (name, block) in self.versions:
             return self.versions[name, block]
-        version = replace(tensor, name=self._unused(f"{name}.c{block}"), block=block)
+        version = replace(tensor, name=unused(f"{name}.c{block}", self.tensors), block=block)
         self.tensors[version.name] = version
         self.versions[name, block] = version.name
         if name in self.constants:
@@ -95,13 +96,6 @@ class _State:
         """Adds the node with these inputs, and its output in blocks."""
         self.tensors[node.output] = replace(self.tensors[node.output], block=block)
         self.nodes.append(replace(node, inputs=inputs))
-
-    def _unused(self, name: str) -> str:
-        unique, suffix = name, 1
-        while unique in self.tensors:
-            suffix += 1
-            unique = f"{name}#{suffix}"
-        return unique
 
 
 def _same_order(a: Tensor, b: Tensor) -> bool:

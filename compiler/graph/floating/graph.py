@@ -14,6 +14,7 @@ from ...ir.types import DType
 from ...ir.visit import free_vars
 from ...te.merge import broadcast
 from ...te.scalars import argument
+from ..names import unused
 from .operators import Operator
 
 Shape = tuple[int, ...]
@@ -128,8 +129,4 @@ def with_tensors(graph: FloatGraph, *tensors: Tensor) -> FloatGraph:
 
 def unused_name(graph: FloatGraph, name: str) -> str:
     """`name`, with a number behind it where a tensor has it already."""
-    unique, suffix = name, 1
-    while unique in graph.tensors:
-        suffix += 1
-        unique = f"{name}#{suffix}"
-    return unique
+    return unused(name, graph.tensors)
