@@ -75,7 +75,8 @@ def place(
     its other members.
 
     Where `platform` is a `SharedModules`, the submodule is an instance of `module`: all that a design calls so must be
-    alike. `inputs` are as wide as their members: they need no signals between, of which Amaranth would make every bit.
+    alike. Values of `inputs` are as wide as their members. They go straight to an instance's ports: with a signal
+    between, Amaranth would take time for each of its bits.
     """
     values = {port: Value.cast(value) for port, value in inputs.items()}
     if not isinstance(platform, SharedModules):

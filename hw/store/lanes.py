@@ -6,7 +6,6 @@ from amaranth.lib.wiring import In, Out
 
 from ..copies import KINDS
 from .combine import COMBINE_STAGES, Combine
-from .constants import constants_layout
 from .pipeline import delay
 
 REDUCTION = "reduction_lane"
@@ -46,37 +45,23 @@ class Reduction(wiring.Component):
 class StageB(wiring.Component):
     """Stage B of one lane, or as many cycles without it.
 
-    Members: `combine` says whether `value` passes through `combine.Combine`, which has the other members.
+    Members: those of `combine.Combine`, and `combine`, which says whether `value` passes through it.
     """
-
-    combine: In(1)
-    value: In(signed(8))
-    operand: In(signed(8))
-    multiply: In(1)
-    operand_used: In(1)
-    swap: In(1)
-    unsigned: In(1)
-    zero_point: In(signed(16))
-    operand_zero_point: In(signed(16))
-    low: In(signed(8))
-    high: In(signed(8))
-    constants: In(constants_layout())
-    result: Out(signed(8))
 
     def __init__(self, *, number: int) -> None:
         """`number` of the lane: the lanes have different copies of what selects in all of them."""
-        self._kind = number % KINDS
-        super().__init__()
+        self._stages = Combine(number=number % KINDS)
+        super().__init__({"combine": In(1), **self._stages.signature.members})
 
     def elaborate(self, platform: object) -> Module:
         """Registers beside stage B."""
         m = Module()
-        passed = (
-            *("value", "operand", "multiply", "operand_used", "swap", "unsigned"),
-            *("zero_point", "operand_zero_point", "low", "high", "constants"),
-        )
-        m.submodules.stages = combine = Combine(number=self._kind)
-        m.d.comb += [getattr(combine, name).eq(getattr(self, name)) for name in passed]
+        m.submodules.stages = stages = self._stages
+        m.d.comb += [
+            getattr(stages, name).eq(getattr(self, name))
+            for name, member in stages.signature.members.items()
+            if member.flow is In
+        ]
         late = delay(m, self.value, COMBINE_STAGES, "late")
-        m.d.comb += self.result.eq(Mux(self.combine, combine.result, late))
+        m.d.comb += self.result.eq(Mux(self.combine, stages.result, late))
         return m
