@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...te.blocks import Window
-from .graph import FloatGraph, Node, unused_name, with_tensors
+from ..names import unused
+from .graph import FloatGraph, Node, with_tensors
 from .operators import Convolution
 
 
@@ -67,7 +68,7 @@ def _with_window(
     old = node.inputs[1]
     rows, columns = (slice(start, start + size) for start, size in zip(first, window.kernel, strict=True))
     weight = graph.constants[old][:, :, rows, columns]
-    name = unused_name(graph, f"{old}.cropped")
+    name = unused(f"{old}.cropped", graph.tensors)
     graph = with_tensors(graph, replace(graph.tensors[old], name=name, shape=weight.shape))
     graph = replace(graph, constants={**graph.constants, name: weight})
     inputs = (node.inputs[0], name, *node.inputs[2:])

@@ -8,7 +8,8 @@ import numpy as np
 
 from ...ir.expr import Binary, Call, Const, Expr, Var
 from ...te.scalars import argument
-from .graph import FloatGraph, Node, Tensor, unused_name, with_tensors
+from ..names import unused
+from .graph import FloatGraph, Node, Tensor, with_tensors
 from .operators import BatchNormalization, Convolution, Dense, Elementwise
 
 
@@ -210,7 +211,7 @@ def _stored(graph: FloatGraph, stem: str, **arrays: np.ndarray) -> tuple[FloatGr
             rounded = array.astype(np.float32)
         if not np.isfinite(rounded).all():
             return None
-        name = unused_name(graph, f"{stem}.{what}")
+        name = unused(f"{stem}.{what}", graph.tensors)
         graph = with_tensors(graph, Tensor(name=name, shape=array.shape))
         graph = replace(graph, constants={**graph.constants, name: rounded})
         names.append(name)
@@ -223,7 +224,7 @@ def _multiply_add(graph: FloatGraph, node: Node) -> tuple[FloatGraph, Node]:
     names: list[str] = []
     for constant in (scale, shift):
         array = graph.constants[constant].reshape(1, -1, *[1] * (rank - 2))
-        name = unused_name(graph, f"{constant}.channels")
+        name = unused(f"{constant}.channels", graph.tensors)
         graph = with_tensors(graph, Tensor(name=name, shape=array.shape))
         graph = replace(graph, constants={**graph.constants, name: array})
         names.append(name)

@@ -14,7 +14,6 @@ from ...ir.types import DType
 from ...ir.visit import free_vars
 from ...te.merge import broadcast
 from ...te.scalars import argument
-from ..names import unused
 from .operators import Operator
 
 Shape = tuple[int, ...]
@@ -125,8 +124,3 @@ class FloatGraph:
 def with_tensors(graph: FloatGraph, *tensors: Tensor) -> FloatGraph:
     """The graph with these tensors added or replaced."""
     return replace(graph, tensors={**graph.tensors, **{tensor.name: tensor for tensor in tensors}})
-
-
-def unused_name(graph: FloatGraph, name: str) -> str:
-    """`name`, with a number behind it where a tensor has it already."""
-    return unused(name, graph.tensors)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from .graph import FloatGraph, Node, unused_name, with_tensors
+from ..names import unused
+from .graph import FloatGraph, Node, with_tensors
 from .operators import Concatenate, Join, Reshape
 from .storage_plan import ALIGNMENT
 
@@ -76,7 +77,7 @@ class _State:
         copies: list[Node] = []
         inputs = list(node.inputs)
         for i in set(range(len(inputs))) - set(free):
-            name = unused_name(self.graph, f"{node.output}.{i}")
+            name = unused(f"{node.output}.{i}", self.graph.tensors)
             self.graph = with_tensors(self.graph, replace(pieces[i], name=name))
             copies.append(
                 Node(name=name, members=(), operator=Concatenate(axis=axis), inputs=(inputs[i],), output=name)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from ...te.merge import spread
-from .graph import FloatGraph, Node, Shape, Tensor, unused_name, with_tensors
+from ..names import unused
+from .graph import FloatGraph, Node, Shape, Tensor, with_tensors
 from .operators import Elementwise, Remap, Reshape
 from .remove_dead import remove_dead
 from .storage_plan import ALIGNMENT
@@ -106,7 +107,7 @@ def _before_view(
         elif name in views and graph.tensors[views[name]].shape == wanted:
             inputs.append(views[name])
         else:
-            viewed = unused_name(graph, f"{name}.view")
+            viewed = unused(f"{name}.view", graph.tensors)
             graph = with_tensors(graph, Tensor(name=viewed, shape=wanted))
             if name in graph.constants:
                 array = graph.constants[name].reshape(wanted)
@@ -118,7 +119,7 @@ def _before_view(
                     Node(name=viewed, members=(), operator=Reshape(), inputs=(name,), output=viewed)
                 )
             inputs.append(viewed)
-    output = unused_name(graph, f"{node.output}.{node.name}")
+    output = unused(f"{node.output}.{node.name}", graph.tensors)
     graph = with_tensors(graph, Tensor(name=output, shape=shape))
     before.append(replace(node, inputs=tuple(inputs), output=output))
     after = Node(
