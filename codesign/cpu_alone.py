@@ -17,7 +17,7 @@ import numpy as np
 from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.graph.partition import Region
 from vdla.compiler.runtime.cpu_network import LaunchTime
-from vdla.compiler.runtime.heterogeneous_network import timed
+from vdla.compiler.runtime.heterogeneous_network import RegionTime, timed
 from vdla.compiler.tune.records.book import RecordBook
 
 from .processor_run import compile_here
@@ -40,10 +40,16 @@ class CpuAlone:
     remark: str = ""
 
 
+def all_on_cpu(times: Sequence[RegionTime]) -> CpuAlone:
+    """Of a network without a region of the accelerator: `times` are those of the CPU alone."""
+    seconds = {spent.name: spent.seconds for spent in times}
+    return CpuAlone(seconds=sum(seconds.values()), regions=seconds)
+
+
 @contextlib.contextmanager
 def compiled_meanwhile(
     model: Path, target: str, records: Sequence[str] | None
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[Callable[[], object]]:
     """Has another process compile `model` for `target` into the user's cache, with records as --records names them.
 
     What this gives waits until it has; what went wrong there is raised by whoever compiles the network next. The
@@ -59,7 +65,7 @@ def compiled_meanwhile(
         start_new_session=True,
     )
     try:
-        yield lambda: (process.wait(), None)[1]
+        yield process.wait
     finally:
         process.terminate()
         try:

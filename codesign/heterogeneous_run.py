@@ -19,11 +19,10 @@ from vdla.compiler.runtime.heterogeneous_network import (
     RegionTime,
     run_region,
 )
-from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config
 from vdla.isa.errors import UserError
 
-from .cpu_alone import CpuAlone, run_cpu_alone
+from .cpu_alone import CpuAlone
 from .evaluate import (
     INTERPRETER,
     Arrays,
@@ -87,40 +86,6 @@ def run_launches(
             raise UserError(f"{where}: {error}") from None
         on_launch()
     return results
-
-
-def time_division(
-    model: Path,
-    network: HeterogeneousNetwork,
-    result: HeterogeneousResult,
-    target: str,
-    *,
-    cache: bool,
-    threads: int,
-    repeat: int,
-    records: RecordBook | None,
-    remark: Callable[[str], None],
-) -> tuple[tuple[RegionTime, ...], CpuAlone]:
-    """The times of a division on the tensors that `result` has at borders, and those of the CPU alone.
-
-    A network that the CPU has anyway is not compiled again. Arguments as of `run_cpu_alone`. Raises UserError.
-    """
-    times = network.time(result, threads=threads, repeat=repeat)
-    if not any(region.accelerated for region in network.regions):
-        seconds = {spent.name: spent.seconds for spent in times}
-        return times, CpuAlone(seconds=sum(seconds.values()), regions=seconds)
-    alone = run_cpu_alone(
-        model,
-        network.regions,
-        {port.name: result.tensors[port.name] for port in network.inputs},
-        target,
-        cache=cache,
-        threads=threads,
-        repeat=repeat,
-        records=records,
-        remark=remark,
-    )
-    return times, alone
 
 
 def check_division(

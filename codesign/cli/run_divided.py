@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,18 +58,18 @@ def run_divided(
     from vdla.compiler.cpu_driver import SharedKernels
     from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 
+    from ..cpu_alone import all_on_cpu, compiled_meanwhile, run_cpu_alone
     from ..heterogeneous_run import (
         account_division,
         check_division,
         run_launches,
         sample_feeds,
-        time_division,
     )
     from ..network_run import LOADING, load_simulator
 
     with (
         whole_directory(dump_passes) as dumps,
-        _whole_meanwhile(model, llvm, records, cache=cache) as wait_for_whole,
+        compiled_meanwhile(model, llvm, records) if cache else nullcontext(lambda: None) as wait_for_whole,
         SharedKernels() as kernels,
         steps() as progress,
     ):
@@ -106,20 +106,26 @@ def run_divided(
             verdict, remark = check_division(model, network, launches, results, check)
             if remark is not None:
                 note(f"checked against the interpreter: {remark}")
-            progress.begin(f"compiling all of it for {processor.cpu}")
-            wait_for_whole()
+            offloaded = any(region.accelerated for region in network.regions)
+            if offloaded:
+                progress.begin(f"compiling all of it for {processor.cpu}")
+                wait_for_whole()
             progress.begin("timing")
-            times, alone = time_division(
-                model,
-                network,
-                results[0],
-                llvm,
-                cache=cache,
-                threads=threads,
-                repeat=repeat,
-                records=book,
-                remark=note,
-            )
+            times = network.time(results[0], threads=threads, repeat=repeat)
+            if offloaded:
+                alone = run_cpu_alone(
+                    model,
+                    network.regions,
+                    {port.name: results[0].tensors[port.name] for port in network.inputs},
+                    llvm,
+                    cache=cache,
+                    threads=threads,
+                    repeat=repeat,
+                    records=book,
+                    remark=note,
+                )
+            else:
+                alone = all_on_cpu(times)
         if outputs is not None:
             from ..network_run import npz_bytes
 
@@ -147,20 +153,6 @@ def run_divided(
     for line in division_summary(account):
         console.print(line, soft_wrap=True)
     _end_checked(verdict)
-
-
-@contextmanager
-def _whole_meanwhile(
-    model: Path, llvm: str, records: Sequence[str] | None, *, cache: bool
-) -> Iterator[Callable[[], None]]:
-    """`cpu_alone.compiled_meanwhile`, which needs the cache; else a wait for nothing."""
-    if not cache:
-        yield lambda: None
-        return
-    from ..cpu_alone import compiled_meanwhile
-
-    with compiled_meanwhile(model, llvm, records) as wait:
-        yield wait
 
 
 def _end_checked(verdict: DivisionCheck) -> None:
