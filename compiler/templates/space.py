@@ -8,7 +8,7 @@ their cost, and quantities from which a model can predict the rest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -47,13 +47,14 @@ class Account:
     beat, in the unit of measurements (cycles, seconds). `quantities` are positive float64 values a model may use:
     counts, bytes, cycles, and under ESTIMATE the cost itself where the template has a guess. `effective` are the values
     of the axes (int64) with those that change nothing at this point set to the axis' first: points with equal rows are
-    the same program.
+    the same program. `search_limits` exclude points that work but are not worth a trial.
     """
 
     limits: Mapping[str, np.ndarray]
     bound: np.ndarray
     quantities: Mapping[str, np.ndarray]
     effective: Columns
+    search_limits: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,7 +63,8 @@ class Space:
 
     `account` is the template's. Points whose bound is more than `slack` times `floor`, the least bound that any program
     for this shape could have, are hopeless and count as illegal. `capacities` name limits that no point keeps to if
-    the first values of all axes, which take least, do not.
+    the first values of all axes, which take least, do not. `candidates` are groups of points among which a default is
+    sought (`template.cheapest`): values by axis, all values of axes that are missing.
     """
 
     template: str
@@ -71,6 +73,7 @@ class Space:
     floor: float
     slack: float
     capacities: frozenset[str] = frozenset()
+    candidates: tuple[Mapping[str, Sequence[int]], ...] = ()
 
     @property
     def size(self) -> int:
@@ -102,8 +105,12 @@ class Space:
         return np.array(indices, dtype=np.int64)
 
     def limits(self, account: Account) -> Mapping[str, np.ndarray]:
-        """The account's limits and the one on hopeless points."""
-        return {**account.limits, "the bound on its cost": account.bound <= self.slack * self.floor}
+        """The account's limits, those of searches, and the one on hopeless points."""
+        return {
+            **account.limits,
+            **account.search_limits,
+            "the bound on its cost": account.bound <= self.slack * self.floor,
+        }
 
     def legal(self, points: np.ndarray) -> np.ndarray:
         """Whether each of `points` [n, axes] keeps to all limits: bool [n]."""

@@ -1,0 +1,56 @@
+"""The template protocol: the default of a space, and a target's table of templates."""
+
+import numpy as np
+import pytest
+from vdla.compiler.templates.space import ESTIMATE, Account, Axis, Columns, EmptySpaceError, Space
+from vdla.compiler.templates.template import Template, cheapest, table_of
+
+
+def made_up(candidates, *, most: int = 20) -> Space:
+    """rows x copies; the cost falls with both, and `most` of their product fit."""
+
+    def account(points: Columns) -> Account:
+        work = points["rows"] * points["copies"]
+        return Account(
+            limits={"the memory": work <= most},
+            search_limits={"the patience": work <= 4},
+            bound=np.ones(len(work)),
+            quantities={ESTIMATE: 100.0 - 2 * points["rows"] - points["copies"]},
+            effective=points,
+        )
+
+    axes = (Axis(name="rows", values=tuple(range(1, 9))), Axis(name="copies", values=(1, 2, 3, 4)))
+    return Space(
+        template="made up", axes=axes, account=account, floor=1.0, slack=2.0, candidates=tuple(candidates)
+    )
+
+
+def test_the_default_is_the_least_cost_over_the_candidates():
+    assert cheapest(made_up([{"rows": (1, 2, 4, 8)}])) == {"rows": 8, "copies": 2}
+    assert cheapest(made_up([{}])) == {"rows": 8, "copies": 2}
+    assert cheapest(made_up([{"rows": (1, 2)}])) == {"rows": 2, "copies": 4}
+
+
+def test_a_later_group_counts_where_no_point_of_an_earlier_one_is_legal():
+    groups = [{"rows": (5, 6), "copies": (4,)}, {"copies": (2,)}]
+    assert cheapest(made_up(groups, most=20)) == {"rows": 5, "copies": 4}
+    assert cheapest(made_up(groups, most=19)) == {"rows": 8, "copies": 2}
+
+
+def test_bounds_on_axes_leave_groups_out():
+    groups = [{"copies": (4,)}, {"copies": (3,)}, {"copies": (1,)}]
+    assert cheapest(made_up(groups), {"copies": 3}) == {"rows": 6, "copies": 3}
+    assert cheapest(made_up(groups), {"copies": 2, "rows": 5}) == {"rows": 5, "copies": 1}
+
+
+def test_a_space_in_which_nothing_fits_names_the_limit():
+    with pytest.raises(EmptySpaceError, match="made up: no setting of the knobs keeps to the memory"):
+        cheapest(made_up([{}], most=0))
+
+
+def test_names_in_a_table_are_unique():
+    template = Template(name="a", space=lambda target, workload: made_up([{}]), schedule=lambda *_: None)
+    assert template.default(None, None) == {"rows": 8, "copies": 2}
+    assert dict(table_of(template)) == {"a": template}
+    with pytest.raises(ValueError, match="two templates are called 'a'"):
+        table_of(template, template)
