@@ -23,7 +23,8 @@ check() {
 check "ruff format" "$bin/ruff" format --check .
 check "ruff check" "$bin/ruff" check .
 check "pyright" "$bin/pyright"
-check "import floors" "$bin/lint-imports"
+import_floors() { (cd .typing && "../$bin/lint-imports" --config ../pyproject.toml --cache-dir ../.import_linter_cache); }
+check "import floors" import_floors
 wait
 if ((${#failed[@]})); then
     echo "failed before pytest: ${failed[*]}"

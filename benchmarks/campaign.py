@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from vdla.codesign.bench.results import ROOT, write_results
+from vdla.benchmarks.harness.results import ROOT, write_results
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import onnx
+from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
-from vdla.codesign.bench.results import write_results
 from vdla.codesign.network_cache import PART as NETWORKS
 
 MODELS = ("resnet18", "mobilenet", "language_model", "dqn", "dcgan")

@@ -2,7 +2,7 @@
 
     python benchmarks/cosim.py [--programs 1000] [--seed 0] [--jobs 2] [--json] [--write]
 
-Every cycle, counter and byte of a program must be the same in both (vdla.codesign.cosim). Exits 1 if anything differs,
+Every cycle, counter and byte of a program must be the same in both (vdla.verify.cosim). Exits 1 if anything differs,
 or if the programs hit less than they should. The first run builds a library for each machine. With `--write` the
 figures go to benchmarks/results/cosim.json.
 """
@@ -13,11 +13,11 @@ import argparse
 import json
 import sys
 
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.cosim.campaign import Listener, run_campaign
-from vdla.codesign.cosim.machines import default_machines
-from vdla.codesign.cosim.work import CaseResult
+from vdla.benchmarks.harness.results import write_results
 from vdla.isa.config import Config
+from vdla.verify.cosim.campaign import Listener, run_campaign
+from vdla.verify.cosim.machines import default_machines
+from vdla.verify.cosim.work import CaseResult
 
 
 def main() -> None:

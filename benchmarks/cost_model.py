@@ -30,18 +30,18 @@ from sketches import cases as sketch_cases
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.templates.sketch.account import sketch_space
-from vdla.compiler.templates.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketch.account import sketch_space
+from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.cpu.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.tasks import space as cpu_space
 from vdla.compiler.templates.space import Space
-from vdla.compiler.templates.tasks_cpu import space as cpu_space
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.program_features.reading import Read, read_cpu, read_scheduled, read_vdla
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel, Samples
 from vdla.compiler.tune.search.point_features import GUESS, examine
 from vdla.isa.config import load_config
-from vdla.isa.program import write_whole
+from vdla.util.whole_files import write_whole
 
 MODELS = {"quick": CostModel(), "account": THOROUGH, "program": THOROUGH, "both": THOROUGH}
 """By what the columns are called; each learns from the features of that name, the quick one from the account's."""

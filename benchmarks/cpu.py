@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from vdla.codesign.bench.case import RATIO_IS, Row
-from vdla.codesign.bench.peer import peer_version
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.bench.suite import choose, geometric_means, measured, other_suite, paper_suite
+from vdla.benchmarks.harness.case import RATIO_IS, Row
+from vdla.benchmarks.harness.peer import peer_version
+from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.suite import choose, geometric_means, measured, other_suite, paper_suite
 
 
 def main() -> None:

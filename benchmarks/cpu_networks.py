@@ -22,15 +22,15 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from vdla.codesign.bench.case import relative_error
-from vdla.codesign.bench.networks import NETWORKS
-from vdla.codesign.bench.outside import RESULTS_NAME, measure_file
-from vdla.codesign.bench.peer import session
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.bench.timing import interleaved, ratio
+from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.networks import NETWORKS
+from vdla.benchmarks.harness.outside import RESULTS_NAME, measure_file
+from vdla.benchmarks.harness.peer import session
+from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
+from vdla.codesign.timing import interleaved, ratio
 from vdla.compiler.cpu_driver import compile_cpu
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 
 def measure(name: str, rounds: int) -> dict[str, object]:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from vdla.codesign.bench.results import write_results
+from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.demo import run_demo
 from vdla.isa.config import load_config
 

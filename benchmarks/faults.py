@@ -2,7 +2,7 @@
 
     python benchmarks/faults.py [--programs 200] [--only NAME ...] [--json] [--write]
 
-Every fault is put into a copy of the sources (vdla.codesign.faults.table lists them). Each fault in the RTL costs a
+Every fault is put into a copy of the sources (vdla.verify.faults.table lists them). Each fault in the RTL costs a
 build. Exits 1 if one is not caught. With `--write` the verdicts on all go to benchmarks/results/faults.json.
 """
 
@@ -14,9 +14,9 @@ import sys
 import time
 from typing import Any
 
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.faults.injected import run_fault
-from vdla.codesign.faults.table import FAULTS
+from vdla.benchmarks.harness.results import write_results
+from vdla.verify.faults.injected import run_fault
+from vdla.verify.faults.table import FAULTS
 
 
 def main() -> None:

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from vdla.codesign.bench.peer import session
-from vdla.codesign.bench.results import write_results
+from vdla.benchmarks.harness.peer import session
+from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler.cpu_driver import compile_cpu
 from vdla.compiler.runtime.cpu_network import Launch

@@ -17,11 +17,11 @@ import time
 from collections import Counter
 from typing import Any
 
-from vdla.codesign.bench.results import RESULTS, read_results, write_results
-from vdla.codesign.fuzz.commands import CALLS
-from vdla.codesign.fuzz.outcome import FAILURES, VERDICTS
-from vdla.codesign.fuzz.runner import LIMIT, Result, run_cases
-from vdla.codesign.fuzz.streams import MATRIX
+from vdla.benchmarks.fuzzing.commands import CALLS
+from vdla.benchmarks.fuzzing.outcome import FAILURES, VERDICTS
+from vdla.benchmarks.fuzzing.runner import LIMIT, Result, run_cases
+from vdla.benchmarks.fuzzing.streams import MATRIX
+from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
 
 NAME = "fuzz"
 COUNTS = {

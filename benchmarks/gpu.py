@@ -4,7 +4,7 @@
                              [--rounds N] [--library-convolutions] [--json]
 
 First every operator, the layers C1-C12 and D1-D9, products of all precisions and five networks are checked. If all are
-within the tolerances of `codesign/bench/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
+within the tolerances of `benchmarks/harness/gpu_suite.py`, layers, products and networks (batch 1) are timed by the
 device's clock: ours in a CUDA graph, and torch (cuDNN, cuBLAS) in a CUDA graph, eager, and for networks by
 torch.compile at max-autotune, its module in a CUDA graph as well. They take turns, and medians of their ratios count:
 above 1 ours is faster. A peer's outputs are compared with ours first; where they differ, nothing is written. Layers
@@ -32,8 +32,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from vdla.codesign.bench.gpu_run import Place
-from vdla.codesign.bench.gpu_suite import (
+from vdla.benchmarks.harness.gpu_run import Place
+from vdla.benchmarks.harness.gpu_suite import (
     GpuRow,
     check_entry,
     checked_entries,
@@ -42,14 +42,14 @@ from vdla.codesign.bench.gpu_suite import (
     measure_entry,
     timed_entries,
 )
-from vdla.codesign.bench.gpu_torch import find_torch
-from vdla.codesign.bench.results import provenance
+from vdla.benchmarks.harness.gpu_torch import find_torch
+from vdla.benchmarks.harness.results import provenance
 from vdla.codesign.cuda_run import device_target
 from vdla.compiler.runtime.cuda_core import open_device
 from vdla.compiler.runtime.cuda_device import DeviceProperties, parse_device
 from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.util.errors import UserError
+from vdla.util.whole_files import write_whole
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -21,10 +21,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from vdla.codesign.bench.gpu_accounts import Judgement, judge, mean_regret, measured_in, read_tiles
+from vdla.benchmarks.harness.gpu_accounts import Judgement, judge, mean_regret, measured_in, read_tiles
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.tune.records.files import read_records
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 TILES = Path(__file__).parent / "results" / "gpu-tiles-nvidia-h100-80gb-hbm3.json"
 

@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_faults.py [--only NAME ...] [--write]
 
-Every fault is a change of the loop IR of a right kernel (vdla.codesign.faults.gpu lists them). "check": the check of
+Every fault is a change of the loop IR of a right kernel (vdla.verify.faults.gpu lists them). "check": the check of
 `compiler.target.cuda.prepare` that refuses it. "numbers": the results of the faulty kernel, emulated on this machine
 with all checks switched off. Needs no GPU. Exits 1 if a fault is seen by neither. With `--write` the verdicts on all
 go to benchmarks/results/gpu_faults.json.
@@ -14,8 +14,8 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.faults.gpu import FAULTS, run_fault
+from vdla.benchmarks.harness.results import write_results
+from vdla.verify.faults.gpu import FAULTS, run_fault
 
 
 def main() -> None:

@@ -28,13 +28,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vdla.codesign.bench.results import RESULTS, provenance, read_results, write_results
-from vdla.codesign.faults.mutants import Verdict, expected_programs, run_mutants
+from vdla.benchmarks.harness.results import RESULTS, provenance, read_results, write_results
 from vdla.hw.synthesis.equivalence import Comparison, Outcome, prove_equivalent
 from vdla.hw.synthesis.mutants import Mutants, Mutation, make_mutants
 from vdla.hw.verilog import generate_verilog
 from vdla.isa.config import EXTENSIONS, KIB, Config, load_config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
+from vdla.verify.faults.mutants import Verdict, expected_programs, run_mutants
 
 NAME = "mutations"
 TUNED_ON = ("tiny", 1)

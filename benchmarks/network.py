@@ -15,9 +15,8 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.bench.timing import median_seconds
 from vdla.codesign.evaluate import (
     interpreter_outputs,
     largest_difference,
@@ -26,13 +25,14 @@ from vdla.codesign.evaluate import (
     top1_agrees,
 )
 from vdla.codesign.network_run import compile_network
+from vdla.codesign.timing import median_seconds
 from vdla.compiler.driver import Compiled, compile_model
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.graph import Convolution
 from vdla.compiler.graph.layout import decide_layouts
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.runtime.executor import run
-from vdla.compiler.templates.lower_vdla import lower_node
+from vdla.compiler.templates.vdla.lower import lower_node
 from vdla.compiler.tune.records.book import shipped_book
 from vdla.isa.config import Config, Memory, load_config
 

@@ -20,8 +20,8 @@ import numpy as np
 import onnx
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
-from vdla.codesign.bench.peer import session
-from vdla.codesign.bench.results import write_results
+from vdla.benchmarks.harness.peer import session
+from vdla.benchmarks.harness.results import write_results
 from vdla.codesign.models import build, sample_inputs
 from vdla.codesign.quantize_run import prepare_here
 from vdla.compiler.graph.quantize.error import Error

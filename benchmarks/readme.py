@@ -2,7 +2,7 @@
 
     python benchmarks/readme.py [--check]
 
-Blocks between `<!-- figures NAME -->` and `<!-- /figures -->` are replaced (`vdla.codesign.bench.tables` has their
+Blocks between `<!-- figures NAME -->` and `<!-- /figures -->` are replaced (`vdla.benchmarks.harness.tables` has their
 rows). Files that were not measured yet are named; their rows are left out. With --check nothing is written; exit code
 1 says that a page is not what the files give.
 """
@@ -12,10 +12,10 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vdla.codesign.bench.page import missing, read_files, rewritten
-from vdla.codesign.bench.results import RESULTS, ROOT
-from vdla.codesign.bench.tables import BLOCKS, PAGES
-from vdla.isa.program import write_whole
+from vdla.benchmarks.harness.page import missing, read_files, rewritten
+from vdla.benchmarks.harness.results import RESULTS, ROOT
+from vdla.benchmarks.harness.tables import BLOCKS, PAGES
+from vdla.util.whole_files import write_whole
 
 
 def main() -> None:

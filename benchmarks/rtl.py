@@ -24,11 +24,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from vdla.benchmarks.harness.results import write_results
 from vdla.codesign import models
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.bench.timing import median_seconds
 from vdla.codesign.evaluate import sample_arrays
 from vdla.codesign.rtl_run import library_for, run_on_rtl
+from vdla.codesign.timing import median_seconds
 from vdla.compiler.driver import compile_model
 from vdla.compiler.runtime.executor import run
 from vdla.isa.config import load_config

@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from vdla.codesign import models
-from vdla.codesign.bench.convolutions import CONVOLUTIONS, DEPTHWISE
+from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run import tune_network, tune_workloads
 from vdla.codesign.workload_names import accelerator_workload

@@ -14,8 +14,8 @@ import json
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.bench.timing import REPEAT, median_seconds
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign.timing import REPEAT, median_seconds
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import encode, encode_uops, register_value
 from vdla.isa.program import Program, bare_program, load_program

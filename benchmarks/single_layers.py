@@ -14,9 +14,9 @@ import argparse
 import math
 from contextlib import closing
 
-from vdla.codesign.bench.case import RATIO_IS, measure
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.bench.single_layers import layers, single_layer_case
+from vdla.benchmarks.harness.case import RATIO_IS, measure
+from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.single_layers import layers, single_layer_case
 
 
 def main() -> None:

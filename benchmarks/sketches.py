@@ -29,17 +29,15 @@ from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.matmul import matmul
 from vdla.compiler.te.ops.reduction import reduction
-from vdla.compiler.templates import (
-    conv2d_cpu,
-    dense_cpu,
-    depthwise_cpu,
-    matmul_cpu,
-    pool_cpu,
-    reduction_cpu,
-)
-from vdla.compiler.templates.sketch.account import sketch_space
-from vdla.compiler.templates.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.sketch.sketch import sketches
+from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
+from vdla.compiler.templates.cpu import matmul as matmul_cpu
+from vdla.compiler.templates.cpu import pool as pool_cpu
+from vdla.compiler.templates.cpu import reduction as reduction_cpu
+from vdla.compiler.templates.cpu.sketch.account import sketch_space
+from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features
 
 SECONDS = 2e-3

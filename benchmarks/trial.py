@@ -17,14 +17,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
-from vdla.codesign.bench.convolutions import CONVOLUTIONS
-from vdla.codesign.bench.results import write_results
+from vdla.benchmarks.harness.results import write_results
+from vdla.codesign.named_layers import CONVOLUTIONS
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.target.vdla.link_alone import link_alone
-from vdla.compiler.templates.lower_vdla import pipeline
-from vdla.compiler.templates.schedule_vdla import schedule_workload
 from vdla.compiler.templates.space import Values
+from vdla.compiler.templates.vdla.lower import pipeline
+from vdla.compiler.templates.vdla.schedule import schedule_workload
 from vdla.compiler.tune.measure.measure_vdla import ACTIVATIONS, VIRTUAL_THREADS, AcceleratorTask
 from vdla.isa.config import Config, load_config
 from vdla.sim import simulate

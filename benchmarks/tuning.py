@@ -3,7 +3,7 @@
     python benchmarks/tuning.py [--layers C1 ... C12] [--searches NAME ...] [--seeds 5] [--jobs 2] [--again] [--write]
                                 [--json]
 
-The searches are those of `vdla.codesign.bench.searches`: the tuner's own ("full"), the same without its first points,
+The searches are those of `benchmarks/harness/searches.py`: the tuner's own ("full"), the same without its first points,
 random and genetic search with and without these, and the template's estimate alone. All share a workload's space and
 its limits and know no defaults, shipped records or other workloads; but for the transfer rows, whose model has learned
 from the other layers' runs (those of the same template: C1's is another) and from none of this layer. The best known
@@ -30,9 +30,9 @@ from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
-from vdla.codesign.bench.convolutions import CONVOLUTIONS
-from vdla.codesign.bench.results import RESULTS, read_results, write_results
-from vdla.codesign.bench.searches import BATCH, FULL, SEARCHES
+from vdla.benchmarks.harness.results import RESULTS, read_results, write_results
+from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
+from vdla.codesign.named_layers import CONVOLUTIONS
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.search.cost_model import Samples

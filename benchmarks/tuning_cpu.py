@@ -4,7 +4,7 @@
                                     [--strategies evolution genetic random ...] [--features account]
                                     [--count] [--write] [--json]
 
-The searches are those of `vdla.codesign.bench.searches`, without defaults, shipped records or other workloads.
+The searches are those of `vdla.benchmarks.harness.searches`, without defaults, shipped records or other workloads.
 Candidates are measured in a process of their own; before each search, and after every batch, the template's defaults
 are measured in the same process, and ratios are to their median, so that a busy machine slows both. `peer` is ONNX
 Runtime's marginal time (`vdla bench`), interleaved with the defaults' in this process: a candidate's speed over the
@@ -26,14 +26,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from vdla.codesign.bench.case import measure as measure_case
-from vdla.codesign.bench.convolutions import CONVOLUTIONS, convolution_case, same_window
-from vdla.codesign.bench.results import write_results
-from vdla.codesign.bench.searches import BATCH, FULL, SEARCHES
+from vdla.benchmarks.harness.case import measure as measure_case
+from vdla.benchmarks.harness.convolutions import convolution_case
+from vdla.benchmarks.harness.results import write_results
+from vdla.benchmarks.harness.searches import BATCH, FULL, SEARCHES
+from vdla.codesign.named_layers import CONVOLUTIONS, same_window
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.templates.conv2d_cpu_knobs import flattened
-from vdla.compiler.templates.tasks_cpu import space
-from vdla.compiler.templates.workload_cpu import Conv2dCpu
+from vdla.compiler.templates.cpu.conv2d_knobs import flattened
+from vdla.compiler.templates.cpu.tasks import space
+from vdla.compiler.templates.cpu.workload import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer, CpuTrial
 from vdla.compiler.tune.program_features.reading import read_cpu
 from vdla.compiler.tune.search.history import History

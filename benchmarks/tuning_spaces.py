@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from vdla.codesign.bench.convolutions import CONVOLUTIONS, DEPTHWISE
+from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE
 from vdla.codesign.workload_names import accelerator_workload
 from vdla.compiler.ir.hash import structural_hash
-from vdla.compiler.templates.schedule_vdla import schedule_workload
 from vdla.compiler.templates.space import Space
+from vdla.compiler.templates.vdla.schedule import schedule_workload
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.isa.config import load_config
 

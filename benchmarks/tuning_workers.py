@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from vdla.compiler.templates.workload_vdla import Workload
+from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.dask_workers import DaskWorkers
 from vdla.compiler.tune.measure.descriptions import describe

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from vdla.compiler.target.cpu.options import parse_target
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .network_cache import cached_network
 

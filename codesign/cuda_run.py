@@ -20,10 +20,10 @@ from vdla.compiler.target.cuda.machine import CudaTarget, architecture_for
 from vdla.compiler.target.cuda.nvrtc import nvrtc_version
 from vdla.compiler.target.cuda.options import ARCH, parse_target
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-from vdla.compiler.templates.cuda.workload import CudaWorkload
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.records.apply_cuda import knobs_from
 from vdla.compiler.tune.records.book import RecordBook
-from vdla.hw.user_cache import CacheError
+from vdla.util.user_cache import CacheError
 
 from .network_cache import archive_key, cached_archive
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from vdla.compiler.driver import Compiled
 from vdla.isa.config import Config
-from vdla.isa.program import write_whole
+from vdla.util.user_files import make_directory
+from vdla.util.whole_files import write_whole
 
 from . import models
 from .evaluate import sample_arrays
-from .files import make_directory
 from .network_run import LOADING, check_run, compile_network, load_simulator, simulate_network
 from .report.account_run import account_total
 from .report.accounts import RunAccount

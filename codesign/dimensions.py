@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from vdla.compiler.graph.errors import ContradictionError
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 
 def parse_dimensions(texts: Sequence[str]) -> dict[str, int]:

@@ -16,11 +16,11 @@ from vdla.compiler.graph.interpret import evaluate, interpret
 from vdla.compiler.graph.onnx_import import import_model
 from vdla.compiler.graph.onnx_read import read_model
 from vdla.isa.arithmetic import quantize
-from vdla.isa.errors import UserError
-from vdla.isa.npz import NpzError, open_npz
+from vdla.util.errors import UserError
+from vdla.util.npz import NpzError, open_npz
+from vdla.util.user_files import read_whole
 
 from . import models
-from .files import read_whole
 
 Arrays = dict[str, NDArray[np.generic]]
 

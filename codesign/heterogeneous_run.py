@@ -20,7 +20,7 @@ from vdla.compiler.runtime.heterogeneous_network import (
     run_region,
 )
 from vdla.isa.config import Config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .cpu_alone import CpuAlone
 from .evaluate import (

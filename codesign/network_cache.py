@@ -22,16 +22,15 @@ from typing import TYPE_CHECKING
 import vdla.compiler
 import vdla.isa
 from vdla.compiler.graph.model_file import ModelFile
-from vdla.hw.user_cache import cached, discard_least_used
-from vdla.isa.errors import UserError
-
-from .files import read_whole
+from vdla.util.errors import UserError
+from vdla.util.user_cache import cached, discard_least_used
+from vdla.util.user_files import read_whole
 
 if TYPE_CHECKING:
     from vdla.compiler.cpu_driver import Told
     from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-    from vdla.compiler.templates.workload_cpu import CpuWorkload
+    from vdla.compiler.templates.cpu.workload import CpuWorkload
     from vdla.compiler.tune.records.book import RecordBook
 
 PART = "networks"

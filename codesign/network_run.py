@@ -18,9 +18,9 @@ from vdla.compiler.graph.onnx_read import is_quantized
 from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.tune.records.book import RecordBook
 from vdla.isa.config import Config, load_config
-from vdla.isa.errors import UserError
-from vdla.isa.random_programs import random_program
 from vdla.sim import SimulationResult, simulate
+from vdla.util.errors import UserError
+from vdla.verify.random_programs import random_program
 
 from .evaluate import (
     INTERPRETER,

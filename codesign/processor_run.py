@@ -22,12 +22,12 @@ from vdla.compiler.runtime.network_archive import load_network
 from vdla.compiler.target.cpu.machine import host_target, runs_here
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-from vdla.compiler.templates.workload_cpu import CpuWorkload
+from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import RecordBook
-from vdla.hw.user_cache import CacheError
-from vdla.isa.errors import UserError
-from vdla.isa.files import open_file
+from vdla.util.errors import UserError
+from vdla.util.files import open_file
+from vdla.util.user_cache import CacheError
 
 from .evaluate import (
     ONNXRUNTIME,

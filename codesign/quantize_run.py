@@ -14,7 +14,7 @@ from vdla.compiler.graph.errors import ModelError, NodeError
 from vdla.compiler.graph.quantize.float_model import FloatModel
 from vdla.compiler.graph.quantize.observe import Run
 from vdla.compiler.graph.quantize.quantize import Quantized, Recipe
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .evaluate import Arrays, load_launches
 

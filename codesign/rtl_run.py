@@ -17,8 +17,8 @@ from vdla.isa.config import Config
 from vdla.isa.layout import Unit
 from vdla.sim import CATEGORIES, SimulationResult, Traffic
 from vdla.sim.state import TRAFFIC
+from vdla.verify.cosim.compare import differences
 
-from .cosim.compare import differences
 from .evaluate import Arrays
 from .network_run import Simulated
 from .report.account_run import account_layers

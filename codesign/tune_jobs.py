@@ -13,7 +13,7 @@ from vdla.compiler.tune.search.cost_model import Samples
 from vdla.compiler.tune.search.history import History, Strategy
 from vdla.compiler.tune.search.short_list import ShortList
 from vdla.compiler.tune.search.strategies import strategy_of
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .tune_options import Options, Watchers
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.graph.onnx_import import import_model
-from vdla.compiler.templates.prepare_vdla import Prepared, prepare
-from vdla.compiler.templates.tiling import NoTileError
-from vdla.compiler.templates.workload_vdla import Workload
+from vdla.compiler.templates.vdla.prepare import Prepared, prepare
+from vdla.compiler.templates.vdla.tiling import NoTileError
+from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.descriptions import describe
@@ -27,7 +27,7 @@ from vdla.compiler.tune.records.transfer_vdla import samples_from
 from vdla.compiler.tune.runs.session import Job
 from vdla.compiler.tune.search.history import History
 from vdla.isa.config import Config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .tune_jobs import strategy_for, tune_jobs
 from .tune_options import Options, Watchers

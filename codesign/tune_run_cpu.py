@@ -11,8 +11,8 @@ from typing import Any
 
 from vdla.compiler.cpu_driver import compile_cpu, network_workloads
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, runs_here
-from vdla.compiler.templates.tasks_cpu import default_values, space
-from vdla.compiler.templates.workload_cpu import CpuWorkload
+from vdla.compiler.templates.cpu.tasks import default_values, space
+from vdla.compiler.templates.cpu.workload import CpuWorkload
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import describe_cpu
 from vdla.compiler.tune.program_features.reading import read_cpu
@@ -20,10 +20,10 @@ from vdla.compiler.tune.records.apply_cpu import knobs_from
 from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, describe_target
 from vdla.compiler.tune.records.transfer_cpu import samples_from
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
-from .bench.timing import interleaved
 from .processor_run import relative_difference, sample_inputs
+from .timing import interleaved
 from .tune_options import Options, Watchers
 from .tune_timed import Subject, Timed, subjects_of_nodes, tune_timed
 

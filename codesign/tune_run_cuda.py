@@ -15,15 +15,15 @@ from vdla.compiler.runtime.cuda_device import Device
 from vdla.compiler.runtime.cuda_network import CudaNetwork, check_device
 from vdla.compiler.runtime.cuda_timing import repeating_timer
 from vdla.compiler.target.cuda.machine import CudaTarget
-from vdla.compiler.templates.cuda.tasks import default_values, space
-from vdla.compiler.templates.cuda.workload import CudaWorkload
+from vdla.compiler.templates.gpu.tasks import default_values, space
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure.descriptions import describe_cuda
 from vdla.compiler.tune.program_features.reading import read_cuda
 from vdla.compiler.tune.records.apply_cuda import knobs_from
 from vdla.compiler.tune.records.book import book_of
 from vdla.compiler.tune.records.record import Record, describe_target
 from vdla.compiler.tune.records.transfer_cuda import samples_from
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .cuda_run import device_target
 from .processor_run import relative_difference, sample_inputs

@@ -14,11 +14,11 @@ from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates.cuda.flat import flattened
-from vdla.compiler.templates.cuda.workload import CudaWorkload, workload_of
-from vdla.isa.errors import UserError
+from vdla.compiler.templates.gpu.flat import flattened
+from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_of
+from vdla.util.errors import UserError
 
-from .bench.convolutions import same_window
+from .named_layers import same_window
 from .workload_names import (
     ELEMENTWISE,
     EPSILON,

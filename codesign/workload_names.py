@@ -18,9 +18,9 @@ from vdla.compiler.te.ops.matmul import matmul
 from vdla.compiler.te.ops.normalization import normalize
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
-from vdla.compiler.templates.conv2d_cpu_knobs import flattened
-from vdla.compiler.templates.rows_cpu import row_partials
-from vdla.compiler.templates.workload_cpu import (
+from vdla.compiler.templates.cpu.conv2d_knobs import flattened
+from vdla.compiler.templates.cpu.rows import row_partials
+from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     CpuWorkload,
     DenseCpu,
@@ -29,12 +29,12 @@ from vdla.compiler.templates.workload_cpu import (
     SketchCpu,
     workload_from_dict,
 )
-from vdla.compiler.templates.workload_vdla import Workload, WorkloadError, checked, windowed
+from vdla.compiler.templates.vdla.workload import Workload, WorkloadError, checked, windowed
 from vdla.compiler.tune.measure.trial_cpu import MEMORY
 from vdla.isa.config import Config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
-from .bench.convolutions import CONVOLUTIONS, DEPTHWISE, same_window
+from .named_layers import CONVOLUTIONS, DEPTHWISE, same_window
 
 FORMS = (
     "conv2d:NAME (C1 to C12), conv2d:SIZE,CHANNELS,FILTERS,KERNEL,STRIDE, depthwise:NAME (D1 to D9), "

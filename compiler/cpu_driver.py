@@ -34,12 +34,12 @@ from .target.cpu.kernel import Kernel, build
 from .target.cpu.machine import CpuTarget, host_target
 from .target.cpu.module import Module, lower
 from .templates.chosen_knobs import ChosenKnobs
-from .templates.lower_cpu import lower_float_node
-from .templates.lower_int8_cpu import lower_integer_graph
+from .templates.cpu.lower import lower_float_node
+from .templates.cpu.lower_int8 import lower_integer_graph
+from .templates.cpu.tasks import schedule, space
+from .templates.cpu.workload import CpuWorkload
 from .templates.lowered_node import LoweredStep, Recorded
 from .templates.space import Values
-from .templates.tasks_cpu import schedule, space
-from .templates.workload_cpu import CpuWorkload
 
 Told = Callable[[int, int], object]
 """Hears how many kernels are done, and of how many."""

@@ -36,10 +36,10 @@ from .target.cuda.module import CudaModule, lower
 from .target.cuda.nvrtc import nvrtc_version
 from .target.cuda.prepare import prepare
 from .templates.chosen_knobs import ChosenKnobs
-from .templates.cuda.lower import lower_cuda_node, lower_methods, lower_recorded
-from .templates.cuda.lowered import LoweredCudaNode
-from .templates.cuda.tasks import space
-from .templates.cuda.workload import CudaWorkload
+from .templates.gpu.lower import lower_cuda_node, lower_methods, lower_recorded
+from .templates.gpu.lowered import LoweredCudaNode
+from .templates.gpu.tasks import space
+from .templates.gpu.workload import CudaWorkload
 from .templates.lowered_node import LoweredStep, Recorded
 from .templates.space import Values
 

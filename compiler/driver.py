@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vdla.isa.config import Config
-from vdla.isa.errors import UserError
 from vdla.isa.program import Program
+from vdla.util.errors import UserError
 
 from .graph.budgets import image_problem
 from .graph.cost import compulsory_bytes, count_macs, roofline_cycles
@@ -22,10 +22,10 @@ from .graph.onnx_import import import_model
 from .passes.pipeline import dump_to
 from .runtime.artifact import Compiled, Layer
 from .target.vdla.link import link
-from .templates.kernel_vdla import Choose
-from .templates.lower_vdla import lower_node
-from .templates.prepare_vdla import prepare
-from .templates.tiling import NoTileError
+from .templates.vdla.kernel import Choose
+from .templates.vdla.lower import lower_node
+from .templates.vdla.prepare import prepare
+from .templates.vdla.tiling import NoTileError
 from .tune.records.apply_vdla import choose_from
 from .tune.records.book import RecordBook
 

@@ -4,10 +4,12 @@ The single source of truth: everything that the simulator, the compiler and the 
 from here. isa/README.md says what the instructions mean.
 """
 
+from vdla.util.errors import UserError
+
 from .assembler import assemble, disassemble, instruction_text
 from .check import Finding, require_clean
 from .config import PRESETS, Config, Memory, load_config
-from .errors import ConfigError, EncodingError, ProgramError, UserError
+from .errors import ConfigError, EncodingError, ProgramError
 from .program import (
     Program,
     Segment,

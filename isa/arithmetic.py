@@ -26,8 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from .errors import UserError
+from vdla.util.errors import UserError
 
 CONSTANT_BITS = 16
 """The ratios and the offset of stage B are at most 2**CONSTANT_BITS in magnitude: the accelerator's sums are as wide as

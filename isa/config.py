@@ -15,9 +15,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from vdla.util.files import MOST_TEXT_BYTES, read_file
+
 from .errors import ConfigError
 from .fifos import FIFO_WORDS, FIFOS, OUTSTANDING, default_bytes, least_bytes, starved
-from .files import MOST_TEXT_BYTES, read_file
 
 EXTENSIONS = ("post", "patch", "depthwise")
 """Optional hardware beyond VTA: the post-processing store, the patch load and the depthwise array mode."""

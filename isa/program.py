@@ -6,33 +6,26 @@ gives the same bytes.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from vdla.util.files import read_file
+from vdla.util.npz import NpzError, open_npz
+from vdla.util.whole_files import write_whole
 
 from .config import Config, Memory
 from .errors import ConfigError, ProgramError
-from .files import open_file, read_file
-from .npz import NpzError, open_npz
 
 INSTRUCTION_ALIGNMENT = 4096
 """Instructions start at a multiple of this many bytes (docs/measures.md, placement)."""
 
 FORMAT_NAME = "vdla-program"
 FORMAT_VERSION = 1
-_COPY_BYTES = 2**22
-"""Of a file that is copied, at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,68 +170,8 @@ def to_bytes(program: Program) -> bytes:
     return buffer.getvalue()
 
 
-class WriteError(ProgramError):
-    """A file that the system did not let be written: at `path`, for the `reason` of `errno`."""
-
-    def __init__(self, path: Path, error: OSError) -> None:
-        self.path = path
-        self.errno = error.errno
-        self.reason = error.strerror
-        super().__init__(f"{path}: cannot be written: {error.strerror}")
-
-
-@contextmanager
-def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file to write in a `with` block. It lies beside `path`, and takes its place when the block ends without error.
-
-    A link stays one, and so does what is no file (a pipe, /dev/null): that gets the data as it is. Raises WriteError,
-    naming `path`, when the system refuses.
-    """
-    path = Path(path)
-    temporary = None
-    try:
-        if path.exists() and not path.is_file():
-            with path.open("wb") as file:
-                yield file
-            return
-        place = path.resolve()
-        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
-            temporary = file.name
-            yield file.file
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, place)
-    except OSError as error:
-        raise WriteError(path, error) from None
-    finally:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-
-
-def write_whole(path: str | Path, *parts: bytes | memoryview) -> None:
-    """Write `parts` to `path`, one behind the other; whole or not at all, as `whole_file` says. Raises WriteError."""
-    with whole_file(path) as file:
-        file.writelines(parts)
-
-
-def copy_whole(source: Path, path: str | Path) -> None:
-    """Copy the file `source` to `path` as `write_whole` writes. Raises WriteError, and ProgramError for `source`."""
-    try:
-        original = os.fdopen(open_file(source), "rb")
-    except OSError as error:
-        raise ProgramError(f"{source}: cannot be read: {error.strerror}") from None
-    with original, whole_file(path) as file:
-        if hasattr(os, "copy_file_range"):
-            # Some file systems share blocks and move no data; others cannot do it, which raises an error.
-            with contextlib.suppress(OSError):
-                while os.copy_file_range(original.fileno(), file.fileno(), _COPY_BYTES):
-                    pass
-        shutil.copyfileobj(original, file, _COPY_BYTES)
-
-
 def save_program(program: Program, path: str | Path) -> None:
-    """Write the binary form to `path`, whole or not at all. Raises ProgramError."""
+    """Write the binary form to `path`, whole or not at all. Raises WriteError."""
     write_whole(path, to_bytes(program))
 
 

@@ -1,8 +1,7 @@
-"""Contents of the scratchpads at launch: zero, given, or random.
+"""Contents of the scratchpads at launch: zero, or given.
 
 Contents are bytes by memory (`KINDS`), in the order in which the elements lie: the form in which the harness of the
-RTL takes and gives them. Micro-ops and scales are not arbitrary bits: micro-ops must stay inside their memories and
-scales must be finite, or programs that use what they find would be undefined.
+RTL takes and gives them.
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from numpy.typing import NDArray
 
 from .config import Config
 from .errors import ProgramError
-from .layout import encode_uops
-from .random_operands import log_uniform_int32, random_scales
 
 KINDS = ("uop", "inp", "wgt", "acc", "par")
 """The memories that programs fill; the parameter table is there with the extension `post`."""
@@ -59,28 +56,3 @@ def typed_scratchpads(config: Config, contents: Contents | None = None) -> dict[
         kind: contents[kind].copy().view(dtype).reshape(shape) if kind in contents else np.zeros(shape, dtype)
         for kind, (shape, dtype) in shapes.items()
     }
-
-
-def random_parameters(rng: np.random.Generator, entries: int, block_out: int) -> NDArray[np.uint32]:
-    """Uint32 (entries, 2, block_out): biases and the bits of scales, of every magnitude, the scales all finite."""
-    table = np.zeros((entries, 2, block_out), np.uint32)
-    count = entries * block_out
-    table[:, 0] = log_uniform_int32(rng, count).view(np.uint32).reshape(entries, block_out)
-    table[:, 1] = random_scales(rng, count).view(np.uint32).reshape(entries, block_out)
-    return table
-
-
-def random_scratchpads(config: Config, seed: int) -> dict[str, NDArray[np.uint8]]:
-    """Seeded contents of every memory of `config`: any bytes, but micro-ops and parameters that mean something."""
-    rng = np.random.default_rng((seed, 3))
-    contents = {
-        kind: rng.integers(0, 256, size, dtype=np.uint8) for kind, size in scratchpad_sizes(config).items()
-    }
-    limits = (config.acc_depth // 2, min(config.inp_depth, config.acc_depth) // 2, config.wgt_depth // 2)
-    columns = [rng.integers(0, limit, config.uop_depth) for limit in limits]
-    contents["uop"] = encode_uops(config, columns[0], columns[1], columns[2]).view(np.uint8)
-    if config.has("post"):
-        contents["par"] = (
-            random_parameters(rng, config.par_depth, config.block_out).reshape(-1).view(np.uint8)
-        )
-    return contents

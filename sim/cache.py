@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from vdla.isa import timing
-from vdla.isa.machine_code import compiled
+from vdla.util.machine_code import compiled
 
 timing_code = compiled(_nrt=False, error_model="numpy")
 """Decorator of the timing core. It allocates nothing, so its array views need no reference counts, which would

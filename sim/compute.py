@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.machine_code import compiled
+from vdla.util.machine_code import compiled
 
 from .kernels import LANES, multiply_tile, shift_right
 from .loads import DONE, OUTSIDE

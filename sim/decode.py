@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import REGISTERS, Unit, format_names, formats, unit_of
-from vdla.isa.machine_code import compiled
 from vdla.isa.timing import LOADS_IN_FLIGHT
+from vdla.util.machine_code import compiled
 
 from . import state as s
 from .cache import timing_code

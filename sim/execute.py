@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from vdla.isa.config import Config
 from vdla.isa.errors import ProgramError
 from vdla.isa.layout import uop_fields
-from vdla.isa.machine_code import compiled
 from vdla.isa.scratchpads import Contents, typed_scratchpads
+from vdla.util.machine_code import compiled
 
 from .compute import run_alu, run_depthwise, run_gemm
 from .decode import KIND_NAMES, Decoded

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.machine_code import compiled
+from vdla.util.machine_code import compiled
 
 from .kernels import LANES
 from .ports import load_size

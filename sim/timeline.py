@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 from vdla.isa.layout import TOKEN_QUEUES
-from vdla.isa.machine_code import compiled
 from vdla.isa.timing import BEGIN_DELAY
+from vdla.util.machine_code import compiled
 
 from .state import (
     ALU,

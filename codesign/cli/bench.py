@@ -15,8 +15,8 @@ from .options import JsonOption
 from .output import note, print_json, steps, text_console
 
 if TYPE_CHECKING:
-    from ..bench.case import Row
-    from ..bench.suite import Entry
+    from vdla.benchmarks.harness.case import Row
+    from vdla.benchmarks.harness.suite import Entry
 
 COLUMNS = (("row", 18), ("ours ms", 11), ("peer ms", 11), ("ratio", 7), ("GFLOP/s", 9), ("difference", 11))
 """Heading and width."""
@@ -55,8 +55,8 @@ def bench(
     In every row, ratio is our speed over the peer's: the peer's time / ours, the median over the rounds. Above 1 ours
     is faster, for layers and networks alike.
     """
-    from ..bench.peer import peer_version
-    from ..bench.suite import choose, measured, other_suite, paper_suite
+    from vdla.benchmarks.harness.peer import peer_version
+    from vdla.benchmarks.harness.suite import choose, measured, other_suite, paper_suite
 
     peer = peer_version()
     entries = paper_suite() if suite is Suite.paper else other_suite()
@@ -97,10 +97,9 @@ def _document(
     rows: Sequence[Row],
     interrupted: bool,
 ) -> dict[str, Any]:
+    from vdla.benchmarks.harness.case import RATIO_IS
+    from vdla.benchmarks.harness.suite import geometric_means
     from vdla.compiler.target.cpu.machine import host_target
-
-    from ..bench.case import RATIO_IS
-    from ..bench.suite import geometric_means
 
     target = host_target()
     return {
@@ -126,9 +125,8 @@ def _grid() -> Table:
 
 
 def _heading(console: PlainConsole, suite: Suite, peer: str, threads: int) -> None:
+    from vdla.benchmarks.harness.case import RATIO_IS
     from vdla.compiler.target.cpu.machine import host_target
-
-    from ..bench.case import RATIO_IS
 
     clock = "1 thread, thread CPU time" if threads == 1 else f"{threads} threads, wall time"
     console.print(f"suite {suite} on {host_target().cpu} against {peer}: {clock}")
@@ -153,7 +151,7 @@ def _print_row(console: PlainConsole, row: Row) -> None:
 
 
 def _print_means(console: PlainConsole, entries: Sequence[Entry], rows: Sequence[Row]) -> None:
-    from ..bench.suite import geometric_means
+    from vdla.benchmarks.harness.suite import geometric_means
 
     for group, mean in geometric_means(entries, rows).items():
         ratio = "no ratio" if mean is None else f"{mean:.3f}"

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import typer
-from vdla.isa.errors import UserError
-from vdla.isa.printable import printable
+from vdla.util.errors import UserError
+from vdla.util.printable import printable
 
 from . import (
     bench,

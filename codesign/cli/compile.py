@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination
 
-from ..files import check_destination
 from .compile_accelerator import compile_for_accelerator
 from .compile_gpu import compile_for_cuda
 from .compile_processor import compile_for_processor

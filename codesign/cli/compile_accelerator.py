@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from vdla.isa.config import load_config
 from vdla.isa.program import save_program
+from vdla.util.user_files import check_destination, whole_directory
 
-from ..files import check_destination, whole_directory
 from .output import note, print_json, steps
 
 if TYPE_CHECKING:

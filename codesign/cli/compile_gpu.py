@@ -6,17 +6,17 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vdla.isa.errors import UserError
-from vdla.isa.program import copy_whole
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination, whole_directory
+from vdla.util.whole_files import copy_whole
 
-from ..files import check_destination, whole_directory
 from .output import note, print_json, steps
 from .records import applied_text
 
 if TYPE_CHECKING:
     from vdla.compiler.target.cuda.machine import CudaTarget
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-    from vdla.compiler.templates.cuda.workload import CudaWorkload
+    from vdla.compiler.templates.gpu.workload import CudaWorkload
     from vdla.compiler.tune.records.book import RecordBook
 
 
@@ -89,7 +89,7 @@ def _write_archive(
     from vdla.compiler.cuda_driver import compile_cuda
     from vdla.compiler.graph.onnx_read import is_quantized
     from vdla.compiler.runtime.cuda_archive import save_cuda_network
-    from vdla.hw.user_cache import CacheError
+    from vdla.util.user_cache import CacheError
 
     from ..cuda_run import QUANTIZED_REMARK, cached_cuda_network, chosen_from
 

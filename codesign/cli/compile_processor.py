@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vdla.isa.errors import UserError
-from vdla.isa.program import copy_whole, write_whole
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination, whole_directory
+from vdla.util.whole_files import copy_whole, write_whole
 
-from ..files import check_destination, whole_directory
 from .output import note, print_json, steps
 from .records import applied_text
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vdla.compiler.runtime.network_archive import NetworkCode
     from vdla.compiler.target.cpu.machine import CpuTarget
     from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-    from vdla.compiler.templates.workload_cpu import CpuWorkload
+    from vdla.compiler.templates.cpu.workload import CpuWorkload
     from vdla.compiler.tune.records.book import RecordBook
 
 
@@ -106,7 +106,7 @@ def _copy_cached(
 ) -> _Written:
     """The archive from the user's cache, compiled where it was not there; compiled alone where there is no cache."""
     from vdla.compiler.runtime.archive import describe_saved
-    from vdla.hw.user_cache import CacheError
+    from vdla.util.user_cache import CacheError
 
     from ..network_cache import cached_network
 

@@ -10,18 +10,18 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from vdla.isa.config import Config, load_config
-from vdla.isa.errors import UserError
-from vdla.isa.printable import printable
+from vdla.util.errors import UserError
+from vdla.util.printable import printable
+from vdla.util.user_files import check_directory
 
-from ..files import check_directory
 from ..report.console import PlainConsole
 from .options import JsonOption
 from .output import note, print_json, text_console
 from .rtl import rtl_extra
 
 if TYPE_CHECKING:
-    from ..cosim.campaign import Campaign
-    from ..cosim.work import CaseResult, Failure
+    from vdla.verify.cosim.campaign import Campaign
+    from vdla.verify.cosim.work import CaseResult, Failure
 
 
 def cosim(
@@ -65,7 +65,7 @@ def cosim(
 
 def _machines(names: str | None) -> tuple[Config, ...]:
     if names is None:
-        from ..cosim.machines import default_machines
+        from vdla.verify.cosim.machines import default_machines
 
         return default_machines()
     machines = tuple(load_config(name.strip()) for name in names.split(",") if name.strip())
@@ -83,7 +83,7 @@ def _machines(names: str | None) -> tuple[Config, ...]:
 
 def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, output: Path) -> Campaign:
     """The campaign with its progress on standard error and a mismatch told as soon as it is there."""
-    from ..cosim.campaign import Listener, run_campaign
+    from vdla.verify.cosim.campaign import Listener, run_campaign
 
     console = PlainConsole(stderr=True)
     columns = (
@@ -107,7 +107,7 @@ def _run(machines: tuple[Config, ...], programs: int, seed: int, jobs: int, outp
                 progress.console.print(f"mismatch: {result.case.name}: {result.differences[0]}")
 
         def minimized(failure: Failure) -> None:
-            from ..cosim.failure import report_text, write_failure
+            from vdla.verify.cosim.failure import report_text, write_failure
 
             parts = (output, _title(failure), failure.config, failure.launch, failure.outcome)
             write_failure(*parts)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 from vdla.isa.config import load_config
+from vdla.util.user_files import check_directory
 
-from ..files import check_directory
 from .options import ConfigOption, JsonOption
 from .output import note, print_json, steps, text_console
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 from vdla.isa.config import load_config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ..report.hardware import hardware, warning_lines
 from .options import ConfigOption, JsonOption

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ..descendants import descendants, end
+from vdla.util.descendants import descendants, end
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from vdla.isa.program import write_whole
+from vdla.util.user_files import check_destination
+from vdla.util.whole_files import write_whole
 
-from ..files import check_destination
 from .options import JsonOption
 from .output import note, print_json, steps
 

@@ -18,7 +18,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 from ..report.console import PlainConsole
 

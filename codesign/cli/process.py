@@ -12,7 +12,8 @@ import signal
 import sys
 from collections.abc import Mapping
 
-from ..descendants import descendants, end
+from vdla.util.descendants import descendants, end
+
 from .interrupts import ENDINGS, Interrupts
 from .streams import OutputLostError, guard_streams
 

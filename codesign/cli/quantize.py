@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination
+from vdla.util.whole_files import write_whole
 
-from ..files import check_destination
 from .options import DimOption, JsonOption
 from .output import note, print_json, steps, text_console
 

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ..report.console import PlainConsole
 from .output import Steps, end_failed

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from vdla.isa.config import Config, load_config
-from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_directory, make_directory
+from vdla.util.whole_files import write_whole
 
-from ..files import check_directory, make_directory
 from .options import ConfigOption, JsonOption
 from .output import note, print_json, steps
 

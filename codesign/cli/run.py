@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination
 
-from ..files import check_destination
 from .options import PROCESSOR, ConfigOption, DimOption, JsonOption, NoCacheOption
 from .records import RecordsOption, book_from
 from .run_accelerator import Engine, run_on_accelerator

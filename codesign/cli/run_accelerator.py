@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import typer
 from vdla.isa.config import load_config
-from vdla.isa.errors import UserError
-from vdla.isa.program import save_program, write_whole
+from vdla.isa.program import save_program
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination, whole_directory
+from vdla.util.whole_files import write_whole
 
-from ..files import check_destination, whole_directory
 from .output import Steps, end_failed, note, print_json, steps, text_console
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdla.isa.config import load_config
-from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination, whole_directory
+from vdla.util.whole_files import write_whole
 
-from ..files import check_destination, whole_directory
 from .output import end_failed, note, print_json, steps, text_console
 from .records import book_from
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .options import was_given
 from .targets import Targets

@@ -12,13 +12,15 @@ import numpy as np
 import typer
 from rich.table import Table
 from vdla.isa.config import Config, load_config
-from vdla.isa.errors import ProgramError, UserError
-from vdla.isa.program import bare_program, read_hex, write_whole
+from vdla.isa.errors import ProgramError
+from vdla.isa.program import bare_program, read_hex
 from vdla.isa.scratchpads import Contents, typed_scratchpads
+from vdla.isa.scratchpads_file import read_scratchpads
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination, read_whole
+from vdla.util.whole_files import write_whole
 
-from ..files import check_destination, read_whole
 from ..report.hardware import warning_lines
-from ..scratchpads_file import read_scratchpads
 from .options import ConfigOption, JsonOption
 from .output import note, print_json, steps, text_console
 from .programs import open_program

@@ -14,10 +14,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 from vdla.isa.config import load_config
-from vdla.isa.errors import UserError
-from vdla.isa.printable import printable
+from vdla.util.errors import UserError
+from vdla.util.printable import printable
+from vdla.util.user_files import check_directory, whole_directory
 
-from ..files import check_directory, whole_directory
 from ..report.console import PlainConsole
 from ..report.hardware import warning_lines
 from .options import ConfigOption, JsonOption

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from vdla.isa.config import load_config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
+from vdla.util.user_files import check_destination
 
-from ..files import check_destination
 from .options import ConfigOption, DimOption, JsonOption
 from .output import note, print_json, text_console
 from .tune_places import backend_for, place_of, run_tuner

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 from vdla.isa.config import Config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .options import was_given
 from .output import note

@@ -15,7 +15,7 @@ from rich.progress import (
     TaskID,
     TextColumn,
 )
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 from ..report.console import PlainConsole
 from .output import note

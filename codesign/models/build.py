@@ -7,8 +7,8 @@ from typing import Literal, get_args
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.util.errors import UserError
+from vdla.util.whole_files import write_whole
 
 from .calibrate import calibrate
 from .dcgan import CODE, dcgan

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from PIL import Image
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 INK, MUTED, GRID = "#1f2430", "#6b7280", "#e3e6ea"
 PALETTE = 128

@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 
 class PlainConsole(Console):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.box import SIMPLE
 from rich.table import Table
 from vdla.compiler.runtime.cpu_network import LaunchTime
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 
 def profile_table(model: str, rows: Sequence[LaunchTime]) -> Table:

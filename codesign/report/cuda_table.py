@@ -8,7 +8,7 @@ from rich.box import SIMPLE
 from rich.table import Table
 from vdla.compiler.runtime.cuda_network import DeviceTime
 from vdla.compiler.target.cuda.machine import CudaTarget
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 
 def device_table(model: str, rows: Sequence[DeviceTime], target: CudaTarget) -> Table:

@@ -15,7 +15,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
     TrackEvent,
 )
 from perfetto.trace_builder.proto_builder import TraceProtoBuilder
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 SEQUENCE = 1
 PROCESS_TRACK = 1

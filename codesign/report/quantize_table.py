@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.box import SIMPLE
 from rich.table import Table
 from vdla.compiler.graph.quantize.quantize import Quantized
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 
 def error_table(model: str, quantized: Quantized) -> Table:

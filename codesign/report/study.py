@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from vdla.isa.errors import UserError
-
-from ..files import read_whole
+from vdla.util.errors import UserError
+from vdla.util.user_files import read_whole
 
 NEAR = 1.02
 """Costs up to this multiple of the best known count as found, unless a document says otherwise."""

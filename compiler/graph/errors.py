@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn, Protocol
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 
 class ModelError(UserError):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import onnx
 from onnx import TensorProto, helper
-from vdla.isa.files import MOST_BYTES, open_file
+from vdla.util.files import MOST_BYTES, open_file
 
 from .errors import ModelError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from vdla.isa.arithmetic import dequantize, quantize
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .graph import Graph, GraphInput, GraphOutput
 

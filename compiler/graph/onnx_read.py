@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
-from vdla.isa.files import read_file
+from vdla.util.files import read_file
 
 from .errors import ModelError
 from .external_data import load_external_data

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 import numpy as np
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 from .graph import Combine, Graph, Node, Pool, Requantize
 

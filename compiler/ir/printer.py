@@ -10,7 +10,7 @@ def conv(A: int8[8, 8] @ dram, C: int32[6, 6] @ dram):
 
 from __future__ import annotations
 
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 from .expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Var, binary
 from .stmt import (

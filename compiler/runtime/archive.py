@@ -17,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
-from vdla.isa.files import open_file
-from vdla.isa.machine_memory import memory_problem
-from vdla.isa.printable import printable
-from vdla.isa.program import write_whole
+from vdla.util.files import open_file
+from vdla.util.machine_memory import memory_problem
+from vdla.util.printable import printable
+from vdla.util.whole_files import write_whole
 
 from ..target.cpu.errors import TargetError, UnknownNameError
 from ..target.cpu.machine import CpuTarget, host_target, runs_here

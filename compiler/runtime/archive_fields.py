@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from vdla.isa.errors import UserError
-from vdla.isa.printable import printable
+from vdla.util.errors import UserError
+from vdla.util.printable import printable
 
 from ..ir.types import DType
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from statistics import median
 
 import numpy as np
-from vdla.isa.machine_memory import memory_problem
+from vdla.util.machine_memory import memory_problem
 
 from ..graph.floating.graph import FloatGraph, Tensor
 from ..graph.floating.storage_plan import StoragePlan

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ..target.cuda.bulk_copies import TensorMap
 

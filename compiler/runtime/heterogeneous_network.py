@@ -9,7 +9,7 @@ from statistics import median
 from typing import TypeVar
 
 import numpy as np
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ..graph.host import InputError, load_output, store_inputs
 from ..graph.partition import Region

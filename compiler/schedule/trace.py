@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ..ir.stmt import LOOP_KINDS
 

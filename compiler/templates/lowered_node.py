@@ -13,8 +13,8 @@ from ..ir.hash import structural_hash
 from ..ir.stmt import Program
 from ..schedule import Schedule
 from .chosen_knobs import ChosenKnobs, Workload
+from .cpu.workload import CpuWorkload
 from .space import Space, Values
-from .workload_cpu import CpuWorkload
 
 Target = TypeVar("Target")
 """What a kernel is scheduled for."""

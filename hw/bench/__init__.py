@@ -5,7 +5,7 @@
 
 from importlib.util import find_spec
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 if find_spec("cocotb") is None:
     raise UserError("vdla.hw.bench needs cocotb: pip install 'vdla[bench]'")

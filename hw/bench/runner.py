@@ -18,10 +18,10 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from vdla.isa.config import Config
+from vdla.util.user_cache import cached_or_made, find_cached
 
 from ..harness.toolchain import BuildError, require, verilator
 from ..sources import sources_digest
-from ..user_cache import cached_or_made, find_cached
 from ..verilog import generate_module
 from .wrapper import BENCH_TOP, bench_verilog, with_start_event
 

@@ -10,9 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
+from vdla.util.user_cache import cached_or_made
+
 from ..counters import COUNTER_BITS
 from ..interfaces import ADDRESS_BITS
-from ..user_cache import cached_or_made
 from .prepare import HARNESS_TOP, harness_verilog
 from .toolchain import call, require, verilator
 

@@ -16,12 +16,12 @@ from vdla.isa.config import Config, Memory
 from vdla.isa.layout import Unit
 from vdla.isa.program import instruction_address
 from vdla.isa.scratchpads import Contents, scratchpad_sizes, typed_scratchpads
+from vdla.util.user_cache import cached_or_made, find_cached
 
 from ..control import DONE_BIT, ERROR_BIT, IDENTITY, QUIET_BIT, REGISTERS, VERSION, counter_address
 from ..counters import COUNTER_BITS, COUNTERS
 from ..sources import sources_digest
 from ..trace import instruction_times
-from ..user_cache import cached_or_made, find_cached
 from ..verilog import generate_verilog
 from .build import CACHE, Optimize, build_library, require_tools
 from .library import PLACES, TIMING, Parameters, load_library

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ..counters import COUNTER_BITS
 from ..interfaces import ADDRESS_BITS

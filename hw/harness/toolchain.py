@@ -8,7 +8,7 @@ import subprocess
 from importlib import metadata, resources
 from pathlib import Path
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 TIMEOUT = 3600
 """Seconds after which a tool is given up: the largest machines take some minutes."""

@@ -6,7 +6,7 @@ import gzip
 import hashlib
 from pathlib import Path
 
-from .. import user_cache
+from vdla.util import user_cache
 
 _PART = "synthesis"
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ..compute.alu import ALU
 from ..compute.lane import ACCUMULATOR_LANE

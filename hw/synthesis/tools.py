@@ -14,9 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from vdla.isa.errors import UserError
-
-from ..user_cache import other_tools_cache, say_not_kept
+from vdla.util.errors import UserError
+from vdla.util.user_cache import other_tools_cache, say_not_kept
 
 Report = Callable[[str], None]
 """Receives a line for people: which tool is at which step."""

@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from vdla.codesign.bench.case import RATIO_IS
+from vdla.benchmarks.harness.case import RATIO_IS
 
 
 def test_rows_in_json(vdla) -> None:
@@ -31,7 +31,7 @@ def test_rows_as_text_on_two_threads(vdla) -> None:
 
 
 def test_what_was_measured_before_an_interruption_is_told(vdla, monkeypatch: pytest.MonkeyPatch) -> None:
-    import vdla.codesign.bench.suite as suite
+    import vdla.benchmarks.harness.suite as suite
 
     measured = suite.measured
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vdla.codesign.cosim.cases import Launch
-from vdla.codesign.cosim.compare import Outcome
-from vdla.codesign.cosim.failure import write_failure
 from vdla.isa.assembler import assemble
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode_uops
 from vdla.isa.program import bare_program
-from vdla.isa.scratchpads import random_scratchpads
+from vdla.verify.cosim.cases import Launch
+from vdla.verify.cosim.compare import Outcome
+from vdla.verify.cosim.failure import write_failure
+from vdla.verify.random_scratchpads import random_scratchpads
 
 
 @pytest.mark.system_tools("g++")

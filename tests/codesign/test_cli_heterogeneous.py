@@ -16,7 +16,7 @@ from vdla.compiler.graph.errors import ModelError
 from vdla.compiler.heterogeneous_driver import compile_heterogeneous
 from vdla.compiler.runtime.cpu_network import LaunchTime
 from vdla.isa.config import load_config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 SHAPE = (1, 4, 6, 6)
 BOTH = ("--target", "vdla,llvm", "--config", "tiny")

@@ -10,7 +10,7 @@ from vdla.isa.assembler import assemble
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode_uops
 from vdla.isa.program import bare_program, save_program
-from vdla.isa.scratchpads import random_scratchpads
+from vdla.verify.random_scratchpads import random_scratchpads
 
 TINY = load_config("tiny")
 VECTORS = sorted((Path(__file__).parent.parent / "isa" / "vectors").glob("*.json"))

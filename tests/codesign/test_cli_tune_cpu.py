@@ -19,8 +19,8 @@ from vdla.codesign.tune_timed import subjects_named, tune_timed
 from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.cpu_driver import network_workloads
 from vdla.compiler.target.cpu.machine import host_target
-from vdla.compiler.templates.tasks_cpu import default_values, space
-from vdla.compiler.templates.workload_cpu import ElementwiseCpu
+from vdla.compiler.templates.cpu.tasks import default_values, space
+from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.backends import Backend
 from vdla.compiler.tune.measure.descriptions import TaskError, describe_cpu, load
 from vdla.compiler.tune.measure.trial import Result
@@ -29,7 +29,7 @@ from vdla.compiler.tune.records.record import Record, Task, describe_target
 from vdla.compiler.tune.records.transfer_cpu import samples_from
 from vdla.compiler.tune.search.cost_model import THOROUGH, CostModel
 from vdla.isa.config import load_config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 LAYER = "dense:2,8,16"
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from vdla.codesign.dimensions import parse_dimensions
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 HIDDEN = 4
 

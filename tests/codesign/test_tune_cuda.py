@@ -22,8 +22,8 @@ from vdla.compiler.cuda_driver import network_workloads
 from vdla.compiler.runtime import cuda_core
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.options import parse_target
-from vdla.compiler.templates.cuda.tasks import default_values, space
-from vdla.compiler.templates.cuda.workload import CudaWorkload
+from vdla.compiler.templates.gpu.tasks import default_values, space
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import open_backend
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.cuda_workers import CudaWorkers
@@ -31,7 +31,7 @@ from vdla.compiler.tune.records.apply_cuda import knobs_from
 from vdla.compiler.tune.records.book import CHECKED, book_of
 from vdla.compiler.tune.records.files import RecordWriter
 from vdla.compiler.tune.records.record import Record, Task, describe_target
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 TARGET = cuda_target("sm_90a")
 CARD = replace(TARGET, card="another", clock=1.5e9)

@@ -10,8 +10,8 @@ from vdla.codesign import models
 from vdla.codesign.tune_options import Options, Watchers
 from vdla.codesign.tune_run import prepare_model, subjects_of, tune_alone, tune_network
 from vdla.codesign.tune_run_in_place import Layer, tune_in_place
-from vdla.compiler.templates.prepare_vdla import network_key, workloads_of
-from vdla.compiler.templates.workload_vdla import Workload
+from vdla.compiler.templates.vdla.prepare import network_key, workloads_of
+from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.measure_vdla import measure
 from vdla.compiler.tune.measure.network_vdla import NetworkTrials, place_of

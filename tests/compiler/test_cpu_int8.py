@@ -31,7 +31,7 @@ from vdla.compiler.target.cpu.intrinsics import intrinsics
 from vdla.compiler.target.cpu.machine import CpuTarget, host_target, host_target_at
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.templates.lower_int8_cpu import lower_integer_graph
+from vdla.compiler.templates.cpu.lower_int8 import lower_integer_graph
 
 from .random_networks import builder, network
 

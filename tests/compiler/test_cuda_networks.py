@@ -12,9 +12,9 @@ from archives import members, rewrite
 from fake_gpu import HostDevice
 from float_networks import FloatNetwork, reference, rounded_network, runtime
 from onnx import TensorProto, helper, numpy_helper
-from vdla.codesign.bench.case import relative_error
-from vdla.codesign.bench.float64 import float64_outputs
-from vdla.codesign.bench.gpu_models import inputs_of, operator_cases
+from vdla.benchmarks.harness.case import relative_error
+from vdla.benchmarks.harness.float64 import float64_outputs
+from vdla.benchmarks.harness.gpu_models import inputs_of, operator_cases
 from vdla.codesign.models import build, sample_inputs
 from vdla.compiler import cuda_driver
 from vdla.compiler.cuda_driver import (
@@ -34,7 +34,7 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.errors import CompileError
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
-from vdla.compiler.templates.cuda import gemm_wgmma
+from vdla.compiler.templates.gpu import gemm_wgmma
 
 SHAPE = (1, 5, 9, 9)
 TARGET = cuda_target()

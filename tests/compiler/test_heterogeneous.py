@@ -19,7 +19,7 @@ from vdla.compiler.heterogeneous_driver import Division, compile_heterogeneous
 from vdla.compiler.runtime.executor import run as execute
 from vdla.compiler.runtime.heterogeneous_network import RegionTime
 from vdla.isa.config import Config, load_config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 SHAPE = (1, 4, 6, 6)
 

@@ -14,9 +14,9 @@ from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cuda.emulate import emulate
 from vdla.compiler.target.cuda.options import parse_target
 from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.templates.cuda.named import schedule
-from vdla.compiler.templates.cuda.row_operator import RowOperator
-from vdla.compiler.templates.cuda.rows import Knobs
+from vdla.compiler.templates.gpu.named import schedule
+from vdla.compiler.templates.gpu.row_operator import RowOperator
+from vdla.compiler.templates.gpu.rows import Knobs
 
 LONG = 1 << 18
 TOLERANCE = 1e-5

@@ -17,7 +17,7 @@ from vdla.compiler.graph.onnx_ranges import check_ranges
 from vdla.compiler.ir.limits import MOST_RUNS, MOST_TENSOR_BYTES
 from vdla.compiler.runtime.archive import CONSTANTS, HEADER, LIBRARY, write_archive
 from vdla.compiler.te.ops.movement import Run, pad_runs
-from vdla.isa import machine_memory
+from vdla.util import machine_memory
 
 MOST_SECONDS = 2.0
 """Of processor time that a refusal may take."""

@@ -20,7 +20,7 @@ from vdla.codesign.report.perfetto_trace import Slice, Track, write_trace
 from vdla.isa.config import parse_config
 from vdla.isa.describe import c_header
 from vdla.isa.errors import ConfigError
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 EVIL = "[/x][bold]\n\x1b[31m\r\x07\u202e$\\frac{ :smile: 中 "
 SHOWN = r"[/x][bold]\n\x1b[31m\r\x07\u202e$\frac{ :smile: 中 "

@@ -20,7 +20,7 @@ from vdla.compiler.target.cuda.emulate import emulate
 from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.functions import FUNCTIONS
-from vdla.compiler.templates.cuda.lower import lower_cuda_node
+from vdla.compiler.templates.gpu.lower import lower_cuda_node
 
 Arrays = Mapping[str, np.ndarray]
 Execute = Callable[[Program, Arrays], Arrays]

@@ -21,9 +21,9 @@ from vdla.compiler.passes.pipeline import run_pipeline
 from vdla.compiler.te.blocks import Blocks, Window
 from vdla.compiler.te.ops import conv2d
 from vdla.compiler.te.post import Post
-from vdla.compiler.templates import conv2d_vdla
-from vdla.compiler.templates.lower_vdla import pipeline
-from vdla.compiler.templates.tiling import Knobs
+from vdla.compiler.templates.vdla import conv2d as conv2d_vdla
+from vdla.compiler.templates.vdla.lower import pipeline
+from vdla.compiler.templates.vdla.tiling import Knobs
 from vdla.isa.assembler import disassemble
 from vdla.isa.config import load_config
 

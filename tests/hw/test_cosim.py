@@ -10,12 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from vdla.codesign import models
-from vdla.codesign.cosim.campaign import Listener, run_campaign
-from vdla.codesign.cosim.cases import Launch, case, launch
-from vdla.codesign.cosim.compare import differences, run_both
-from vdla.codesign.cosim.failure import report_text, write_failure
-from vdla.codesign.cosim.machines import default_machines
-from vdla.codesign.cosim.work import CaseResult, Failure, minimize_case, run_case
 from vdla.compiler.driver import compile_model
 from vdla.hw.harness.engine import simulate_rtl
 from vdla.isa.assembler import assemble
@@ -25,6 +19,12 @@ from vdla.isa.program import bare_program, read_hex
 from vdla.isa.program_text import read_program
 from vdla.sim import machine as sim_machine
 from vdla.sim import simulate
+from vdla.verify.cosim.campaign import Listener, run_campaign
+from vdla.verify.cosim.cases import Launch, case, launch
+from vdla.verify.cosim.compare import differences, run_both
+from vdla.verify.cosim.failure import report_text, write_failure
+from vdla.verify.cosim.machines import default_machines
+from vdla.verify.cosim.work import CaseResult, Failure, minimize_case, run_case
 
 TINY = load_config("tiny")
 MACHINES = {machine.name: machine for machine in default_machines()}
@@ -119,7 +119,7 @@ def test_a_fault_in_the_simulator_is_found_minimized_and_written(
 
 def test_a_fault_in_what_the_rtl_computes_is_found(monkeypatch: pytest.MonkeyPatch):
     """As if the RTL's accumulators kept one wrong bit."""
-    from vdla.codesign.cosim import compare
+    from vdla.verify.cosim import compare
 
     def wrong(*arguments: object, **options: object):
         result = simulate_rtl(*arguments, **options)  # type: ignore[arg-type]

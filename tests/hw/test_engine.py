@@ -17,9 +17,9 @@ from vdla.isa.assembler import assemble
 from vdla.isa.config import load_config
 from vdla.isa.layout import encode
 from vdla.isa.program import hex_lines
-from vdla.isa.random_programs import random_program
-from vdla.isa.scratchpads import random_scratchpads
 from vdla.sim import simulate
+from vdla.verify.random_programs import random_program
+from vdla.verify.random_scratchpads import random_scratchpads
 
 TINY = load_config("tiny")
 LIMIT = 200_000

@@ -11,8 +11,8 @@ from vdla.hw.load import LoadUnit
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Unit, encode, formats, unit_of
-from vdla.isa.random_instructions import Source, random_image, random_instruction
 from vdla.isa.reference import run_reference
+from vdla.verify.random_instructions import Source, random_image, random_instruction
 
 TINY = load_config("tiny")
 CONFIGS = {

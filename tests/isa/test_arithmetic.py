@@ -8,7 +8,7 @@ from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vdla.isa import arithmetic as ar
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 ort = pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")

@@ -25,7 +25,7 @@ from vdla.isa.layout import (
     formats,
     register_value,
 )
-from vdla.isa.random_programs import random_config, random_program
+from vdla.verify.random_programs import random_config, random_program
 
 VTA = load_config("vta")
 configs = st.integers(0, 50).map(random_config) | st.sampled_from(["vta", "osdi18", "edge8", "tiny"]).map(

@@ -12,7 +12,7 @@ from vdla.isa.errors import ProgramError
 from vdla.isa.hazards import READERS, WRITERS
 from vdla.isa.layout import TOKEN_QUEUES, decode_one, encode_uops, unit_of
 from vdla.isa.program import read_hex
-from vdla.isa.random_programs import random_config, random_program
+from vdla.verify.random_programs import random_config, random_program
 
 TINY = load_config("tiny")
 BARE = Config(name="bare", extensions=())

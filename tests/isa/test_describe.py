@@ -6,7 +6,7 @@ import pytest
 from vdla.isa.config import load_config
 from vdla.isa.describe import c_header, markdown
 from vdla.isa.layout import REGISTERS, encode, encode_uops, formats, register_value, uop_fields
-from vdla.isa.random_programs import random_config
+from vdla.verify.random_programs import random_config
 
 CONFIGS = [load_config("vta"), load_config("tiny"), random_config(5)]
 

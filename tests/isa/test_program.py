@@ -23,7 +23,8 @@ from vdla.isa.program import (
     to_bytes,
 )
 from vdla.isa.program_text import from_text, read_program, to_text
-from vdla.isa.random_programs import random_config, random_program
+from vdla.util.whole_files import WriteError
+from vdla.verify.random_programs import random_config, random_program
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
 
@@ -72,10 +73,10 @@ def test_files_are_whole_or_absent(tmp_path):
     save_program(small(), path)
     assert load_program(path) == small() == read_program(path)
     assert os.listdir(tmp_path) == ["a.vdla"]
-    with pytest.raises(ProgramError, match=r"missing.*cannot be written"):
+    with pytest.raises(WriteError, match=r"missing.*cannot be written"):
         save_program(small(), tmp_path / "missing" / "a.vdla")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ProgramError, match="cannot be written"):
+    with pytest.raises(WriteError, match="cannot be written"):
         save_program(small(), tmp_path / "folder")
     assert sorted(os.listdir(tmp_path)) == ["a.vdla", "folder"]
 

@@ -14,9 +14,9 @@ from vdla.isa.assembler import assemble
 from vdla.isa.config import Config, Memory, load_config
 from vdla.isa.layout import Unit
 from vdla.isa.program import Program, bare_program
-from vdla.isa.random_programs import random_config, random_program
 from vdla.isa.reference import run_reference
 from vdla.sim import SimulationResult, simulate
+from vdla.verify.random_programs import random_config, random_program
 
 HERE = Path(__file__).parent
 VECTORS = sorted((HERE.parent / "isa" / "vectors").glob("*.json"))

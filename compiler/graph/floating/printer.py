@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 from ...ir.printer import format_expr
 from .graph import FloatGraph, Node, Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 from ..budgets import check_arena
 from ..memory_plan import Buffer, plan_memory

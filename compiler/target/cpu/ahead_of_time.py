@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vdla.isa.program import write_whole
+from vdla.util.whole_files import write_whole
 
 from .c_header import header_text, is_c_name
 from .errors import TargetError

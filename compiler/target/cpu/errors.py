@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 
 class LoweringError(Exception):

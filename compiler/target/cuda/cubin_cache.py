@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from vdla.hw.user_cache import cached_or_made, discard_least_used
+from vdla.util.user_cache import cached_or_made, discard_least_used
 
 from .nvrtc import OPTIONS, compile_cubin, nvrtc_version
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from vdla.isa.machine_code import compiled
+from vdla.util.machine_code import compiled
 
 
 @compiled()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Protocol
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ...templates.space import Values
 from .descriptions import Description, Measure, canonical, load

@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ...templates.space import Values
 from .backends import TIMEOUT, Backend, BackendError

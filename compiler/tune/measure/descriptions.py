@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from ...templates.space import Values
 from .trial import Result
@@ -26,8 +26,8 @@ from .trial import Result
 if TYPE_CHECKING:
     from ...target.cpu.machine import CpuTarget
     from ...target.cuda.machine import CudaTarget
-    from ...templates.cuda.workload import CudaWorkload
-    from ...templates.workload_cpu import CpuWorkload
+    from ...templates.cpu.workload import CpuWorkload
+    from ...templates.gpu.workload import CudaWorkload
     from .measure_vdla import AcceleratorTask
     from .trial_cuda import Compile, DeviceTrials
 
@@ -130,7 +130,7 @@ def load_cuda_device(description: Description, trials: Callable[[int], DeviceTri
 
 
 def _gpu_task(task: Mapping[str, Any]) -> tuple[CudaTarget, CudaWorkload]:
-    from ...templates.cuda.workload import workload_from_dict
+    from ...templates.gpu.workload import workload_from_dict
     from .trial_cuda import target_from_dict
 
     try:
@@ -144,7 +144,7 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
     # The simulator and all templates: processes that never measure do without.
     from vdla.isa.program import config_from_dict
 
-    from ...templates.workload_vdla import workload_from_dict
+    from ...templates.vdla.workload import workload_from_dict
     from .measure_vdla import AcceleratorTask, measure
 
     machine, shape = config_from_dict(config), workload_from_dict(workload)
@@ -157,7 +157,7 @@ def _load_accelerator(config: dict[str, Any], workload: dict[str, Any]) -> Measu
 
 def _load_processor(target: dict[str, Any], workload: dict[str, Any]) -> Measure:
     from ...target.cpu.machine import host_target, runs_here
-    from ...templates.workload_cpu import workload_from_dict
+    from ...templates.cpu.workload import workload_from_dict
     from .trial_cpu import evaluate, target_from_dict
 
     try:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from ...target.cpu.machine import CpuTarget
+from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import Values
-from ...templates.workload_cpu import CpuWorkload
 from .backends import TIMEOUT
 from .descriptions import describe_cpu
 from .local_workers import LocalWorkers

@@ -17,11 +17,11 @@ from ...schedule import LegalityError
 from ...target.vdla.emit import EmissionError
 from ...target.vdla.link_alone import Alone, link_alone
 from ...target.vdla.placement import PlacementError
-from ...templates.lower_vdla import pipeline
-from ...templates.schedule_vdla import Cut, cut_of, schedule_cut, space_of
 from ...templates.space import Space, Values
-from ...templates.tiling import NoTileError
-from ...templates.workload_vdla import Workload, program_of
+from ...templates.vdla.lower import pipeline
+from ...templates.vdla.schedule import Cut, cut_of, schedule_cut, space_of
+from ...templates.vdla.tiling import NoTileError
+from ...templates.vdla.workload import Workload, program_of
 from .trial import Result
 
 VIRTUAL_THREADS = 2

@@ -20,12 +20,12 @@ from ...schedule import LegalityError
 from ...target.vdla.emit import EmissionError
 from ...target.vdla.link import LoweredLayer, link
 from ...target.vdla.placement import PlacementError
-from ...templates.lower_vdla import lower_node
-from ...templates.prepare_vdla import Prepared, network_key, workloads_of
-from ...templates.schedule_vdla import space_of
 from ...templates.space import Values
-from ...templates.tiling import NoTileError
-from ...templates.workload_vdla import Workload
+from ...templates.vdla.lower import lower_node
+from ...templates.vdla.prepare import Prepared, network_key, workloads_of
+from ...templates.vdla.schedule import space_of
+from ...templates.vdla.tiling import NoTileError
+from ...templates.vdla.workload import Workload
 from .trial import Result
 
 Settings = Mapping[str, Values]

@@ -20,7 +20,7 @@ from ...ir.visit import enclosing_loops, free_vars, walk
 from ...te.blocks import Window
 from ...te.functions import FUNCTIONS
 from ...te.scalar_steps import Steps, operands
-from ...templates.workload_cpu import (
+from ...templates.cpu.workload import (
     Conv2dCpu,
     CpuWorkload,
     DenseCpu,

@@ -16,8 +16,8 @@ from ...ir.stmt import Program, Reduce
 from ...ir.visit import enclosing_loops, free_vars, walk
 from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance
 from ...te.functions import FUNCTIONS
-from ...templates.cuda.tensor_float import is_rounded
-from ...templates.cuda.workload import CudaWorkload
+from ...templates.gpu.tensor_float import is_rounded
+from ...templates.gpu.workload import CudaWorkload
 
 WEIGHTS = "W"
 """How the parameters begin that sums multiply by, whatever the operator."""

@@ -19,9 +19,9 @@ from ...ir.types import DType
 from ...schedule.pack import pack_arrays
 from ...target.cpu.kernel import BoundKernel, aligned_copy, aligned_empty, build
 from ...target.cpu.machine import CpuTarget
+from ...templates.cpu.tasks import schedule, space
+from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import knobs_obstacle
-from ...templates.tasks_cpu import schedule, space
-from ...templates.workload_cpu import CpuWorkload
 from .reference_cpu import expected, inputs
 from .trial import Result, results_obstacle
 

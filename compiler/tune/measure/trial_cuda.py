@@ -32,8 +32,8 @@ from ...target.cuda.machine import CudaTarget
 from ...target.cuda.module import lower
 from ...target.cuda.nvrtc import compile_cubin
 from ...target.cuda.prepare import prepare
-from ...templates.cuda.tasks import schedule, space
-from ...templates.cuda.workload import CudaWorkload
+from ...templates.gpu.tasks import schedule, space
+from ...templates.gpu.workload import CudaWorkload
 from ...templates.space import Values, knobs_obstacle
 from .reference_cuda import allowed, expected, inputs
 from .trial import Result, results_obstacle

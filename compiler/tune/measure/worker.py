@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .backends import attempt
 from .descriptions import CODE, DEVICE, Description, Measure, load

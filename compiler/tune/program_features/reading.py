@@ -12,11 +12,11 @@ from ...schedule import LegalityError
 from ...target.cpu.machine import CpuTarget
 from ...target.cuda.machine import CudaTarget
 from ...target.vdla.link_alone import link_alone
-from ...templates.cuda import tasks as cuda_tasks
-from ...templates.cuda.workload import CudaWorkload
+from ...templates.cpu.tasks import schedule
+from ...templates.cpu.workload import CpuWorkload
+from ...templates.gpu import tasks as cuda_tasks
+from ...templates.gpu.workload import CudaWorkload
 from ...templates.space import Values
-from ...templates.tasks_cpu import schedule
-from ...templates.workload_cpu import CpuWorkload
 from ..measure.measure_vdla import ACTIVATIONS, NOT_LOWERED, AcceleratorTask, lower
 from .machine import MACHINE_FEATURES, machine_features
 from .program import FEATURES, Read, program_features

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...target.cpu.machine import CpuTarget
 from ...templates.chosen_knobs import ChosenKnobs
+from ...templates.cpu.tasks import space
+from ...templates.cpu.workload import CpuWorkload
 from ...templates.space import Values
-from ...templates.tasks_cpu import space
-from ...templates.workload_cpu import CpuWorkload
 from .book import RecordBook
 from .record import describe_target
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ...target.cuda.machine import CudaTarget
 from ...templates.chosen_knobs import ChosenKnobs
-from ...templates.cuda.tasks import space
-from ...templates.cuda.workload import CudaWorkload
+from ...templates.gpu.tasks import space
+from ...templates.gpu.workload import CudaWorkload
 from ...templates.space import Values
 from .book import RecordBook
 from .record import describe_target

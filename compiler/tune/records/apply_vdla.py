@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from vdla.isa.config import Config
 
-from ...templates.kernel_vdla import Choose
-from ...templates.prepare_vdla import Prepared, network_key, workloads_of
-from ...templates.schedule_vdla import space_of
 from ...templates.space import Values
-from ...templates.tiling import NoTileError
-from ...templates.workload_vdla import Workload
+from ...templates.vdla.kernel import Choose
+from ...templates.vdla.prepare import Prepared, network_key, workloads_of
+from ...templates.vdla.schedule import space_of
+from ...templates.vdla.tiling import NoTileError
+from ...templates.vdla.workload import Workload
 from .book import RecordBook
 from .network import best_settings
 from .record import describe_target

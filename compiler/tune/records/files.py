@@ -14,8 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple
 
-from vdla.isa.errors import UserError
-from vdla.isa.program import write_whole
+from vdla.util.errors import UserError
+from vdla.util.whole_files import write_whole
 
 from .line import MOST_BYTES, NO_TEXT, TOO_LONG, LineError, LineParser, record_line
 from .record import Record

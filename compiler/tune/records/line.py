@@ -14,7 +14,7 @@ import operator
 from collections.abc import Mapping
 from typing import Any
 
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 from .plain_json import brief, is_integer, is_name, is_number, short
 from .record import Record, Task

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from vdla.isa.config import Config
 
-from ...templates.schedule_vdla import space_of
-from ...templates.workload_vdla import Workload
+from ...templates.vdla.schedule import space_of
+from ...templates.vdla.workload import Workload
 from ..measure.network_vdla import Settings, spoken
 from .book import RecordBook
 from .record import Description, Record, Task, describe_target

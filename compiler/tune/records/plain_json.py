@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 
-from vdla.isa.printable import printable
+from vdla.util.printable import printable
 
 MOST_SHOWN = 60
 """Characters of a value in a message."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...target.cpu.machine import CpuTarget
+from ...templates.cpu.tasks import space
+from ...templates.cpu.workload import CpuWorkload, workload_from_dict
 from ...templates.space import Space
-from ...templates.tasks_cpu import space
-from ...templates.workload_cpu import CpuWorkload, workload_from_dict
-from ...templates.workload_vdla import WorkloadError
+from ...templates.vdla.workload import WorkloadError
 from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ...target.cuda.machine import CudaTarget
-from ...templates.cuda.tasks import space
-from ...templates.cuda.workload import CudaWorkload, workload_from_dict
+from ...templates.gpu.tasks import space
+from ...templates.gpu.workload import CudaWorkload, workload_from_dict
 from ...templates.space import Space
-from ...templates.workload_vdla import WorkloadError
+from ...templates.vdla.workload import WorkloadError
 from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target

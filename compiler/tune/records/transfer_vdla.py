@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from vdla.isa.config import Config
 
-from ...templates.schedule_vdla import space_of
 from ...templates.space import EmptySpaceError, Space
-from ...templates.tiling import NoTileError
-from ...templates.workload_vdla import Workload, WorkloadError, workload_from_dict
+from ...templates.vdla.schedule import space_of
+from ...templates.vdla.tiling import NoTileError
+from ...templates.vdla.workload import Workload, WorkloadError, workload_from_dict
 from ..program_features.program import Read
 from ..search.cost_model import Samples
 from .record import Description, Record, Task, describe_target

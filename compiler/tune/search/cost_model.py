@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 from .point_features import GUESS
 

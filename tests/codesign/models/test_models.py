@@ -12,7 +12,7 @@ from shipped import shipped
 from vdla.codesign import models
 from vdla.codesign.models.layers import Convolution, Dense, count_parameters
 from vdla.codesign.models.topologies import resnet18
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vdla.codesign.files import FileError
 from vdla.codesign.report.accounts import LayerAccount, RunAccount, TotalAccount
 from vdla.codesign.report.study import Run, Study, StudyError, read_study, spread, study_of
 from vdla.codesign.report.study_plots import (
@@ -24,6 +23,7 @@ from vdla.codesign.report.study_plots import (
     speeds_png,
     taught,
 )
+from vdla.util.user_files import FileError
 
 
 def entry(strategy: str, curve: list[list[float]], *, seed: int = 0, layer: str = "C2", **more: Any) -> dict:

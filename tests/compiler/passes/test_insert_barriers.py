@@ -29,7 +29,7 @@ from vdla.compiler.passes.insert_barriers import insert_barriers
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.target.cuda.races import RaceError, check_races
 from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.templates.cuda.tile import Tile, schedule_tile
+from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 
 def assert_needed(program: Program, count: int) -> Program:

@@ -22,8 +22,9 @@ from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.dense import dense, dense_int8
-from vdla.compiler.templates import dense_cpu, dense_int8_cpu
-from vdla.isa.errors import UserError
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
+from vdla.util.errors import UserError
 
 PROGRAM = dense(rows=40, depth=20, columns=70, epilogue=Epilogue(bias=True, activation="relu"))
 

@@ -20,7 +20,7 @@ from vdla.compiler.target.cpu.module import lower
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.float_conv2d import float_conv2d
-from vdla.compiler.templates import conv2d_cpu
+from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
 
 ROW, J, K = Var("i"), Var("j"), Var("k")
 

@@ -16,7 +16,7 @@ from vdla.compiler.schedule import (
     trace_from_json,
     trace_to_json,
 )
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 
 def test_the_json_form_is_stable():

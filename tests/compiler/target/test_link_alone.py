@@ -7,7 +7,7 @@ import pytest
 from vdla.compiler.driver import compile_graph
 from vdla.compiler.graph.fuse import fuse
 from vdla.compiler.target.vdla.link_alone import link_alone
-from vdla.compiler.templates.lower_vdla import lower_node
+from vdla.compiler.templates.vdla.lower import lower_node
 from vdla.isa.config import load_config
 from vdla.isa.layout import FLAG_BITS, INSTRUCTION_BYTES
 from vdla.sim import simulate

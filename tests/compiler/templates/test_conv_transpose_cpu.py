@@ -16,7 +16,7 @@ from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.conv_transpose import conv_transpose, transposed_outputs
-from vdla.compiler.templates import conv_transpose_cpu
+from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
 
 
 def reference(x, w, window, groups, output_padding):

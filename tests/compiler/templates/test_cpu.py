@@ -25,14 +25,12 @@ from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.dense import dense, dense_int8
 from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
-from vdla.compiler.templates import (
-    conv2d_cpu,
-    conv2d_cpu_choice,
-    conv2d_cpu_knobs,
-    dense_cpu,
-    dense_int8_cpu,
-    depthwise_cpu,
-)
+from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
+from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
+from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
+from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
 
 FULL = Epilogue(bias=True, operand=True, activation="relu")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from kernels import FUNCTIONS
-from vdla.codesign.bench.convolutions import CONVOLUTIONS, same_window
+from vdla.codesign.named_layers import CONVOLUTIONS, same_window
 from vdla.compiler.ir.expr import maximum, select
 from vdla.compiler.ir.hash import structural_hash
 from vdla.compiler.ir.interp import interpret
@@ -15,10 +15,11 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates import conv2d_cpu_choice, conv2d_cpu_knobs, conv2d_cpu_space
-from vdla.compiler.templates.space import knobs_obstacle
-from vdla.compiler.templates.tasks_cpu import default_values, schedule, space
-from vdla.compiler.templates.workload_cpu import (
+from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
+from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
+from vdla.compiler.templates.cpu import conv2d_space as conv2d_cpu_space
+from vdla.compiler.templates.cpu.tasks import default_values, schedule, space
+from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     DenseCpu,
     DepthwiseCpu,
@@ -26,6 +27,7 @@ from vdla.compiler.templates.workload_cpu import (
     Parts,
     PoolCpu,
 )
+from vdla.compiler.templates.space import knobs_obstacle
 from vdla.compiler.tune.measure.reference_cpu import expected
 from vdla.compiler.tune.search.space_size import count_programs, least_programs
 

@@ -16,10 +16,10 @@ from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te import scalars
 from vdla.compiler.te.merge import broadcast, merge_broadcast
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
-from vdla.compiler.templates import elementwise_cpu
-from vdla.compiler.templates.tasks_cpu import schedule, space
-from vdla.compiler.templates.vectors import GRAIN
-from vdla.compiler.templates.workload_cpu import ElementwiseCpu
+from vdla.compiler.templates.cpu import elementwise as elementwise_cpu
+from vdla.compiler.templates.cpu.tasks import schedule, space
+from vdla.compiler.templates.cpu.vectors import GRAIN
+from vdla.compiler.templates.cpu.workload import ElementwiseCpu
 from vdla.compiler.tune.measure.reference_cpu import expected as reference
 
 X, Z = scalars.argument(0), scalars.argument(1)

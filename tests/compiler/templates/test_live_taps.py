@@ -11,8 +11,10 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.float_conv2d import float_conv2d
-from vdla.compiler.templates import conv2d_cpu, conv2d_cpu_choice, conv2d_cpu_knobs
-from vdla.compiler.templates.live_taps import LEAST_DEAD, taps_of
+from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
+from vdla.compiler.templates.cpu import conv2d_choice as conv2d_cpu_choice
+from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
+from vdla.compiler.templates.cpu.live_taps import LEAST_DEAD, taps_of
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -14,7 +14,8 @@ from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.dense import dense
 from vdla.compiler.te.ops.lstm import input_weights, lstm_steps, recurrent_weights
-from vdla.compiler.templates import dense_cpu, lstm_cpu
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import lstm as lstm_cpu
 
 DIRECTIONS = {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
 

@@ -11,7 +11,8 @@ from kernels import evaluate, run, targets
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.matmul import matmul
-from vdla.compiler.templates import dense_cpu, matmul_cpu
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import matmul as matmul_cpu
 
 
 def operands(batch_x, batch_w, rows, depth, columns, transposed):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.ops.normalization import normalize
-from vdla.compiler.templates import rows_cpu
+from vdla.compiler.templates.cpu import rows as rows_cpu
 
 
 def exact(x, scale, bias, epsilon, by):

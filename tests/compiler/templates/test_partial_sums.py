@@ -11,7 +11,9 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.dense import dense
 from vdla.compiler.te.ops.float_conv2d import float_conv2d
-from vdla.compiler.templates import conv2d_cpu, conv2d_cpu_knobs, dense_cpu
+from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
+from vdla.compiler.templates.cpu import conv2d_knobs as conv2d_cpu_knobs
+from vdla.compiler.templates.cpu import dense as dense_cpu
 
 CASES = [
     # channels, block, kernel, groups, how many blocks make a part

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.ops.float_pool import float_pool, pool_window
-from vdla.compiler.templates import pool_cpu
+from vdla.compiler.templates.cpu import pool as pool_cpu
 
 
 def reference(x, kind, *, ceil_mode=0, include=0, **attributes):

@@ -13,7 +13,11 @@ from vdla.compiler.te.ops.conv_transpose import conv_transpose
 from vdla.compiler.te.ops.dense import dense, dense_int8
 from vdla.compiler.te.ops.float_conv2d import float_conv2d
 from vdla.compiler.te.ops.lstm import lstm_steps
-from vdla.compiler.templates import conv2d_cpu, conv_transpose_cpu, dense_cpu, dense_int8_cpu, lstm_cpu
+from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
+from vdla.compiler.templates.cpu import conv_transpose as conv_transpose_cpu
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
+from vdla.compiler.templates.cpu import lstm as lstm_cpu
 
 PROCESSORS = {
     "avx512": "-mtriple=x86_64-linux-gnu -mcpu=icelake-server",

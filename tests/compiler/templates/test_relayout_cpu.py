@@ -10,7 +10,7 @@ from kernels import targets
 from vdla.compiler.ir.interp import interpret
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.te.ops.relayout import relayout
-from vdla.compiler.templates import relayout_cpu
+from vdla.compiler.templates.cpu import relayout as relayout_cpu
 
 BLOCKS = st.sampled_from([1, 2, 3, 4, 8, 16])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernels import evaluate, run, targets
 from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.ops.resize import axis_table, resize
-from vdla.compiler.templates import resize_cpu
+from vdla.compiler.templates.cpu import resize as resize_cpu
 
 
 def reference(x, sizes, mode, coordinates, rounding):

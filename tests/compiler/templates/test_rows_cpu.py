@@ -12,7 +12,8 @@ from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.merge import merge_axes
 from vdla.compiler.te.ops.reduction import reduction
 from vdla.compiler.te.ops.softmax import softmax
-from vdla.compiler.templates import reduction_cpu, rows_cpu
+from vdla.compiler.templates.cpu import reduction as reduction_cpu
+from vdla.compiler.templates.cpu import rows as rows_cpu
 
 REDUCTIONS = {
     "sum": np.sum,

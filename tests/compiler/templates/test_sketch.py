@@ -23,10 +23,10 @@ from vdla.compiler.target.cpu.pool import Pool
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.dense import dense
 from vdla.compiler.te.ops.float_conv2d import float_conv2d
-from vdla.compiler.templates.sketch import schedule as sketch_schedules
-from vdla.compiler.templates.sketch.account import effective_values, sketch_space
-from vdla.compiler.templates.sketch.schedule import sketch_schedule
-from vdla.compiler.templates.sketch.sketch import sketches
+from vdla.compiler.templates.cpu.sketch import schedule as sketch_schedules
+from vdla.compiler.templates.cpu.sketch.account import effective_values, sketch_space
+from vdla.compiler.templates.cpu.sketch.schedule import sketch_schedule
+from vdla.compiler.templates.cpu.sketch.sketch import sketches
 from vdla.compiler.tune.program_features.program import program_features
 
 NARROW = parse_target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=x86-64-v2")

@@ -23,13 +23,13 @@ from vdla.compiler.runtime.artifact import Compiled
 from vdla.compiler.runtime.executor import run
 from vdla.compiler.target.vdla.link import link
 from vdla.compiler.target.vdla.link_alone import link_alone
-from vdla.compiler.templates.kernel_vdla import Choose
-from vdla.compiler.templates.lower_vdla import lower_node, pipeline
-from vdla.compiler.templates.prepare_vdla import prepare
-from vdla.compiler.templates.schedule_vdla import schedule_workload, settings_of, space_of
 from vdla.compiler.templates.space import EmptySpaceError, Space
-from vdla.compiler.templates.tile_account import Side, transfers
-from vdla.compiler.templates.workload_vdla import Template, Workload, program_of
+from vdla.compiler.templates.vdla.kernel import Choose
+from vdla.compiler.templates.vdla.lower import lower_node, pipeline
+from vdla.compiler.templates.vdla.prepare import prepare
+from vdla.compiler.templates.vdla.schedule import schedule_workload, settings_of, space_of
+from vdla.compiler.templates.vdla.tile_account import Side, transfers
+from vdla.compiler.templates.vdla.workload import Template, Workload, program_of
 from vdla.compiler.tune.measure.check_vdla import agrees
 from vdla.compiler.tune.measure.measure_vdla import ACTIVATIONS, AcceleratorTask, measure
 from vdla.isa.check import check

@@ -11,9 +11,9 @@ from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.float_conv2d import float_conv2d
-from vdla.compiler.templates import conv2d_cpu
-from vdla.compiler.templates.conv2d_cpu_choice import NEAR_SHARE, choose_knobs
-from vdla.compiler.templates.conv2d_cpu_knobs import Knobs
+from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
+from vdla.compiler.templates.cpu.conv2d_choice import NEAR_SHARE, choose_knobs
+from vdla.compiler.templates.cpu.conv2d_knobs import Knobs
 
 SERVER = replace(
     host_target(),

@@ -19,8 +19,8 @@ from vdla.compiler.te.ops.conv_transpose import conv_transpose
 from vdla.compiler.te.ops.dense import dense_int8
 from vdla.compiler.te.ops.matmul import matmul
 from vdla.compiler.templates.chosen_knobs import ChosenKnobs
-from vdla.compiler.templates.tasks_cpu import space
-from vdla.compiler.templates.workload_cpu import (
+from vdla.compiler.templates.cpu.tasks import space
+from vdla.compiler.templates.cpu.workload import (
     Conv2dCpu,
     DenseCpu,
     DepthwiseCpu,
@@ -30,7 +30,7 @@ from vdla.compiler.templates.workload_cpu import (
     SketchCpu,
     workload_from_dict,
 )
-from vdla.compiler.templates.workload_vdla import WorkloadError
+from vdla.compiler.templates.vdla.workload import WorkloadError
 
 CONVOLUTION = Conv2dCpu(
     batch=1,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from troubled_worker import CRASH, CRASH_ONCE, FINE, HANG, PID, PRINT, RAISE
-from vdla.compiler.templates.workload_vdla import Workload
+from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure.backends import BackendError, InProcess
 from vdla.compiler.tune.measure.descriptions import canonical, describe, load
 from vdla.compiler.tune.measure.local_workers import LocalWorkers
@@ -17,7 +17,7 @@ from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask, measure
 from vdla.compiler.tune.measure.open_backend import open_backend
 from vdla.compiler.tune.measure.trial import Result, result_from_dict
 from vdla.isa.config import load_config
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 HELPERS = Path(__file__).parents[2] / "helpers"
 TROUBLED = (sys.executable, str(HELPERS / "troubled_worker.py"))

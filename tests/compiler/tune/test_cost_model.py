@@ -6,7 +6,7 @@ import pytest
 from made_up_space import cost, matrix_space
 from vdla.compiler.tune.search.cost_model import CostModel, MissingTunerError, Samples, merits
 from vdla.compiler.tune.search.point_features import point_features
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 
 def samples(seed: int, count: int, **extents: int) -> Samples:

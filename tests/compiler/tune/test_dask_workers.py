@@ -12,7 +12,7 @@ import pytest
 from campaign import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from vdla.compiler.templates.workload_vdla import Workload
+from vdla.compiler.templates.vdla.workload import Workload
 from vdla.compiler.tune.measure import dask_workers
 from vdla.compiler.tune.measure.backends import BackendError, InProcess
 from vdla.compiler.tune.measure.chunks import chunks

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.te.blocks import Window
-from vdla.compiler.templates.tasks_cpu import default_values, space
-from vdla.compiler.templates.workload_cpu import Conv2dCpu
+from vdla.compiler.templates.cpu.tasks import default_values, space
+from vdla.compiler.templates.cpu.workload import Conv2dCpu
 from vdla.compiler.tune.measure.measure_cpu import CpuMeasurer
 
 WORKER = Path(__file__).parents[2] / "helpers" / "faulty_cpu_worker.py"

@@ -16,8 +16,8 @@ from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.gemm import gemm
 from vdla.compiler.te.ops.tensor_gemm import round_factors
-from vdla.compiler.templates.cuda.tasks import default_values
-from vdla.compiler.templates.cuda.workload import CudaWorkload
+from vdla.compiler.templates.gpu.tasks import default_values
+from vdla.compiler.templates.gpu.workload import CudaWorkload
 from vdla.compiler.tune.measure import reference_cuda
 from vdla.compiler.tune.measure.backends import InProcess
 from vdla.compiler.tune.measure.cuda_workers import CudaWorkers

@@ -35,7 +35,7 @@ from vdla.compiler.target.vdla.evaluate import evaluate
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.dense import dense
 from vdla.compiler.te.ops.softmax import softmax
-from vdla.compiler.templates import dense_cpu
+from vdla.compiler.templates.cpu import dense as dense_cpu
 from vdla.compiler.tune.program_features.leaves import accesses, count
 from vdla.compiler.tune.program_features.machine import (
     KINDS,

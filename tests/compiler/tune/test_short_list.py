@@ -12,8 +12,8 @@ from vdla.codesign.workload_names import accelerator_workload, cpu_workload
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import LegalityError
 from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.templates.cpu.tasks import schedule, space
 from vdla.compiler.templates.space import Space
-from vdla.compiler.templates.tasks_cpu import schedule, space
 from vdla.compiler.tune.measure.measure_vdla import AcceleratorTask
 from vdla.compiler.tune.program_features.machine import MACHINE_FEATURES
 from vdla.compiler.tune.program_features.program import FEATURES, Read, program_features

@@ -15,8 +15,8 @@ from vdla.compiler.target.cpu import errors as cpu_errors
 from vdla.compiler.target.cpu.machine import host_target
 from vdla.compiler.target.cuda.errors import CompileError, LoweringError
 from vdla.compiler.target.cuda.machine import cuda_target
-from vdla.compiler.templates.cuda import rows_space
-from vdla.compiler.templates.tasks_cpu import space as space_here
+from vdla.compiler.templates.cpu.tasks import space as space_here
+from vdla.compiler.templates.gpu import rows_space
 from vdla.compiler.tune.records import apply_cpu, apply_cuda
 from vdla.compiler.tune.records.book import read_book
 from vdla.compiler.tune.records.record import Task, describe_target

@@ -12,7 +12,7 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cuda.machine import CudaTarget
 from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.templates.cuda.lower import lower_cuda_node
+from vdla.compiler.templates.gpu.lower import lower_cuda_node
 
 from .execute import run_jobs
 from .jobs import HostLaunch, Job, Place, Tensor

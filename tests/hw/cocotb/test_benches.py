@@ -14,8 +14,8 @@ from vdla.hw.bench import Simulator, run_bench
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Opcode
 from vdla.isa.program import Program, save_program
-from vdla.isa.random_programs import random_program
 from vdla.sim import simulate
+from vdla.verify.random_programs import random_program
 
 TINY = load_config("tiny")
 BENCHES = Path(__file__).parent / "benches"

@@ -19,7 +19,6 @@ from vdla.hw.interfaces import Activity
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Unit, decode_uops, encode, formats, unit_of
-from vdla.isa.random_instructions import UOPS, Source, random_image, random_instruction
 from vdla.isa.reference import ReferenceResult, run_reference
 from vdla.isa.timing import (
     ALU_LATENCY,
@@ -32,6 +31,7 @@ from vdla.isa.timing import (
     gemm_latency,
     gemm_read_stage,
 )
+from vdla.verify.random_instructions import UOPS, Source, random_image, random_instruction
 
 SIDES = ("prev", "next")
 TINY = dataclasses.replace(

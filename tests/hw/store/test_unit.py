@@ -17,7 +17,6 @@ from vdla.hw.store import StoreUnit
 from vdla.isa.access import AccessError, accesses, advance, start_trace
 from vdla.isa.config import Config, load_config
 from vdla.isa.layout import Unit, encode, formats, register, unit_of
-from vdla.isa.random_instructions import Source, random_image, random_instruction
 from vdla.isa.reference import ReferenceResult, run_reference
 from vdla.isa.timing import (
     FIFO_LATENCY,
@@ -33,6 +32,7 @@ from vdla.isa.timing import (
     read_burst_beats,
     write_burst_beats,
 )
+from vdla.verify.random_instructions import Source, random_image, random_instruction
 
 TINY = dataclasses.replace(
     load_config("tiny"),

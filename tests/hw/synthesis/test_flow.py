@@ -6,7 +6,6 @@ from types import MappingProxyType
 
 import pytest
 from campaign import representatives
-from vdla.hw import user_cache
 from vdla.hw.synthesis import cache, flow
 from vdla.hw.synthesis.families import ECP5, XC7, Family
 from vdla.hw.synthesis.flow import map_design, synthesize
@@ -16,6 +15,7 @@ from vdla.hw.synthesis.placement import place
 from vdla.hw.synthesis.tools import ToolError, find_tool
 from vdla.hw.verilog import Port, VerilogModule
 from vdla.isa.config import load_config
+from vdla.util import user_cache
 
 # Named as Amaranth names the instances of the accelerator.
 DESIGN = r"""

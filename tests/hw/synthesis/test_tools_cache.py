@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from vdla.hw import user_cache
 from vdla.hw.synthesis.tools import ToolFailure, run_tool
+from vdla.util import user_cache
 
 TOOL = """#!/bin/sh
 case "$YOWASP_CACHE_DIR" in

@@ -30,7 +30,8 @@ from vdla.compiler.target.cpu.options import parse_target
 from vdla.compiler.target.cpu.symbols import WASM_BY_LINKER, read_symbols
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.dense import dense, dense_int8
-from vdla.compiler.templates import dense_cpu, dense_int8_cpu
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
 
 TARGETS = {
     "host": "llvm",

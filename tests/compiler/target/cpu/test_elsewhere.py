@@ -30,7 +30,11 @@ from vdla.compiler.te.ops.dense import dense, dense_int8
 from vdla.compiler.te.ops.float_conv2d import float_conv2d, float_depthwise
 from vdla.compiler.te.ops.int8_conv2d import int8_conv2d
 from vdla.compiler.te.post import Combination, Post
-from vdla.compiler.templates import conv2d_cpu, conv2d_int8_cpu, dense_cpu, dense_int8_cpu, depthwise_cpu
+from vdla.compiler.templates.cpu import conv2d as conv2d_cpu
+from vdla.compiler.templates.cpu import conv2d_int8 as conv2d_int8_cpu
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
+from vdla.compiler.templates.cpu import depthwise as depthwise_cpu
 
 MACHINES = {
     "aarch64": ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53", "cortex-a53"),

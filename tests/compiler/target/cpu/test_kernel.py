@@ -13,7 +13,7 @@ from vdla.compiler.target.cpu.errors import KernelArgumentError, LoweringError, 
 from vdla.compiler.target.cpu.kernel import build
 from vdla.compiler.target.cpu.machine import host_target, host_target_at
 from vdla.compiler.target.cpu.module import lower
-from vdla.isa.errors import UserError
+from vdla.util.errors import UserError
 
 ROW = Var("i")
 

@@ -12,7 +12,7 @@ from vdla.compiler.target.cpu.machine import CpuTarget, host_target, host_target
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates import elementwise_cpu
+from vdla.compiler.templates.cpu import elementwise as elementwise_cpu
 
 SIZE = 4099
 

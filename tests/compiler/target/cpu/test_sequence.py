@@ -16,7 +16,7 @@ from vdla.compiler.target.cpu.sequence import Arena, Argument, Call, Constant, P
 from vdla.compiler.target.cpu.symbols import read_symbols
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.dense import dense
-from vdla.compiler.templates import dense_cpu
+from vdla.compiler.templates.cpu import dense as dense_cpu
 
 ROWS = 24
 FIRST = dense(rows=ROWS, depth=30, columns=40, epilogue=Epilogue(bias=True, activation="relu"))

@@ -47,7 +47,7 @@ from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.races import RaceError, check_races
 from vdla.compiler.target.cuda.shadows import poison
 from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.templates.cuda.tile import Tile, schedule_tile
+from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 TARGET = cuda_target()
 HAND_MADE = {

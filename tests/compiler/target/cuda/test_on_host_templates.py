@@ -19,9 +19,9 @@ from vdla.compiler.te.ops.gemm import gemm
 from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
 from vdla.compiler.te.ops.tiled_permute import tiled_permute
 from vdla.compiler.te.scalars import argument, exp
-from vdla.compiler.templates.cuda import elementwise, gemv, generic, lstm, movement, named
-from vdla.compiler.templates.cuda.flat import flattened
-from vdla.compiler.templates.cuda.tile import Tile, schedule_tile
+from vdla.compiler.templates.gpu import elementwise, gemv, generic, lstm, movement, named
+from vdla.compiler.templates.gpu.flat import flattened
+from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 TARGET = parse_target("cuda -arch=sm_90")
 

@@ -24,10 +24,10 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.direct_conv2d import direct_conv2d
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
-from vdla.compiler.templates.cuda import conv2d_direct, conv2d_direct_space
-from vdla.compiler.templates.cuda.direct_knobs import Knobs
-from vdla.compiler.templates.cuda.lower_convolutions import lower_convolution
-from vdla.compiler.templates.cuda.lowered import LoweredCudaNode
+from vdla.compiler.templates.gpu import conv2d_direct, conv2d_direct_space
+from vdla.compiler.templates.gpu.direct_knobs import Knobs
+from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
+from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
 from vdla.compiler.templates.space import ESTIMATE
 
 TARGET = cuda_target()

@@ -25,10 +25,10 @@ from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.ops.float_conv2d import float_depthwise
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
-from vdla.compiler.templates.cuda import conv2d, conv2d_space, conv_transpose, depthwise, depthwise_space
-from vdla.compiler.templates.cuda.lower_convolutions import lower_convolution
-from vdla.compiler.templates.cuda.lowered import LoweredCudaNode
-from vdla.compiler.templates.cuda.tile import Tile
+from vdla.compiler.templates.gpu import conv2d, conv2d_space, conv_transpose, depthwise, depthwise_space
+from vdla.compiler.templates.gpu.lower_convolutions import lower_convolution
+from vdla.compiler.templates.gpu.lowered import LoweredCudaNode
+from vdla.compiler.templates.gpu.tile import Tile
 from vdla.compiler.templates.space import ESTIMATE
 
 TARGET = cuda_target()

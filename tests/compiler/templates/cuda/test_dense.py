@@ -12,10 +12,10 @@ from vdla.compiler.graph.floating.operators import Dense, MatrixProduct
 from vdla.compiler.ir.stmt import Program
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.templates.cuda import gemv
-from vdla.compiler.templates.cuda.dense import lower_dense
-from vdla.compiler.templates.cuda.lower import lower_cuda_node
-from vdla.compiler.templates.cuda.tile import Tile
+from vdla.compiler.templates.gpu import gemv
+from vdla.compiler.templates.gpu.dense import lower_dense
+from vdla.compiler.templates.gpu.lower import lower_cuda_node
+from vdla.compiler.templates.gpu.tile import Tile
 
 TARGET = cuda_target()
 

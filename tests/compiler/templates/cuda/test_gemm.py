@@ -8,10 +8,10 @@ from scheduled_gpu import run_scheduled
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.templates.cuda import gemm as template
-from vdla.compiler.templates.cuda import gemm_space, gemv
-from vdla.compiler.templates.cuda.gemm_account import Problem, account, choose_tile
-from vdla.compiler.templates.cuda.tile import Tile
+from vdla.compiler.templates.gpu import gemm as template
+from vdla.compiler.templates.gpu import gemm_space, gemv
+from vdla.compiler.templates.gpu.gemm_account import Problem, account, choose_tile
+from vdla.compiler.templates.gpu.tile import Tile
 from vdla.compiler.templates.space import ESTIMATE
 
 TARGET = cuda_target("sm_90")

@@ -24,8 +24,8 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.gemm import gemm
 from vdla.compiler.te.ops.gemm_conv2d import gemm_conv2d
 from vdla.compiler.te.ops.tensor_gemm import round_factors, tensor_gemm
-from vdla.compiler.templates.cuda import gemm_mma, gemm_mma_space
-from vdla.compiler.templates.cuda.gemm_mma_knobs import (
+from vdla.compiler.templates.gpu import gemm_mma, gemm_mma_space
+from vdla.compiler.templates.gpu.gemm_mma_knobs import (
     Factors,
     Knobs,
     choose_knobs,

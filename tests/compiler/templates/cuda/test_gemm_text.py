@@ -12,9 +12,9 @@ from vdla.compiler.target.cuda.nvrtc import compile_cubin
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.templates.cuda import gemm as template
-from vdla.compiler.templates.cuda import gemv
-from vdla.compiler.templates.cuda.tile import Tile
+from vdla.compiler.templates.gpu import gemm as template
+from vdla.compiler.templates.gpu import gemv
+from vdla.compiler.templates.gpu.tile import Tile
 
 SMALL = Tile(
     rows=16, columns=32, depth=8, thread_rows=4, thread_columns=8, row_groups=1, column_groups=2, stages=3

@@ -23,9 +23,9 @@ from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.tolerances import OUTPUTS, worst_case
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
-from vdla.compiler.templates.cuda import gemm, gemm_mma, gemm_wgmma
-from vdla.compiler.templates.cuda.gemm_mma_knobs import Factors
-from vdla.compiler.templates.cuda.gemm_wgmma_knobs import Knobs, choose_knobs, cycles, resident
+from vdla.compiler.templates.gpu import gemm, gemm_mma, gemm_wgmma
+from vdla.compiler.templates.gpu.gemm_mma_knobs import Factors
+from vdla.compiler.templates.gpu.gemm_wgmma_knobs import Knobs, choose_knobs, cycles, resident
 
 TARGET = cuda_target("sm_90a")
 F16, BF16, F32 = DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32

@@ -23,8 +23,8 @@ from vdla.compiler.target.cuda.tolerances import worst_case
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.gemm import gemm as product
 from vdla.compiler.te.ops.tensor_gemm import round_factors, tensor_gemm
-from vdla.compiler.templates.cuda import gemm, gemm_mma, gemm_wgmma
-from vdla.compiler.templates.cuda.gemm_wgmma_knobs import Knobs
+from vdla.compiler.templates.gpu import gemm, gemm_mma, gemm_wgmma
+from vdla.compiler.templates.gpu.gemm_wgmma_knobs import Knobs
 
 TARGET = cuda_target("sm_90a")
 F16, F32, S8, U8 = DType.FLOAT16, DType.FLOAT32, DType.INT8, DType.UINT8

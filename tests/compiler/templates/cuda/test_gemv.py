@@ -14,7 +14,7 @@ from vdla.compiler.target.cuda.architectures import ARCHITECTURES
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.templates.cuda.gemv import THREADS, Knobs, choose_knobs, schedule_rows
+from vdla.compiler.templates.gpu.gemv import THREADS, Knobs, choose_knobs, schedule_rows
 
 COUNTS = st.sampled_from([2, 4])
 

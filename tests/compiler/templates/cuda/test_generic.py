@@ -11,8 +11,8 @@ from vdla.compiler.ir.visit import loops, walk
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.templates.cuda import generic
-from vdla.compiler.templates.cuda.flat import flattened, nests
+from vdla.compiler.templates.gpu import generic
+from vdla.compiler.templates.gpu.flat import flattened, nests
 
 NAMES = [
     name

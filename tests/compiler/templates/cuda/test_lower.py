@@ -19,8 +19,8 @@ from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.module import lower
 from vdla.compiler.target.cuda.nvrtc import compile_cubin
 from vdla.compiler.target.cuda.prepare import prepare
-from vdla.compiler.templates.cuda import elementwise, movement, pool, rows
-from vdla.compiler.templates.cuda.lower import lower_cuda_node
+from vdla.compiler.templates.gpu import elementwise, movement, pool, rows
+from vdla.compiler.templates.gpu.lower import lower_cuda_node
 
 TARGET = cuda_target()
 SHAPE = (2, 6, 8, 9)

@@ -11,8 +11,8 @@ from vdla.compiler.schedule.pack import pack_arrays
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.lstm import lstm_steps
-from vdla.compiler.templates.cuda import lstm
-from vdla.compiler.templates.cuda.flat import nests
+from vdla.compiler.templates.gpu import lstm
+from vdla.compiler.templates.gpu.flat import nests
 
 TARGET = cuda_target()
 

@@ -23,8 +23,8 @@ from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.ops.joined import joined_concat, joined_remap
 from vdla.compiler.te.ops.movement import pad_runs, remap, runs_of, slice_runs, tile_runs
 from vdla.compiler.te.scalars import argument, exp
-from vdla.compiler.templates.cuda import elementwise, movement, pool
-from vdla.compiler.templates.cuda.flat import flattened
+from vdla.compiler.templates.gpu import elementwise, movement, pool
+from vdla.compiler.templates.gpu.flat import flattened
 
 TARGET = cuda_target()
 

@@ -13,9 +13,9 @@ from vdla.compiler.ir.stmt import Program
 from vdla.compiler.schedule import replay, trace_from_lists, trace_to_lists
 from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
-from vdla.compiler.templates.cuda import named
-from vdla.compiler.templates.cuda.flat import flattened
-from vdla.compiler.templates.cuda.rows import choose_knobs, choose_reduction_knobs
+from vdla.compiler.templates.gpu import named
+from vdla.compiler.templates.gpu.flat import flattened
+from vdla.compiler.templates.gpu.rows import choose_knobs, choose_reduction_knobs
 
 TARGET = cuda_target()
 GROUPS, LANES = st.sampled_from([1, 2, 3, 8]), st.sampled_from([1, 2, 8, 16, 64])

@@ -16,8 +16,8 @@ from vdla.compiler.te.functions import FUNCTIONS
 from vdla.compiler.te.ops.float_elementwise import float_elementwise
 from vdla.compiler.te.ops.float_pool import float_pool
 from vdla.compiler.te.scalars import argument
-from vdla.compiler.templates.cuda import elementwise, elementwise_space, pool, pool_space
-from vdla.compiler.templates.cuda.flat import flattened
+from vdla.compiler.templates.gpu import elementwise, elementwise_space, pool, pool_space
+from vdla.compiler.templates.gpu.flat import flattened
 from vdla.compiler.templates.space import ESTIMATE, combined
 
 TARGET = cuda_target()

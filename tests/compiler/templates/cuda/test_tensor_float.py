@@ -12,9 +12,9 @@ from vdla.compiler.target.cuda.machine import cuda_target
 from vdla.compiler.target.cuda.prepare import prepare
 from vdla.compiler.target.cuda.tolerances import tolerance
 from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.templates.cuda import gemm as template
-from vdla.compiler.templates.cuda.lower import lower_cuda_node
-from vdla.compiler.templates.cuda.tensor_float import for_target, is_rounded
+from vdla.compiler.templates.gpu import gemm as template
+from vdla.compiler.templates.gpu.lower import lower_cuda_node
+from vdla.compiler.templates.gpu.tensor_float import for_target, is_rounded
 
 ALLOWED = cuda_target("sm_90", tensor_float=True)
 

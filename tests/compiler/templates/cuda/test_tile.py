@@ -14,7 +14,7 @@ from vdla.compiler.ir.types import DType
 from vdla.compiler.ir.visit import walk
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops.gemm import gemm
-from vdla.compiler.templates.cuda.tile import Tile, schedule_tile
+from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
 
 F32 = DType.FLOAT32
 BATCHES = [((), ()), ((), ()), ((2,), (2,)), ((2, 1), (1, 2)), ((3,), ()), ((), (2,))]

@@ -23,10 +23,10 @@ from vdla.compiler.te.blocks import Window
 from vdla.compiler.te.epilogue import Epilogue
 from vdla.compiler.te.ops import winograd as winograd_operator
 from vdla.compiler.te.ops.winograd import toom_cook, transformed_weights, transforms, winograd_conv2d
-from vdla.compiler.templates.cuda import conv2d, winograd, winograd_account, winograd_space
-from vdla.compiler.templates.cuda.lower_convolutions import lower_conv2d, lower_convolution
-from vdla.compiler.templates.cuda.tile import Tile
-from vdla.compiler.templates.cuda.winograd_account import Convolution as Sizes
+from vdla.compiler.templates.gpu import conv2d, winograd, winograd_account, winograd_space
+from vdla.compiler.templates.gpu.lower_convolutions import lower_conv2d, lower_convolution
+from vdla.compiler.templates.gpu.tile import Tile
+from vdla.compiler.templates.gpu.winograd_account import Convolution as Sizes
 
 TARGET = cuda_target()
 SMALL = Tile(rows=16, columns=16, depth=4, thread_rows=4, thread_columns=4)

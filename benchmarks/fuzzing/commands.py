@@ -1,0 +1,208 @@
+"""A short call of every command: what it reads and writes, so that its streams, files and end can be tried."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from vdla.codesign.models import build, sample_inputs
+
+from .outcome import call
+
+ENTRY = (sys.executable, "-c", "from vdla.codesign.cli.main import main; main()")
+"""The command line in a process of its own."""
+
+LEFT_BY_OTHERS = ".ses"
+"""A file that ONNX Runtime leaves among temporary files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a command, in a folder that holds what it `needs`.
+
+    `files` and `folders` are options whose values are written, and those values; with `parents` it makes the folders
+    above, too. `prints` says whether results go to standard output without --json; `seconds` is about what it takes at
+    most, with caches that hold nothing.
+    """
+
+    arguments: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    folders: tuple[tuple[str, str], ...] = ()
+    parents: bool = False
+    prints: bool = True
+    seconds: float = 1.0
+
+    @property
+    def outputs(self) -> tuple[tuple[str, str], ...]:
+        """Options and values that name what is written."""
+        return self.files + self.folders
+
+    def words(self, values: Mapping[str, str] = MappingProxyType({})) -> list[str]:
+        """The words of the call, with other values for some outputs."""
+        given = [word for option, value in self.outputs for word in (option, values.get(option, value))]
+        return [*self.arguments, *given]
+
+
+CALLS = (
+    Call(("config", "tiny")),
+    Call(("asm", "p.s", "--config", "tiny"), ("p.s",), (("-o", "q.vdla"),), prints=False),
+    Call(("check", "p.vdla"), ("p.vdla",), prints=False),
+    Call(("models", "mlp"), (), (("-o", "m.onnx"),), prints=False),
+    Call(("run", "net.tar"), ("net.tar",), (("--outputs", "out.npz"),), seconds=2.0),
+    Call(("isa", "--config", "tiny")),
+    Call(("disasm", "p.vdla"), ("p.vdla",)),
+    Call(("disasm", "p.vdla"), ("p.vdla",), (("-o", "d.s"),), prints=False),
+    Call(
+        ("sim", "--insns", "p.vdla"),
+        ("p.vdla",),
+        (("--memory-out", "m.bin"), ("--timeline", "t.perfetto-trace")),
+        seconds=2.0,
+    ),
+    Call(
+        ("sim", "--insns", "p.vdla", "--engine", "rtl"),
+        ("p.vdla",),
+        (("--memory-out", "m.bin"),),
+        seconds=30.0,
+    ),
+    Call(
+        ("run", "net.onnx", "--config", "tiny"),
+        ("net.onnx",),
+        (("--outputs", "out.npz"), ("--program-out", "q.vdla"), ("--trace", "t.perfetto-trace")),
+        (("--dump-passes", "passes"),),
+        seconds=3.0,
+    ),
+    Call(("run", "net.onnx", "--device", "cpu"), ("net.onnx",), (("--outputs", "out.npz"),), seconds=3.0),
+    Call(
+        ("run", "net.onnx", "--target", "vdla,llvm", "--config", "tiny"),
+        ("net.onnx",),
+        (("--outputs", "out.npz"),),
+        seconds=3.0,
+    ),
+    Call(
+        ("run", "net.onnx", "--device", "cuda:emulated"),
+        ("net.onnx",),
+        (("--outputs", "out.npz"),),
+        seconds=4.0,
+    ),
+    Call(
+        ("compile", "net.onnx"),
+        ("net.onnx",),
+        (("-o", "n.tar"),),
+        (("--dump-passes", "passes"),),
+        prints=False,
+        seconds=3.0,
+    ),
+    Call(
+        ("compile", "net.onnx", "--target", "vdla", "--config", "tiny"),
+        ("net.onnx",),
+        (("-o", "n.vdla"),),
+        prints=False,
+        seconds=2.0,
+    ),
+    Call(
+        ("compile", "net.onnx", "--target", "cuda -arch=sm_80"),
+        ("net.onnx",),
+        (("-o", "n.tar"),),
+        prints=False,
+        seconds=3.0,
+    ),
+    Call(
+        ("quantize", "float.onnx", "--calibration", "data.npz"),
+        ("float.onnx", "data.npz"),
+        (("-o", "q.onnx"),),
+        seconds=2.0,
+    ),
+    Call(
+        ("tune", "--workload", "dense:8,8,8", "--config", "tiny", "--trials", "6"),
+        (),
+        (("-o", "r.jsonl"),),
+        seconds=6.0,
+    ),
+    Call(
+        ("tune", "--workload", "matmul:1,8,8,8", "--target", "llvm", "--trials", "6"),
+        (),
+        (("-o", "r.jsonl"),),
+        seconds=6.0,
+    ),
+    Call(("bench", "--only", "D9", "--rounds", "2"), seconds=3.0),
+    Call(
+        ("demo", "--model", "mlp", "--config", "tiny"), (), (), (("-o", "demo"),), parents=True, seconds=8.0
+    ),
+    Call(("rtl", "--config", "tiny"), (), (), (("-o", "rtl"),), parents=True, prints=False, seconds=8.0),
+    Call(("cosim", "--programs", "2", "--config", "tiny"), (), (), (("-o", "cosim"),), seconds=30.0),
+    Call(("synth", "--for", "xc7", "--config", "tiny"), (), (), (("-o", "synth"),), seconds=30.0),
+)
+"""Calls that take less stand first, as far as each command has one: few cases are of those."""
+
+
+def prepare(folder: Path, needs: Sequence[str]) -> None:
+    """Writes files that calls need."""
+    for name in needs:
+        _INPUTS[name](folder / name)
+
+
+def _text(path: Path) -> None:
+    path.write_text("FINISH\n")
+
+
+def _network(path: Path) -> None:
+    path.write_bytes(build("mlp").SerializeToString())
+
+
+def _float_network(path: Path) -> None:
+    path.write_bytes(build("mlp", "float").SerializeToString())
+
+
+def _data(path: Path) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, input=sample_inputs("mlp", 4, seed=1))
+    path.write_bytes(buffer.getvalue())
+
+
+def _compiled(path: Path, *arguments: str) -> None:
+    model = path.with_name("model-of-input.onnx")
+    _network(model)
+    done = call("compile", model, *arguments, "-o", path)
+    model.unlink()
+    if done.code:
+        raise RuntimeError(f"cannot prepare {path.name}: {done.err} {done.trace}")
+
+
+def _program(path: Path) -> None:
+    _compiled(path, "--target", "vdla", "--config", "tiny")
+
+
+_INPUTS: Mapping[str, Callable[[Path], None]] = MappingProxyType(
+    {
+        "p.s": _text,
+        "p.vdla": _program,
+        "net.tar": _compiled,
+        "net.onnx": _network,
+        "float.onnx": _float_network,
+        "data.npz": _data,
+    }
+)
+
+
+def environment(folder: Path, *, cold: bool) -> dict[str, str]:
+    """The environment of a call: temporary files go to `folder`/tmp; `cold`: its cache, in `folder`/cache, is empty."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    own = {"TMPDIR": str(folder / "tmp")}
+    if cold:
+        (folder / "cache").mkdir(mode=0o700, exist_ok=True)
+        own["XDG_CACHE_HOME"] = str(folder / "cache")
+    return {**os.environ, **own}
+
+
+def without_limit() -> None:
+    """Gives a process that is about to begin the memory of its user again, which cases alone are kept from."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))

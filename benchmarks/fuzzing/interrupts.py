@@ -1,0 +1,150 @@
+"""Kind "interrupts": commands that get a signal at some moment end soon, in one line, and leave nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from vdla.codesign.cli import interrupts
+from vdla.codesign.cli.interrupts import ENDINGS
+
+from .commands import CALLS, ENTRY, LEFT_BY_OTHERS, environment, prepare, without_limit
+from .drawing import Draw
+from .outcome import Outcome
+from .written import problem_of
+
+SECONDS = 10.0
+"""Within which a command ends after a signal; native code that computes is not interrupted."""
+ENTRY_FRAME = 'File "<string>", line 1, in <module>\nKeyboardInterrupt'
+"""Of a traceback: the line of `commands.ENTRY` that imports the command line."""
+_MARK = "VDLA_FUZZ_CASE"
+_IMPORTS = 0.6
+"""Seconds at the beginning that a third of the signals fall into."""
+_GONE_SECONDS = 3.0
+"""What the processes of a command may take to see that it has ended."""
+
+
+def interrupt_case(seed: int, index: int, folder: Path) -> Outcome:
+    """One call and one signal, to it alone or, as Ctrl-C does, to its group. Indices go through the calls."""
+    one = CALLS[index % len(CALLS)]
+    draw = Draw("interrupts", seed, index)
+    prepare(folder, one.needs)
+    number = draw.of((signal.SIGINT, signal.SIGINT, signal.SIGTERM))
+    group = draw.chance(0.5)
+    cold = one.seconds > 1.0 and draw.chance(0.5)
+    delay = draw.rng.uniform(0.0, _IMPORTS if draw.chance(0.33) else 1.2 * one.seconds)
+    mark = secrets.token_hex(8)
+    words = one.words()
+    how = f"{'cold, ' if cold else ''}{number.name} {'to all ' if group else ''}at {delay:.2f} s"
+    said = f"`vdla {' '.join(words)}`, {how}"
+    running = subprocess.Popen(
+        [*ENTRY, *words],
+        cwd=folder,
+        env={**environment(folder, cold=cold), _MARK: mark},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        preexec_fn=_prepared,
+    )
+    try:
+        _, err = running.communicate(timeout=delay)
+        return (
+            Outcome("unchecked", "ended before")
+            if not running.returncode
+            else Outcome("wrong", f"{said}: {err}")
+        )
+    except subprocess.TimeoutExpired:
+        pass
+    with contextlib.suppress(ProcessLookupError):
+        (os.killpg if group else os.kill)(running.pid, number)
+    sent = time.monotonic()
+    try:
+        _, err = running.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        _end(mark)
+        running.communicate()
+        return Outcome("hang", f"{said}: goes on for {SECONDS:.0f} s")
+    problem = _problem(running.returncode, number, err) or _orphans(mark)
+    for _, value in one.outputs:
+        problem = problem or ((folder / value).exists() and problem_of(folder / value)) or None
+    known = {*one.needs, *(value for _, value in one.outputs), "tmp", "cache"}
+    left = [path.name for path in folder.iterdir() if path.name not in known]
+    left += [f"tmp/{path.name}" for path in (folder / "tmp").iterdir() if path.name != LEFT_BY_OTHERS]
+    problem = problem or (f"left behind: {', '.join(left)}" if left else None)
+    if problem:
+        kind = "traceback" if "Traceback" in problem else "wrong"
+        return Outcome(kind, f"{said}, ended {time.monotonic() - sent:.1f} s later: {problem}")
+    return Outcome("right" if running.returncode else "unchecked")
+
+
+def _prepared() -> None:
+    without_limit()
+    # What a shell runs in the background ignores interrupts, and so would its children.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _problem(code: int, number: signal.Signals, err: str) -> str | None:
+    """What is wrong about how a command ended; None where nothing is."""
+    if _not_begun(err):
+        return None
+    if "Traceback" in err or "Exception ignored" in err:
+        return f"exit code {code}: {err[-600:]}"
+    if code in (0, -number):
+        # It had ended, or Python did not look after signals yet.
+        return None
+    if code != 128 + number:
+        return f"exit code {code}: {err[-600:]}"
+    told = err.splitlines()[-1].startswith((ENDINGS[number], ENDINGS[signal.SIGINT])) if err else False
+    return None if told else f"said {err[-600:]!r}"
+
+
+def _not_begun(err: str) -> bool:
+    """Whether Python was interrupted before it came to our first module: nothing of ours can tell it otherwise."""
+    begun = str(Path(interrupts.__file__).parent) in err
+    importing = "importlib._bootstrap" in err or ENTRY_FRAME in err
+    return err.endswith("KeyboardInterrupt\n") and importing and not begun and "Exception ignored" not in err
+
+
+def _marked(mark: str) -> list[int]:
+    """The processes whose environment has the mark."""
+    wanted = f"{_MARK}={mark}".encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted in (place / "environ").read_bytes().split(b"\0"):
+                found.append(int(place.name))
+    return found
+
+
+def _orphans(mark: str) -> str | None:
+    """Processes that outlive their command, which are killed; None where there are none."""
+    ends = time.monotonic() + _GONE_SECONDS
+    while found := _marked(mark):
+        if time.monotonic() > ends:
+            lines = [_command(number) for number in found]
+            _end(mark)
+            return f"processes go on: {', '.join(lines)}"
+        time.sleep(0.05)
+    return None
+
+
+def _command(number: int) -> str:
+    with contextlib.suppress(OSError):
+        return (
+            Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:150]
+        )
+    return "?"
+
+
+def _end(mark: str) -> None:
+    for number in _marked(mark):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)

@@ -1,0 +1,182 @@
+"""Cases in processes of their own: what hangs, crashes or takes all memory is told by its case, and the rest goes on.
+
+A process gets the number of a case on a line and answers with a line of JSON; it runs many cases, one after the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+
+from .outcome import Outcome
+
+LIMIT = 20.0
+"""Seconds on the clock after which a case counts as hanging."""
+START = 300.0
+"""Seconds for a process to begin: numba may have to compile the simulator."""
+COMMAND = (sys.executable, "-m", "vdla.benchmarks.fuzzing.worker")
+_LAST = 6000
+"""Characters of what a process wrote last that are kept with a case that ended it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One case: its kind, seed and index say how to repeat it."""
+
+    kind: str
+    seed: int
+    index: int
+    outcome: Outcome
+    seconds: float
+
+
+class CaseProcess:
+    """A process that runs cases; another one takes its place when a case ends it. Use it in a `with` statement."""
+
+    def __init__(self, limit: float = LIMIT, command: Sequence[str] = COMMAND) -> None:
+        self._limit = limit
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
+
+    def __enter__(self) -> CaseProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+        self._said.close()
+
+    def run(self, kind: str, seed: int, index: int) -> Result:
+        """One case, whatever it does."""
+        process = self._process or self._start()
+        assert process.stdin is not None
+        started = time.monotonic()
+        process.stdin.write(f"{kind} {seed} {index}\n".encode())
+        process.stdin.flush()
+        line = self._line(process, self._limit)
+        seconds = time.monotonic() - started
+        if line is None:
+            # Says where it stands before it goes.
+            process.send_signal(signal.SIGUSR1)
+            time.sleep(0.5)
+            outcome = Outcome("hang", _innermost(self._last()))
+            self._stop()
+        elif not line:
+            code = process.wait()
+            outcome = Outcome("crash", f"ended with {code}: {self._last()}")
+            self._stop()
+        else:
+            outcome = Outcome(**json.loads(line))
+        return Result(kind=kind, seed=seed, index=index, outcome=outcome, seconds=seconds)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._said.seek(0)
+        self._said.truncate()
+        self._process = process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+        if not self._line(process, START):
+            last = self._last()
+            self._stop()
+            raise RuntimeError(f"a process for cases did not start within {START:.0f} s: {last}")
+        return process
+
+    def _line(self, process: subprocess.Popen[bytes], limit: float) -> bytes | None:
+        """A line that it writes, empty where it ended; None after `limit` seconds."""
+        assert process.stdout is not None
+        ends = time.monotonic() + limit
+        line = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                if not selector.select(max(0.0, ends - time.monotonic())):
+                    return None
+                part = os.read(process.stdout.fileno(), 1 << 16)
+                if not part:
+                    return b""
+                line += part
+        return line
+
+    def _last(self) -> str:
+        self._said.flush()
+        end = self._said.seek(0, os.SEEK_END)
+        self._said.seek(max(0, end - _LAST))
+        return self._said.read().decode(errors="replace").strip()
+
+    def _stop(self) -> None:
+        if (process := self._process) is None:
+            return
+        self._process = None
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:
+                    continue
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _innermost(dump: str) -> str:
+    """The calls in which a process stood, from what faulthandler wrote of its main thread."""
+    calls = [
+        line.strip() for line in dump.rpartition("most recent call first")[2].splitlines() if "File" in line
+    ]
+    return " < ".join(calls[:4])
+
+
+def run_cases(
+    kind: str,
+    seed: int,
+    indices: Iterable[int],
+    *,
+    workers: int = 1,
+    limit: float = LIMIT,
+    done: Callable[[Result], None] = lambda result: None,
+) -> list[Result]:
+    """Cases of a kind on several processes, in the order of their indices; `done` is told of each as it ends."""
+    waiting = list(reversed(list(indices)))
+    results: list[Result] = []
+
+    def work() -> None:
+        with CaseProcess(limit) as process:
+            while waiting:
+                try:
+                    index = waiting.pop()
+                except IndexError:
+                    return
+                result = process.run(kind, seed, index)
+                results.append(result)
+                done(result)
+
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        running = [pool.submit(work) for _ in range(workers)]
+        try:
+            for one in running:
+                one.result()
+        except BaseException:
+            waiting.clear()
+            raise
+    return sorted(results, key=lambda result: result.index)

@@ -1,0 +1,52 @@
+"""The process that runs cases: `python -m vdla.benchmarks.fuzzing.worker` reads `KIND SEED INDEX` by line."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from vdla.codesign.network_run import load_simulator
+
+from .kinds import KINDS
+
+MEMORY = 4 * 2**30
+"""Bytes of address space that cases may take beyond what the process has when it begins: what is refused by its size
+never asks for as much."""
+
+
+def main() -> None:
+    """Runs cases until the pipe closes."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    # What a library prints must not be taken for an answer.
+    os.dup2(2, 1)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    # Compiled code that every process needs once is no case's.
+    load_simulator()
+    _limit_memory()
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        kind, seed, index = line.split()
+        with tempfile.TemporaryDirectory(prefix="vdla-fuzz-") as folder:
+            outcome = KINDS[kind](int(seed), int(index), Path(folder))
+        print(json.dumps(asdict(outcome)), file=answers, flush=True)
+
+
+def _limit_memory() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
+    most = pages * resource.getpagesize() + MEMORY
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(
+        resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
+    )
+
+
+if __name__ == "__main__":
+    main()

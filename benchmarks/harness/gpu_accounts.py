@@ -1,0 +1,132 @@
+"""How far off the accounts of GPU templates are: candidates that a card has timed against what is estimated of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from vdla.codesign.workload_models import cuda_workloads
+from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.templates.gpu import tasks
+from vdla.compiler.templates.gpu.workload import CudaWorkload, workload_from_dict
+from vdla.compiler.templates.space import ESTIMATE, Columns
+from vdla.compiler.tune.records.record import Record
+from vdla.util.errors import UserError
+
+
+class TilesError(UserError):
+    """A file of measured candidates cannot be used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """Candidates of one workload: `knobs` are columns of its space's axes, `seconds` what they took on a card."""
+
+    name: str
+    target: CudaTarget
+    workload: CudaWorkload
+    knobs: Columns
+    seconds: np.ndarray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What the account makes of one workload's candidates.
+
+    `regret`: time of the candidate that it likes best over that of the best one. `spread`: standard deviation of the
+    logarithm of measured over estimated seconds, which says how well candidates are told apart. `bias`: geometric mean
+    of estimated over measured seconds; not of Winograd's, whose account here is that of the products alone.
+    """
+
+    name: str
+    template: str
+    candidates: int
+    best: float
+    regret: float
+    spread: float
+    bias: float
+
+
+def read_tiles(path: Path) -> list[Measured]:
+    """The candidates of a file as benchmarks/results/gpu-tiles-CARD.json is; TilesError where it is none such."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        card = replace(cuda_target(document["arch"]), card=document["card"])
+        return [_of_task(card, task) for task in document["tasks"]]
+    except OSError as error:
+        raise TilesError(f"{path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise TilesError(f"{path}: is no file of measured candidates: {error}") from None
+
+
+def measured_in(records: Iterable[Record], target: CudaTarget) -> list[Measured]:
+    """The candidates of the tuner's records that succeeded, as on `target`; those of other kinds are left out."""
+    found: dict[str, tuple[CudaWorkload, list[Record]]] = {}
+    for record in records:
+        if record.task.target["kind"] == "cuda" and record.cost is not None and record.knobs:
+            text, _ = record.task.key
+            if text not in found:
+                found[text] = workload_from_dict(record.task.workload), []
+            found[text][1].append(record)
+    measured: list[Measured] = []
+    for workload, trials in found.values():
+        names = [axis.name for axis in tasks.space(target, workload).axes]
+        kept = [trial for trial in trials if sorted(trial.knobs) == sorted(names)]
+        if kept:
+            measured.append(
+                Measured(
+                    name=_shapes(workload),
+                    target=target,
+                    workload=workload,
+                    knobs={n: np.array([trial.knobs[n] for trial in kept], np.int64) for n in names},
+                    seconds=np.array([trial.cost for trial in kept], np.float64),
+                )
+            )
+    return measured
+
+
+def _shapes(workload: CudaWorkload) -> str:
+    """The shapes of a workload's arrays, which its name does not hold."""
+    return " ".join("x".join(map(str, p.shape)) for p in workload.expression.parameters)
+
+
+def _of_task(card: CudaTarget, task: dict[str, Any]) -> Measured:
+    target = replace(card, tensor_float=task["tensor_float"])
+    found = [w for w in cuda_workloads(task["workload"], target) if w.template == task["template"]]
+    if len(found) != 1:
+        raise TilesError(f"{task['workload']} is not computed by {task['template']}")
+    table = np.array(task["candidates"], np.float64)
+    return Measured(
+        name=task["workload"],
+        target=target,
+        workload=found[0],
+        knobs={name: table[:, k].astype(np.int64) for k, name in enumerate(task["knobs"])},
+        seconds=table[:, -1] * 1e-6,
+    )
+
+
+def judge(measured: Measured) -> Judgement:
+    """The account's estimates against what was measured."""
+    account = tasks.space(measured.target, measured.workload).account(measured.knobs)
+    estimates = account.quantities[ESTIMATE]
+    ratios = np.log(estimates / measured.seconds)
+    best = float(measured.seconds.min())
+    return Judgement(
+        name=measured.name,
+        template=measured.workload.template,
+        candidates=len(ratios),
+        best=best,
+        regret=float(measured.seconds[np.argmin(estimates)]) / best,
+        spread=float(np.std(ratios)),
+        bias=float(np.exp(np.mean(ratios))),
+    )
+
+
+def mean_regret(judgements: Sequence[Judgement]) -> float:
+    """The geometric mean."""
+    return exp(sum(log(judgement.regret) for judgement in judgements) / len(judgements))

@@ -1,0 +1,193 @@
+"""One benchmark of GPUs: ours on a device or emulated, what it must give, and how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import onnx
+from vdla.compiler.cuda_driver import (
+    compile_cuda,
+    compile_cuda_emulated,
+    compile_cuda_schedule,
+    emulate_cuda_schedule,
+)
+from vdla.compiler.ir.types import DType
+from vdla.compiler.runtime.cuda_device import Device
+from vdla.compiler.runtime.cuda_network import CudaNetwork
+from vdla.compiler.runtime.cuda_timing import repeating_timer
+from vdla.compiler.target.cuda.machine import CudaTarget
+from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.templates.gpu import gemm_mma, gemm_wgmma
+
+from .case import relative_error
+from .float64 import float64_outputs
+from .gpu_models import ModelCase, inputs_of
+
+SAMPLED_ROWS = 64
+"""Rows of a large product that are compared."""
+
+Arrays = Mapping[str, np.ndarray]
+LOW_PRECISION = {"float16": DType.FLOAT16, "bfloat16": DType.BFLOAT16, "int8": DType.INT8}
+NUMPY = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16), "int8": np.dtype(np.int8)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where ours runs: a device with its target, or (None) emulated for a target."""
+
+    target: CudaTarget
+    device: Device | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """The largest difference from float64, relative to the largest value, and what is allowed."""
+
+    error: float
+    allowed: float
+
+    @property
+    def good(self) -> bool:
+        """Whether it is within what is allowed; NaN never is."""
+        return self.error <= self.allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ours:
+    """Ours, compiled and with its inputs: `run` gives outputs, `time` milliseconds on the device, `close` ends it.
+
+    `operations` are arithmetic, a multiply-add two. `expected` are the outputs in float64, or rows of them, and
+    `compared` picks the same of what `run` gives.
+    """
+
+    operations: int
+    inputs: Arrays
+    run: Callable[[], Arrays]
+    time: Callable[[], float]
+    close: Callable[[], None]
+
+
+def model_on(place: Place, model: onnx.ModelProto, inputs: Arrays) -> Ours:
+    """A model at its place. Raises UserError."""
+    data = model.SerializeToString()
+    if place.device is None:
+        emulated = compile_cuda_emulated(data, place.target)
+        return Ours(
+            operations=sum(launch.operations for launch in emulated.launches),
+            inputs=inputs,
+            run=lambda: emulated.run(inputs),
+            time=_no_time,
+            close=emulated.close,
+        )
+    code = compile_cuda(data, place.target)
+    return _on_device(CudaNetwork(code, place.device), inputs)
+
+
+def product_on(place: Place, precision: str, size: int) -> Ours:
+    """A product of two square matrices of `precision` ("float16", ...) on tensor cores; sums of floats in float32.
+
+    float16 and bfloat16 give their own type, int8 gives int32; W of int8 lies column after column, as tensor cores and
+    the peer's library like it best. Raises UserError.
+    """
+    dtype, output = LOW_PRECISION[precision], output_type(precision)
+    program = tensor_gemm(
+        rows=size,
+        depth=size,
+        columns=size,
+        dtype=dtype,
+        output=output,
+        transposed_w=in_columns(precision),
+    )
+    template = gemm_wgmma if gemm_wgmma.applies(place.target, program) else gemm_mma
+    schedule = template.schedule(place.target, program)
+    inputs = product_inputs(precision, size)
+    operations = 2 * size**3
+    if place.device is None:
+        emulated = emulate_cuda_schedule(schedule, place.target, operator="product", operations=operations)
+        return Ours(
+            operations=operations,
+            inputs=inputs,
+            run=lambda: emulated.run(inputs),
+            time=_no_time,
+            close=emulated.close,
+        )
+    code = compile_cuda_schedule(schedule, place.target, operator="product", operations=operations)
+    return _on_device(CudaNetwork(code, place.device), inputs)
+
+
+def output_type(precision: str) -> DType:
+    """The type of a product's elements."""
+    dtype = LOW_PRECISION.get(precision, DType.FLOAT32)
+    return DType.INT32 if dtype is DType.INT8 else dtype
+
+
+def in_columns(precision: str) -> bool:
+    """Whether W of a product lies column after column: as [columns, depth]."""
+    return precision == "int8"
+
+
+def product_inputs(precision: str, size: int) -> dict[str, np.ndarray]:
+    """Seeded factors X and W, as they lie (`in_columns`)."""
+    rng = np.random.default_rng(size)
+    if precision == "int8":
+        return {name: rng.integers(-128, 128, (size, size), dtype=np.int8) for name in ("X", "W")}
+    # Sums stay near 1, far from the largest float16.
+    scale = {"X": 1.0, "W": 1 / np.sqrt(size)}
+    kind = NUMPY.get(precision, np.dtype(np.float32))
+    return {
+        name: (rng.standard_normal((size, size), dtype=np.float32) * np.float32(scale[name])).astype(kind)
+        for name in ("X", "W")
+    }
+
+
+def _on_device(network: CudaNetwork, inputs: Arrays) -> Ours:
+    with ExitStack() as undo:
+        undo.callback(network.close)
+        timer = repeating_timer(network, inputs)
+        undo.callback(timer.close)
+        closing = undo.pop_all()
+    return Ours(
+        operations=sum(launch.operations for launch in network.code.launches),
+        inputs=inputs,
+        run=lambda: network.run(inputs),
+        time=timer.milliseconds,
+        close=closing.close,
+    )
+
+
+def _no_time() -> float:
+    raise RuntimeError("emulated kernels have no times of a GPU")
+
+
+def check_model(place: Place, case: ModelCase, *, reduced: bool, tolerance: float) -> Checked:
+    """A model's outputs against float64's."""
+    model = case.make(reduced)
+    inputs = inputs_of(model)
+    ours = model_on(place, model, inputs)
+    try:
+        return check_outputs(ours.run(), float64_outputs(model, inputs), tolerance)
+    finally:
+        ours.close()
+
+
+def check_outputs(got: Arrays, expected: Arrays, tolerance: float) -> Checked:
+    """The worst of all outputs."""
+    errors = [relative_error(got[name], values) for name, values in expected.items()]
+    return Checked(error=float(np.max(errors)), allowed=tolerance)
+
+
+def check_product(place: Place, precision: str, size: int, *, tolerance: float) -> Checked:
+    """Rows of a product against float64's, of the same rounded factors."""
+    ours = product_on(place, precision, size)
+    try:
+        got = ours.run()["Y"]
+    finally:
+        ours.close()
+    rows = np.linspace(0, size - 1, min(size, SAMPLED_ROWS)).astype(int)
+    x, w = (ours.inputs[name].astype(np.float64) for name in ("X", "W"))
+    w = w.T if in_columns(precision) else w
+    return Checked(error=relative_error(got[rows], x[rows] @ w), allowed=tolerance)

@@ -1,0 +1,42 @@
+"""Whole networks, batch 1, on sample inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+from vdla.codesign import models
+from vdla.compiler.cpu_driver import compile_cpu
+
+from .case import Case, relative_error
+from .peer import session
+
+NETWORKS = {
+    "resnet18": ("resnet18", "float"),
+    "mobilenet": ("mobilenet", "float"),
+    "language_model": ("language_model", "float"),
+    "dqn": ("dqn", "float"),
+    "dcgan": ("dcgan", "float"),
+    "resnet18_int8": ("resnet18", "u8"),
+    "mobilenet_int8": ("mobilenet", "u8"),
+    "dqn_int8": ("dqn", "u8"),
+}
+"""A row's name, and which shipped model it is in which form: the TVM paper's five, and the quantized ones among them
+(QDQ, uint8 activations, which are the peer's fastest)."""
+
+
+def network_case(name: str, threads: int) -> Case:
+    """The network `name` of NETWORKS."""
+    model, form = NETWORKS[name]
+    exported = models.build(model, form)
+    feeds = {"input": models.sample_inputs(model, 1)}
+    network = compile_cpu(exported.SerializeToString())
+    peer = session(exported, threads)
+    got = network.run(feeds, threads=threads)["output"]
+    return Case(
+        name=name,
+        threads=threads,
+        operations=float(sum(launch.operations for launch in network.launches)),
+        error=relative_error(got, np.asarray(peer.run(None, feeds)[0])),
+        ours=(lambda: network.run(feeds, threads=threads),),
+        peer=(lambda: peer.run(None, feeds),),
+        close=network.close,
+    )

@@ -1,0 +1,118 @@
+"""Networks of ONNX files that this project does not ship, on one thread against ONNX Runtime."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from vdla.codesign.evaluate import ONNXRUNTIME
+from vdla.codesign.processor_run import check_outputs
+from vdla.codesign.timing import interleaved, ratio
+from vdla.compiler.cpu_driver import compile_cpu
+from vdla.compiler.graph.onnx_read import is_quantized
+from vdla.util.errors import UserError
+
+from .case import relative_error
+from .page import Document, source
+from .peer import session
+
+RESULTS_NAME = "cpu_outside"
+"""The file of benchmarks/results that has the rows."""
+SEED = 0
+"""Of the inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsideRow:
+    """A measured file: its `name`, `sha256`, median milliseconds, and `ratio`, our time over the peer's (median of the
+    rounds' ratios; below 1 ours is faster). `error` is max |a - b| / max |b| of the output that differs most;
+    `check`: how the outputs were found right (`processor_run.OutputCheck.mode`), or "wrong"."""
+
+    name: str
+    sha256: str
+    quantized: bool
+    ours_ms: float
+    peer_ms: float
+    ratio: float
+    error: float
+    check: str
+    compile_s: float
+    threads: int = 1
+
+    @property
+    def right(self) -> bool:
+        """Whether the outputs are the peer's, within what `verdict` allows."""
+        return self.check != "wrong"
+
+
+def measure_file(path: Path, rounds: int) -> OutsideRow:
+    """Thread CPU time of the network in an ONNX file of static shapes, ours and the peer's runs alternately.
+
+    Raises UserError where the file cannot be read or compiled.
+    """
+    try:
+        model = onnx.load(path)
+        # Of this file alone: weights that lie beside it are not part of it.
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}") from None
+    except Exception as error:
+        raise UserError(f"{path}: is no ONNX model: {error}") from None
+    data = model.SerializeToString()
+    started = time.process_time()
+    network = compile_cpu(data)
+    compiled = time.process_time() - started
+    try:
+        feeds = inputs(network.input_shapes)
+        peer = session(model)
+        expected = [np.asarray(value) for value in peer.run(None, feeds)]
+        got = network.run(feeds)
+        errors = [
+            relative_error(got[output.name], value)
+            for output, value in zip(model.graph.output, expected, strict=True)
+        ]
+        check, _ = check_outputs(path, feeds, got, ONNXRUNTIME)
+        assert check is not None
+        ours, theirs = interleaved(
+            time.thread_time, [lambda: network.run(feeds), lambda: peer.run(None, feeds)], rounds
+        )
+    finally:
+        network.close()
+    return OutsideRow(
+        name=path.name,
+        sha256=digest,
+        quantized=is_quantized(data),
+        ours_ms=round(statistics.median(ours) * 1e3, 3),
+        peer_ms=round(statistics.median(theirs) * 1e3, 3),
+        ratio=round(ratio(ours, theirs), 3),
+        error=max(errors),
+        check=check.mode if check.passed else "wrong",
+        compile_s=round(compiled, 2),
+    )
+
+
+def inputs(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Seeded inputs of these shapes by name, float32 of the standard normal distribution."""
+    rng = np.random.default_rng(SEED)
+    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def outside_text(document: Document) -> str:
+    """A page's table of the rows, with where they come from."""
+    lines = [
+        "| file | ours | ONNX Runtime | our time over the peer's | largest error | compared | SHA-256 begins |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['name']}{', int8' if row['quantized'] else ''} | "
+        f"{row['ours_ms']:.2f} ms | {row['peer_ms']:.2f} ms | {row['ratio']:.2f} | "
+        f"{row['error']:.1e} | {row['check']} | {row['sha256'][:12]} |"
+        for row in document["rows"]
+    ]
+    return "\n".join([*lines, "", source(RESULTS_NAME, document)])

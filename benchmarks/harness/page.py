@@ -1,0 +1,183 @@
+"""Tables of the project's pages, made from the committed results of benchmarks.
+
+A page has blocks between `<!-- figures NAME -->` and `<!-- /figures -->`. A block is a table, a list of rows; a row is
+a format string and where its figures stand in the files. A row whose file was not measured yet is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vdla.util.errors import UserError
+
+BLOCK = re.compile(r"<!-- figures ([\w-]+) -->\n.*?<!-- /figures -->", re.DOTALL)
+Document = Mapping[str, Any]
+
+
+class PageError(UserError):
+    """A page or a file of results that does not fit the tables; the message names block, row and file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A step into a list of objects: the one whose `key` is `value`."""
+
+    key: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """A figure: what lies at the end of `path` in benchmarks/results/FILE.json, through `then` where it is given."""
+
+    file: str
+    path: tuple[str | Where, ...]
+    then: Callable[[Any], Any] | None = None
+
+    def is_in(self, files: Mapping[str, Document]) -> bool:
+        """Whether the file has it."""
+        try:
+            self.value(files)
+        except PageError:
+            return False
+        return True
+
+    def value(self, files: Mapping[str, Document]) -> Any:
+        """The figure. PageError where the file has none there."""
+        found: Any = files[self.file]
+        for step in self.path:
+            try:
+                found = found[step] if isinstance(step, str) else _item(found, step)
+            except (KeyError, TypeError, StopIteration):
+                raise PageError(
+                    f"{self.file}.json has nothing at {' / '.join(map(str, self.path))}"
+                ) from None
+        return found if self.then is None else self.then(found)
+
+
+def at(file: str, *path: str | Where, then: Callable[[Any], Any] | None = None) -> At:
+    """The figure at `path` of a file."""
+    return At(file, path, then)
+
+
+def _item(rows: Sequence[Document], where: Where) -> Document:
+    return next(row for row in rows if row[where.key] == where.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a table: what was measured, the figures through `template` (as `str.format`), and the command.
+
+    `optional`: left out where its files do not have its figures yet.
+    """
+
+    measure: str
+    template: str
+    figures: tuple[At, ...]
+    optional: bool = False
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it reads, each once."""
+        return tuple(dict.fromkeys(figure.file for figure in self.figures))
+
+    def is_shown(self, files: Mapping[str, Document]) -> bool:
+        """Whether its files are there, and have what an optional row shows."""
+        if not all(name in files for name in self.files):
+            return False
+        return not self.optional or all(figure.is_in(files) for figure in self.figures)
+
+    def cells(self, files: Mapping[str, Document]) -> tuple[str, str]:
+        """The measure and its value."""
+        try:
+            return self.measure, self.template.format(*[figure.value(files) for figure in self.figures])
+        except (ValueError, IndexError, TypeError) as error:
+            raise PageError(f"row {self.measure!r}: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under two headings; behind them a line for each file says how it was measured. `note` comes first."""
+
+    rows: tuple[Row, ...]
+    headings: tuple[str, str] = ("measure", "value")
+    note: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that its rows read, each once."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.files))
+
+    def text(self, files: Mapping[str, Document]) -> str:
+        """The table in Markdown, with where its figures come from."""
+        shown = [row for row in self.rows if row.is_shown(files)]
+        cells = [row.cells(files) for row in shown]
+        lines = [f"| {' | '.join(self.headings)} |", "|---|---|", *(f"| {a} | {b} |" for a, b in cells)]
+        sources = [source(name, files[name]) for name in dict.fromkeys(n for row in shown for n in row.files)]
+        parts = [self.note, "\n".join(lines) if cells else "", "\n".join(sources)]
+        return "\n\n".join(part for part in parts if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A block that is made otherwise than as a table of rows, of one file."""
+
+    file: str
+    make: Callable[[Document], str]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The file that it reads."""
+        return (self.file,)
+
+    def text(self, files: Mapping[str, Document]) -> str:
+        """The block, empty where its file is not there."""
+        return self.make(files[self.file]) if self.file in files else ""
+
+
+Blocks = Mapping[str, Table | Text]
+
+
+def source(name: str, document: Document) -> str:
+    """Command, commit, date and machine of a file of results."""
+    written = document.get("written")
+    if written is None:
+        when = f", {document['date']}" if "date" in document else ""
+        where = f", {document['card']}" if "card" in document else ""
+        return (
+            f"- benchmarks/results/{name}.json{when}{where}; written before files recorded commit and machine"
+        )
+    machine, versions = written["machine"], written["versions"]
+    peer = f", ONNX Runtime {versions['onnxruntime']}" if "onnxruntime" in versions else ""
+    return (
+        f"- benchmarks/results/{name}.json: `{written['command']}`, commit {written['commit']}, {written['date']}, "
+        f"{machine['processor']}, {machine['cores']} cores{peer}"
+    )
+
+
+def read_files(folder: Path) -> dict[str, Document]:
+    """All results of a folder by name."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+
+
+def rewritten(page: str, blocks: Blocks, files: Mapping[str, Document]) -> str:
+    """The text of a page with all of its blocks made anew. PageError for a block that nothing makes."""
+
+    def made(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in blocks:
+            raise PageError(f"nothing makes the block {name!r}; there are {', '.join(blocks)}")
+        return f"<!-- figures {name} -->\n{blocks[name].text(files)}\n<!-- /figures -->"
+
+    return BLOCK.sub(made, page)
+
+
+def missing(blocks: Blocks, files: Mapping[str, Document]) -> Iterator[str]:
+    """Names of files that blocks read and that were not measured."""
+    wanted = dict.fromkeys(name for block in blocks.values() for name in block.files)
+    return (name for name in wanted if name not in files)

@@ -1,0 +1,60 @@
+"""The peer on processors: ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from vdla.util.errors import UserError
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+class NoPeerError(UserError):
+    """ONNX Runtime is not installed; the message says how it is."""
+
+
+def session(model: onnx.ModelProto, threads: int = 1) -> onnxruntime.InferenceSession:
+    """ONNX Runtime on so many threads, one operator at a time. Raises NoPeerError."""
+    onnxruntime = _onnxruntime()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+
+
+def peer_version() -> str:
+    """Name and version of the peer. Raises NoPeerError."""
+    return f"onnxruntime {_onnxruntime().__version__}"
+
+
+def _onnxruntime() -> ModuleType:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise NoPeerError('the peer, ONNX Runtime, is not installed: pip install "vdla[check]"') from None
+    return onnxruntime
+
+
+def model_of(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Sequence[onnx.ValueInfoProto],
+    outputs: Sequence[onnx.ValueInfoProto],
+    constants: dict[str, np.ndarray],
+) -> onnx.ModelProto:
+    """An ONNX model of these nodes."""
+    tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "bench", inputs, outputs, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def value(name: str, shape: tuple[int, ...], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
+    """An input or output of such a model."""
+    return helper.make_tensor_value_info(name, kind, shape)

@@ -1,0 +1,132 @@
+"""Matrix products with constant weights: float32, and uint8 x int8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from onnx import TensorProto, helper
+from vdla.codesign.timing import Timed
+from vdla.compiler.ir.stmt import Program
+from vdla.compiler.schedule import Schedule
+from vdla.compiler.schedule.pack import pack_arrays
+from vdla.compiler.target.cpu.kernel import build
+from vdla.compiler.target.cpu.machine import host_target
+from vdla.compiler.target.cpu.pool import Pool
+from vdla.compiler.te.ops.dense import dense, dense_int8
+from vdla.compiler.templates.cpu import dense as dense_cpu
+from vdla.compiler.templates.cpu import dense_int8 as dense_int8_cpu
+
+from .case import Case, relative_error
+from .peer import model_of, session, value
+
+OTHER_PRODUCTS = {
+    f"{rows}x{depth}x{columns}": (rows, depth, columns)
+    for rows, depth, columns in (
+        (100, 1000, 1000),
+        (1000, 27, 64),
+        (1000, 27, 1000),
+        (4096, 64, 64),
+        (64, 4096, 64),
+        (64, 64, 4096),
+        (35, 650, 2600),
+        (8, 1024, 1024),
+        (128, 768, 3072),
+        (128, 3072, 768),
+        (300, 300, 300),
+        (777, 333, 555),
+        (2000, 128, 33),
+    )
+}
+"""Rows, depth and columns of products in networks and of odd sizes."""
+
+
+def bound_kernel(
+    schedule: Schedule, arrays: Mapping[str, np.ndarray], threads: int
+) -> tuple[Timed, np.ndarray, Callable[[], None]]:
+    """A kernel of output Y, compiled and bound to its inputs: what runs it, Y, and what ends its threads."""
+    program: Program = schedule.program
+    (output,) = [parameter for parameter in program.parameters if parameter.name == "Y"]
+    result = np.zeros(output.shape, output.dtype.numpy)
+    given = pack_arrays(schedule.trace, dict(arrays)) | {"Y": result}
+    kernel = build(program, host_target())
+    if threads == 1:
+        return kernel.bind(given), result, lambda: None
+    pool = Pool(threads)
+    return kernel.bind(given, pool), result, pool.close
+
+
+def product_case(name: str, rows: int, depth: int, columns: int, threads: int) -> Case:
+    """float32 [rows, depth] x [depth, columns]; the peer's is one MatMul."""
+    rng = np.random.default_rng(depth)
+    shapes = {"X": (rows, depth), "W": (depth, columns)}
+    arrays = {name: rng.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    program = dense(rows=rows, depth=depth, columns=columns)
+    schedule = dense_cpu.schedule(host_target(), program, parallel=threads > 1)
+    ours, result, close = bound_kernel(schedule, arrays, threads)
+    nodes = [helper.make_node("MatMul", ["X", "W"], ["Y"])]
+    inputs, outputs = [value("X", (rows, depth))], [value("Y", (rows, columns))]
+    peer = session(model_of(nodes, inputs, outputs, {"W": arrays["W"]}), threads)
+    feed = {"X": arrays["X"]}
+    ours()
+    return Case(
+        name=name,
+        threads=threads,
+        operations=2.0 * rows * depth * columns,
+        error=relative_error(result, np.asarray(peer.run(None, feed)[0])),
+        ours=(ours,),
+        peer=(lambda: peer.run(None, feed),),
+        close=close,
+    )
+
+
+def int8_product_case(size: int, threads: int) -> Case:
+    """uint8 x int8 to int32 sums; the peer's is the faster of MatMulInteger and QLinearMatMul."""
+    rng = np.random.default_rng(size)
+    x = rng.integers(0, 256, (size, size)).astype(np.uint8)
+    w = rng.integers(-128, 128, (size, size)).astype(np.int8)
+    program = dense_int8(rows=size, depth=size, columns=size)
+    schedule = dense_int8_cpu.schedule(host_target(), program, parallel=threads > 1)
+    ours, result, close = bound_kernel(schedule, {"X": x, "W": w}, threads)
+    square = (size, size)
+    inputs = [value("X", square, TensorProto.UINT8)]
+    integer = session(
+        model_of(
+            [helper.make_node("MatMulInteger", ["X", "W"], ["Y"])],
+            inputs,
+            [value("Y", square, TensorProto.INT32)],
+            {"W": w},
+        ),
+        threads,
+    )
+    constants = {
+        "W": w,
+        "one": np.float32(0.01),
+        "zero": np.uint8(0),
+        "scale": np.float32(0.01),
+        "point": np.int8(0),
+        "out": np.float32(200.0),
+        "middle": np.uint8(128),
+    }
+    names = ["X", "one", "zero", "W", "scale", "point", "out", "middle"]
+    quantized = session(
+        model_of(
+            [helper.make_node("QLinearMatMul", names, ["Y"])],
+            inputs,
+            [value("Y", square, TensorProto.UINT8)],
+            {name: np.asarray(constant) for name, constant in constants.items()},
+        ),
+        threads,
+    )
+    feed = {"X": x}
+    ours()
+    return Case(
+        name=f"int8_{size}",
+        threads=threads,
+        operations=2.0 * size**3,
+        error=relative_error(result, np.asarray(integer.run(None, feed)[0])),
+        ours=(ours,),
+        peer=(lambda: integer.run(None, feed), lambda: quantized.run(None, feed)),
+        peer_time=min,
+        close=close,
+    )

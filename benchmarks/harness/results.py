@@ -1,0 +1,107 @@
+"""Committed results of benchmarks: figures in a JSON file, with where they come from.
+
+Every file of benchmarks/results is written here, so each says the commit, date, machine, versions and command behind
+its figures, and the pages made from it can be compared with it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from vdla.util.whole_files import write_whole
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+PACKAGES = ("numpy", "numba", "llvmlite", "onnx", "onnxruntime")
+"""Packages whose versions every file states; a benchmark adds those of its peers."""
+
+
+def provenance(packages: Sequence[str] = ()) -> dict[str, Any]:
+    """Commit, date, machine, versions (of `PACKAGES` and `packages`, those installed) and command of this process.
+
+    A commit whose working tree has changes ends in "+changes".
+    """
+    return {
+        "commit": _commit(),
+        "date": datetime.date.today().isoformat(),
+        "machine": {"processor": processor_name(), "cores": os.cpu_count(), "system": platform.system()},
+        "versions": {"python": platform.python_version(), **_versions((*PACKAGES, *packages))},
+        "command": _command(),
+    }
+
+
+def write_results(
+    name: str, figures: Mapping[str, Any], *, packages: Sequence[str] = (), compact: bool = False
+) -> Path:
+    """Write `figures` and their provenance (under "written") to benchmarks/results/NAME.json, whole or not at all.
+
+    `compact` leaves out the spaces, for files of many rows. Returns the path. Raises ProgramError where it cannot be
+    written.
+    """
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    document = {"written": provenance(packages), **figures}
+    if compact:
+        text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    else:
+        text = json.dumps(document, indent=2, allow_nan=False)
+    write_whole(path, (text + "\n").encode())
+    return path
+
+
+def read_results(name: str) -> dict[str, Any]:
+    """The committed figures of benchmarks/results/NAME.json."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def processor_name() -> str:
+    """The processor as the system names it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    commit = git("rev-parse", "--short=12", "HEAD")
+    if not commit:
+        return "unknown"
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!benchmarks/results")
+    return commit + ("+changes" if changed else "")
+
+
+def _versions(packages: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _command() -> str:
+    """This process's command line; paths below the repository are relative to it, others are file names alone."""
+    program, *words = sys.argv
+    path = Path(program).resolve()
+    if path.is_relative_to(ROOT) and path.suffix == ".py":
+        program = f"python {path.relative_to(ROOT)}"
+    else:
+        program = path.name
+    return " ".join((program, *(Path(word).name if Path(word).is_absolute() else word for word in words)))

@@ -1,0 +1,81 @@
+"""Suites, row by row: what the TVM paper (OSDI 2018) measures on processors, and other shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+
+from vdla.codesign.named_layers import CONVOLUTIONS, DEPTHWISE, OTHER_CONVOLUTIONS
+from vdla.util.errors import UserError
+
+from .case import Case, Row, measure
+from .convolutions import convolution_case
+from .networks import NETWORKS, network_case
+from .products import OTHER_PRODUCTS, int8_product_case, product_case
+
+
+class UnknownRowError(UserError):
+    """A row that the suite does not have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row to be measured: its name, its group, and what makes its case for a number of threads."""
+
+    name: str
+    group: str
+    make: Callable[[int], Case]
+
+
+def paper_suite() -> tuple[Entry, ...]:
+    """Layers C1-C12 and D1-D9, matrix products, whole networks."""
+    return (
+        *(Entry(name, "convolutions", partial(convolution_case, name)) for name in CONVOLUTIONS),
+        *(Entry(name, "depthwise convolutions", partial(convolution_case, name)) for name in DEPTHWISE),
+        *(_product(f"gemm{size}", (size, size, size)) for size in (512, 1024, 2048)),
+        Entry("int8_1024", "matrix products", partial(int8_product_case, 1024)),
+        *(Entry(name, "networks", partial(network_case, name)) for name in NETWORKS),
+    )
+
+
+def other_suite() -> tuple[Entry, ...]:
+    """Layers and matrix products from other networks, and of sizes that divide nothing."""
+    return (
+        *(Entry(name, "convolutions", partial(convolution_case, name)) for name in OTHER_CONVOLUTIONS),
+        *(_product(name, sizes) for name, sizes in OTHER_PRODUCTS.items()),
+    )
+
+
+def _product(name: str, sizes: tuple[int, int, int]) -> Entry:
+    return Entry(name, "matrix products", partial(product_case, name, *sizes))
+
+
+def choose(entries: Sequence[Entry], names: Iterable[str]) -> tuple[Entry, ...]:
+    """The entries of these names, in the suite's order; all where none is named. UnknownRowError for others."""
+    wanted = set(names)
+    if unknown := sorted(wanted - {entry.name for entry in entries}):
+        raise UnknownRowError(
+            f"the suite has no row {unknown[0]!r}; it has {', '.join(entry.name for entry in entries)}"
+        )
+    return tuple(entry for entry in entries if not wanted or entry.name in wanted)
+
+
+def measured(entry: Entry, *, threads: int, rounds: int) -> Row:
+    """The entry's row; its kernels are compiled, checked against the peer's outputs, and timed."""
+    with closing(entry.make(threads)) as case:
+        return measure(case, rounds)
+
+
+def geometric_means(entries: Sequence[Entry], rows: Sequence[Row]) -> dict[str, float | None]:
+    """Of the ratios of each group that has rows; None where noise left a layer's peer with no time at all."""
+    groups = {entry.name: entry.group for entry in entries}
+    ratios: dict[str, list[float]] = {}
+    for row in rows:
+        ratios.setdefault(groups[row.name], []).append(row.ratio)
+    return {
+        group: round(math.exp(sum(map(math.log, values)) / len(values)), 3) if min(values) > 0 else None
+        for group, values in ratios.items()
+    }

@@ -1,0 +1,185 @@
+"""Convolutions on a CPU: register tiles of output positions x filters, directly on activations in blocks of channels.
+
+A tile sums up its whole window in registers, in parts that are added up: rounding errors grow with the length of a
+sum. Weights are packed in panels of one tile's filters. Rows of outputs are
+done in blocks, whose padded input stays in the second-level cache while the panels pass over it. Deep sums lie in
+memory instead (`Knobs.strips`): part of a panel is added to all of a block's sums before the next part comes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...ir.expr import Binary
+from ...ir.stmt import For, Program, Reduce
+from ...ir.types import DType
+from ...ir.visit import loops
+from ...schedule import Schedule
+from ...target.cpu.machine import CpuTarget
+from ...te.blocks import Window
+from .borders import has_loop, parallel_loop, parts_of, peel_ragged
+from .conv2d_choice import choose_knobs
+from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, Knobs, part_blocks, reduction_loops
+from .live_taps import Taps, taps_of
+from .partial_sums import named, sum_in_memory, sum_in_parts
+from .reduction_order import ordered_terms, unroll_terms
+
+WAITING_SHARE = 0.05
+"""Of the arithmetic, that waiting for weights takes before prefetching them pays for its instructions."""
+PREFETCH_BYTES = 4096
+"""How far ahead: some hundred cycles of a tile's steps."""
+
+
+def schedule(
+    target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.float_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    `parallel`: tiles run on the threads of the kernel's pool."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    batch, groups, blocks, oh, ow, co = shapes["Y"]
+    ci = shapes["X"][5]
+    if knobs is None:
+        knobs = choose_knobs(target, program, window, parallel=parallel)
+    s = Schedule(program)
+    y_block, y = s.split("y", knobs.row_block)
+    y_tile, y = s.split(y, knobs.rows)
+    x_block, x = s.split("x", knobs.column_block or ow)
+    x_tile, x = s.split(x, knobs.columns)
+    terms = reduction_loops(program)
+    order = [(name, terms[name]) for name in knobs.reduction]
+    part = part_blocks(program) if knobs.part is None else knobs.part
+    if part is not None and part >= order[0][1]:
+        part = None
+    # A sum of one part is whole when it leaves the registers.
+    stored = knobs.strips is not None and part is not None
+    panel, o = s.split("o", knobs.vectors * (knobs.strips or 1 if stored else 1))
+    strip, o = s.split(o, knobs.vectors) if stored else (None, o)
+    lanes = knobs.lanes or co
+    # One vector is the whole of a block; otherwise its vectors are written out.
+    halves, j = s.split("j", lanes) if lanes < co else (None, "j")
+    around = {
+        "inside": (y_block, x_block, panel),
+        "between": (y_block, panel, x_block),
+        "outside": (panel, y_block, x_block),
+    }[knobs.panels]
+    tiles = (y_tile, x_tile) if knobs.tiles == "rows" else (x_tile, y_tile)
+    strips = () if strip is None else (strip,)
+    s.reorder("n", "g", *around, *strips, *tiles, o, y, x, *([halves] if halves else []), j)
+    s.compute_at("conv", around[-1] if stored else tiles[1])
+    s.set_scope("sum", "workspace" if stored else "register")
+    _copy_input(s, window, knobs, y_block, x_block)
+    ordered, unrolled = ordered_terms(s, "conv", order, knobs.unroll)
+    vector = ["conv.j"]
+    if halves:
+        vector = list(s.split("conv.j", lanes))
+    # Filters inside: a value of the input is loaded for all of them at once, see `register_tile.fits`.
+    inside = ["conv.y", "conv.x", "conv.o", *vector]
+    if knobs.inner == "positions":
+        inside = ["conv.o", *vector[:-1], "conv.y", "conv.x", vector[-1]]
+    inside = ["conv.n", "conv.g", *inside]
+    passes: tuple[str, ...] = ()
+    if stored and part is not None:
+        cuts = {"conv.o": knobs.vectors, "conv.y": knobs.rows, "conv.x": knobs.columns}
+        if knobs.tiles == "columns":
+            cuts = {name: cuts[name] for name in ("conv.o", "conv.x", "conv.y")}
+        summed = sum_in_memory(s, "conv", "sum", ordered, inside, part, cuts)
+        passes = tuple(f"{loop}.0" for loop in cuts)
+    else:
+        summed = named(inside, *sum_in_parts(s, "conv", "sum", ordered, inside, part))
+    unroll_terms(s, unrolled)
+    for loop in (o, y, x, *([halves] if halves else [])):
+        s.unroll(loop)
+    s.vectorize(j)
+    for names in summed:
+        for loop in ("conv.o", "conv.y", "conv.x", *vector[:-1]):
+            if loop in names:
+                s.unroll(names[loop])
+        s.vectorize(names[vector[-1]])
+    # Weights lie in the order in which the sum reads them.
+    position = {"ic": 2, "kh": 3, "kw": 4, "k": 6}
+    s.pack("W", ((1, knobs.vectors * co), (2, ci)), (0, 1, *(position[name] for name in knobs.reduction), 5))
+    if parallel:
+        counts = {
+            "n": batch,
+            "g": groups,
+            y_block: oh / knobs.row_block,
+            x_block: ow / (knobs.column_block or ow),
+            panel: blocks / knobs.vectors,
+            y_tile: min(oh, knobs.row_block) / knobs.rows,
+            x_tile: min(ow, knobs.column_block or ow) / knobs.columns,
+        }
+        # The innermost one leaves little to do between two forks.
+        counts = {name: counts[name] for name in ("n", "g", *around, tiles[0])}
+        cycles = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
+        copied = prod(shapes["X"]) * 4 / COPY_BYTES_CYCLE if any(window.pads) else 0.0
+        parallel_loop(s, counts, cycles, {x_block if knobs.copy == "columns" else y_block: copied})
+    peel_ragged(s, *around, *passes, *strips, *tiles)
+    if any(window.pads):
+        _skip_dead_taps(s, taps_of(window, *shapes["X"][3:5]), knobs, ordered)
+    if knobs.unroll == 1 and _waits_for_weights(target, program, knobs, part if stored else None):
+        # Of a sum in parts, loops of one iteration are in both nests, and weights are read in that of the parts.
+        innermost = f"{ordered[-1]}.rf" if has_loop(s, f"{ordered[-1]}.rf") else ordered[-1]
+        for loop in parts_of(s, innermost):
+            s.prefetch(loop.name, "W", PREFETCH_BYTES)
+    return s
+
+
+def _skip_dead_taps(s: Schedule, taps: tuple[Taps, Taps], knobs: Knobs, ordered: tuple[str, ...]) -> None:
+    """Leaves out the window's rows and columns that read pads alone, where a tile has enough of them."""
+    rows, columns = taps
+    blocks = {"kh": (rows, knobs.rows, knobs.row_block), "kw": (columns, knobs.columns, knobs.column_block)}
+    for name, (along, tile, block) in blocks.items():
+        if along.live(tile, block or along.outputs) == 1:
+            continue
+        for term in ordered:
+            if term.split(".")[1] == name:
+                for loop in _innermost(s, term):
+                    s.skip_pads(loop)
+
+
+def _innermost(s: Schedule, term: str) -> list[str]:
+    """Of the loops that splits and partial sums made of a sum's loop, those nearest to the products."""
+    found: list[str] = []
+    for loop in loops(s.program):
+        inside, node = "", loop
+        while isinstance(node, For):
+            if node.name == term or node.name.startswith(f"{term}."):
+                inside = node.name
+            node = node.body
+        if isinstance(node, Reduce) and isinstance(node.value, Binary) and inside == loop.name:
+            found.append(inside)
+    return found
+
+
+def _waits_for_weights(target: CpuTarget, program: Program, knobs: Knobs, part: int | None) -> bool:
+    """Whether asking for weights early pays; `part`: of the outermost loop of sums in memory.
+
+    A panel, or a part of it, that is more than the first-level cache holds comes anew for each tile (asking early: 3 to
+    10% faster, from the second-level cache too); a smaller one where it comes from far away and few positions use it.
+    """
+    shapes = {b.name: b.shape for b in program.parameters}
+    groups, blocks = shapes["Y"][1:3]
+    weights = prod(shapes["W"]) * 4
+    panel = weights / groups * min(knobs.vectors / blocks, 1)
+    if part is not None:
+        panel *= part / reduction_loops(program)[knobs.reduction[0]]
+    if panel > target.cache_bytes[0]:
+        return True
+    arithmetic = prod(shapes["Y"]) * prod(shapes["W"][2:]) / (2 * target.lanes(DType.FLOAT32))
+    far = weights > target.cache_bytes[1] * 0.75
+    return far and weights / REMOTE_BYTES_CYCLE > WAITING_SHARE * arithmetic
+
+
+def _copy_input(s: Schedule, window: Window, knobs: Knobs, y_block: str, x_block: str) -> None:
+    """Copies as much of the input at a time as `knobs.copy` says."""
+    padded = any(window.pads)
+    what = knobs.copy or ("rows" if padded else "none")
+    at = {"rows": y_block, "columns": x_block, "whole": None, "none": None}[what]
+    if not padded:
+        if at is not None:
+            s.cache_read("X", at, "workspace")
+        return
+    if at is not None:
+        s.compute_at("pad", at)
+    s.set_scope("padded", "workspace")

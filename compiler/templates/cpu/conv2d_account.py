@@ -1,0 +1,352 @@
+"""What is known of many settings of a convolution's knobs on a processor, without scheduling any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from ...ir.stmt import Program
+from ...passes.sum_in_blocks import LONGEST
+from ...target.cpu.machine import CpuTarget
+from ...te.blocks import Window
+from ..space import Account, Axis, Columns
+from .conv2d_choice import NEAR_VECTOR_COST, PAGE_BYTES, STORED_CYCLES, STREAM_SHARE, input_pages, page_cycles
+from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE, part_blocks, reduction_loops
+from .live_taps import Taps, taps_of
+from .peak import (
+    CLOCK_HERTZ,
+    FRAME,
+    MEMORY_BYTES_CYCLE,
+    Sides,
+    least_cycles,
+    registers_fit,
+    rounded_block,
+    tile_step_cycles,
+    written_out,
+)
+from .reduction_order import unrolled_steps
+from .register_tile import TILE_OVERHEAD, VECTOR_COST
+
+PANELS: tuple[Literal["inside", "between", "outside"], ...] = ("inside", "between", "outside")
+TILES: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
+INNER: tuple[Literal["filters", "positions"], ...] = ("filters", "positions")
+MOST_WORKSPACE = 1 << 28
+"""Bytes of copies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Sizes of a convolution, as the tensor expression has them.
+
+    `height` x `width` is the padded input; `rows` and `columns` are the window's span and stride. `loops` are those of
+    the sum with their extents, `orders` what they may be nested in, `in_bytes` a position's of the input of a group.
+    `default_terms` are added in a row in default schedules. `taps` are those of the window's rows and columns.
+    """
+
+    outer: int
+    blocks: int
+    oh: int
+    ow: int
+    co: int
+    height: int
+    width: int
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    loops: Mapping[str, int]
+    orders: tuple[tuple[str, ...], ...]
+    in_bytes: int
+    weight_bytes: int
+    out_bytes: int
+    padded: bool
+    default_terms: int
+    taps: tuple[Taps, Taps]
+
+    @property
+    def depth(self) -> int:
+        """Terms of a sum."""
+        return prod(self.loops.values())
+
+    @property
+    def least_depth(self) -> float:
+        """Terms of a sum that the smallest tiles compute, in the mean: taps that read pads alone are left out."""
+        rows, columns = self.taps
+        return self.depth * rows.live(1, rows.outputs) * columns.live(1, columns.outputs)
+
+    @property
+    def copies(self) -> tuple[Literal["none", "rows", "columns", "whole"], ...]:
+        """Of which part of the input copies may be made."""
+        return ("rows", "columns", "whole") if self.padded else ("none", "rows", "columns")
+
+
+def shape_of(program: Program, window: Window) -> Shape:
+    """The sizes of a program made by `te.ops.float_conv2d` with this window."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    batch, groups, blocks, oh, ow, co = shapes["Y"]
+    loops = reduction_loops(program)
+    looping = [name for name, extent in loops.items() if extent > 1]
+    single = [name for name, extent in loops.items() if extent == 1]
+    height, width = window.padded(*shapes["X"][3:5])
+    spans = [
+        ((kernel - 1) * dilation + 1, stride)
+        for kernel, dilation, stride in zip(window.kernel, window.dilations, window.strides, strict=True)
+    ]
+    part = part_blocks(program)
+    depth = prod(loops.values())
+    return Shape(
+        outer=batch * groups,
+        blocks=blocks,
+        oh=oh,
+        ow=ow,
+        co=co,
+        height=height,
+        width=width,
+        rows=spans[0],
+        columns=spans[1],
+        loops=loops,
+        orders=tuple((*order, *single) for order in permutations(looping)),
+        in_bytes=4 * prod(shapes["X"][2:3]) * shapes["X"][5],
+        weight_bytes=4 * prod(shapes["W"][1:]),
+        out_bytes=4 * prod(shapes["Y"]),
+        padded=any(window.pads),
+        default_terms=depth if part is None else depth // loops["ic"] * part,
+        taps=taps_of(window, *shapes["X"][3:5]),
+    )
+
+
+def effective(shape: Shape, points: Columns) -> dict[str, np.ndarray]:
+    """The values of points with what changes nothing set to one of those that are the same."""
+    e = dict(points)
+    e["row_block"] = rounded_block(e["row_block"], e["rows"], shape.oh)
+    e["column_block"] = rounded_block(e["column_block"], e["columns"], shape.ow)
+    one_row, one_column = e["row_block"] >= shape.oh, e["column_block"] >= shape.ow
+    copies = {name: i for i, name in enumerate(shape.copies)}
+    # A single block of columns is the rows.
+    e["copy"] = np.where(one_column & (e["copy"] == copies["columns"]), copies["rows"], e["copy"])
+    e["unroll"], e["part"] = _terms(shape, e["reduction"], e["unroll"], e["part"])
+    # A sum of one part stays in registers; strips beyond the filters are none.
+    strips = np.minimum(e["strips"], -(-shape.blocks // e["vectors"]))
+    e["strips"] = np.where(e["part"] < shape.depth, strips, 0)
+    one_panel = e["vectors"] * np.maximum(e["strips"], 1) >= shape.blocks
+    panels = np.where(one_panel | (one_row & one_column & (e["copy"] != copies["rows"])), 0, e["panels"])
+    panels = np.where(one_column & (panels == 1), 0, panels)
+    e["panels"] = np.where(one_row & (panels == 1) & (e["copy"] != copies["rows"]), 2, panels)
+    if shape.padded and shape.outer == 1:
+        # The rows of the only block are the whole image, copied once unless all panels are around it.
+        whole = one_row & (e["panels"] != 2) & (e["copy"] == copies["rows"])
+        e["copy"] = np.where(whole, copies["whole"], e["copy"])
+        e["panels"] = np.where(whole & (e["panels"] == 1), 2, e["panels"])
+    single = (e["row_block"] <= e["rows"]) | (e["column_block"] <= e["columns"])
+    e["tiles"] = np.where(single, 0, e["tiles"])
+    vectors = e["vectors"] * (shape.co // e["lanes"])
+    e["inner"] = np.where((vectors == 1) | (e["rows"] * e["columns"] == 1), 0, e["inner"])
+    return e
+
+
+def _terms(
+    shape: Shape, orders: np.ndarray, unroll: np.ndarray, part: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Steps that are really written out, and terms that are really added in a row."""
+    steps, terms = np.ones_like(unroll), np.full_like(part, shape.depth)
+    for i, order in enumerate(shape.orders):
+        extents = [shape.loops[loop] for loop in order]
+        unit = shape.depth // extents[0]
+        for wanted in np.unique(unroll):
+            here = (orders == i) & (unroll == wanted)
+            steps[here] = prod(unrolled_steps(extents, int(wanted)))
+        here = orders == i
+        terms[here] = np.clip(part[here] // unit, 1, extents[0]) * unit
+    return steps, terms
+
+
+def _sides(shape: Shape, e: Columns) -> Sides:
+    return (
+        (shape.oh, e["rows"]),
+        (shape.ow, e["columns"]),
+        (shape.blocks, e["vectors"]),
+    )
+
+
+def bound(target: CpuTarget, shape: Shape, e: Columns) -> np.ndarray:
+    """Seconds that no program of points with these effective values can beat."""
+    cycles = shape.outer * least_cycles(
+        target, _sides(shape, e), shape.co // e["lanes"], shape.least_depth, e["part"]
+    )
+    bytes_ = shape.outer * shape.in_bytes * shape.height * shape.width + shape.weight_bytes + shape.out_bytes
+    return np.maximum(cycles, bytes_ / MEMORY_BYTES_CYCLE) / CLOCK_HERTZ
+
+
+def least_bound(target: CpuTarget, shape: Shape, axes: tuple[Axis, ...]) -> float:
+    """The least bound of all register tiles."""
+    tile = [axis for axis in axes if axis.name in ("rows", "columns", "vectors", "lanes")]
+    grid = np.meshgrid(*(np.array(axis.values, dtype=np.int64) for axis in tile), indexing="ij")
+    e = {axis.name: values.ravel() for axis, values in zip(tile, grid, strict=True)}
+    # Bounds fall with the length of parts.
+    e["part"] = np.ones_like(e["rows"])
+    kept = registers_fit(target, e["rows"] * e["columns"], e["vectors"] * (shape.co // e["lanes"]))
+    return float(bound(target, shape, {name: values[kept] for name, values in e.items()}).min())
+
+
+def statements_of(shape: Shape, e: Columns) -> np.ndarray:
+    """Vectors of sums times steps of all kernels that peeling leaves."""
+    tiles = (
+        written_out(shape.oh, e["row_block"], e["rows"])
+        * written_out(shape.ow, e["column_block"], e["columns"])
+        * written_out(shape.blocks, e["vectors"] * np.maximum(e["strips"], 1), e["vectors"])
+    )
+    return tiles * (shape.co // e["lanes"]) * (e["unroll"] + FRAME)
+
+
+def account(target: CpuTarget, shape: Shape, most: int, points: Columns) -> Account:
+    """The account of many points, whose kernels may have `most` statements."""
+    e = effective(shape, points)
+    rows, columns, panels = e["rows"], e["columns"], e["panels"]
+    positions, vectors = rows * columns, e["vectors"] * (shape.co // e["lanes"])
+    stored = e["strips"] > 0
+    step = tile_step_cycles(positions, vectors, np.where(stored, NEAR_VECTOR_COST, VECTOR_COST))
+    tiles = -(-shape.oh // rows) * -(-shape.ow // columns) * shape.outer
+    panel_count = -(-shape.blocks // e["vectors"])
+    live = _live(shape.taps[0], rows, e["row_block"]) * _live(shape.taps[1], columns, e["column_block"])
+    busy = (step * shape.depth * live + TILE_OVERHEAD * positions) * tiles * panel_count / 2
+    vectors_out = shape.outer * shape.oh * shape.ow * shape.blocks * (shape.co // e["lanes"])
+    parts = -(-shape.depth // e["part"])
+    busy += np.where(stored, STORED_CYCLES * parts * vectors_out, 0.0)
+    statements = statements_of(shape, e)
+    block_rows, block_columns = np.minimum(e["row_block"], shape.oh), np.minimum(e["column_block"], shape.ow)
+    taken_rows = _taken(*shape.rows, block_rows)
+    taken_columns = _taken(*shape.columns, block_columns)
+    whole = shape.in_bytes * shape.height * shape.width
+    row_count, column_count = -(-shape.oh // block_rows), -(-shape.ow // block_columns)
+    panel_bytes = shape.weight_bytes / panel_count
+    # Filters whose sums lie in memory at a time, and what is there beside their inputs.
+    filters = np.minimum(e["vectors"] * np.maximum(e["strips"], 1), shape.blocks)
+    passes = -(-shape.blocks // filters)
+    share = e["part"] / shape.depth
+    sums_bytes = np.where(stored, 4 * shape.co * filters * block_rows * block_columns, 0)
+    near_bytes = np.where(
+        stored, sums_bytes + shape.weight_bytes * filters / shape.blocks * share, panel_bytes
+    )
+    between, outside = panels == PANELS.index("between"), panels == PANELS.index("outside")
+    # Positions that all panels pass over, or that pass over a panel, before the next ones come.
+    block_bytes = shape.in_bytes * np.where(
+        outside,
+        shape.height * shape.width,
+        taken_rows * np.where(between, shape.width, taken_columns),
+    )
+    count = np.where(outside, 1, row_count * np.where(between, 1, column_count))
+    near = 0.75 * target.cache_bytes[1]
+    beside = np.where(stored, sums_bytes + block_bytes * share, block_bytes)
+    weights_again = np.where(shape.weight_bytes + beside > near, count, 1)
+    inputs_again = np.where(near_bytes + block_bytes > near, passes, 1) * np.where(stored, STREAM_SHARE, 1)
+    remote = shape.outer * (shape.weight_bytes * weights_again + count * block_bytes * inputs_again)
+    copy = np.array([("none", "rows", "columns", "whole").index(name) for name in shape.copies])[e["copy"]]
+    box = shape.in_bytes * np.choose(
+        copy,
+        [
+            0 * taken_rows,
+            taken_rows * shape.width,
+            taken_rows * taken_columns,
+            0 * taken_rows + shape.height * shape.width,
+        ],
+    )
+    times = np.choose(copy, [1 + 0 * row_count, row_count, row_count * column_count, 1 + 0 * row_count])
+    repeated = np.where((outside & (copy != 3)) | (between & (copy == 2)), passes, 1)
+    copied = shape.outer * box * times * repeated
+    span, lines = _taken(*shape.rows, rows), rows * shape.loops["kh"]
+    inputs = input_pages(
+        shape.loops["ic"],
+        shape.in_bytes / shape.loops["ic"],
+        (shape.height, shape.width),
+        span,
+        np.minimum(span, lines),
+        _taken(*shape.columns, columns),
+    )
+    # Where sums stay in registers, all of a panel passes by for each tile.
+    turning = page_cycles(inputs, panel_bytes / PAGE_BYTES) * tiles * panel_count
+    turning += np.where(panel_bytes > near, tiles * shape.weight_bytes / REMOTE_BYTES_CYCLE, 0.0)
+    limits = {
+        "the registers": registers_fit(target, positions, vectors),
+        "the length of partial sums": e["part"] <= max(LONGEST, shape.default_terms),
+        "the size of the code": statements <= most,
+        # What a last, smaller block or tile reads of an input without pads cannot be proven to lie inside it.
+        "the blocks that are copied": shape.padded
+        | (copy == 0)
+        | (
+            (shape.oh % block_rows == 0)
+            & (block_rows % rows == 0)
+            & (shape.ow % block_columns == 0)
+            & (block_columns % columns == 0)
+        ),
+        "the workspace": np.where(copy == 3, shape.outer, 1) * box + sums_bytes <= MOST_WORKSPACE,
+    }
+    tile_bytes = (
+        shape.in_bytes / shape.loops["ic"] * _taken(*shape.rows, rows) * _taken(*shape.columns, columns)
+    )
+    order = np.array([[o.index(loop) + 1 for loop in ("ic", "kh", "kw", "k")] for o in shape.orders])
+    level1, level2 = target.cache_bytes
+    quantities = {
+        "estimated cycles": busy
+        + np.where(stored, 0.0, turning)
+        + remote / REMOTE_BYTES_CYCLE
+        + copied / COPY_BYTES_CYCLE,
+        "arithmetic cycles": busy,
+        "multiplications": 1.0 * vectors_out * shape.depth,
+        "tiles": tiles * panel_count,
+        "depth": np.full(len(rows), float(shape.depth)),
+        "rows of a tile": rows,
+        "columns of a tile": columns,
+        "vectors of a tile": vectors,
+        "sums in registers": positions * vectors,
+        "loads a multiplication": (positions + vectors) / (positions * vectors),
+        "issued share": step / np.maximum(positions * vectors, 1),
+        "ragged share": 1.0
+        * (tiles * positions)
+        * panel_count
+        * e["vectors"]
+        / (shape.outer * shape.oh * shape.ow * shape.blocks),
+        "steps written out": e["unroll"],
+        "statements": statements,
+        "parts": parts,
+        "strips": 1 + e["strips"],
+        "sums in memory to level 2": sums_bytes / level2,
+        "vectors of a block": shape.co // e["lanes"],
+        "positions inside": 1 + e["inner"],
+        "order of panels": 1 + panels,
+        "order of tiles": 1 + e["tiles"],
+        "kind of copy": 1 + copy,
+        **{f"place of {loop}": order[e["reduction"], i] for i, loop in enumerate(("ic", "kh", "kw", "k"))},
+        "blocks of rows": row_count,
+        "blocks of columns": column_count,
+        "panels": panel_count,
+        "remote bytes": remote,
+        "remote bytes a multiplication": remote / (vectors_out * shape.depth),
+        "copied bytes": copied,
+        "copied share": copied / whole / shape.outer,
+        "input of a tile to level 1": tile_bytes / level1,
+        "panel to level 1": panel_bytes / level1,
+        "panel to level 2": panel_bytes / level2,
+        "input of a block to level 1": block_bytes / level1,
+        "input of a block to level 2": block_bytes / level2,
+        "weights and input to level 2": (shape.weight_bytes + block_bytes) / level2,
+    }
+    return Account(
+        limits=limits,
+        bound=bound(target, shape, e),
+        quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
+        effective=e,
+    )
+
+
+def _live(taps: Taps, tile: np.ndarray, block: np.ndarray) -> np.ndarray:
+    """`Taps.live` of many points."""
+    pairs, places = np.unique(np.stack([tile, block]), axis=1, return_inverse=True)
+    return np.array([taps.live(int(a), int(b)) for a, b in pairs.T])[places.reshape(-1)]
+
+
+def _taken(span: int, stride: int, block: np.ndarray) -> np.ndarray:
+    """Inputs along a dimension that a block of outputs takes."""
+    return (block - 1) * stride + span

@@ -1,0 +1,123 @@
+"""Quantized convolutions on a CPU: register tiles of output positions x filters, in dot products of four channels.
+
+As `conv2d_cpu`, but for the steps: with a dot product instruction, four channels of a position, broadcast, times those
+of a vector of filters; without one, a channel at a time in int32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...ir.expr import Const
+from ...ir.stmt import For, Program
+from ...ir.types import DType
+from ...schedule import Schedule
+from ...target.cpu.intrinsics import DOT_DEPTH, DOT_LANES, dot_u8s8
+from ...target.cpu.machine import CpuTarget
+from ...te.blocks import Window, ceil_div
+from .borders import parallel_loop, parts_of, peel_ragged
+from .conv2d_knobs import choose_positions, row_block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """A tile is `samples` of the batch x `rows` x `columns` positions x `vectors` blocks of filters.
+
+    `row_block` rows share an input. More than one sample are for outputs of a single position, as of fully connected
+    layers.
+    """
+
+    rows: int
+    columns: int
+    vectors: int
+    row_block: int
+    samples: int = 1
+
+
+def choose_knobs(target: CpuTarget, program: Program, window: Window) -> Knobs:
+    """Defaults for any shape, from the sizes of registers and caches alone."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    batch, _, blocks, oh, ow, co = shapes["Y"]
+    _, _, channels, kh, kw, ci = shapes["W"]
+    if _dots(target, program):
+        depth, registers = channels * kh * kw * ci // DOT_DEPTH, 1
+    else:
+        depth, registers = channels * kh * kw * ci, ceil_div(co, target.lanes(DType.INT32))
+    # A block of filters may take several registers.
+    room = replace(target, vector_registers=max(3, target.vector_registers // registers))
+    if oh == ow == 1:
+        _, samples, vectors = choose_positions(room, 1, batch, blocks, depth)
+        return Knobs(rows=1, columns=1, vectors=vectors, row_block=1, samples=samples)
+    rows, columns, vectors = choose_positions(room, oh, ow, blocks, depth)
+    return Knobs(
+        rows=rows,
+        columns=columns,
+        vectors=vectors,
+        row_block=row_block(target, program, window, rows, ceil_div(blocks, vectors)).size,
+    )
+
+
+def schedule(
+    target: CpuTarget, program: Program, window: Window, knobs: Knobs | None = None, *, parallel: bool = False
+) -> Schedule:
+    """`te.ops.int8_conv2d` scheduled with `knobs` (default: `choose_knobs`); W is packed, see `schedule.pack`.
+
+    `parallel`: tiles run on the threads of the kernel's pool."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    batch, _, blocks, oh, _, co = shapes["Y"]
+    if knobs is None:
+        knobs = choose_knobs(target, program, window)
+    s = Schedule(program)
+    n_tile, n = s.split("n", knobs.samples)
+    y_block, y = s.split("y", knobs.row_block)
+    y_tile, y = s.split(y, knobs.rows)
+    x_tile, x = s.split("x", knobs.columns)
+    panel, o = s.split("o", knobs.vectors)
+    if knobs.samples == 1:
+        s.reorder(n_tile, "g", y_block, panel, y_tile, x_tile, n, o, y, x, "j")
+    else:
+        # A panel of weights stays near while all samples pass.
+        s.reorder("g", y_block, panel, n_tile, y_tile, x_tile, n, o, y, x, "j")
+    s.compute_at("conv", x_tile)
+    s.set_scope("sum", "register")
+    if any(window.pads):
+        # Stays in the scope of parameters, which is where the instruction takes its data from.
+        s.compute_at("pad", y_block)
+    tile = ("conv.n", "conv.g", "conv.y", "conv.x", "conv.o", "conv.j")
+    dots = _dots(target, program)
+    if dots:
+        step, k = s.split("conv.k", DOT_DEPTH)
+        s.reorder("conv.ic", "conv.kh", "conv.kw", step, *tile, k)
+        s.unroll(k)
+        s.pack("W", ((1, knobs.vectors * co), (5, DOT_DEPTH)), (0, 1, 2, 3, 4, 5, 6, 7))
+    else:
+        s.reorder("conv.ic", "conv.kh", "conv.kw", "conv.k", *tile)
+        s.pack("W", ((1, knobs.vectors * co),), (0, 1, 2, 3, 4, 5, 6))
+    for loop in (n, o, y, x, "conv.n", "conv.o", "conv.y", "conv.x"):
+        s.unroll(loop)
+    s.vectorize("j")
+    s.vectorize("conv.j")
+    s.decompose_reduction("conv", "conv.ic")
+    if parallel:
+        counts = {
+            n_tile: ceil_div(batch, knobs.samples),
+            y_block: ceil_div(oh, knobs.row_block),
+            panel: ceil_div(blocks, knobs.vectors),
+            y_tile: ceil_div(min(oh, knobs.row_block), knobs.rows),
+        }
+        if knobs.samples > 1:
+            counts = {name: counts[name] for name in (panel, n_tile)}
+        parallel_loop(s, counts)
+    peel_ragged(s, y_block, panel, n_tile, y_tile, x_tile)
+    if dots:
+        for loop in parts_of(s, "conv.j"):
+            steps = loop.body
+            if isinstance(steps, For) and steps.extent == Const(DOT_DEPTH):
+                s.tensorize(loop.name, dot_u8s8(co))
+    return s
+
+
+def _dots(target: CpuTarget, program: Program) -> bool:
+    """Whether blocks are such that a dot product instruction takes them."""
+    shapes = {b.name: b.shape for b in program.parameters}
+    return target.dot_product and shapes["X"][5] % DOT_DEPTH == 0 and shapes["Y"][5] <= DOT_LANES

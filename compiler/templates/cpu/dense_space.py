@@ -1,0 +1,247 @@
+"""The space of matrix products on a processor: all settings of `dense_cpu.Knobs` for one size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from ...ir.stmt import Program
+from ...ir.types import DType
+from ...passes.sum_in_blocks import LONGEST
+from ...target.cpu.machine import CpuTarget
+from ..space import Account, Axis, Columns, Space, Values
+from .conv2d_knobs import COPY_BYTES_CYCLE, REMOTE_BYTES_CYCLE
+from .dense import Knobs, choose_knobs, product_sizes
+from .partial_sums import part_size
+from .peak import (
+    CLOCK_HERTZ,
+    FRAME,
+    MEMORY_BYTES_CYCLE,
+    MOST_STATEMENTS,
+    PART_SIZES,
+    SLACK,
+    UNROLLED,
+    block_sizes,
+    least_cycles,
+    registers_fit,
+    rounded_block,
+    tile_step_cycles,
+    written_out,
+)
+from .register_tile import TILE_OVERHEAD
+
+BLOCKS: tuple[Literal["rows", "columns"], ...] = ("rows", "columns")
+TILES: tuple[Literal["columns", "rows"], ...] = ("columns", "rows")
+INNER = TILES
+MOST_ROWS = 16
+"""Rows of a tile: each is a stream of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Size:
+    """Of a product; `lanes` are a full vector's, `default_part` is what default schedules add in a row."""
+
+    rows: int
+    depth: int
+    columns: int
+    lanes: int
+    default_part: int
+
+
+def space(target: CpuTarget, program: Program) -> Space:
+    """The space of `te.ops.dense`; costs are seconds."""
+    size = _size(target, program)
+    default = default_values(target, program)
+    vectors = min(-(-size.columns // size.lanes), max(1, target.vector_registers - 2))
+    parts = {*(part for part in PART_SIZES if part < size.depth), size.default_part, size.depth}
+    axes = (
+        Axis(name="rows", values=tuple(range(1, min(size.rows, MOST_ROWS) + 1))),
+        Axis(name="vectors", values=tuple(range(1, vectors + 1))),
+        Axis(name="row_block", values=block_sizes(size.rows, default["row_block"])),
+        Axis(name="column_block", values=block_sizes(size.columns)),
+        Axis(name="blocks", values=(0, 1)),
+        Axis(name="tiles", values=(0, 1)),
+        Axis(name="stage", values=(0, 1)),
+        Axis(
+            name="unroll", values=tuple(u for u in UNROLLED if size.depth % u == 0 and u < size.depth) or (1,)
+        ),
+        Axis(name="part", values=tuple(sorted(parts))),
+        Axis(name="lanes", values=tuple(sorted({size.lanes, max(1, size.lanes // 2)}, reverse=True))),
+        Axis(name="inner", values=(0, 1)),
+    )
+    tile = [axis for axis in axes if axis.name in ("rows", "vectors", "lanes")]
+    grid = np.meshgrid(*(np.array(axis.values, dtype=np.int64) for axis in tile), indexing="ij")
+    e = {axis.name: values.ravel() for axis, values in zip(tile, grid, strict=True)}
+    # Bounds fall with the length of parts.
+    e["part"] = np.ones_like(e["rows"])
+    kept = registers_fit(target, e["rows"], e["vectors"])
+    floor = _bound(target, size, {name: values[kept] for name, values in e.items()}).min()
+    column = {name: np.array([value]) for name, value in default.items()}
+    most = max(MOST_STATEMENTS, int(_statements(size, _effective(size, column))[0]))
+    return Space(
+        template="dense_cpu",
+        axes=axes,
+        account=partial(_account, target, size, most),
+        floor=float(floor),
+        slack=SLACK,
+    )
+
+
+def knobs_of(target: CpuTarget, program: Program, values: Values) -> Knobs:
+    """The knobs of a point's values."""
+    size = _size(target, program)
+    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
+    e = {name: int(column[0]) for name, column in _effective(size, columns).items()}
+    return Knobs(
+        rows=e["rows"],
+        vectors=e["vectors"],
+        row_block=e["row_block"],
+        stage=bool(e["stage"]),
+        column_block=e["column_block"],
+        blocks=BLOCKS[e["blocks"]],
+        tiles=TILES[e["tiles"]],
+        unroll=e["unroll"],
+        part=e["part"],
+        lanes=e["lanes"],
+        inner=INNER[e["inner"]],
+    )
+
+
+def default_values(target: CpuTarget, program: Program) -> dict[str, int]:
+    """The point of `choose_knobs`: the same program but for a loop over the only block of columns."""
+    size = _size(target, program)
+    knobs = choose_knobs(target, size.rows, size.depth, size.columns)
+    return {
+        "rows": knobs.rows,
+        "vectors": knobs.vectors,
+        "row_block": min(knobs.row_block, size.rows),
+        "column_block": size.columns,
+        "blocks": 0,
+        "tiles": 0,
+        "stage": int(knobs.stage),
+        "unroll": 1,
+        "part": size.default_part,
+        "lanes": size.lanes,
+        "inner": 0,
+    }
+
+
+def _size(target: CpuTarget, program: Program) -> _Size:
+    rows, depth, columns = product_sizes(program)
+    return _Size(
+        rows=rows,
+        depth=depth,
+        columns=columns,
+        lanes=target.lanes(DType.FLOAT32),
+        default_part=part_size(depth) or depth,
+    )
+
+
+def _effective(size: _Size, points: Columns) -> dict[str, np.ndarray]:
+    """The values of points with what changes nothing set to one of those that are the same."""
+    e = dict(points)
+    width = e["vectors"] * e["lanes"]
+    e["row_block"] = rounded_block(e["row_block"], e["rows"], size.rows)
+    e["column_block"] = rounded_block(e["column_block"], width, size.columns)
+    one_row, one_column = e["row_block"] >= size.rows, e["column_block"] >= size.columns
+    # Where rows are staged, a block of rows inside the blocks of columns is copied again for each.
+    e["blocks"] = np.where(one_column | (one_row & (e["stage"] == 0)), 0, e["blocks"])
+    e["tiles"] = np.where((e["row_block"] <= e["rows"]) | (e["column_block"] <= width), 0, e["tiles"])
+    e["inner"] = np.where((e["rows"] == 1) | (e["vectors"] == 1), 0, e["inner"])
+    steps = size.depth // e["unroll"]
+    e["part"] = np.clip(e["part"] // e["unroll"], 1, steps) * e["unroll"]
+    return e
+
+
+def _bound(target: CpuTarget, size: _Size, e: Columns) -> np.ndarray:
+    width = e["vectors"] * e["lanes"]
+    # The last vector of a row may be a part of one, which takes as long.
+    sides = ((size.rows, e["rows"]), (-(-size.columns // e["lanes"]), e["vectors"]))
+    cycles = least_cycles(target, sides, np.ones_like(width), size.depth, e["part"])
+    moved = 4 * (size.rows * size.depth + size.depth * size.columns + size.rows * size.columns)
+    return np.maximum(cycles, moved / MEMORY_BYTES_CYCLE) / CLOCK_HERTZ
+
+
+def _statements(size: _Size, e: Columns) -> np.ndarray:
+    """Vectors of sums times steps of all kernels that peeling leaves."""
+    width = e["vectors"] * e["lanes"]
+    columns = written_out(size.columns, e["column_block"], width)
+    return (
+        written_out(size.rows, e["row_block"], e["rows"]) * -(-columns // e["lanes"]) * (e["unroll"] + FRAME)
+    )
+
+
+def _account(target: CpuTarget, size: _Size, most: int, points: Columns) -> Account:
+    e = _effective(size, points)
+    rows, vectors = e["rows"], e["vectors"]
+    width = vectors * e["lanes"]
+    row_tiles, column_tiles = -(-size.rows // rows), -(-size.columns // width)
+    row_blocks, column_blocks = -(-size.rows // e["row_block"]), -(-size.columns // e["column_block"])
+    step = tile_step_cycles(rows, vectors)
+    busy = (step * size.depth + TILE_OVERHEAD * rows) * row_tiles * column_tiles / 2
+    block_rows, block_columns = (
+        np.minimum(e["row_block"], size.rows),
+        np.minimum(e["column_block"], size.columns),
+    )
+    panel_bytes = 4.0 * size.depth * np.where(e["tiles"] == 0, width, block_columns)
+    block_bytes = 4.0 * size.depth * np.where(e["tiles"] == 0, block_rows, rows)
+    near = 0.75 * target.cache_bytes[1]
+    x_bytes, w_bytes = 4.0 * size.rows * size.depth, 4.0 * size.depth * size.columns
+    # Panels outside: rows come anew for each panel of a block unless they stay; rows outside: the other way round.
+    stays = panel_bytes + block_bytes <= near
+    rows_again = np.where(stays, column_blocks, np.where(e["tiles"] == 0, column_tiles, column_blocks))
+    weights_again = np.where(stays, row_blocks, np.where(e["tiles"] == 0, row_blocks, row_tiles))
+    everything = x_bytes + w_bytes <= near
+    remote = np.where(everything, x_bytes + w_bytes, x_bytes * rows_again + w_bytes * weights_again)
+    staged = e["stage"] * 2.0 * x_bytes * np.where(e["blocks"] == 1, column_blocks, 1)
+    statements = _statements(size, e)
+    products = 1.0 * size.rows * size.depth * size.columns
+    level1, level2 = target.cache_bytes
+    limits = {
+        "the registers": registers_fit(target, rows, vectors),
+        "the length of partial sums": e["part"] <= max(LONGEST, size.default_part),
+        "the size of the code": statements <= most,
+        # Staged rows lie in pieces of a vector, in which a last, shorter part cannot be proven to end.
+        "the parts of staged rows": (e["stage"] == 0) | (size.depth % e["part"] == 0),
+    }
+    quantities = {
+        "estimated cycles": busy + remote / REMOTE_BYTES_CYCLE + staged / COPY_BYTES_CYCLE,
+        "arithmetic cycles": busy,
+        "multiplications": np.full(len(rows), products),
+        "tiles": row_tiles * column_tiles,
+        "depth": np.full(len(rows), size.depth),
+        "rows of a tile": rows,
+        "vectors of a tile": vectors,
+        "lanes": e["lanes"],
+        "sums in registers": rows * vectors,
+        "loads a multiplication": (rows + vectors) / (rows * vectors),
+        "issued share": step / (rows * vectors),
+        "ragged share": row_tiles * rows * column_tiles * width / (size.rows * size.columns),
+        "steps written out": e["unroll"],
+        "statements": statements,
+        "parts": -(-size.depth // e["part"]),
+        "rows inside": 1 + e["inner"],
+        "order of blocks": 1 + e["blocks"],
+        "order of tiles": 1 + e["tiles"],
+        "staged": 1 + e["stage"],
+        "blocks of rows": row_blocks,
+        "blocks of columns": column_blocks,
+        "remote bytes": remote,
+        "remote bytes a multiplication": remote / products,
+        "staged bytes": staged,
+        "rows of a tile to level 1": 4.0 * rows * size.depth / level1,
+        "panel to level 1": panel_bytes / level1,
+        "panel to level 2": panel_bytes / level2,
+        "rows of a block to level 1": block_bytes / level1,
+        "rows of a block to level 2": block_bytes / level2,
+        "panel and rows to level 2": (panel_bytes + block_bytes) / level2,
+    }
+    return Account(
+        limits=limits,
+        bound=_bound(target, size, e),
+        quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
+        effective=e,
+    )

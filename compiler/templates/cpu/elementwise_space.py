@@ -1,0 +1,248 @@
+"""The space of element-wise operators on a processor: all settings of `elementwise_cpu.Knobs` for one shape.
+
+How threads share the work is no knob: trials run on one, and would choose it by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+import numpy as np
+
+from ...ir.types import DType
+from ...target.cpu.machine import CpuTarget
+from ...te.blocks import ceil_div
+from ...te.merge import Shape, merge_broadcast
+from ...te.scalar_steps import FUNCTIONS, Steps, step_weights
+from ..space import Account, Axis, Columns, Space
+from .conv2d_knobs import REMOTE_BYTES_CYCLE
+from .elementwise import Knobs
+from .peak import CLOCK_HERTZ, FRAME, MEMORY_BYTES_CYCLE
+from .vectors import vector_width
+
+HALVES = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Half vectors that a step may do at once."""
+WRITTEN = (1, 2, 3, 4, 6, 8)
+"""Steps, and rows, that may be written out."""
+LEAST_BLOCK = 64
+"""Elements of the smallest block; each larger one has twice as many."""
+MOST_STATEMENTS = 2048
+"""Vector instructions of all kernels of a program, about, unless the defaults have more."""
+FUNCTION_WEIGHT = 16
+"""Instructions of a function such as exp, about, where an operation is one."""
+LOOP_CYCLES = 2.0
+"""Of an iteration of the loop over steps, besides the steps."""
+NEAR_BYTES_CYCLE = 192.0
+"""Bytes that a core moves in a cycle between registers and first-level cache at most: two loads and a store of 64
+(Golden Cove, Zen 5)."""
+SLACK = 1.0
+"""The bound is what all programs move, so that none is hopeless."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """Sizes of an element-wise operator.
+
+    `blocks` are the values of that axis, `weight` the instructions on a vector of the result, `moved` the bytes of all
+    tensors.
+    """
+
+    result: Shape
+    inputs: tuple[Shape, ...]
+    lanes: int
+    blocks: tuple[int, ...]
+    weight: float
+    moved: int
+
+    def sizes(self, along: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sizes of the dimension of vectors and of that of rows, int64 [n]; 1 where there are no rows."""
+        beside = self.beside(along)
+        shape = np.array(self.result)
+        return shape[along], np.where(beside == along, 1, shape[beside])
+
+    def beside(self, along: np.ndarray) -> np.ndarray:
+        """The dimension of rows, int64 [n]; that of vectors where there is one dimension only."""
+        last = len(self.result) - 1
+        return np.where(along == last, max(0, last - 1), last)
+
+
+def space(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> Space:
+    """The space of `te.ops.float_elementwise` for inputs of these shapes and a body of `steps`; costs are seconds."""
+    shape = _shape(target, shapes, steps)
+    default = default_values(target, shapes)
+    along = _along(shape.result, shape.lanes)
+    half = max(1, shape.lanes // 2)
+    sizes, rows = shape.sizes(np.array(along))
+    size = int(sizes.max())
+    outside = range(len(shape.result) - 1)
+    # In another order what is read again may be so sooner.
+    orders = tuple(outside) if any(_reread(shape.inputs, d) for d in outside) and len(outside) > 1 else (0,)
+    axes = (
+        Axis(
+            name="width", values=tuple(sorted({*_up_to(size, [half * k for k in HALVES]), default["width"]}))
+        ),
+        Axis(name="unroll", values=_up_to(ceil_div(size, half), WRITTEN)),
+        Axis(name="rows", values=_up_to(int(rows.max()), WRITTEN)),
+        Axis(name="along", values=along),
+        Axis(name="block", values=shape.blocks),
+        Axis(name="level", values=orders if len(shape.blocks) > 1 else (0,)),
+        Axis(name="outer", values=orders),
+    )
+    column = {name: np.array([value]) for name, value in default.items()}
+    most = max(MOST_STATEMENTS, int(_statements(shape, _effective(shape, column))[0]))
+    near = target.cache_bytes[0]
+    moving = max(shape.moved / NEAR_BYTES_CYCLE, (shape.moved - near) / MEMORY_BYTES_CYCLE)
+    floor = moving / CLOCK_HERTZ
+    return Space(
+        template="elementwise_cpu",
+        axes=axes,
+        account=partial(_account, target, shape, most, floor),
+        floor=floor,
+        slack=SLACK,
+    )
+
+
+def knobs_of(target: CpuTarget, shapes: Sequence[Shape], steps: Steps, values: Mapping[str, int]) -> Knobs:
+    """The knobs of a point's values."""
+    shape = _shape(target, shapes, steps)
+    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
+    effective = _effective(shape, columns)
+    e = {name: int(column[0]) for name, column in effective.items()}
+    return Knobs(
+        width=e["width"],
+        unroll=e["unroll"],
+        rows=e["rows"],
+        along=e["along"],
+        block=int(_block(shape, effective, effective["block"])[0]) if e["block"] else None,
+        level=e["level"],
+        outer=e["outer"],
+    )
+
+
+def default_values(target: CpuTarget, shapes: Sequence[Shape]) -> dict[str, int]:
+    """The point of `elementwise_cpu.choose_knobs`."""
+    result, _ = merge_broadcast(shapes)
+    values = {"width": vector_width(target, result[-1]), "unroll": 1, "rows": 1, "along": len(result) - 1}
+    return {**values, "block": 0, "level": 0, "outer": 0}
+
+
+def _shape(target: CpuTarget, shapes: Sequence[Shape], steps: Steps) -> _Shape:
+    result, inputs = merge_broadcast(shapes)
+    lanes = target.lanes(DType.FLOAT32)
+    # Of what is read again, and is more than an element, all may be too much to stay near.
+    size = max([result[d] for d in _along(result, lanes) if _reread(inputs, d)], default=0)
+    blocks = [LEAST_BLOCK << k for k in range(size.bit_length()) if LEAST_BLOCK << k < size]
+    return _Shape(
+        result=result,
+        inputs=inputs,
+        lanes=lanes,
+        blocks=(0, *blocks),
+        weight=len(inputs)
+        + 1
+        + step_weights(steps, lambda name: FUNCTION_WEIGHT if name in FUNCTIONS else 1),
+        moved=4 * (prod(result) + sum(map(prod, inputs))),
+    )
+
+
+def _along(result: Shape, lanes: int) -> tuple[int, ...]:
+    """Dimensions that vectors may run along: the last one, and where it does not fill a vector the one before too."""
+    last = len(result) - 1
+    return (last - 1, last) if last > 0 and result[last] < lanes else (last,)
+
+
+def _reread(inputs: Sequence[Shape], dimension: int) -> bool:
+    """Whether something that varies along a dimension is read again along another one."""
+    return any(shape[dimension] > 1 and min(shape) == 1 for shape in inputs)
+
+
+def _up_to(most: int, values: Sequence[int]) -> tuple[int, ...]:
+    """The values below `most`, and the next one in its place."""
+    below = [value for value in values if value < most]
+    return (*below, min(most, values[len(below)])) if len(below) < len(values) else tuple(below)
+
+
+def _block(shape: _Shape, e: Columns, block: np.ndarray) -> np.ndarray:
+    """Elements of a block in whole steps; for 0 all there are."""
+    size, _ = shape.sizes(e["along"])
+    step = e["width"] * e["unroll"]
+    return np.where(block == 0, size, np.minimum(-(-block // step) * step, size))
+
+
+def _effective(shape: _Shape, points: Columns) -> dict[str, np.ndarray]:
+    """The values of points with what changes nothing set to one of those that are the same."""
+    e = dict(points)
+    size, beside = shape.sizes(e["along"])
+    e["width"], e["rows"] = np.minimum(e["width"], size), np.minimum(e["rows"], beside)
+    e["unroll"] = np.minimum(e["unroll"], -(-size // e["width"]))
+    wanted, least = _block(shape, e, e["block"]), e["block"]
+    for value in reversed(shape.blocks):
+        least = np.where(_block(shape, e, np.full_like(least, value)) == wanted, value, least)
+    e["block"] = least
+    e["level"] = np.where(least == 0, 0, e["level"])
+    return e
+
+
+def _statements(shape: _Shape, e: Columns) -> np.ndarray:
+    """Instructions of all kernels that peeling leaves, about."""
+    size, beside = shape.sizes(e["along"])
+    step, block = e["width"] * e["unroll"], _block(shape, e, e["block"])
+    rest = size - size // block * block
+    # Whole steps of whole blocks, those of the last one, and what is left of a step.
+    columns = step * (rest != size) + step * (rest >= step) + rest % step
+    columns = np.where(block == size, np.minimum(step, size) + np.where(step < size, size % step, 0), columns)
+    rows = e["rows"] + beside % e["rows"]
+    return rows * (-(-columns // shape.lanes) * shape.weight + FRAME)
+
+
+def _account(target: CpuTarget, shape: _Shape, most: int, floor: float, points: Columns) -> Account:
+    e = _effective(shape, points)
+    size, beside = shape.sizes(e["along"])
+    width, unroll, rows = e["width"], e["unroll"], e["rows"]
+    n = len(width)
+    step, block = width * unroll, _block(shape, e, e["block"])
+    lines = prod(shape.result) // size
+    at_once = -(-width // shape.lanes)
+    vectors = lines * (size // width * at_once + -(-(size % width) // shape.lanes))
+    steps = lines // beside * -(-beside // rows) * -(-size // step)
+    loads, streams, again = np.zeros(n), np.ones(n), np.zeros(n)
+    for given in shape.inputs:
+        varies, vary_rows = (np.array(given)[at] > 1 for at in (e["along"], shape.beside(e["along"])))
+        shared = np.where(varies, np.where(vary_rows, 1.0, 1.0 / rows), 1.0 / (at_once * unroll))
+        loads = loads + np.where(varies | vary_rows, shared, 0.0)
+        streams = streams + np.where(vary_rows, rows, 1) * varies
+        again = again + varies * (prod(given) < prod(shape.result)) * 4.0 * prod(shape.result)
+    statements = _statements(shape, e)
+    level1, level2 = target.cache_bytes
+    held = 4.0 * block * streams
+    busy = (vectors * (shape.weight - len(shape.inputs) + loads)) / 2 + steps * LOOP_CYCLES
+    remote = shape.moved + np.where(held > 0.75 * level2, again, 0.0)
+    quantities = {
+        "estimated cycles": busy + remote / REMOTE_BYTES_CYCLE,
+        "arithmetic cycles": busy,
+        "bytes": np.full(n, shape.moved),
+        "instructions of a vector": np.full(n, shape.weight),
+        "vectors": vectors,
+        "vectors at once": at_once,
+        "vectors of a step": at_once * unroll * rows,
+        "lanes in use": prod(shape.result) / (vectors * shape.lanes),
+        "distance of lanes": np.where(e["along"] == len(shape.result) - 1, 1, beside),
+        "loads of a vector": loads,
+        "steps": steps,
+        "statements": statements,
+        "streams": streams,
+        "remote bytes": remote,
+        "block to level 1": held / level1,
+        "block to level 2": held / level2,
+        "everything to level 2": np.full(n, shape.moved / level2),
+        "loops around blocks": 1 + e["level"],
+        "outermost loop": 1 + e["outer"],
+    }
+    return Account(
+        limits={"the size of the code": statements <= most},
+        bound=np.full(n, floor),
+        quantities={name: np.maximum(values, 1e-9).astype(np.float64) for name, values in quantities.items()},
+        effective=e,
+    )

@@ -1,0 +1,94 @@
+"""Moving data on a CPU: vectors of the output's last dimension; a permutation that changes it in square tiles."""
+
+from __future__ import annotations
+
+from ...ir.expr import Const, Load
+from ...ir.stmt import Assign, For, Program, Seq, Stmt
+from ...ir.types import DType
+from ...ir.visit import walk_expr
+from ...schedule import Schedule
+from ...target.cpu.machine import CpuTarget
+from .borders import peel_ragged
+from .vectors import parallel_grains, vector_width, vectorize_loop
+
+
+def schedule(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
+    """`te.ops.movement.remap`, `concat` and `gather`, for any shape.
+
+    `parallel`: each outermost loop runs on the threads of the kernel's pool, where there is enough to do.
+    """
+    s = Schedule(program)
+    top = program.body.statements if isinstance(program.body, Seq) else (program.body,)
+    for nested in top:
+        if parallel:
+            _parallel(s, nested)
+        for loop in _innermost(nested):
+            assert isinstance(loop.extent, Const)
+            vectorize_loop(s, target, loop.name, int(loop.extent.value))
+    return s
+
+
+def schedule_permutation(target: CpuTarget, program: Program, *, parallel: bool = False) -> Schedule:
+    """`te.ops.movement.permute` for any shape. `parallel` as of `schedule`."""
+    body = program.body
+    chain: list[For] = []
+    while isinstance(body, For):
+        chain.append(body)
+        body = body.body
+    assert isinstance(body, Assign)
+    shape = program.parameters[-1].shape
+    s = Schedule(program)
+    loops = [(loop.name, size) for loop, size in zip(chain, shape, strict=True)]
+    last, size = loops[-1]
+    # What is fused may read other tensors in the output's order.
+    source = min([d for d, loop in enumerate(chain) if _reads_last(body, loop)], default=len(chain) - 1)
+    if source == len(chain) - 1:
+        outer = vectorize_loop(s, target, last, size)
+        width = vector_width(target, size)
+        tiles = size // width
+        around, work = ([*loops[:-1], (outer, tiles)], width) if tiles > 1 else (loops[:-1], size)
+        if parallel and around:
+            parallel_grains(s, around, work)
+        return s
+    lanes = target.lanes(DType.FLOAT32)
+    rows, row = s.split(loops[source][0], lanes)
+    columns, column = s.split(last, lanes)
+    s.reorder(rows, columns, row, column)
+    s.vectorize(column)
+    if parallel:
+        between = [(name, n) for d, (name, n) in enumerate(loops[:-1]) if d != source]
+        order = [*between[:source], (rows, -(-shape[source] // lanes)), *between[source:]]
+        parallel_grains(s, [(n, k) for n, k in order if k > 1], lanes * size)
+    peel_ragged(s, columns)
+    return s
+
+
+def _reads_last(move: Assign, loop: For) -> bool:
+    """Whether a loop's variable is the last index of something that is read."""
+    return any(isinstance(e, Load) and e.indices[-1] == loop.var for e in walk_expr(move.value))
+
+
+def _innermost(statement: Stmt) -> list[For]:
+    match statement:
+        case Seq(statements=statements):
+            return [loop for inner in statements for loop in _innermost(inner)]
+        case For(body=body):
+            return _innermost(body) or [statement]
+    return []
+
+
+def _elements(statement: Stmt) -> int:
+    match statement:
+        case Seq(statements=statements):
+            return sum(map(_elements, statements))
+        case For(extent=Const(value=count), body=body):
+            return int(count) * _elements(body)
+    return 1
+
+
+def _parallel(s: Schedule, nested: Stmt) -> None:
+    """The outermost loop in chunks, unless it is the one for vectors."""
+    if isinstance(nested, For) and not isinstance(nested.body, Assign):
+        assert isinstance(nested.extent, Const)
+        size = int(nested.extent.value)
+        parallel_grains(s, [(nested.name, size)], _elements(nested.body))

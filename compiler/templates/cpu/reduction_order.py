@@ -1,0 +1,50 @@
+"""The loops of a sum in an order of choice, the innermost steps of which are written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...schedule import Schedule
+from .borders import has_loop
+
+
+def unrolled_steps(extents: Sequence[int], wanted: int) -> tuple[int, ...]:
+    """How many iterations of each loop, outermost first, are written out where `wanted` steps are to be, or fewer.
+
+    Whole loops from the innermost one on and, of the next one, the largest divisor; nothing of the outermost one, which
+    may be cut into parts.
+    """
+    factors = [1] * len(extents)
+    for i in reversed(range(1, len(extents))):
+        factors[i] = max((d for d in range(1, min(wanted, extents[i]) + 1) if extents[i] % d == 0), default=1)
+        if factors[i] < extents[i]:
+            break
+        wanted //= factors[i]
+    return tuple(factors)
+
+
+def ordered_terms(
+    s: Schedule, name: str, terms: Sequence[tuple[str, int]], wanted: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The loops of the sum `name` over `terms` (loop and extent, outermost first), and those to be written out.
+
+    The loops are called `name`.loop; one of which only a part is written out is cut in two.
+    """
+    order: list[str] = []
+    unrolled: list[str] = []
+    for (loop, extent), factor in zip(terms, unrolled_steps([e for _, e in terms], wanted), strict=True):
+        if 1 < factor < extent:
+            outer, inner = s.split(f"{name}.{loop}", factor)
+            order += [outer, inner]
+            unrolled.append(inner)
+        else:
+            order.append(f"{name}.{loop}")
+            if factor > 1:
+                unrolled.append(f"{name}.{loop}")
+    return tuple(order), tuple(unrolled)
+
+
+def unroll_terms(s: Schedule, unrolled: Sequence[str]) -> None:
+    """Writes these loops out, under whatever name partial sums gave them (see `partial_sums.sum_in_parts`)."""
+    for loop in unrolled:
+        s.unroll(f"{loop}.rf" if has_loop(s, f"{loop}.rf") else loop)

@@ -1,0 +1,242 @@
+"""What is known of the points of a sketch's space without scheduling them, for many points at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import permutations
+from math import prod
+
+import numpy as np
+
+from ...space import Account, Axis, Columns, Space
+from ..peak import CLOCK_HERTZ, MEMORY_BYTES_CYCLE
+from .sketch import (
+    INNERMOST,
+    MIDDLE,
+    OUTERMOST,
+    TILE_ROWS,
+    Sketches,
+    candidates,
+    order_of_terms,
+    part_of,
+    permuted,
+    term_orders,
+    written_out,
+)
+from .stages import Read, Sum
+
+CLOCK, MULTIPLIERS = CLOCK_HERTZ, 2
+"""Cycles a second and vector multiply-adds a cycle that no thread exceeds, for bounds that must hold."""
+SLACK = 8.0
+"""How many times the least time of all may a point's bound be: sums in scalars are hopeless, short vectors are not."""
+MOST_STATEMENTS = 1024
+"""Copies of statements in the code of tiles of all sums at most: beyond, compiling takes longer than trying others."""
+
+
+def sketch_space(given: Sketches) -> Space:
+    """Every setting of the knobs, see `sketch.sketches`; costs are seconds of one thread."""
+    moved = sum(p.dtype.bits // 8 * prod(p.shape) for p in given.program.parameters)
+    floor = moved / MEMORY_BYTES_CYCLE / CLOCK
+    if given.main is not None:
+        vectors = given.lanes(given.main.bits) * MULTIPLIERS * CLOCK
+        floor = max(floor, given.main.work / vectors)
+    terms = None if given.main is None else _Terms.of(given.main, given.axes)
+    return Space(
+        template="sketch_cpu",
+        axes=given.axes,
+        account=partial(_account, given, floor, terms),
+        floor=floor,
+        slack=SLACK,
+    )
+
+
+def effective_values(given: Sketches, values: Mapping[str, int]) -> dict[str, int]:
+    """The values of a point with those that change nothing there set to one: equal ones are the same program."""
+    if given.main is None:
+        return dict(values)
+    columns = {name: np.array([value], dtype=np.int64) for name, value in values.items()}
+    found = _effective(given, given.main, columns, _Terms.of(given.main, given.axes))
+    return {name: int(column[0]) for name, column in found.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Terms:
+    """What `part_of` and `written_out` say, by order, part and unroll: int64 [orders, parts, unrolls] each.
+
+    `part` and `unroll` are the effective values, `steps` the terms written out.
+    """
+
+    parts: tuple[int, ...]
+    unrolls: tuple[int, ...]
+    part: np.ndarray
+    unroll: np.ndarray
+    steps: np.ndarray
+
+    @staticmethod
+    def of(summed: Sum, axes: tuple[Axis, ...]) -> _Terms:
+        values = {axis.name: axis.values for axis in axes}
+        parts, unrolls = values.get("part", (0,)), values.get("unroll", (1,))
+        shape = (len(term_orders(summed)), len(parts), len(unrolls))
+        part, unroll, steps = (np.zeros(shape, np.int64) for _ in range(3))
+        for k in range(shape[0]):
+            order = order_of_terms(summed, k)
+            for i, wanted in enumerate(parts):
+                of_part = part_of(summed, order, wanted)
+                known: dict[tuple[tuple[str, int], ...], int] = {}
+                for j, most in enumerate(unrolls):
+                    loops = written_out(summed, order, of_part, most)
+                    part[k, i, j] = of_part
+                    unroll[k, i, j] = known.setdefault(loops, most)
+                    steps[k, i, j] = prod(size for _, size in loops)
+        return _Terms(parts=parts, unrolls=unrolls, part=part, unroll=unroll, steps=steps)
+
+    def at(self, columns: Columns, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where in the tables points are."""
+        return (
+            columns.get("terms", zero),
+            np.searchsorted(self.parts, columns.get("part", zero)),
+            np.searchsorted(self.unrolls, columns.get("unroll", zero + 1)),
+        )
+
+
+def _tiles(summed: Sum, columns: Columns) -> tuple[dict[str, np.ndarray], ...]:
+    """By loop: elements of a tile, tiles, and tiles of a block (0 where a block is all of them)."""
+    tile = {a.name: np.minimum(columns[f"tile.{k}"], a.size) for k, a in enumerate(summed.axles)}
+    tiles = {a.name: -(-a.size // tile[a.name]) for a in summed.axles}
+    wanted = {a.name: columns[f"block.{k}"] for k, a in enumerate(summed.axles)}
+    block = {name: np.where(column >= tiles[name], 0, column) for name, column in wanted.items()}
+    return tile, tiles, block
+
+
+def _effective(given: Sketches, summed: Sum, columns: Columns, terms: _Terms) -> dict[str, np.ndarray]:
+    _, tiles, block = _tiles(summed, columns)
+    zero = np.zeros_like(next(iter(tiles.values())))
+    found = {name: np.array(column) for name, column in columns.items()}
+    for k, a in enumerate(summed.axles):
+        found[f"block.{k}"] = block[a.name]
+    at = terms.at(columns, zero)
+    if "part" in found:
+        found["part"], found["unroll"] = terms.part[at], terms.unroll[at]
+    repeats = {a: np.where(block[a] > 0, block[a], tiles[a]) > 1 for a in tiles}
+    cut = {a: block[a] > 0 for a in tiles}
+    for name, loops in (("order", repeats), ("outer", cut)):
+        if name in found:
+            found[name] = _same_order([loops[a] for a in permuted(summed)], found[name])
+    around = len(summed.axles) + sum((c.astype(np.int64) for c in cut.values()), zero)
+    if "producer" in found:
+        producer = found["producer"]
+        producer = np.where((producer == INNERMOST) & (around == 1), OUTERMOST, producer)
+        found["producer"] = np.where((producer == MIDDLE) & (around <= 2), OUTERMOST, producer)
+    return found
+
+
+def _same_order(active: list[np.ndarray], number: np.ndarray) -> np.ndarray:
+    """The first order in which the loops that repeat follow one another as in order `number`."""
+    orders = list(permutations(range(len(active))))
+    table = np.zeros((1 << len(active), len(orders)), np.int64)
+    for mask in range(1 << len(active)):
+        known: dict[tuple[int, ...], int] = {}
+        for k, order in enumerate(orders):
+            table[mask, k] = known.setdefault(tuple([i for i in order if mask >> i & 1]), k)
+    mask = sum((a.astype(np.int64) << i for i, a in enumerate(active)), np.zeros_like(number))
+    return table[mask, number]
+
+
+def _account(given: Sketches, floor: float, terms: _Terms | None, columns: Columns) -> Account:
+    count = len(next(iter(columns.values()))) if columns else 1
+    knobs = {axis.name: columns[axis.name] + 1.0 for axis in given.axes}
+    if given.main is None or terms is None:
+        bound = np.full(count, floor)
+        return Account(limits={}, bound=bound, quantities=knobs, effective=dict(columns))
+    summed = given.main
+    zero = np.zeros(count, np.int64)
+    tile, tiles, block = _tiles(summed, columns)
+    effective = _effective(given, summed, columns, terms)
+    n = given.lanes(summed.bits)
+    whole, vectorized = np.ones(count, bool), {}
+    for number, candidate in enumerate(candidates(summed)):
+        vectorized[candidate.inner] = mine = columns.get("vector", zero) == number
+        length = tile[candidate.name]
+        whole &= ~mine | (length % n == 0) | (length == candidate.size)
+    # What one step goes through of each loop: vectors of the one, elements of the others.
+    units = {
+        a.inner: np.where(vectorized.get(a.inner, False), -(-tile[a.name] // n), tile[a.name])
+        for a in summed.axles
+    }
+    units |= {t.name: np.full(count, t.size) for t in summed.beside}
+    sums = _product(units.values(), count)
+    vectors, elements = zero, zero
+    for read in summed.reads:
+        names = read.loops()
+        loads = _product((units[name] for name in units if name in names), count)
+        wide = np.zeros(count, bool)
+        for name in vectorized.keys() & names:
+            wide |= vectorized[name]
+        vectors, elements = vectors + np.where(wide, loads, 0), elements + np.where(wide, 0, loads)
+    # A step needs its sums, the vectors of one side, and an element of the other.
+    registers = sums + np.minimum(np.maximum(vectors, 1), np.maximum(elements, 1)) + 1
+    written = terms.steps[terms.at(columns, zero)]
+    depth = prod(t.size for t in summed.terms)
+    number = _product(tiles.values(), count)
+    # The last tile of a loop is a shorter one.
+    steps = summed.work / _product((tile[a.name] for a in summed.axles), count)
+    steps = steps / prod(t.size for t in summed.beside)
+    quantities: dict[str, np.ndarray] = {
+        "sums in registers": sums.astype(np.float64),
+        "vectors loaded a step": vectors + 1.0,
+        "elements loaded a step": elements + 1.0,
+        "sums a load": sums / np.maximum(vectors + elements, 1),
+        "steps": steps,
+        "cycles of the sums": steps * sums / MULTIPLIERS,
+        "cycles of the loads": steps * (vectors + elements) / MULTIPLIERS,
+        "tiles": number.astype(np.float64),
+        "terms": np.full(count, float(depth)),
+        "terms written out": written.astype(np.float64),
+        "bytes of a tile's operands": _operands(summed, tile, count),
+        "bytes of a block's operands": _operands(
+            summed, {a: np.where(block[a] > 0, block[a], tiles[a]) * tile[a] for a in tile}, count
+        ),
+    }
+    for k, a in enumerate(summed.axles):
+        quantities[f"waste {k}"] = tiles[a.name] * tile[a.name] / a.size
+    least = steps * sums / MULTIPLIERS / CLOCK
+    return Account(
+        limits={
+            "tiles of whole vectors": whole,
+            f"tiles of at most {TILE_ROWS} vectors or elements": np.logical_and.reduce(
+                [units[a.inner] <= TILE_ROWS for a in summed.axles]
+            ),
+            "the vector registers": registers <= given.target.vector_registers,
+            "the statements of its tiles' code": sums * written * len(given.stages.sums) <= MOST_STATEMENTS,
+        },
+        bound=np.maximum(floor, least),
+        quantities=quantities | knobs,
+        effective=effective,
+    )
+
+
+def _operands(summed: Sum, tile: Mapping[str, np.ndarray], count: int) -> np.ndarray:
+    """Bytes that tiles of these sizes read of all buffers, boxes taken for full."""
+    length = {a.inner: tile[a.name] for a in summed.axles}
+    length |= {t.name: np.full(count, t.size) for t in (*summed.terms, *summed.beside)}
+    total = np.zeros(count)
+    for read in summed.reads:
+        total = total + _box(read, length, count)
+    return np.maximum(total, 1.0)
+
+
+def _box(read: Read, length: Mapping[str, np.ndarray], count: int) -> np.ndarray:
+    total = np.full(count, read.bits / 8)
+    for steps, size in zip(read.steps, read.shape, strict=True):
+        span = sum((abs(c) * (length[name] - 1) for name, c in steps), np.zeros(count)) + 1.0
+        total = total * np.minimum(span, size)
+    return total
+
+
+def _product(columns: Iterable[np.ndarray], count: int) -> np.ndarray:
+    total = np.ones(count, np.int64)
+    for column in columns:
+        total = total * column
+    return total

@@ -1,0 +1,350 @@
+"""What a point of a sketch's space does to the program, by schedule primitives alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ....ir.stmt import Assign, Copy, Reduce
+from ....ir.visit import find_statement
+from ....ir.work import statement_runs
+from ....schedule import LegalityError, Schedule
+from ..borders import TEAMS, has_loop, peel_ragged, team_times
+from ..partial_sums import sum_in_parts
+from .account import effective_values
+from .sketch import (
+    INLINE,
+    INNERMOST,
+    MIDDLE,
+    WHOLE,
+    Sketches,
+    candidates,
+    order_of_terms,
+    ordered,
+    packable,
+    part_of,
+    permuted,
+    with_consumers,
+    written_out,
+)
+from .stages import Axle, Nest, Read, Sum
+
+PARALLEL_WORK = 16384
+"""Iterations of a nest, or terms of a sum, from which on it is shared by threads."""
+
+Values = Mapping[str, int]
+
+
+def sketch_schedule(given: Sketches, values: Values) -> Schedule:
+    """The program scheduled with the `values` of a point of `sketch_space`.
+
+    LegalityError where a primitive refuses: such a point is a failed trial, and rare.
+    """
+    values = effective_values(given, values)
+    s = with_consumers(given.program)
+    for nest in given.stages.nests:
+        _vectorize(s, given, nest, values)
+    tiled = [(summed, _tile(s, given, summed, values)) for summed in given.stages.sums]
+    for summed, tiles in tiled:
+        _pack(s, given, summed, tiles)
+    for _, tiles in tiled:
+        if given.parallel:
+            _share(s, tiles.shared)
+        peel_ragged(s, *tiles.around)
+    around = given.stages.around
+    if given.parallel and statement_runs(given.program) >= PARALLEL_WORK:
+        # The outermost loop that has something for every thread, or the longest one.
+        shared = sorted(
+            [loop for loop in around if loop.size > 1], key=lambda loop: -min(loop.size, TEAMS[-1])
+        )
+        _share(s, [loop.name for loop in shared])
+    peel_ragged(s, *(loop.name for loop in around))
+    return s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Knobs:
+    """The values for one sum: tile and tiles of a block by loop, the vectorized one, and the other knobs by name."""
+
+    tile: dict[str, int]
+    block: dict[str, int]
+    vector: Axle
+    others: Values
+
+    @staticmethod
+    def of(given: Sketches, summed: Sum, values: Values) -> _Knobs:
+        """Loops of other sums than the main one take the values of its loops, counted from the innermost one."""
+        assert given.main is not None
+        first = len(given.main.axles) - len(summed.axles)
+        tile, block = {}, {}
+        for k, axle in enumerate(summed.axles, first):
+            tile[axle.name] = min(axle.size, values.get(f"tile.{k}", 1))
+            count = -(-axle.size // tile[axle.name])
+            wanted = values.get(f"block.{k}", 0)
+            block[axle.name] = wanted if 0 < wanted < count else 0
+        chosen = candidates(summed)
+        vector = chosen[min(values.get("vector", 0), len(chosen) - 1)]
+        return _Knobs(tile=tile, block=block, vector=vector, others=values)
+
+    def get(self, name: str, default: int = 0) -> int:
+        return self.others.get(name, default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tiles:
+    """What tiling made of a sum's loops: those `around` a tile, outermost first; of which each is one `of` a loop.
+
+    `shared` are those that threads may share, best first.
+    """
+
+    knobs: _Knobs
+    around: tuple[str, ...]
+    of: Mapping[str, tuple[str, ...]]
+    shared: tuple[str, ...]
+
+
+def _tile(s: Schedule, given: Sketches, summed: Sum, values: Values) -> _Tiles:
+    knobs = _Knobs.of(given, summed, values)
+    producer = knobs.get("producer", WHOLE)
+    if producer == INLINE:
+        for name in summed.producers:
+            _inline(s, name)
+    blocks: dict[str, str] = {}
+    tiles: dict[str, str] = {}
+    inside: dict[str, str] = {}
+    for axle in summed.axles:
+        loop, size = axle.name, knobs.tile[axle.name]
+        if knobs.block[axle.name]:
+            blocks[axle.name], loop = s.split(loop, knobs.block[axle.name] * size)
+        tiles[axle.name], inside[axle.name] = s.split(loop, size)
+    names, free = tuple(tiles), permuted(summed)
+    order = [tiles[name] for name in ordered(names, free, knobs.get("order"))]
+    outer = [blocks[name] for name in ordered(names, free, knobs.get("outer")) if name in blocks]
+    rows = [inside[a.name] for a in summed.axles if a is not knobs.vector]
+    lane = inside[knobs.vector.name]
+    others = [loop.name for loop in summed.others if loop.size > 1]
+    s.reorder(*outer, *order, *rows, lane, *others)
+    around = [*outer, *order]
+    s.compute_at(summed.name, around[-1])
+    s.set_scope(summed.buffer, "register")
+    if producer not in (WHOLE, INLINE):
+        at = {MIDDLE: (len(around) - 1) // 2, INNERMOST: len(around) - 1}.get(producer, 0)
+        for name in summed.producers:
+            s.compute_at(name, around[at])
+            s.set_scope(_written_by(s, name), "workspace")
+    _sum_up(s, given, summed, knobs, rows, lane)
+    shared: list[str] = []
+    if summed.work >= PARALLEL_WORK:
+        counts = dict.fromkeys(around, 1.0)
+        for axle in summed.axles:
+            number, block = axle.size / knobs.tile[axle.name], knobs.block[axle.name]
+            if block:
+                counts[blocks[axle.name]] = number / block
+            counts[tiles[axle.name]] = block or number
+        times = team_times(counts, summed.work / (2 * given.lanes(summed.bits)))
+        shared = sorted(counts, key=lambda name: times[name])
+    return _Tiles(
+        knobs=knobs,
+        around=tuple(around),
+        of={name: tuple([loops[name] for loops in (tiles, blocks) if name in loops]) for name in names},
+        shared=tuple(shared),
+    )
+
+
+def _pack(s: Schedule, given: Sketches, summed: Sum, tiles: _Tiles) -> None:
+    """Packs ahead what is constant of what a sum reads, or copies panels of it."""
+    for read in packable(given, summed):
+        if tiles.knobs.get(f"pack.{given.number(read)}"):
+            s.pack(read.buffer, *_packed(summed, read, tiles.knobs))
+        elif tiles.knobs.get(f"copy.{given.number(read)}"):
+            own = [loop for a in summed.axles if a.inner in read.loops() for loop in tiles.of[a.name]]
+            _copy_panels(s, given, summed, read, tiles.knobs, own, tiles.around)
+
+
+def _sum_up(s: Schedule, given: Sketches, summed: Sum, knobs: _Knobs, rows: Sequence[str], lane: str) -> None:
+    """The sum inside a tile: order of its loops, partial sums, vectors, what is written out."""
+    n = given.lanes(summed.bits)
+    of_vector = knobs.vector.inner
+    wide = {name for read in summed.reads if of_vector in read.loops() for name in read.loops()}
+    spatial = [a.inner for a in summed.axles if a is not knobs.vector] + [t.name for t in summed.beside]
+    # Rows outside, vectors inside: an element of a row is loaded for all vectors at once.
+    inner = [name for name in spatial if name not in wide] + [name for name in spatial if name in wide]
+    unrolled = list(rows)
+    if knobs.tile[knobs.vector.name] > n:
+        pieces, lane = s.split(lane, n)
+        unrolled.append(pieces)
+        pieces, of_vector = s.split(of_vector, n)
+        inner.append(pieces)
+    terms, part, written = _terms(s, summed, knobs)
+    suffixes = sum_in_parts(s, summed.name, summed.buffer, terms, (*inner, of_vector), part or None)
+    for loop in unrolled:
+        s.unroll(loop)
+    for suffix in suffixes:
+        for loop in inner:
+            s.unroll(f"{loop}{suffix}")
+        s.vectorize(f"{of_vector}{suffix}")
+    for loop in written:
+        for name in (loop, f"{loop}.rf"):
+            if has_loop(s, name):
+                s.unroll(name)
+    s.vectorize(lane)
+
+
+def _terms(s: Schedule, summed: Sum, knobs: _Knobs) -> tuple[tuple[str, ...], int, list[str]]:
+    """The reduction loops, outermost first, iterations of the first in a part (0: no parts), and those to write out."""
+    sizes = {t.name: t.size for t in summed.terms}
+    terms = order_of_terms(summed, knobs.get("terms"))
+    part = part_of(summed, terms, knobs.get("part"))
+    names: list[str] = []
+    first = terms[0]
+    for name, piece in written_out(summed, terms, part, knobs.get("unroll", 1)):
+        if piece == sizes[name]:
+            names.append(name)
+            continue
+        outer, inner = s.split(name, piece)
+        k = terms.index(name)
+        terms = (*terms[:k], outer, inner, *terms[k + 1 :])
+        names.append(inner)
+        if name == first:
+            part //= piece
+    return terms, part, names
+
+
+def _inline(s: Schedule, name: str) -> None:
+    if isinstance(find_statement(s.program, name), Copy):
+        s.expand_copy(name)
+    s.compute_inline(name)
+
+
+def _written_by(s: Schedule, name: str) -> str:
+    """The name of the buffer that a producer fills."""
+    match find_statement(s.program, name):
+        case Copy(destination=destination):
+            return destination.buffer.name
+        case Assign(buffer=buffer) | Reduce(buffer=buffer):
+            return buffer.name
+    raise ValueError(f"{name} is no producer")
+
+
+def _packed(summed: Sum, read: Read, knobs: _Knobs) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """Tiles and order for `pack`: tile by tile, in each term by term as they are summed up, its vectors innermost."""
+    length = {a.inner: knobs.tile[a.name] for a in summed.axles}
+    length |= {t.name: t.size for t in summed.beside}
+    terms = {t.name: t.size for t in summed.terms}
+    order = order_of_terms(summed, knobs.get("terms"))
+    tiles: list[tuple[int, int]] = []
+    outer: list[int] = []
+    inner: list[int] = []
+    of_term: dict[str, int] = {}
+    rank = len(read.shape)
+    for d, steps in enumerate(read.steps):
+        by_step = sorted(steps, key=lambda item: item[1])
+        if any(name in length for name, _ in steps):
+            outer.append(d)
+            size = 1
+            for name, step in by_step:
+                if step == size and name in length:
+                    size *= length[name]
+            if size > 1:
+                inner.append(rank + len(tiles))
+                tiles.append((d, size))
+            continue
+        long = [(name, step) for name, step in by_step if terms[name] > 1]
+        if not long:
+            outer.append(d)
+        elif len(long) == 2 and long[0][1] == 1 and long[1][1] == terms[long[0][0]]:
+            of_term[long[0][0]] = rank + len(tiles)
+            of_term[long[1][0]] = d
+            tiles.append((d, long[1][1]))
+        else:
+            of_term[long[-1][0]] = d
+    middle = [of_term[name] for name in order if name in of_term]
+    return tuple(tiles), (*outer, *middle, *inner)
+
+
+def _copy_panels(
+    s: Schedule,
+    given: Sketches,
+    summed: Sum,
+    read: Read,
+    knobs: _Knobs,
+    own: Sequence[str],
+    around: Sequence[str],
+) -> None:
+    """Copies what tiles read of a buffer at the innermost of the loops `own`, on which it depends, of those `around`.
+
+    The dimension that is read in vectors becomes the innermost one.
+    """
+    at = max((k for k, loop in enumerate(around) if loop in own), default=None)
+    copy = s.cache_read(read.buffer, None if at is None else around[at], "workspace")
+    wide = next((d for d, steps in enumerate(read.steps) if dict(steps).get(knobs.vector.inner)), None)
+    if wide is None or wide == len(read.shape) - 1:
+        return
+    s.expand_copy(copy)
+    rank = len(read.shape)
+    order = (*(d for d in range(rank) if d != wide), wide)
+    s.pack(copy, (), order)
+    outer, lane = s.split(f"{copy}.{wide}", given.lanes(summed.bits))
+    s.reorder(*(f"{copy}.{d}" for d in range(rank) if d != wide), outer, lane)
+    s.vectorize(lane)
+    peel_ragged(s, outer)
+
+
+def _vectorize(s: Schedule, given: Sketches, nest: Nest, values: Values) -> None:
+    """A nest beside the sums: its vectorized loop cut into vectors and moved inside, steps of the next written out."""
+    unroll = values.get("nest.unroll", 1)
+    if not nest.vectors:
+        return
+    if nest.ragged:
+        _vectorize_rows(s, nest, unroll)
+        return
+    names = [loop.name for loop in nest.loops]
+    sizes = {loop.name: loop.size for loop in nest.loops}
+    outermost = next((name for name in names if sizes[name] > 1), None)
+    chosen = nest.vectors[min(values.get("nest.loop", 0), len(nest.vectors) - 1)]
+    size, n = sizes[chosen], given.lanes(nest.bits)
+    width = min(size, n * max(1, min(values.get("nest.vectors", 1), size // n)))
+    rest, lane, pieces = [name for name in names if name != chosen], chosen, ""
+    if width < size:
+        pieces, lane = s.split(chosen, width)
+        rest = [pieces if name == chosen else name for name in names]
+    if rest and names[-1] != chosen:
+        s.reorder(*rest, lane)
+    s.vectorize(lane)
+    if given.parallel and outermost is not None and prod(sizes.values()) >= PARALLEL_WORK:
+        _share(s, [pieces if outermost == chosen and pieces else outermost])
+    if pieces:
+        peel_ragged(s, pieces)
+    # Pieces may have lost their last one, and the outermost loop is for threads.
+    if rest and rest[-1] not in (pieces, outermost) and sizes[rest[-1]] > unroll > 1:
+        _write_out(s, rest[-1], unroll)
+
+
+def _vectorize_rows(s: Schedule, nest: Nest, unroll: int) -> None:
+    """A row in pieces, each of which is done at once: the last, shorter one becomes a nest of its own."""
+    s.vectorize(nest.vectors[0])
+    count = next((loop.size for loop in nest.loops if loop.name == nest.ragged), 0)
+    if count == 0:
+        # The loop is around other nests too; it is peeled at the end.
+        return
+    peel_ragged(s, nest.ragged)
+    if count - 1 > unroll > 1 and has_loop(s, nest.ragged):
+        _write_out(s, nest.ragged, unroll)
+
+
+def _write_out(s: Schedule, loop: str, steps: int) -> None:
+    """Writes out some steps of a loop at a time, those that are left over apart."""
+    pieces, step = s.split(loop, steps)
+    s.unroll(step)
+    peel_ragged(s, pieces)
+
+
+def _share(s: Schedule, loops: Sequence[str]) -> None:
+    """Runs the first of these loops in parallel that may."""
+    for loop in loops:
+        try:
+            s.parallel(loop)
+        except LegalityError:
+            continue
+        return

@@ -1,0 +1,326 @@
+"""What a program consists of, for rules that schedule it without a template: sums, their consumers, and other nests.
+
+A sum is a Reduce into an allocation that one later nest reads, element by element: it can be summed up in registers,
+tile by tile of that consumer. Everything else is a nest of loops, of which one may run in vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ....ir.affine import linear_form
+from ....ir.expr import Const, Expr, Load, Var
+from ....ir.stmt import Alloc, Assign, Copy, For, Program, Reduce, Seq, Stmt
+from ....ir.visit import expressions, free_vars, walk, walk_expr
+from ....schedule import LegalityError, Schedule
+from ....schedule.legality import starting_loops, touches
+
+MOST_LANES = 128
+"""Iterations of a vectorized loop at most, see `target.cpu.statements`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axle:
+    """A loop of a consumer and the loop of the sum that runs through the same dimension of it; their iterations."""
+
+    name: str
+    inner: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A loop of a sum: over its terms, or through a dimension that the consumer reads at constant positions."""
+
+    name: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """What a sum reads of a buffer: for each dimension, the step of each of the sum's loops in its index.
+
+    `plain`: the index of every dimension is such a sum of steps and nothing else.
+    """
+
+    buffer: str
+    shape: tuple[int, ...]
+    bits: int
+    parameter: bool
+    steps: tuple[tuple[tuple[str, int], ...], ...]
+    plain: bool
+
+    def loops(self) -> set[str]:
+        """The loops on which the element depends."""
+        return {name for steps in self.steps for name, _ in steps}
+
+    def stride(self, loop: str) -> int:
+        """Elements from one iteration of a loop to the next."""
+        stride, step = 0, 1
+        for steps, length in zip(reversed(self.steps), reversed(self.shape), strict=True):
+            stride += step * dict(steps).get(loop, 0)
+            step *= length
+        return stride
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """The Reduce `name` into `buffer`, whose consumer has loops `axles`, outermost first, and `others` beside them.
+
+    `terms` are its reduction loops, `beside` the other loops of it that are no axles; `reads` what it reads;
+    `producers` the statements that fill allocations it reads, each alone, and that may move to where they are needed.
+    """
+
+    name: str
+    buffer: str
+    bits: int
+    axles: tuple[Axle, ...]
+    others: tuple[Term, ...]
+    terms: tuple[Term, ...]
+    beside: tuple[Term, ...]
+    reads: tuple[Read, ...]
+    producers: tuple[str, ...]
+
+    @property
+    def work(self) -> int:
+        """Terms of all sums."""
+        loops = (*self.axles, *self.terms, *self.beside)
+        return prod(loop.size for loop in loops)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nest:
+    """A nest that is part of no sum: its loops, outermost first, and those that may run in vectors, best first.
+
+    `ragged`: the loop whose last iteration makes the first of `vectors` shorter ("": none).
+    """
+
+    name: str
+    loops: tuple[Term, ...]
+    vectors: tuple[str, ...]
+    ragged: str
+    bits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """All sums and nests of a program, in its order, and the loops around more than one statement."""
+
+    sums: tuple[Sum, ...]
+    nests: tuple[Nest, ...]
+    around: tuple[Term, ...]
+
+
+def stages(program: Program) -> Stages:
+    """The sums and nests of any program. Copies are none of them: targets know how to move boxes."""
+    finder = _Finder(program)
+    finder.visit(program.body)
+    return Stages(sums=tuple(finder.sums), nests=tuple(finder.nests), around=tuple(finder.around))
+
+
+class _Finder:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.parameters = {p.name for p in program.parameters}
+        self.writers: dict[str, list[str]] = {}
+        for s in walk(program):
+            if isinstance(s, Assign | Reduce):
+                self.writers.setdefault(s.buffer.name, []).append(s.name)
+            elif isinstance(s, Copy):
+                self.writers.setdefault(s.destination.buffer.name, []).append(s.name)
+        self.sums: list[Sum] = []
+        self.nests: list[Nest] = []
+        self.around: list[Term] = []
+
+    def visit(self, node: Stmt, loops: tuple[For, ...] = ()) -> None:
+        match node:
+            case Alloc(body=body):
+                self.visit(body, loops)
+            case Seq(statements=statements):
+                taken: set[int] = set()
+                for k, statement in enumerate(statements):
+                    if k in taken:
+                        continue
+                    found = self.sum_at(statements, k)
+                    if found is None:
+                        self.visit(statement, loops)
+                    else:
+                        self.sums.append(found[0])
+                        taken.add(found[1])
+            case For():
+                self.nest(node, loops)
+
+    def nest(self, node: For, around: tuple[For, ...]) -> None:
+        """A perfect nest, or a loop around several of them."""
+        chain, leaf = chain_of(node)
+        if any(isinstance(s, For) for s in walk(leaf)):
+            self.around += [Term(name=n.name, size=_size(n)) for n in chain]
+            self.visit(leaf, (*around, *chain))
+            return
+        if isinstance(leaf, Copy | Alloc) or not any(isinstance(s, Assign | Reduce) for s in walk(leaf)):
+            return
+        writer = next(s for s in walk(leaf) if isinstance(s, Assign | Reduce))
+        last = chain[-1]
+        ragged = ""
+        if isinstance(last.extent, Const):
+            vectors = self.vector_loops(chain, writer)
+        else:
+            # The tail of rows in pieces: all of it at once.
+            outer = [n.name for n in (*around, *chain) if n.name in free_vars(last.extent)]
+            ragged = outer[0] if len(outer) == 1 else ""
+            vectors = (last.name,) if ragged and self.may(last.name) else ()
+        self.nests.append(
+            Nest(
+                name=writer.name,
+                loops=tuple([Term(name=n.name, size=_size(n)) for n in chain]),
+                vectors=vectors,
+                ragged=ragged if vectors else "",
+                bits=writer.buffer.dtype.bits,
+            )
+        )
+
+    def vector_loops(self, chain: Sequence[For], writer: Assign | Reduce) -> tuple[str, ...]:
+        """Loops that may be the innermost one, in vectors: the one of neighbours written, then of neighbours read."""
+        constant = [n for n in chain if isinstance(n.extent, Const) and n.extent.value > 1]
+        if len([n for n in chain if not isinstance(n.extent, Const)]):
+            return ()
+        accesses = [writer.indices]
+        for top in expressions(writer):
+            accesses += [e.indices for e in walk_expr(top) if isinstance(e, Load)]
+        found: list[str] = []
+        loops = {n.name for n in constant}
+        for indices in accesses:
+            names = next((free_vars(i) for i in reversed(indices) if free_vars(i) & loops), set())
+            found += [n.name for n in reversed(constant) if n.name in names and n.name not in found][:1]
+        found += [n.name for n in reversed(constant) if n.name not in found]
+        return tuple([name for name in found if self.may(name, chain)][:2])
+
+    def may(self, name: str, chain: Sequence[For] = ()) -> bool:
+        """Whether a loop may be the innermost one of its nest and run in vectors."""
+        s = Schedule(self.program)
+        try:
+            if chain and chain[-1].name != name:
+                s.reorder(*(n.name for n in chain if n.name != name), name)
+            s.vectorize(name)
+        except LegalityError:
+            return False
+        return True
+
+    def sum_at(self, statements: Sequence[Stmt], k: int) -> tuple[Sum, int] | None:
+        """The sum that statement k is, with the position of its consumer; None if it is none."""
+        chain, leaf = chain_of(statements[k])
+        if not isinstance(leaf, Reduce) or leaf.first is None or leaf.buffer.name in self.parameters:
+            return None
+        if self.writers[leaf.buffer.name] != [leaf.name]:
+            return None
+        own = starting_loops(leaf.first)
+        users = [i for i, s in enumerate(statements) if i != k and leaf.buffer.name in touches(s)]
+        if not own or len(users) != 1 or users[0] < k:
+            return None
+        around, consumer = chain_of(statements[users[0]])
+        if any(isinstance(s, For) for s in walk(consumer)):
+            return None
+        if not all(isinstance(n.extent, Const) and n.extent.value >= 1 for n in (*chain, *around)):
+            return None
+        reads = {
+            e.indices
+            for s in walk(consumer)
+            for top in expressions(s)
+            for e in walk_expr(top)
+            if isinstance(e, Load) and e.buffer.name == leaf.buffer.name
+        }
+        pairs = _pairs(leaf, reads, {n.name for n in chain} - own, {n.name for n in around})
+        if not pairs:
+            return None
+        sizes = {n.name: _size(n) for n in chain}
+        axles = tuple(
+            [
+                Axle(name=n.name, inner=pairs[n.name], size=_size(n))
+                for n in around
+                if n.name in pairs and _size(n) > 1
+            ]
+        )
+        if not axles or any(sizes[a.inner] != a.size for a in axles):
+            return None
+        names = {a.name for a in axles}
+        inner = {a.inner for a in axles}
+        return (
+            Sum(
+                name=leaf.name,
+                buffer=leaf.buffer.name,
+                bits=leaf.buffer.dtype.bits,
+                axles=axles,
+                others=tuple([Term(name=n.name, size=_size(n)) for n in around if n.name not in names]),
+                terms=tuple([Term(name=n.name, size=_size(n)) for n in chain if n.name in own]),
+                beside=tuple(
+                    [
+                        Term(name=n.name, size=_size(n))
+                        for n in chain
+                        if n.name not in own and n.name not in inner
+                    ]
+                ),
+                reads=self.reads(leaf, sizes),
+                producers=self.producers(leaf),
+            ),
+            users[0],
+        )
+
+    def reads(self, leaf: Reduce, sizes: dict[str, int]) -> tuple[Read, ...]:
+        found: dict[Load, Read] = {}
+        for e in walk_expr(leaf.value):
+            if not isinstance(e, Load) or e in found:
+                continue
+            forms = [linear_form(i).terms for i in e.indices]
+            steps = [[(a.name, c) for a, c in form.items() if isinstance(a, Var)] for form in forms]
+            found[e] = Read(
+                buffer=e.buffer.name,
+                shape=e.buffer.shape,
+                bits=e.buffer.dtype.bits,
+                parameter=e.buffer.name in self.parameters,
+                steps=tuple([tuple([item for item in own if item[0] in sizes]) for own in steps]),
+                plain=all(isinstance(a, Var) for form in forms for a in form),
+            )
+        return tuple(found.values())
+
+    def producers(self, leaf: Reduce) -> tuple[str, ...]:
+        read = dict.fromkeys(e.buffer.name for e in walk_expr(leaf.value) if isinstance(e, Load))
+        made = [self.writers.get(name, []) for name in read if name not in self.parameters]
+        return tuple([names[0] for names in made if len(names) == 1])
+
+
+def chain_of(node: Stmt) -> tuple[list[For], Stmt]:
+    """The loops directly inside one another, and what the last one holds."""
+    chain: list[For] = []
+    while isinstance(node, For):
+        chain.append(node)
+        node = node.body
+    return chain, node
+
+
+def _size(loop: For) -> int:
+    return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
+
+
+def _pairs(
+    leaf: Reduce, reads: set[tuple[Expr, ...]], own: set[str], around: set[str]
+) -> dict[str, str] | None:
+    """The sum's loop for each of the consumer's that reads along it; None where the consumer reads otherwise."""
+    if not all(isinstance(i, Var | Const) for i in leaf.indices):
+        return None
+    pairs: dict[str, str] = {}
+    for d, index in enumerate(leaf.indices):
+        theirs = {indices[d] for indices in reads}
+        variables = {i.name for i in theirs if isinstance(i, Var)}
+        if not all(isinstance(i, Var | Const) for i in theirs) or len(variables) > 1:
+            return None
+        if not variables:
+            continue
+        (name,) = variables
+        if len(theirs) > 1 or not isinstance(index, Var) or index.name not in own or name not in around:
+            return None
+        if name in pairs or index.name in pairs.values():
+            return None
+        pairs[name] = index.name
+    return pairs

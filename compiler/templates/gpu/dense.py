@@ -1,0 +1,52 @@
+"""Dense layers on a GPU: products by constant matrices, which are packed into tiles ahead."""
+
+from __future__ import annotations
+
+from ...graph.floating.graph import FloatGraph, Node
+from ...graph.floating.operators import Dense
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+from ...te.ops.gemm import gemm as product
+from ..cpu.fused import fused
+from . import gemm
+from .lowered import LoweredCudaNode, lowered
+from .tensor_float import for_target
+from .workload import workload_of
+
+Knobs = gemm.Knobs
+choose_knobs = gemm.choose_knobs
+
+
+def schedule(target: CudaTarget, program: Program, knobs: Knobs | None = None) -> Schedule:
+    """`te.ops.gemm` with a constant W; defaults as of `gemm.choose_knobs`."""
+    return gemm.schedule(target, program, knobs, constants=("W",))
+
+
+def lower_dense(
+    target: CudaTarget, graph: FloatGraph, node: Node, operator: Dense, knobs: Knobs | None = None
+) -> LoweredCudaNode:
+    """The kernel of a dense layer with its epilogue and what is fused with it."""
+    rows, depth = graph.tensors[node.inputs[0]].shape
+    columns = graph.tensors[node.output].shape[1]
+    epilogue = operator.epilogue
+    program = product(rows=rows, depth=depth, columns=columns, epilogue=epilogue, name="dense")
+    program = for_target(target, program)
+    ends = fused(graph, node, program)
+    x, w, *rest = node.inputs
+    bound = {"X": x, "W": w, "Y": node.output}
+    if epilogue.bias:
+        bound["B"], *rest = rest
+    if epilogue.operand:
+        bound["R"] = rest[0]
+    template = "dense" if knobs is None else f"dense {knobs}"
+    workload = workload_of(gemm.template_of(target, ends.program, ("W",)), ends.program, ("W",))
+    return lowered(
+        graph,
+        node,
+        template,
+        ends,
+        lambda t: schedule(t, ends.program, knobs),
+        bound,
+        workload=workload,
+    )

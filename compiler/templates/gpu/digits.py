@@ -1,0 +1,71 @@
+"""Loops and dimensions cut into several: blocks, threads, a thread's own; and what the templates ask of programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...ir.expr import Buffer, Const
+from ...ir.stmt import Alloc, For
+from ...ir.visit import find_loop, path_to, walk
+from ...schedule import Schedule
+from ..cpu.borders import has_loop
+
+
+def cut(s: Schedule, loop: str, counts: Sequence[int]) -> list[str]:
+    """A loop as one for each of `counts`, whose product its extent is; their names, outermost first."""
+    names: list[str] = []
+    for d in range(1, len(counts)):
+        outer, loop = s.split(loop, prod(counts[d:]))
+        names.append(outer)
+    return [*names, loop]
+
+
+def pack_digits(s: Schedule, buffer: str, d: int, counts: Sequence[int]) -> None:
+    """Makes a dimension for each of `counts` of dimension `d`, in its place."""
+    for at in range(1, len(counts)):
+        rank = len(shape_of(s, buffer))
+        s.pack(buffer, ((d, prod(counts[at:])),), (*range(d + 1), rank, *range(d + 1, rank)))
+        d += 1
+
+
+def unroll(s: Schedule, loops: Sequence[str]) -> None:
+    """Unrolls loops; those of one iteration go."""
+    for loop in loops:
+        if extent_of(s, loop) == 1:
+            s.peel(loop)
+        else:
+            s.unroll(loop)
+
+
+def drop_single(s: Schedule, loops: Sequence[str]) -> None:
+    """Takes out the loops of exactly one iteration; names that no loop has any more are passed over."""
+    for loop in loops:
+        if has_loop(s, loop) and find_loop(s.program, loop).extent == Const(1):
+            s.peel(loop)
+
+
+def shape_of(s: Schedule, buffer: str) -> tuple[int, ...]:
+    """The shape of an allocated buffer."""
+    return allocated(s, buffer).shape
+
+
+def allocated(s: Schedule, buffer: str) -> Buffer:
+    """An allocated buffer."""
+    return next(n.buffer for n in walk(s.program) if isinstance(n, Alloc) and n.buffer.name == buffer)
+
+
+def loops_around(s: Schedule, statement: str) -> list[str]:
+    """The names of the loops around a statement, outermost first."""
+    return [n.name for n in path_to(s.program, statement) if isinstance(n, For)]
+
+
+def extent_of(s: Schedule, loop: str) -> int:
+    """The extent of a loop that has a constant one."""
+    return size_of(find_loop(s.program, loop))
+
+
+def size_of(loop: For) -> int:
+    """The iterations of a loop of constant extent."""
+    assert isinstance(loop.extent, Const)
+    return int(loop.extent.value)

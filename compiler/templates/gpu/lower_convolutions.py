@@ -1,0 +1,274 @@
+"""Convolutions of the float graph: what they are on a GPU, with weights, epilogues and what is fused with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf, prod
+from typing import TypeVar
+
+import numpy as np
+
+from ...graph.floating.assign_layouts import is_depthwise
+from ...graph.floating.graph import FloatGraph, Node
+from ...graph.floating.operators import Convolution
+from ...ir.stmt import Program
+from ...schedule import Schedule
+from ...target.cuda.machine import CudaTarget
+from ...te.blocks import Window
+from ...te.ops.direct_conv2d import direct_conv2d
+from ...te.ops.float_conv2d import float_depthwise
+from ...te.ops.gemm_conv2d import conv2d_depth, gemm_conv2d
+from ...te.ops.gemm_conv_transpose import gemm_conv_transpose, phase_products
+from ...te.ops.winograd import fits, transformed_weights, winograd_conv2d
+from ..cpu.fused import fused
+from . import conv2d, conv2d_direct, conv_transpose, depthwise, winograd
+from .lowered import LoweredCudaNode, lowered
+from .tensor_float import for_target, is_rounded
+from .winograd_account import Convolution as WinogradSizes
+from .winograd_account import exact_outputs
+from .workload import CudaTemplate, workload_of
+
+Template = Callable[[CudaTarget, Program], Schedule]
+T = TypeVar("T")
+
+
+def lower_convolution(
+    target: CudaTarget, graph: FloatGraph, node: Node, operator: Convolution, knobs: object | None = None
+) -> LoweredCudaNode:
+    """The kernels of any convolution; `knobs` are those of the template that `operator` gets, or None for its defaults.
+
+    TypeError where they are another template's.
+    """
+    if is_depthwise(operator, graph.tensors[node.inputs[1]]):
+        return lower_depthwise(graph, node, operator, _of(knobs, depthwise.Knobs))
+    if operator.transposed:
+        return lower_conv_transpose(graph, node, operator, _of(knobs, conv_transpose.Knobs))
+    if isinstance(knobs, conv2d_direct.Knobs):
+        return lower_direct_conv2d(graph, node, operator, knobs)
+    direct = lower_direct_conv2d(graph, node, operator) if knobs is None and operator.groups == 1 else None
+    if knobs is None and fits(operator.window, operator.groups):
+        # None where another method is expected to be faster.
+        others = [conv2d_direct.seconds_of(target, direct.program)] if direct is not None else []
+        knobs = winograd.wins(target, winograd_sizes(graph, node, operator), others)
+    if isinstance(knobs, winograd.Knobs):
+        return lower_winograd(graph, node, operator, knobs)
+    if direct is not None and conv2d_direct.is_faster(target, direct.program):
+        return direct
+    return lower_conv2d(target, graph, node, operator, _of(knobs, conv2d.Knobs))
+
+
+def lower_convolution_methods(
+    target: CudaTarget, graph: FloatGraph, node: Node, operator: Convolution
+) -> tuple[LoweredCudaNode, ...]:
+    """Every way to compute a convolution that is as exact as `lower_convolution`, which comes first."""
+    default = lower_convolution(target, graph, node, operator)
+    if operator.transposed or is_depthwise(operator, graph.tensors[node.inputs[1]]):
+        return (default,)
+    others = [lower_conv2d(target, graph, node, operator)]
+    if operator.groups == 1:
+        direct = lower_direct_conv2d(graph, node, operator)
+        if conv2d_direct.seconds_of(target, direct.program) < inf:
+            others.append(direct)
+    if fits(operator.window, operator.groups):
+        for m in exact_outputs(winograd_sizes(graph, node, operator)):
+            others.append(lower_winograd(graph, node, operator, winograd.Knobs(m=m)))
+    return (default, *[other for other in others if other.workload != default.workload])
+
+
+def lower_conv2d(
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    operator: Convolution,
+    knobs: conv2d.Knobs | None = None,
+) -> LoweredCudaNode:
+    """A convolution as a product of matrices, on tensor cores where `target` allows it (`tensor_float`)."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    weights = _weights(graph, node, operator)
+    block = conv2d.channel_block(channels // operator.groups)
+    program = gemm_conv2d(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+        groups=operator.groups,
+        block=block,
+        epilogue=operator.epilogue,
+    )
+    program = for_target(target, program)
+    arrays = {"W": conv2d_depth(channels // operator.groups, operator.window, block).pack(weights)}
+    template: Template = lambda t, p: conv2d.schedule(t, p, knobs)  # noqa: E731
+    tuned: CudaTemplate = "gemm_mma_cuda" if is_rounded(program) else "conv2d_cuda"
+    return _lowered(graph, node, operator, program, "conv2d", arrays, template, knobs, tuned, ("W",))
+
+
+def lower_direct_conv2d(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv2d_direct.Knobs | None = None
+) -> LoweredCudaNode:
+    """A convolution whose input keeps its shape on the way into shared memory; ValueError for several groups."""
+    if operator.groups > 1:
+        raise ValueError(f"{node.output} has {operator.groups} groups, a direct convolution has one")
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    program = direct_conv2d(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+        epilogue=operator.epilogue,
+    )
+    weights = graph.constants[node.inputs[1]]
+    arrays = {"W": weights.transpose(1, 2, 3, 0).reshape(channels, -1, len(weights))}
+    template: Template = lambda t, p: conv2d_direct.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(
+        graph, node, operator, program, "conv2d_direct", arrays, template, knobs, "conv2d_direct_cuda"
+    )
+
+
+def lower_winograd(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: winograd.Knobs
+) -> LoweredCudaNode:
+    """A convolution by Winograd's method, its weights transformed ahead; TypeError where it is for other windows."""
+    if not fits(operator.window, operator.groups):
+        raise TypeError(
+            f"{knobs!r} are no knobs of this convolution: Winograd's method takes 3 x 3 taps, stride 1"
+        )
+    sizes = winograd_sizes(graph, node, operator)
+    program = winograd_conv2d(
+        m=knobs.m,
+        batch=sizes.batch,
+        channels=sizes.channels,
+        height=sizes.height,
+        width=sizes.width,
+        filters=sizes.filters,
+        window=sizes.window,
+        epilogue=operator.epilogue,
+    )
+    arrays = {"W": transformed_weights(graph.constants[node.inputs[1]], knobs.m)}
+    template: Template = lambda t, p: winograd.schedule(t, p, knobs)  # noqa: E731
+    return _lowered(graph, node, operator, program, "winograd", arrays, template, knobs, "winograd_cuda")
+
+
+def winograd_sizes(graph: FloatGraph, node: Node, operator: Convolution) -> WinogradSizes:
+    """What Winograd's account takes."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    return WinogradSizes(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+    )
+
+
+def lower_conv_transpose(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: conv_transpose.Knobs | None = None
+) -> LoweredCudaNode:
+    """A transposed convolution as products of matrices."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    weights = _weights(graph, node, operator)
+    block = conv2d.channel_block(channels // operator.groups)
+    program = gemm_conv_transpose(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        filters=graph.tensors[node.output].shape[1],
+        window=operator.window,
+        groups=operator.groups,
+        output_padding=operator.output_padding,
+        block=block,
+        epilogue=operator.epilogue,
+    )
+    products = phase_products(
+        channels=channels // operator.groups,
+        height=height,
+        width=width,
+        window=operator.window,
+        output_padding=operator.output_padding,
+        block=block,
+    )
+    arrays = {f"W{part.tag}": part.pack(weights) for part in products if part.depth is not None}
+    template: Template = lambda t, p: conv_transpose.schedule(t, p, knobs)  # noqa: E731
+    # Without any tap there is nothing to cut up.
+    tuned: CudaTemplate | None = "conv_transpose_cuda" if arrays else None
+    return _lowered(graph, node, operator, program, "conv_transpose", arrays, template, knobs, tuned)
+
+
+def lower_depthwise(
+    graph: FloatGraph, node: Node, operator: Convolution, knobs: depthwise.Knobs | None = None
+) -> LoweredCudaNode:
+    """A convolution of each channel by itself."""
+    batch, channels, height, width = graph.tensors[node.inputs[0]].shape
+    window = operator.window
+    program = float_depthwise(
+        batch=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        window=window,
+        block=1,
+        epilogue=operator.epilogue,
+    )
+    arrays = {"W": graph.constants[node.inputs[1]][:, 0].transpose(1, 2, 0)}
+    template: Template = lambda t, p: depthwise.schedule(t, p, window, knobs)  # noqa: E731
+    tuned = "depthwise_cuda" if prod(window.kernel) <= depthwise.MOST_TAPS else None
+    name = f"depthwise {window}"
+    return _lowered(graph, node, operator, program, name, arrays, template, knobs, tuned, window=window)
+
+
+def _of(knobs: object | None, kind: type[T]) -> T | None:
+    if knobs is None or isinstance(knobs, kind):
+        return knobs
+    raise TypeError(
+        f"{knobs!r} are no knobs of this convolution, which takes {kind.__module__}.{kind.__name__}"
+    )
+
+
+def _weights(graph: FloatGraph, node: Node, operator: Convolution) -> np.ndarray:
+    """[groups, filters of a group, channels of a group, KH, KW]."""
+    weights = graph.constants[node.inputs[1]]
+    return weights.reshape(operator.groups, -1, *weights.shape[1:])
+
+
+def _lowered(
+    graph: FloatGraph,
+    node: Node,
+    operator: Convolution,
+    program: Program,
+    name: str,
+    arrays: dict[str, np.ndarray],
+    template: Template,
+    knobs: object | None,
+    tuned: CudaTemplate | None = None,
+    packed: Sequence[str] = (),
+    window: Window | None = None,
+) -> LoweredCudaNode:
+    """The node of a program with parameters X, `arrays`, B and R as the epilogue says, and Y.
+
+    `tuned`, `packed` and `window` are its workload's template, constants and window.
+    """
+    ends = fused(graph, node, program)
+    bound = {"X": node.inputs[0], "Y": node.output}
+    rest = list(node.inputs[2:])
+    if operator.epilogue.bias:
+        bound["B"] = rest.pop(0)
+    if operator.epilogue.operand:
+        bound["R"] = rest.pop(0)
+    final = ends.program
+    name = name if knobs is None else f"{name} {knobs}"
+    workload = workload_of(tuned, final, packed, window)
+    return lowered(
+        graph,
+        node,
+        name,
+        ends,
+        lambda target: template(target, final),
+        bound,
+        arrays,
+        workload=workload,
+    )

@@ -1,0 +1,118 @@
+"""Nodes of the float graph that reduce rows, and recurrent ones: what they are on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import prod
+
+from ...graph.floating.graph import FloatGraph, Node
+from ...graph.floating.operators import LstmSteps, Normalization, Softmax
+from ...ir.expr import Const
+from ...ir.stmt import Program
+from ...ir.visit import loops
+from ...target.cuda.architectures import GRID_LIMITS
+from ...target.cuda.machine import CudaTarget
+from ...te.ops.lstm import lstm_steps
+from ...te.ops.reduction import Kind
+from ..cpu.fused import shapes_beside
+from . import lstm, named, rows
+from .lowered import LoweredCudaNode, in_order
+from .row_operator import RowOperator
+from .workload import workload_of_rows
+
+
+def lower_softmax(
+    target: CudaTarget, graph: FloatGraph, node: Node, operator: Softmax, knobs: rows.Knobs | None = None
+) -> LoweredCudaNode:
+    """Softmax along an axis."""
+    shape = graph.data_shape(node)
+    of_rows = RowOperator(
+        operator="log_softmax" if operator.logarithm else "softmax",
+        shape=shape,
+        axes=(operator.axis % len(shape),),
+    )
+    program = of_rows.program(knobs or of_rows.choose_knobs(target))
+    if _fits(program):
+        return _of_rows(graph, node, of_rows, program, flat=False)
+    program = of_rows.plain()
+    return in_order(graph, node, program, statements=("scale",))
+
+
+def lower_normalization(
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    operator: Normalization,
+    knobs: rows.Knobs | None = None,
+) -> LoweredCudaNode:
+    """Rows by their own mean and variance."""
+    shape = graph.data_shape(node)
+    lead, size = shape[: operator.axis], prod(shape[operator.axis :])
+    outer = lead[0] if operator.by_channel else prod(lead)
+    channels = lead[1] if operator.by_channel else 1
+    of_rows = RowOperator(
+        operator="channel_normalization" if operator.by_channel else "row_normalization",
+        shape=(outer, channels, size),
+        axes=(2,),
+        bias=len(node.own_inputs) == 3,
+        epsilon=operator.epsilon,
+    )
+    program = of_rows.program(knobs or of_rows.choose_knobs(target))
+    if _fits(program):
+        return _of_rows(graph, node, of_rows, program, flat=False)
+    program = of_rows.plain()
+    return in_order(graph, node, program)
+
+
+def lower_reduction(
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    kind: Kind,
+    axes: Sequence[int],
+    knobs: rows.Knobs | None = None,
+) -> LoweredCudaNode:
+    """Sums, means, greatest values, …"""
+    shape = graph.data_shape(node)
+    apart = shapes_beside(graph, node, tuple(axes))
+    of_rows = RowOperator(operator=kind, shape=shape, axes=tuple([axis % len(shape) for axis in axes]))
+    program = of_rows.program(knobs or of_rows.choose_knobs(target, apart), apart)
+    return _of_rows(graph, node, of_rows, program, flat=True)
+
+
+def lower_lstm(
+    target: CudaTarget,
+    graph: FloatGraph,
+    node: Node,
+    operator: LstmSteps,
+    knobs: lstm.Knobs | None = None,
+) -> LoweredCudaNode:
+    """An LSTM's steps."""
+    _, _, batch, hidden = graph.tensors[node.output].shape
+    knobs = knobs or lstm.choose_knobs(
+        target, batch=batch, hidden=hidden, directions=len(operator.directions)
+    )
+    sizes = {"steps": operator.steps, "batch": batch, "hidden": hidden, "directions": operator.directions}
+    program = lstm.steps(knobs, **sizes)
+    if not _fits(program):
+        return in_order(graph, node, lstm_steps(**sizes))
+    template = partial(lstm.schedule, knobs=knobs)
+    return in_order(graph, node, program, f"lstm {knobs.cells}", template, flat=False)
+
+
+def _of_rows(
+    graph: FloatGraph, node: Node, operator: RowOperator, program: Program, *, flat: bool
+) -> LoweredCudaNode:
+    lowered = in_order(graph, node, program, "rows", named.schedule, flat=flat)
+    return replace(lowered, workload=workload_of_rows(operator))
+
+
+def _fits(program: Program) -> bool:
+    """Whether the grid of a program for named axes is small enough."""
+    return all(
+        not loop.name.endswith(("block.y", "block.z"))
+        or (isinstance(loop.extent, Const) and loop.extent.value <= GRID_LIMITS["y"])
+        for loop in loops(program)
+    )

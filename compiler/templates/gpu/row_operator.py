@@ -1,0 +1,155 @@
+"""Operators of rows, described completely: their programs differ by the knobs, as threads are part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any, Literal, TypeAlias, get_args
+
+from ...ir.stmt import Program
+from ...target.cuda.machine import CudaTarget
+from ...te.merge import Shape, merge_axes
+from ...te.ops.normalization import normalize
+from ...te.ops.reduction import Kind, reduction
+from ...te.ops.softmax import softmax
+from ...te.ops.thread_rows import thread_normalize, thread_reduction, thread_softmax
+from ..vdla.workload import WorkloadError
+from .rows import Knobs, choose_knobs, choose_reduction_knobs, row_shape
+
+Operator: TypeAlias = Literal["softmax", "log_softmax", "row_normalization", "channel_normalization"] | Kind
+"""A name of a reduction is its kind."""
+OPERATORS: tuple[str, ...] = (*get_args(get_args(Operator)[0]), *get_args(Kind))
+_NORMALIZATIONS = ("row_normalization", "channel_normalization")
+MOST_SIZE = 1 << 40
+MOST_AXES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowOperator:
+    """An operator along `axes` of a tensor of `shape`.
+
+    A softmax has one axis. Normalizations have the shape [outer, channels, size of a row], with one channel where it
+    is by row, and the last axis; `bias` and `epsilon` are theirs.
+    """
+
+    operator: Operator
+    shape: Shape
+    axes: tuple[int, ...]
+    bias: bool = False
+    epsilon: float = 0.0
+
+    @property
+    def is_reduction(self) -> bool:
+        """Whether a row becomes one element."""
+        return self.operator in get_args(Kind)
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Rows, elements of each, and how many rows lie side by side, element by element."""
+        if not self.is_reduction:
+            outer, size, inner = row_shape(self.shape, self.axes[0])
+            return outer * inner, size, inner
+        merged = merge_axes(self.shape, self.axes) or ((1, False),)
+        kept = prod(size for size, reduced in merged if not reduced)
+        last, reduced = merged[-1]
+        return kept, prod(self.shape) // max(1, kept), 1 if reduced else last
+
+    def choose_knobs(self, target: CudaTarget, beside: Sequence[Shape] = ()) -> Knobs:
+        """Defaults; with a reduction's tensors `beside` it, axes stay apart that these do not have as one."""
+        rows, size, inner = self.sizes
+        if not self.is_reduction:
+            return choose_knobs(target, rows, size, beside=inner)
+        merged = merge_axes(self.shape, self.axes, beside) or ((1, False),)
+        last, reduced = merged[-1]
+        return choose_reduction_knobs(target, rows, size, beside=1 if reduced else last)
+
+    def program(self, knobs: Knobs, beside: Sequence[Shape] = ()) -> Program:
+        """The program of threads and blocks, for `named.schedule`."""
+        match self.operator:
+            case "softmax" | "log_softmax":
+                return thread_softmax(
+                    self.shape,
+                    self.axes[0],
+                    group=knobs.group,
+                    lanes=knobs.lanes,
+                    columns=knobs.columns,
+                    kept=knobs.kept,
+                    logarithm=self.operator == "log_softmax",
+                )
+            case "row_normalization" | "channel_normalization":
+                outer, channels, size = self.shape
+                by_channel = self.operator == "channel_normalization"
+                return thread_normalize(
+                    outer=outer,
+                    channels=channels,
+                    size=size,
+                    epsilon=self.epsilon,
+                    by="channel" if by_channel else "row",
+                    bias=self.bias,
+                    group=min(knobs.group, channels if by_channel else outer),
+                    lanes=knobs.lanes,
+                    kept=knobs.kept,
+                )
+            case kind:
+                return thread_reduction(
+                    self.shape,
+                    self.axes,
+                    kind,
+                    group=knobs.group,
+                    lanes=knobs.lanes,
+                    columns=knobs.columns,
+                    chunks=knobs.chunks,
+                    beside=beside,
+                )
+
+    def plain(self) -> Program:
+        """The tensor expression, whose parameters are those of `program`."""
+        match self.operator:
+            case "softmax" | "log_softmax":
+                return softmax(self.shape, self.axes[0], logarithm=self.operator == "log_softmax")
+            case "row_normalization" | "channel_normalization":
+                outer, channels, size = self.shape
+                return normalize(
+                    outer=outer,
+                    channels=channels,
+                    size=size,
+                    epsilon=self.epsilon,
+                    by="channel" if self.operator == "channel_normalization" else "row",
+                    bias=self.bias,
+                )
+            case kind:
+                return reduction(self.shape, self.axes, kind)
+
+
+def row_operator_from_dict(values: Any) -> RowOperator:
+    """The operator of a JSON object that `dataclasses.asdict` made of one. WorkloadError where it is none."""
+    if not isinstance(values, Mapping) or values.keys() != {field.name for field in fields(RowOperator)}:
+        raise WorkloadError("rows_cuda: rows is no operator of rows")
+    operator, bias, epsilon = (values[name] for name in ("operator", "bias", "epsilon"))
+    shape, axes = (values[name] for name in ("shape", "axes"))
+    if operator not in OPERATORS:
+        raise WorkloadError(f"rows_cuda: operator is {operator!r}, must be one of {', '.join(OPERATORS)}")
+    if not _are_numbers(shape, 1, MOST_SIZE):
+        raise WorkloadError(f"rows_cuda: shape is {shape!r}, must be a list of sizes")
+    if not _are_numbers(axes, 0, len(shape) - 1) or len(set(axes)) != len(axes):
+        raise WorkloadError(f"rows_cuda: axes is {axes!r}, must be a list of different axes of {shape}")
+    if type(bias) is not bool or not isinstance(epsilon, int | float) or not 0 <= epsilon < 1e30:
+        raise WorkloadError("rows_cuda: bias is true or false, epsilon a number from 0")
+    found = RowOperator(
+        operator=operator, shape=tuple(shape), axes=tuple(axes), bias=bias, epsilon=float(epsilon)
+    )
+    if (operator in _NORMALIZATIONS and (len(shape) != 3 or found.axes != (2,))) or (
+        not found.is_reduction and len(axes) != 1
+    ):
+        raise WorkloadError(f"rows_cuda: a {operator} has no such shape and axes")
+    return found
+
+
+def _are_numbers(value: Any, least: int, most: int) -> bool:
+    """Whether a value is a list of integers of this range, not too long."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) <= MOST_AXES
+        and all(type(item) is int and least <= item <= most for item in value)
+    )

@@ -1,0 +1,150 @@
+"""What Winograd's method costs on a GPU beside its products, and whether it is faster than the gathered product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, prod
+
+import numpy as np
+
+from ...ir.kernels import WARP
+from ...target.cuda.machine import CudaTarget
+from ...target.cuda.tolerances import MODEL_TOLERANCE, tolerance, winograd_amplification, winograd_tolerance
+from ...te.blocks import Window, ceil_div
+from ...te.ops.winograd import ALIGNED, OUTPUTS, TAPS, tile_counts, transforms
+from .conv2d import gathered_problem
+from .gemm_account import CACHE_BYTES_CYCLE, SCHEDULERS, Problem, account, choose_tile
+from .tile import Tile
+from .traffic import BLOCK_CYCLES, moving_seconds
+
+THREADS = 128
+"""Threads of a block that transforms: each holds two tiles in its registers."""
+LOAD_INSTRUCTIONS = 5
+"""Of an element of the input: conditions, address, the load. An estimate."""
+OTHER_INSTRUCTIONS = 60
+"""Of a thread: which tile is its own, and where that lies. An estimate."""
+ALONE = 3
+"""Cycles between two instructions of a warp, which mostly wait for others of its own. An estimate."""
+UNHIDDEN = 2.4
+"""A transform's seconds over the greater of moving and issuing, without what a block takes alone. Fitted."""
+GAIN = 0.95
+"""Of another method's time: what is closer no estimate here can tell apart, and transforms need memory."""
+MOST_BYTES = 1 << 29
+"""Of what is between the kernels: 512 MiB, so that one layer does not take what a network's tensors need."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """The sizes of a convolution of one group."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    filters: int
+    window: Window
+
+    def problem(self, m: int) -> Problem:
+        """The products for tiles of m x m outputs."""
+        tiles = self.batch * prod(tile_counts(m, self.height, self.width, self.window))
+        return Problem(
+            rows=self.filters,
+            columns=ceil_div(tiles, ALIGNED) * ALIGNED,
+            depth=self.channels,
+            batch=(m + TAPS - 1) ** 2,
+        )
+
+    @property
+    def gathered(self) -> Problem:
+        """The product that `conv2d` makes of it."""
+        return gathered_problem(
+            filters=self.filters,
+            positions=self.batch * prod(self.window.outputs(self.height, self.width)),
+            channels=self.channels,
+            taps=prod(self.window.kernel),
+        )
+
+    def kept_bytes(self, m: int) -> int:
+        """Bytes of transformed inputs and of products."""
+        problem = self.problem(m)
+        return 4 * problem.batch * (problem.depth + problem.rows) * problem.columns
+
+
+def tile_seconds(target: CudaTarget, problem: Problem, tile: Tile) -> float:
+    """What `gemm_account` expects of one tile."""
+    fields = ("rows", "columns", "depth", "thread_rows", "thread_columns", "row_groups", "column_groups")
+    values = {name: np.array([getattr(tile, name)], np.int64) for name in (*fields, "stages", "splits")}
+    return float(account(target, problem, values).seconds[0])
+
+
+def transform_seconds(target: CudaTarget, convolution: Convolution, m: int) -> float:
+    """Both transforms, each a kernel, of which one is beyond what a convolution has in any case."""
+    n, problem = m + TAPS - 1, convolution.problem(m)
+    oh, ow = convolution.window.outputs(convolution.height, convolution.width)
+    pixels = convolution.batch * convolution.height * convolution.width
+    # Rows of a transform have two zeros or more; each is applied to all columns, then to all rows.
+    applied = ((n * n + n * n) * (n - 2), (m * n + m * m) * (n - 1))
+    seconds = 0.0
+    kept = convolution.kept_bytes(m) <= target.cache_bytes
+    cache = CACHE_BYTES_CYCLE * target.multiprocessors * target.clock
+    place = replace(target, memory_bandwidth=cache) if kept else target
+    for channels, plain, arithmetic, loaded in (
+        (convolution.channels, pixels, applied[0], n * n * LOAD_INSTRUCTIONS + n * n),
+        (convolution.filters, convolution.batch * oh * ow, applied[1], 2 * (n * n + m * m)),
+    ):
+        moved = 4 * channels * (plain + problem.batch * problem.columns)
+        threads = channels * problem.columns
+        blocks = np.array([ceil_div(threads, THREADS)], np.int64)
+        moving = moving_seconds(place, moved, blocks, np.array([THREADS], np.int64), np.array([4.0 * n * n]))
+        warps = ceil(threads / (WARP * SCHEDULERS * target.multiprocessors))
+        issued = max(warps, ALONE) * (arithmetic + loaded + OTHER_INSTRUCTIONS) / target.clock
+        seconds += UNHIDDEN * (max(float(moving[0]), issued) - BLOCK_CYCLES / target.clock)
+    return seconds
+
+
+def seconds_of(target: CudaTarget, convolution: Convolution, m: int) -> tuple[float, Tile]:
+    """The seconds that are expected with tiles of m x m outputs, and the products' tile that they are expected with."""
+    problem = convolution.problem(m)
+    tile = choose_tile(target, problem)
+    return transform_seconds(target, convolution, m) + tile_seconds(target, problem, tile), tile
+
+
+def choose(
+    target: CudaTarget, convolution: Convolution, others: Sequence[float] = ()
+) -> tuple[int, Tile] | None:
+    """The m and the products' tile that are expected to be fastest; None where another method is better.
+
+    Others are the gathered product (`conv2d`), and what is expected to take the seconds `others`. Only what is as exact
+    as a model's tolerance asks for, or as the gathered sums are, is chosen, and within `MOST_BYTES`. Where tensor
+    cores are allowed, which are faster, nothing is.
+    """
+    if target.tensor_float:
+        return None
+    gathered = convolution.gathered
+    candidates = exact_outputs(convolution)
+    if not candidates:
+        return None
+    found = {m: seconds_of(target, convolution, m) for m in candidates}
+    best = min(found, key=lambda m: found[m][0])
+    seconds, tile = found[best]
+    limit = min([tile_seconds(target, gathered, choose_tile(target, gathered)), *others])
+    return (best, tile) if seconds < GAIN * limit else None
+
+
+def exact_outputs(convolution: Convolution) -> list[int]:
+    """Tiles' rows of outputs (m) with which this is as exact as a model's tolerance asks for, or as the gathered sums
+    are, and within `MOST_BYTES`."""
+    allowed = max(MODEL_TOLERANCE, tolerance("float32", convolution.gathered.depth))
+    return [
+        m
+        for m in OUTPUTS
+        if rounding(convolution.channels, m) <= allowed and convolution.kept_bytes(m) <= MOST_BYTES
+    ]
+
+
+def rounding(channels: int, m: int) -> float:
+    """`tolerances.winograd_tolerance` of F(m x m, 3 x 3)."""
+    found = transforms(m)
+    factor = winograd_amplification(found.outputs, found.weights, found.inputs)
+    return winograd_tolerance(channels, m + TAPS - 1, factor)

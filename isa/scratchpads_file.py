@@ -1,0 +1,44 @@
+"""Scratchpads at launch as a file: an .npz archive with the bytes of each memory (`vdla.isa.scratchpads`)."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.errors import ProgramError
+from vdla.isa.scratchpads import Contents, typed_scratchpads
+from vdla.util.npz import NpzError, open_npz
+from vdla.util.user_files import FileError, read_whole
+
+
+def scratchpads_bytes(contents: Contents) -> bytes:
+    """The file of `contents`, by memory uint8 (its bytes,)."""
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **contents)
+    return buffer.getvalue()
+
+
+def read_scratchpads(path: Path, config: Config) -> dict[str, NDArray[np.uint8]]:
+    """The contents in the file at `path` for `config`: by memory uint8 (its bytes,); what it does not name is zero.
+
+    Raises FileError, naming the file, if it cannot be read, is no such archive, holds what `config` does not have (in
+    that size) or scales that are not finite.
+    """
+    data = read_whole(path, "scratchpads")
+    try:
+        with open_npz(data) as archive:
+            typed_scratchpads(config, archive.headers)
+            contents = {name: archive.read(name) for name in archive.headers}
+        arrays = typed_scratchpads(config, contents)
+    except ProgramError as error:
+        raise FileError(f"{path}: {error}") from None
+    except (NpzError, ValueError, MemoryError):
+        raise FileError(
+            f"{path}: no .npz archive of uint8 arrays, one for each memory; `vdla cosim` writes such files"
+        ) from None
+    if not np.isfinite(arrays["par"][:, 1].view(np.float32)).all():
+        raise FileError(f"{path}: par: a scale is not finite, for which the arithmetic has no result")
+    return contents

@@ -1,0 +1,109 @@
+"""The pages' tables: made from committed files, and nothing typed beside them."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+
+import pytest
+from vdla.benchmarks.harness.page import (
+    PageError,
+    Row,
+    Table,
+    Text,
+    Where,
+    at,
+    missing,
+    read_files,
+    rewritten,
+)
+from vdla.benchmarks.harness.results import RESULTS, ROOT
+from vdla.benchmarks.harness.tables import BLOCKS, PAGES
+from vdla.benchmarks.harness.tables_accelerator import demo_text
+
+WRITTEN = {
+    "commit": "abc",
+    "date": "2026-01-02",
+    "machine": {"processor": "P", "cores": 2, "system": "Linux"},
+    "versions": {"onnxruntime": "1.0"},
+    "command": "python benchmarks/x.py --write",
+}
+FILES = {
+    "x": {"written": WRITTEN, "speed": 1.234, "rows": [{"name": "a", "time": 5}, {"name": "b", "time": 7}]}
+}
+ROW = Row("speed", "{0:.2f} ({1} ms)", (at("x", "speed"), at("x", "rows", Where("name", "b"), "time")))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_committed_pages_are_what_the_files_give(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert "<!-- figures " in text
+    remedy = "run: python benchmarks/readme.py"
+    assert rewritten(text, BLOCKS, read_files(RESULTS)) == text, (
+        f"{name} is not what the files give; {remedy}"
+    )
+
+
+FIGURE = re.compile(
+    r"\d+\.\d+|\b\d{1,3}(,\d{3})+|(?<!\w)\d+ ?(%|(ms|us|s|seconds|cycles|times|LSB|MB|caught|of \d+)\b)"
+)
+"""A decimal, a number with commas, or one with a unit; names such as ResNet-18, C12 or H100 are none."""
+
+
+def test_nothing_is_typed_beside_the_tables_of_measured_figures() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.split("## Measured", 1)[1].split("\n## ", 1)[0]
+    typed = re.sub(r"<!-- figures .*?<!-- /figures -->", "", section, flags=re.DOTALL)
+    typed = re.sub(r"`[^`]*`", "", typed)
+    assert not [match[0] for match in FIGURE.finditer(typed)]
+    assert section.count("<!-- figures ") == section.count("<!-- /figures -->") >= 5
+
+
+def test_every_block_stands_on_a_page() -> None:
+    pages = "".join((ROOT / name).read_text(encoding="utf-8") for name in PAGES)
+    assert {name for name in BLOCKS if f"<!-- figures {name} -->" not in pages} == set()
+
+
+def test_a_table_is_its_rows_and_where_they_come_from() -> None:
+    gone = Row("elsewhere", "{0}", (at("y", "speed"),))
+    text = Table((ROW, gone), note="A note.").text(FILES)
+    assert text == (
+        "A note.\n\n| measure | value |\n|---|---|\n| speed | 1.23 (7 ms) |\n\n"
+        "- benchmarks/results/x.json: `python benchmarks/x.py --write`, commit abc, 2026-01-02, P, 2 cores, "
+        "ONNX Runtime 1.0"
+    )
+    assert list(missing({"t": Table((ROW, gone))}, FILES)) == ["y"]
+
+
+def test_an_optional_row_waits_for_its_figures() -> None:
+    figures = (at("x", "rows", Where("name", "c"), "time"),)
+    waiting = Row("of c", "{0} ms", figures, optional=True)
+    assert Table((ROW, waiting)).text(FILES) == Table((ROW,)).text(FILES)
+    rows = [*FILES["x"]["rows"], {"name": "c", "time": 9}]
+    assert "| of c | 9 ms |" in Table((ROW, waiting)).text({"x": FILES["x"] | {"rows": rows}})
+    with pytest.raises(PageError, match="has nothing"):
+        Table((Row("of c", "{0} ms", figures),)).text(FILES)
+
+
+def test_blocks_are_replaced_and_all_else_is_kept() -> None:
+    page = "before\n<!-- figures t -->\nold 9.99\n<!-- /figures -->\nafter\n"
+    blocks = MappingProxyType({"t": Text("x", lambda document: f"{document['speed']:.1f}")})
+    made = rewritten(page, blocks, FILES)
+    assert made == "before\n<!-- figures t -->\n1.2\n<!-- /figures -->\nafter\n"
+    assert rewritten(made, blocks, FILES) == made
+    with pytest.raises(PageError, match="nothing makes the block 't'; there are u"):
+        rewritten(page, {"u": blocks["t"]}, FILES)
+
+
+@pytest.mark.parametrize("path", [("nothing",), ("rows", Where("name", "c")), ("speed", "deeper")])
+def test_a_figure_that_a_file_does_not_have_is_named(path) -> None:
+    with pytest.raises(PageError, match=r"x\.json has nothing at "):
+        at("x", *path).value(FILES)
+
+
+def test_the_demonstrations_table_is_that_of_the_kept_report() -> None:
+    report = read_files(RESULTS)["demo"]["report"]
+    text = demo_text({"report": report})
+    assert f"{report['total']['cycles']:,}" in text and all(v["name"] in text for v in report["variants"])
+    changed = report | {"total": report["total"] | {"cycles": 12_345_678}}
+    assert "12,345,678" in demo_text({"report": changed})

@@ -1,0 +1,77 @@
+"""Faults put into simulator and RTL, and mutations of the netlist: a sample of what benchmarks/ runs in full."""
+
+import random
+
+import pytest
+from vdla.hw.synthesis.mutants import make_mutants
+from vdla.hw.verilog import generate_verilog
+from vdla.isa.config import Config, load_config
+from vdla.verify.cosim.machines import default_machines
+from vdla.verify.faults.injected import FaultError, faulty_text, run_fault, source_folder
+from vdla.verify.faults.mutants import expected_programs, run_mutants
+from vdla.verify.faults.table import FAULTS, Fault
+
+SAMPLE = ("pad value", "stall cause")
+
+
+def test_there_are_25_faults_in_both_engines():
+    assert len(FAULTS) == len({fault.name for fault in FAULTS}) == 25
+    assert {fault.package for fault in FAULTS} == {"hw", "sim"}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+def test_every_fault_changes_one_line_that_compiles(fault: Fault):
+    before = (source_folder(fault.package) / fault.file).read_text(encoding="utf-8").splitlines()
+    after = faulty_text(fault).splitlines()
+    changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+    assert [(old.strip(), new.strip()) for old, new in changed] == [(fault.line, fault.faulty)]
+    compile(faulty_text(fault), fault.file, "exec")
+
+
+def test_a_fault_whose_line_is_gone_is_an_error():
+    with pytest.raises(FaultError, match="0 lines"):
+        faulty_text(
+            Fault(
+                name="gone",
+                package="hw",
+                file="tokens.py",
+                line="no such line",
+                faulty="",
+                breaks="",
+                machine="tiny",
+            )
+        )
+
+
+@pytest.mark.system_tools("g++")
+@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.name in SAMPLE], ids=SAMPLE)
+def test_a_faulty_simulator_is_caught(fault: Fault):
+    assert run_fault(fault, programs=60).program is not None
+
+
+@pytest.mark.system_tools("g++")
+def test_without_a_fault_nothing_differs():
+    assert run_fault(None, programs=3).program is None
+
+
+def check_mutants(config: Config, count: int, chosen: int, least: int) -> None:
+    """The netlist itself passes twelve programs, and of `chosen` of its `count` mutants `least` do not."""
+    mutants = make_mutants(
+        generate_verilog(config, trace_ports=True), count=count, seed=1, report=lambda text: None
+    )
+    programs = expected_programs(config, 12, campaign=1)
+    numbers = sorted(random.Random(0).sample(range(1, count + 1), chosen))
+    verdicts = run_mutants(mutants, [0, *numbers], programs, jobs=1)
+    assert not verdicts[0].caught, verdicts[0].difference
+    # Twelve programs are few: the bar says that the study works, benchmarks/mutations.py measures how much is caught.
+    assert sum(verdict.caught for verdict in verdicts[1:]) >= least, verdicts
+
+
+def test_the_netlist_of_the_smallest_machine_passes_and_its_mutants_do_not():
+    small = next(machine for machine in default_machines() if not machine.extensions)
+    check_mutants(small, count=40, chosen=3, least=1)
+
+
+@pytest.mark.campaign
+def test_the_netlist_of_tiny_passes_and_its_mutants_do_not():
+    check_mutants(load_config("tiny"), count=60, chosen=12, least=4)

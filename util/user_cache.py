@@ -1,0 +1,189 @@
+"""What is made once and kept for this user: one builder at a time for each entry, whichever processes ask for it.
+
+Entries hold machine code, so they are believed only where they come from this user: the folders belong to the user
+alone (`isa.own_folders`), and each entry has a seal (`cache_seal`), kept in its lock file and written when it was
+built. An entry whose seal does not match counts as none and is built again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from .cache_seal import SEAL_BYTES, is_sealed, locked, seal_of, user_key
+from .errors import UserError
+from .files import open_file
+from .own_folders import make_own_folder
+from .whole_files import WriteError
+
+
+class CacheError(UserError):
+    """The cache directory cannot be used: others may write there, or this user may not, or its disk is full."""
+
+
+def cache_directory(part: str) -> Path:
+    """Where `part` of the toolkit keeps its entries: $XDG_CACHE_HOME/vdla/`part`, by default in ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "vdla" / part
+
+
+def cached(
+    part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
+) -> Path:
+    """The path of entry `name` of `part`; `build` makes it, a file or a folder, at the path it is given.
+
+    An entry that this function made and nobody changed, and that is `valid`, is not built again. Of several processes
+    that ask at once, one builds and the others wait. The lock belongs to the builder's process, so a builder that dies
+    leaves none behind. Raises CacheError when the directory cannot be used, and what `build` raises; the entry is then
+    as it was before.
+    """
+    return _cached_in(cache_directory(part), name, build, valid)
+
+
+def cached_or_made(
+    part: str, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool] = Path.exists
+) -> Path:
+    """As `cached`; where the user's cache cannot be used, the entry is built for this process alone.
+
+    A line on standard error says so, once in a process.
+    """
+    try:
+        return cached(part, name, build, valid)
+    except CacheError as error:
+        say_not_kept(str(error))
+        return _cached_in(_for_this_process() / part, name, build, valid)
+
+
+def other_tools_cache(part: str, *, make: bool = False) -> Path | None:
+    """A folder for what tools of others keep, in place of a cache of theirs that cannot be used.
+
+    It goes when this process ends. None unless it was made, now or before.
+    """
+    if not make and not _for_this_process.cache_info().currsize:
+        return None
+    place = _for_this_process() / part
+    if make:
+        place.mkdir(parents=True, exist_ok=True)
+    return place if place.is_dir() else None
+
+
+def find_cached(part: str, name: str) -> Path | None:
+    """The path of an entry that `cached` or `cached_or_made` made and nobody changed, or None."""
+    places = [cache_directory(part)]
+    if _for_this_process.cache_info().currsize:
+        places.append(_for_this_process() / part)
+    for directory in places:
+        with contextlib.suppress(CacheError), _opened(directory) as key:
+            if _is_ours(key, directory / name):
+                return directory / name
+    return None
+
+
+def discard_least_used(part: str, suffix: str, most_bytes: int) -> None:
+    """Removes entries of `part` that end in `suffix`, longest unused first, until they take `most_bytes` at most.
+
+    The last one used stays, whatever its size. The time of use is that of the file's last change: who uses an entry
+    sets it (`os.utime`). What another process removes meanwhile, or may not be removed, is passed over.
+    """
+    entries: list[tuple[float, int, Path]] = []
+    for path in cache_directory(part).glob(f"*{suffix}"):
+        with contextlib.suppress(OSError):
+            status = path.stat()
+            entries.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries)[:-1]:
+        if total <= most_bytes:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+            total -= size
+
+
+def _cached_in(
+    directory: Path, name: str, build: Callable[[Path], None], valid: Callable[[Path], bool]
+) -> Path:
+    target = directory / name
+    with _opened(directory) as key:
+        if _is_ours(key, target) and valid(target):
+            return target
+        with locked(_lock_of(target)) as lock:
+            if not (_is_ours(key, target) and valid(target)):
+                partial = directory / f"{name}.partial"
+                _remove(partial)  # of a builder that died
+                try:
+                    build(partial)
+                    if target.is_dir():
+                        _remove(target)
+                    partial.replace(target)
+                except WriteError as error:
+                    if error.path != partial:
+                        raise
+                    raise OSError(error.errno, error.reason) from None
+                finally:
+                    _remove(partial)
+                # Between these two steps the entry is not believed.
+                os.pwrite(lock, seal_of(key, directory.name, target) or b"", 0)
+    return target
+
+
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[bytes]:
+    """The key to the entries of a directory, which is made if it is not there.
+
+    What the system refuses inside of the block is raised as CacheError, and so is a directory that others may write.
+    """
+    try:
+        make_own_folder(directory.parent)
+        make_own_folder(directory)
+        yield user_key(directory.parent)
+    except OSError as error:
+        raise CacheError(
+            f"{directory}: {error.strerror}; XDG_CACHE_HOME may name another place for caches"
+        ) from None
+
+
+def _is_ours(key: bytes, target: Path) -> bool:
+    """Whether an entry is there and is what was built, by a process of this user."""
+    try:
+        with os.fdopen(open_file(_lock_of(target), follow=False), "rb") as file:
+            wanted = file.read(SEAL_BYTES)
+    except OSError:
+        return False
+    return is_sealed(seal_of(key, target.parent.name, target), wanted)
+
+
+def _lock_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.lock")
+
+
+@functools.cache
+def _for_this_process() -> Path:
+    """A folder that goes when this process ends, in place of the user's cache."""
+    folder = Path(tempfile.mkdtemp(prefix="vdla-cache-"))
+    maker = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder / "vdla"
+
+
+@functools.cache
+def say_not_kept(why: str) -> None:
+    """Says on standard error, once in a process, that a cache cannot be used."""
+    print(f"warning: nothing is kept for later runs: {why}", file=sys.stderr)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

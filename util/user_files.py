@@ -1,0 +1,108 @@
+"""Files so that a mistake costs one clear line and a failure leaves nothing behind.
+
+Single files are written by `vdla.isa.program.write_whole`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from vdla.util.errors import UserError
+from vdla.util.files import read_file
+
+
+class FileError(UserError):
+    """A file that cannot be read or a place that cannot be written."""
+
+
+def read_whole(path: Path, what: str) -> bytes:
+    """The bytes of the regular file at `path`; `what` names its role in messages. Raises FileError."""
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise FileError(f"{path}: cannot read the {what}: {error.strerror}") from None
+
+
+def check_destination(*paths: Path | None, inputs: Sequence[Path | None] = ()) -> None:
+    """Refuses, before any long work, outputs that could not be written or would replace `inputs`. Raises FileError."""
+    for path in paths:
+        if path is None:
+            continue
+        with _told(path):
+            _check_file(path, inputs)
+
+
+def _check_file(path: Path, inputs: Sequence[Path | None]) -> None:
+    if path.is_dir():
+        raise FileError(f"{path}: is a directory; name a file in it")
+    if path.exists() and not path.is_file():
+        # A pipe or device, which is written as it is.
+        return
+    parent = path.parent
+    if not parent.is_dir():
+        raise FileError(f"{path}: there is no directory {parent}; make it first")
+    if not os.access(parent, os.W_OK):
+        raise FileError(f"{path}: the directory {parent} cannot be written")
+    if any(
+        given is not None and given.exists() and path.exists() and given.samefile(path) for given in inputs
+    ):
+        raise FileError(f"{path}: is an input of this command and would be overwritten; name another file")
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system refuses of a path to be written, such as a name that is too long, as FileError."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def whole_directory(path: Path | None) -> Iterator[Path | None]:
+    """A temporary directory whose files move to `path` when the block ends well and vanish when it does not.
+
+    With `path` None, yields None and does nothing. Raises FileError.
+    """
+    if path is None:
+        yield None
+        return
+    check_directory(path)
+    with _told(path):
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        try:
+            yield temporary
+            path.mkdir(exist_ok=True)
+            for item in sorted(temporary.iterdir()):
+                if (path / item.name).is_dir():
+                    shutil.rmtree(path / item.name)
+                os.replace(item, path / item.name)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_directory(path: Path, *, parents: bool = False) -> None:
+    """Refuses a path at which no directory can be made, with `parents` and those above it. Raises FileError."""
+    with _told(path):
+        if path.exists() and not path.is_dir():
+            raise FileError(f"{path}: is a file; name a directory")
+        if not parents and not path.parent.is_dir():
+            raise FileError(f"{path}: there is no directory {path.parent}; make it first")
+        there = next(place for place in (path, *path.absolute().parents) if place.exists())
+        if not there.is_dir():
+            raise FileError(f"{path}: cannot make this directory: {there} is a file")
+        if not os.access(there, os.W_OK):
+            raise FileError(f"{path}: {there} cannot be written")
+
+
+def make_directory(path: Path) -> None:
+    """Makes a directory that is not there, and those above it. Raises FileError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"{path}: cannot make this directory: {error.strerror}") from None

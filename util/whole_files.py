@@ -1,0 +1,78 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from .errors import UserError
+from .files import open_file
+
+_COPY_BYTES = 2**22
+"""Of a file that is copied, at a time."""
+
+
+class WriteError(UserError):
+    """A file that the system did not let be written: at `path`, for the `reason` of `errno`."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.path = path
+        self.errno = error.errno
+        self.reason = error.strerror
+        super().__init__(f"{path}: cannot be written: {error.strerror}")
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """A file to write in a `with` block. It lies beside `path`, and takes its place when the block ends without error.
+
+    A link stays one, and so does what is no file (a pipe, /dev/null): that gets the data as it is. Raises WriteError,
+    naming `path`, when the system refuses.
+    """
+    path = Path(path)
+    temporary = None
+    try:
+        if path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+        place = path.resolve()
+        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=f".{place.name}.", delete=False) as file:
+            temporary = file.name
+            yield file.file
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, place)
+    except OSError as error:
+        raise WriteError(path, error) from None
+    finally:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def write_whole(path: str | Path, *parts: bytes | memoryview) -> None:
+    """Write `parts` to `path`, one behind the other; whole or not at all, as `whole_file` says. Raises WriteError."""
+    with whole_file(path) as file:
+        file.writelines(parts)
+
+
+def copy_whole(source: Path, path: str | Path) -> None:
+    """Copy the file `source` to `path` as `write_whole` writes. Raises WriteError, and UserError for `source`."""
+    try:
+        original = os.fdopen(open_file(source), "rb")
+    except OSError as error:
+        raise UserError(f"{source}: cannot be read: {error.strerror}") from None
+    with original, whole_file(path) as file:
+        if hasattr(os, "copy_file_range"):
+            # Some file systems share blocks and move no data; others cannot do it, which raises an error.
+            with contextlib.suppress(OSError):
+                while os.copy_file_range(original.fileno(), file.fileno(), _COPY_BYTES):
+                    pass
+        shutil.copyfileobj(original, file, _COPY_BYTES)

@@ -1,0 +1,196 @@
+"""Many cases over several processes: libraries first, then programs, results as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from vdla.isa.config import Config
+from vdla.util.descendants import descendants, end
+
+from .cases import Case, plan
+from .coverage import ENOUGH, Coverage, measure
+from .machines import TIMINGS
+from .observe import Bin
+from .work import CaseResult, Failure, build, minimize_case, run_cases, start_worker
+
+_LAST_SECONDS = 5.0
+"""What a worker that is ended may take; a moment is enough."""
+_CHUNK = 6
+"""Cases that a process runs before it reports."""
+
+
+def _ignore(*_: object) -> None:
+    """Nobody listens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Who hears of a campaign while it runs: of each library built, each case run, and the failure minimized."""
+
+    built: Callable[[Config, float], None] = _ignore
+    ran: Callable[[CaseResult], None] = _ignore
+    minimized: Callable[[Failure], None] = _ignore
+
+
+@dataclass(slots=True, kw_only=True)
+class Campaign:
+    """What came of all cases. `failure` is the first mismatch, minimized; `lengths` are instructions by program."""
+
+    machines: tuple[Config, ...]
+    seed: int
+    lengths: list[int] = field(default_factory=list)
+    cycles: int = 0
+    mutated: int = 0
+    random_states: int = 0
+    by_machine: Counter[str] = field(default_factory=Counter)
+    by_timing: Counter[str] = field(default_factory=Counter)
+    counts: Counter[Bin] = field(default_factory=Counter)
+    mismatches: list[CaseResult] = field(default_factory=list)
+    failure: Failure | None = None
+    seconds: float = 0.0
+    build_seconds: float = 0.0
+
+    @property
+    def coverage(self) -> Coverage:
+        """The bins hit so far."""
+        return measure(self.machines, self.counts)
+
+    @property
+    def holes(self) -> list[str]:
+        """Bins that fail the run: reachable and empty, or hit against all reason, where there were enough programs."""
+        if len(self.lengths) < ENOUGH:
+            return []
+        coverage = self.coverage
+        return [f"{group}: {name}" for group, name in (*coverage.empty, *coverage.unexpected)]
+
+    def document(self) -> dict[str, Any]:
+        """The shape of the JSON object."""
+        return {
+            "programs": len(self.lengths),
+            "seed": self.seed,
+            "instructions": sum(self.lengths),
+            "median_instructions": statistics.median(self.lengths) if self.lengths else None,
+            "mutated_programs": self.mutated,
+            "random_state_programs": self.random_states,
+            "cycles": self.cycles,
+            "mismatches": len(self.mismatches),
+            "mismatched": [
+                {"case": item.case.name, "differences": list(item.differences[:5])}
+                for item in self.mismatches[:20]
+            ],
+            "configurations": dict(self.by_machine),
+            "timings": dict(self.by_timing),
+            "coverage": self.coverage.document(),
+            "coverage_holes": self.holes,
+            "seconds": round(self.seconds, 1),
+            "build_seconds": round(self.build_seconds, 1),
+        }
+
+    def add(self, result: CaseResult) -> None:
+        """Counts one case."""
+        item = result.case
+        self.lengths.append(result.instructions)
+        self.cycles += result.cycles
+        self.mutated += item.mutated
+        self.random_states += item.random_state is not None
+        self.by_machine[item.machine.name] += 1
+        self.by_timing[TIMINGS[item.timing]] += 1
+        self.counts.update(result.bins)
+        if result.differences:
+            self.mismatches.append(result)
+
+
+def run_campaign(
+    machines: Sequence[Config], programs: int, seed: int, *, jobs: int, listener: Listener | None = None
+) -> Campaign:
+    """Run `programs` cases over `machines` in `jobs` processes.
+
+    Raises what a worker raises: BuildError where a tool is missing, ModuleNotFoundError without the RTL's packages.
+    """
+    listener = Listener() if listener is None else listener
+    started = time.perf_counter()
+    campaign = Campaign(machines=tuple(machines), seed=seed)
+    groups = plan(machines, programs, seed)
+    with _pool(jobs) as pool:
+        for result in _work(pool, groups, jobs, campaign, listener):
+            campaign.add(result)
+            listener.ran(result)
+    campaign.seconds = time.perf_counter() - started
+    return campaign
+
+
+@contextlib.contextmanager
+def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that are gone, with what they were doing, when the block ends early."""
+    context = multiprocessing.get_context("spawn")
+    # Of this process, as a worker that is ended removes nothing.
+    with tempfile.TemporaryDirectory(prefix="vdla-cosim-", ignore_cleanup_errors=True) as place:
+        pool = ProcessPoolExecutor(
+            max_workers=jobs, mp_context=context, initializer=start_worker, initargs=(place,)
+        )
+        try:
+            yield pool
+        except BaseException:
+            workers = list((pool._processes or {}).values())
+            # Compilers, and what they started, would outlive the workers.
+            started = descendants([worker.pid for worker in workers if worker.pid is not None])
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in workers:
+                worker.terminate()
+            end(started)
+            for worker in workers:
+                worker.join(_LAST_SECONDS)
+            raise
+        pool.shutdown()
+
+
+def _work(
+    pool: ProcessPoolExecutor,
+    groups: list[list[Case]],
+    jobs: int,
+    campaign: Campaign,
+    listener: Listener,
+) -> Iterator[CaseResult]:
+    """Every case's result as it comes. A machine's cases follow its library; at most `jobs` are in the making."""
+    unbuilt = [group for group in groups if group]
+    building: dict[Future[float], list[Case]] = {}
+    running: set[Future[list[CaseResult]]] = set()
+    minimizing: Future[Failure] | None = None
+
+    def build_next() -> None:
+        if unbuilt:
+            group = unbuilt.pop(0)
+            building[pool.submit(build, group[0].machine)] = group
+
+    for _ in range(jobs):
+        build_next()
+    while building or running or minimizing is not None:
+        waited: set[Future[Any]] = {*building, *running} | ({minimizing} if minimizing is not None else set())
+        done, _ = wait(waited, return_when=FIRST_COMPLETED)
+        for future in done:
+            if future in building:
+                group = building.pop(future)
+                campaign.build_seconds += future.result()
+                listener.built(group[0].machine, future.result())
+                for start in range(0, len(group), _CHUNK):
+                    running.add(pool.submit(run_cases, group[start : start + _CHUNK]))
+                build_next()
+            elif minimizing is not None and future is minimizing:
+                failure = campaign.failure = future.result()
+                minimizing = None
+                listener.minimized(failure)
+            else:
+                running.discard(future)
+                for result in future.result():
+                    if result.differences and not campaign.mismatches:
+                        minimizing = pool.submit(minimize_case, result.case)
+                    yield result

@@ -1,0 +1,115 @@
+"""Which programs a co-simulation runs: each a case that its seed determines, on any computer and in any order."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.program import Program
+from vdla.isa.scratchpads import Contents
+
+from ..random_programs import random_program
+from ..random_scratchpads import random_scratchpads
+from .machines import TIMINGS, share, with_timing
+from .mutate import mutated_program
+
+LENGTH = 60
+"""Instructions of a random program, besides those that only carry tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One program on one machine behind one memory.
+
+    `machine` is the machine as listed, `config` the same with this case's memory timing. `number` counts the cases of
+    the machine. `random_state` seeds registers and scratchpads at power-up; None means scratchpads of zeros. `place`
+    seeds where memory lies and from where counters count (`places`); None means address 0 and zeros.
+    """
+
+    machine: Config
+    config: Config
+    number: int
+    campaign: int
+    seed: int
+    timing: int
+    mutated: bool
+    random_state: int | None
+    place: int | None
+
+    @property
+    def name(self) -> str:
+        """What a person needs to find the case again."""
+        return f"{self.machine.name} / seed {self.campaign} / number {self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Launch:
+    """What both engines start from; `scratchpads` None means zeros, `random_state` None registers at their reset.
+
+    `place`: the RTL runs the program moved (`places.surround`); None: as it is.
+    """
+
+    program: Program
+    scratchpads: dict[str, NDArray[np.uint8]] | None
+    random_state: int | None
+    place: int | None = None
+
+    @property
+    def uop(self) -> NDArray[np.uint32] | None:
+        """The micro-op memory at launch, None for zeros."""
+        return _uop_memory(self.scratchpads)
+
+
+def _uop_memory(scratchpads: Contents | None) -> NDArray[np.uint32] | None:
+    return None if scratchpads is None else scratchpads["uop"].view(np.uint32)
+
+
+def case(machine: Config, number: int, campaign: int) -> Case:
+    """Case `number` of `machine` in the campaign of seed `campaign`.
+
+    The three timings take turns; of each three programs with one timing one is mutated compiler output; every second
+    program starts from random registers and scratchpads; of four programs three run at a random place.
+    """
+    words = np.random.SeedSequence((campaign, zlib.crc32(machine.digest.encode()), number)).generate_state(3)
+    seed, timing = int(words[0]), number % len(TIMINGS)
+    return Case(
+        machine=machine,
+        config=with_timing(machine, timing, seed),
+        number=number,
+        campaign=campaign,
+        seed=seed,
+        timing=timing,
+        mutated=number // len(TIMINGS) % 3 == 0,
+        random_state=int(words[1]) if number % 2 else None,
+        place=int(words[2]) if number % 4 else None,
+    )
+
+
+def launch(item: Case) -> Launch:
+    """The program of a case and its initial state."""
+    scratchpads = None if item.random_state is None else random_scratchpads(item.config, item.random_state)
+    uop = _uop_memory(scratchpads)
+    if item.mutated:
+        program = mutated_program(item.config, item.seed, uop)
+    else:
+        program = random_program(item.config, item.seed, LENGTH, uop=uop)
+    return Launch(program=program, scratchpads=scratchpads, random_state=item.random_state, place=item.place)
+
+
+def plan(machines: Sequence[Config], programs: int, campaign: int) -> list[list[Case]]:
+    """`programs` cases spread over `machines` by their shares, at least one each if there are enough."""
+    shares = np.array([share(machine) for machine in machines])
+    wanted = programs * shares / shares.sum()
+    counts = np.maximum(np.floor(wanted).astype(int), 1 if programs >= len(machines) else 0)
+    while counts.sum() < programs:
+        counts[int(np.argmax(wanted - counts))] += 1
+    while counts.sum() > programs:
+        counts[int(np.argmax(counts))] -= 1
+    return [
+        [case(machine, number, campaign) for number in range(count)]
+        for machine, count in zip(machines, counts.tolist(), strict=True)
+    ]

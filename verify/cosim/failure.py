@@ -1,0 +1,131 @@
+"""What a person gets of a mismatch: files to run again, and both timelines around the first difference."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from vdla.isa.assembler import instruction_text
+from vdla.isa.config import Config
+from vdla.isa.program import hex_lines
+from vdla.isa.program_text import to_text
+from vdla.isa.scratchpads_file import scratchpads_bytes
+from vdla.util.user_files import make_directory
+from vdla.util.whole_files import write_whole
+
+if TYPE_CHECKING:
+    from .cases import Launch
+    from .compare import Outcome
+
+PROGRAM, SCRATCHPADS = "program.txt", "scratchpads.npz"
+"""What holds all that a run needs."""
+
+AROUND = 6
+"""Instructions shown before and behind the first that differs."""
+
+
+def toml_text(config: Config) -> str:
+    """`config` as the TOML that `load_config` reads."""
+    values = config.to_dict()
+    memory = values.pop("memory")
+    lines = [f"{name} = {_value(value)}" for name, value in values.items()]
+    lines += ["", "[memory]", *(f"{name} = {_value(value)}" for name, value in memory.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    return str(value)
+
+
+def first_difference(outcome: Outcome) -> int | None:
+    """The instruction whose begin or end differs first, by the simulator's clock; None if none does."""
+    simulated, run = outcome.simulated, outcome.rtl
+    if simulated is None or run is None:
+        return None
+    wrong = np.flatnonzero((simulated.begin != run.begin) | (simulated.end != run.end))
+    if not wrong.size:
+        return None
+
+    def when(index: int) -> int:
+        begun = simulated.begin[index] != run.begin[index]
+        left, right = (simulated.begin, run.begin) if begun else (simulated.end, run.end)
+        return min(int(left[index]), int(right[index]))
+
+    return min(wrong.tolist(), key=when)
+
+
+def timelines(config: Config, launch: Launch, outcome: Outcome) -> str:
+    """Begin and end of the instructions around the first difference, simulator beside RTL."""
+    simulated, run = outcome.simulated, outcome.rtl
+    if simulated is None:
+        return "the simulator gives no timeline\n"
+    words = launch.program.instructions.tolist()
+    place = first_difference(outcome)
+    if run is None or place is None:
+        place = len(words) // 2
+        around = len(words) if len(words) <= 4 * AROUND else AROUND
+    else:
+        around = AROUND
+    lines = [
+        f"{'':9} {'simulator':>19} {'RTL':>19}",
+        f"{'':9} {'begin':>9} {'end':>9} {'begin':>9} {'end':>9}",
+    ]
+    for index in range(max(0, place - around), min(len(words), place + around + 1)):
+        left = (int(simulated.begin[index]), int(simulated.end[index]))
+        right = (int(run.begin[index]), int(run.end[index])) if run is not None else ("-", "-")
+        mark = "*" if run is not None and left != right else " "
+        text = instruction_text(config, *words[index])
+        lines.append(f"{mark} {index:>6}  {left[0]:>9} {left[1]:>9} {right[0]:>9} {right[1]:>9}  {text}")
+    return "\n".join(lines) + "\n"
+
+
+def commands(folder: Path, launch: Launch) -> str:
+    """What to call to run a launch again whose files are in `folder`, a line an engine."""
+    call = ["vdla", "sim", "--insns", str(folder / PROGRAM)]
+    if launch.scratchpads is not None:
+        call += ["--scratchpads", str(folder / SCRATCHPADS)]
+    lines = [shlex.join(call), shlex.join([*call, "--engine", "rtl"])]
+    if launch.random_state is not None:
+        lines.append(
+            f"(the RTL with registers of random bits at power-up: random_state={launch.random_state} of "
+            "vdla.hw.harness.engine.simulate_rtl)"
+        )
+    return "".join(f"    {line}\n" for line in lines)
+
+
+def report_text(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> str:
+    """All of a failure that fits on a page: what differs, the timelines, and how to run again what is in `folder`."""
+    lines = [title, ""]
+    lines += [f"  {item}" for item in outcome.differences[:20]]
+    if len(outcome.differences) > 20:
+        lines.append(f"  and {len(outcome.differences) - 20} more")
+    again = f"written to {folder}; run it again with:\n{commands(folder, launch)}"
+    return "\n".join([*lines, "", timelines(config, launch, outcome), again])
+
+
+def write_failure(folder: Path, title: str, config: Config, launch: Launch, outcome: Outcome) -> list[Path]:
+    """Writes program (text, and as hex with its memory), configuration, initial scratchpads if any, and the report.
+
+    Raises FileError and ProgramError when the system refuses.
+    """
+    make_directory(folder)
+    program = launch.program
+    contents: dict[str, bytes] = {
+        PROGRAM: to_text(program).encode(),
+        "program.hex": hex_lines(program.instructions).encode(),
+        "memory.bin": program.image.tobytes(),
+        "config.toml": toml_text(config).encode(),
+        "report.txt": report_text(folder, title, config, launch, outcome).encode(),
+    }
+    if launch.scratchpads is not None:
+        contents[SCRATCHPADS] = scratchpads_bytes(launch.scratchpads)
+    for name, data in contents.items():
+        write_whole(folder / name, data)
+    return [folder / name for name in contents]

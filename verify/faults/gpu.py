@@ -1,0 +1,395 @@
+"""Faults in scheduled GPU kernels, each of which the checks must name and emulation must show in the numbers.
+
+A fault is a change of the loop IR of a kernel that is right: matrix products in tiles, whose operands come through
+shared memory, by threads' plain or asynchronous copies, or by copies that a block issues as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from vdla.compiler.ir.expr import Binary, Const, Expr, Var
+from vdla.compiler.ir.grid import AXES
+from vdla.compiler.ir.kernels import is_block_loop, is_thread_loop, phase_at
+from vdla.compiler.ir.stmt import (
+    Alloc,
+    Assign,
+    Barrier,
+    Commit,
+    Copy,
+    For,
+    Node,
+    Program,
+    Reduce,
+    Seq,
+    Stmt,
+    Wait,
+    seq,
+)
+from vdla.compiler.ir.types import DType
+from vdla.compiler.ir.verify import VerifyError, verify
+from vdla.compiler.ir.visit import (
+    N,
+    map_all_expressions,
+    map_children,
+    map_expr,
+    map_stmt,
+    replace_buffers,
+    substitute_expr,
+    walk,
+)
+from vdla.compiler.target.cpu import errors as cpu_errors
+from vdla.compiler.target.cpu.kernel import build
+from vdla.compiler.target.cuda.emulate import emulate
+from vdla.compiler.target.cuda.errors import LoweringError
+from vdla.compiler.target.cuda.machine import CudaTarget, cuda_target
+from vdla.compiler.target.cuda.prepare import CHECKS, prepare
+from vdla.compiler.target.cuda.wgmma import ARCHITECTURE
+from vdla.compiler.target.cuda.wgmma_emit import has_products
+from vdla.compiler.te.ops.gemm import gemm
+from vdla.compiler.te.ops.tensor_gemm import tensor_gemm
+from vdla.compiler.templates.gpu import gemm_wgmma, gemm_wgmma_knobs
+from vdla.compiler.templates.gpu.tile import Tile, schedule_tile
+
+ROWS, COLUMNS, DEPTH = 70, 50, 44
+"""Sizes with a rest in every tile, and more steps along the depth than stages."""
+WHOLE_COLUMNS, WHOLE_DEPTH = 56, 136
+"""Of the kernel with copies of a whole block, whose rows are multiples of 16 bytes; it multiplies float16."""
+TOLERANCE = 1e-5
+"""Of the greatest product: what float32 sums of that depth in any order stay below."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """`change` makes a faulty program of the prepared kernel with so many `stages`; `breaks` says what is wrong.
+
+    `whole`: of the kernel in which a block copies as a whole.
+    """
+
+    name: str
+    stages: int
+    change: Callable[[Program], Program]
+    breaks: str
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a fault came to: the check that refused it and why, and what the numbers showed with checks switched off.
+
+    `check` and `message` are empty if no check did. `numbers`: "wrong", "NaN" (something undefined was used), "refused"
+    where the code could leave an array, so that it is not run; empty if the results were right.
+    """
+
+    check: str
+    message: str
+    numbers: str
+
+
+def kernel(stages: int, target: CudaTarget, *, whole: bool = False) -> Program:
+    """The right program, prepared; `whole`: with copies of a whole block, which takes warpgroups (sm_90a)."""
+    if whole:
+        half = tensor_gemm(rows=ROWS, columns=WHOLE_COLUMNS, depth=WHOLE_DEPTH, dtype=DType.FLOAT16)
+        knobs = gemm_wgmma_knobs.Knobs(
+            rows=128, columns=32, depth=32, group_rows=64, group_columns=32, stages=stages, bulk=True
+        )
+        return prepare(gemm_wgmma.schedule(target, half, knobs).program, target)
+    program = gemm(rows=ROWS, columns=COLUMNS, depth=DEPTH)
+    tile = Tile(rows=32, columns=32, depth=8, thread_rows=4, thread_columns=4, stages=stages)
+    return prepare(schedule_tile(program, tile).program, target)
+
+
+def run_fault(fault: Fault) -> Verdict:
+    """What the checks, and without them the numbers, say of a fault."""
+    target = cuda_target(ARCHITECTURE) if fault.whole else cuda_target()
+    faulty = fault.change(kernel(fault.stages, target, whole=fault.whole))
+    check, message = "", ""
+    try:
+        verify(faulty)
+        for checking in CHECKS:
+            checking(faulty, target)
+    except (VerifyError, LoweringError) as error:
+        check, message = type(error).__name__, str(error)
+    return Verdict(check=check, message=message, numbers=numbers(faulty))
+
+
+def numbers(program: Program) -> str:
+    """What the results of an emulated kernel are: "" (right), "wrong", "NaN" or "refused"."""
+    rng = np.random.default_rng(0)
+    arrays = {p.name: rng.standard_normal(p.shape).astype(p.dtype.numpy) for p in program.parameters}
+    arrays["Y"] = np.full_like(arrays["Y"], np.nan)
+    try:
+        build(emulate(program))(**arrays)
+    except (VerifyError, cpu_errors.LoweringError):
+        return "refused"
+    result = arrays["Y"]
+    if np.isnan(result).any():
+        return "NaN"
+    wanted = arrays["X"].astype(np.float64) @ arrays["W"].astype(np.float64)
+    return "wrong" if np.abs(result - wanted).max() > TOLERANCE * np.abs(wanted).max() else ""
+
+
+# Changes
+
+Pick = Callable[[Stmt], bool]
+
+
+def _edit(node: N, pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> N:
+    """A tree with the `nth` statement that is picked replaced; what is picked is not entered. LookupError if none."""
+    count = -1
+
+    def visit(statement: Stmt) -> Stmt:
+        nonlocal count
+        if pick(statement):
+            count += 1
+            return new(statement) if count == nth else statement
+        return map_children(statement, visit)
+
+    changed = map_children(node, visit)
+    if count < nth:
+        raise LookupError(f"only {count + 1} statements of the kernel are such ones")
+    return changed
+
+
+def _is(*kinds: type) -> Pick:
+    return lambda node: isinstance(node, kinds)
+
+
+def _along_depth(node: Stmt) -> bool:
+    """The loop along the sums' depth is that with barriers in it."""
+    return (
+        isinstance(node, For)
+        and not is_block_loop(node)
+        and any(isinstance(inner, Barrier) for inner in walk(node))
+    )
+
+
+def _phase(writes: str) -> Pick:
+    """The phases that write a buffer."""
+
+    def pick(node: Stmt) -> bool:
+        return is_thread_loop(node) and any(_target(inner) == writes for inner in walk(node))
+
+    return pick
+
+
+def _target(node: Node) -> str | None:
+    match node:
+        case Assign(buffer=buffer) | Reduce(buffer=buffer):
+            return buffer.name
+        case Copy(destination=destination):
+            return destination.buffer.name
+    return None
+
+
+def _nothing(_: Stmt) -> Stmt:
+    return Seq(statements=())
+
+
+def _in_loop(pick: Pick, new: Callable[[Stmt], Stmt], nth: int = 0) -> Callable[[Program], Program]:
+    return lambda program: _edit(program, _along_depth, lambda loop: _edit(loop, pick, new, nth))
+
+
+def _in_phase(writes: str, new: Callable[[For], Stmt], nth: int = 0) -> Callable[[Program], Program]:
+    def change(phase: Stmt) -> Stmt:
+        assert isinstance(phase, For)
+        return new(phase)
+
+    return lambda program: _edit(program, _phase(writes), change, nth)
+
+
+def _unpadded(node: Stmt) -> Stmt:
+    assert isinstance(node, Copy)
+    return replace(node, pad=None)
+
+
+def _unguarded(phase: For) -> Stmt:
+    """Loops of one iteration at most become loops of one."""
+
+    def visit(node: Stmt) -> Stmt:
+        node = map_children(node, visit)
+        guard = isinstance(node, For) and not isinstance(node.extent, Const)
+        return replace(node, extent=Const(1)) if guard else node
+
+    return visit(phase)
+
+
+def _result_index(change: Callable[[tuple[Var, ...], Expr], Expr], d: int) -> Callable[[Program], Program]:
+    """Changes an index of the result where it is stored: from the loops around it, outermost first, and the index."""
+
+    def visit(node: Stmt, loops: tuple[Var, ...]) -> Stmt:
+        if isinstance(node, Assign) and node.buffer.name == "Y":
+            indices = list(node.indices)
+            indices[d] = change(loops, indices[d])
+            return replace(node, indices=tuple(indices))
+        if isinstance(node, For) and node.kind in AXES:
+            loops = (*loops, node.var)
+        return map_children(node, lambda child: visit(child, loops))
+
+    return lambda program: map_children(program, lambda body: visit(body, ()))
+
+
+def _halved(position: int) -> Callable[[tuple[Var, ...], Expr], Expr]:
+    """In an index, half of the variable of an axis (0, 1: blocks, 2, 3: threads) in its place."""
+    return lambda loops, index: substitute_expr(index, {loops[position].name: loops[position] // 2})
+
+
+def _later_slot(steps: int) -> Callable[[Stmt], Stmt]:
+    """k % n becomes (k + steps) % n."""
+
+    def later(expr: Expr) -> Expr:
+        if isinstance(expr, Binary) and expr.op == "%" and isinstance(expr.a, Var):
+            return Binary("%", expr.a + steps, expr.b)
+        return expr
+
+    return lambda phase: map_all_expressions(phase, lambda expr: map_expr(expr, later))
+
+
+def _multiplies(node: Stmt) -> bool:
+    """The phases that multiply by warpgroups."""
+    return is_thread_loop(node) and has_products(node)
+
+
+def _others_registers(phase: For) -> Stmt:
+    """Sums are those of the thread with x and y exchanged."""
+    y, x = phase_at(phase).threads[:2]
+
+    def swap(node: Stmt) -> Stmt:
+        if not isinstance(node, Reduce):
+            return node
+        names = {y.name: x.var, x.name: y.var}
+        return replace(node, indices=tuple([substitute_expr(i, names) for i in node.indices]))
+
+    return map_stmt(phase, swap)
+
+
+def _smaller(program: Program) -> Program:
+    """The buffer `a` in shared memory has a row less."""
+    old = next(n.buffer for n in walk(program) if isinstance(n, Alloc) and n.buffer.name == "a")
+    shape = (*old.shape[:-2], old.shape[-2] - 1, old.shape[-1])
+    return replace_buffers(program, {"a": replace(old, shape=shape)})
+
+
+def _barrier_inside(phase: For) -> Stmt:
+    inner = phase_at(phase)
+    result: Stmt = seq(inner.body, Barrier())
+    for loop in reversed(inner.threads):
+        result = replace(loop, body=result)
+    return result
+
+
+def _meeting_late(loop: Stmt) -> Stmt:
+    """The barrier in front of an iteration's copies moves behind them."""
+    return _edit(_edit(loop, _is(Barrier), _nothing), _is(Commit), lambda commit: seq(commit, Barrier()))
+
+
+def _waits_for(pending: int) -> Callable[[Stmt], Stmt]:
+    return lambda _: Wait(pending=pending)
+
+
+def _fault(
+    name: str, stages: int, change: Callable[[Program], Program], breaks: str, *, whole: bool = False
+) -> Fault:
+    return Fault(name=name, stages=stages, change=change, breaks=breaks, whole=whole)
+
+
+FAULTS: Final = (
+    _fault(
+        "missing barrier before use",
+        1,
+        _in_loop(_is(Barrier), _nothing, 1),
+        "threads multiply what others have not yet brought into shared memory",
+    ),
+    _fault(
+        "missing barrier before refill",
+        1,
+        _in_loop(_is(Barrier), _nothing, 0),
+        "the next tile is brought in while others still use this one",
+    ),
+    _fault(
+        "missing barrier behind a wait",
+        2,
+        _in_loop(_is(Barrier), _nothing),
+        "a thread waits for its own copies, but uses those of others too",
+    ),
+    _fault(
+        "missing barrier before copies",
+        2,
+        lambda program: _edit(program, _along_depth, _meeting_late),
+        "copies into a slot are issued while others still use it",
+    ),
+    _fault(
+        "wrong wait count", 3, _in_loop(_is(Wait), _waits_for(2)), "the tile in use may still be under way"
+    ),
+    _fault("missing wait", 2, _in_loop(_is(Wait), _nothing), "nothing is waited for in the loop"),
+    _fault(
+        "missing commit",
+        2,
+        _in_loop(_is(Commit), _nothing),
+        "copies are in no group when they are waited for",
+    ),
+    _fault(
+        "missing first commit",
+        2,
+        lambda program: _edit(program, _is(Commit), _nothing),
+        "the first tile's copies fall into the second one's group",
+    ),
+    _fault(
+        "tile out of bounds",
+        1,
+        lambda program: _edit(program, lambda n: _target(n) == "a", _unpadded),
+        "the copies of a tile leave the matrix, and nothing is read as 0 there",
+    ),
+    _fault("missing guard", 1, _in_phase("Y", _unguarded), "threads beyond the last row store there"),
+    _fault(
+        "two threads, one element",
+        1,
+        _result_index(_halved(3), 1),
+        "neighbouring threads store into the same column",
+    ),
+    _fault("blocks overlap", 1, _result_index(_halved(0), 0), "neighbouring blocks store into the same rows"),
+    _fault("wrong slot", 2, _in_phase("sum", _later_slot(1), 1), "the slot that is being filled is used"),
+    _fault(
+        "registers of another thread",
+        1,
+        _in_phase("sum", _others_registers, 1),
+        "a thread adds to sums that another one holds",
+    ),
+    _fault("shared buffer too small", 1, _smaller, "the last row lies behind the buffer's end"),
+    _fault(
+        "barrier in a loop over threads",
+        1,
+        _in_phase("sum", _barrier_inside, 1),
+        "threads wait where not all of them come by",
+    ),
+    _fault(
+        "sums not cleared",
+        1,
+        _in_phase("sum", _nothing, 0),
+        "sums start from what the registers happen to hold",
+    ),
+    _fault(
+        "missing barrier, whole block",
+        4,
+        _in_loop(_is(Barrier), _nothing),
+        "a slot is filled for the block while some of its warps still multiply it",
+        whole=True,
+    ),
+    _fault(
+        "wrong wait count, whole block",
+        4,
+        _in_loop(_is(Wait), _waits_for(2)),
+        "the slice in use may still be under way",
+        whole=True,
+    ),
+    _fault(
+        "wrong slot, whole block",
+        4,
+        lambda program: _edit(program, _multiplies, _later_slot(2)),
+        "the slot that is being filled is multiplied",
+        whole=True,
+    ),
+)

@@ -1,0 +1,96 @@
+"""Faults in copies of RTL or simulator against co-simulation."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Final
+
+from .table import TINY, Fault
+
+TIMEOUT: Final = 900.0
+"""Seconds after which a run with a fault counts as hung."""
+
+_PACKAGES: Final = ("util", "isa", "hw", "sim", "compiler", "verify", "codesign")
+
+
+class FaultError(Exception):
+    """A fault that does not apply to the sources, or a run that failed before the first program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultVerdict:
+    """What co-simulation says with a fault.
+
+    `program` is the number of the first program that differs and `difference` how; both None if none does.
+    """
+
+    program: int | None
+    difference: str | None
+
+
+def source_folder(package: str) -> Path:
+    """The folder of vdla's part `package`."""
+    return Path(str(resources.files(f"vdla.{package}")))
+
+
+def faulty_text(fault: Fault) -> str:
+    """The text of the fault's file with the fault. Raises FaultError unless its line is there exactly once."""
+    path = source_folder(fault.package) / fault.file
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    places = [index for index, line in enumerate(lines) if line.strip() == fault.line]
+    if len(places) != 1:
+        raise FaultError(
+            f"{fault.name}: {path.name} has {len(places)} lines {fault.line!r}; the table needs one"
+        )
+    lines[places[0]] = lines[places[0]].replace(fault.line, fault.faulty)
+    return "".join(lines)
+
+
+def run_fault(fault: Fault | None, *, programs: int, campaign: int = 1) -> FaultVerdict:
+    """Co-simulation of `programs` programs, in a process whose copy of the sources has `fault`.
+
+    The tree stays as it is. A faulty simulator runs as plain Python (compiling it would take minutes), a faulty RTL is
+    built into a cache of its own; without a fault the simulator runs as plain Python too. Raises FaultError.
+    """
+    with tempfile.TemporaryDirectory(prefix="vdla-fault-") as directory:
+        work = Path(directory)
+        vdla = work / "vdla"
+        vdla.mkdir()
+        for package in _PACKAGES:
+            source = source_folder(package)
+            if fault is not None and package == fault.package:
+                shutil.copytree(source, vdla / package, ignore=shutil.ignore_patterns("__pycache__"))
+                (vdla / package / fault.file).write_text(faulty_text(fault), encoding="utf-8")
+            else:
+                (vdla / package).symlink_to(source)
+        environment = {**os.environ, "PYTHONPATH": str(work), "PYTHONWARNINGS": "ignore"}
+        if fault is None or fault.package == "sim":
+            environment["NUMBA_DISABLE_JIT"] = "1"
+        else:
+            environment["XDG_CACHE_HOME"] = str(work / "cache")
+        command = [sys.executable, "-m", "vdla.verify.faults.worker", str(work)]
+        command += [TINY if fault is None else fault.machine, str(programs), str(campaign)]
+        try:
+            result = subprocess.run(
+                command,
+                env=environment,
+                cwd=work,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return FaultVerdict(program=0, difference="hangs")
+    if result.returncode:
+        name = "without a fault" if fault is None else fault.name
+        raise FaultError(f"{name}: {result.stderr.strip()[-2000:]}")
+    return FaultVerdict(**json.loads(result.stdout.splitlines()[-1]))

@@ -1,0 +1,534 @@
+"""Random instructions that mostly stay in bounds, and the DRAM image they work on; see `random_programs.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.access import Trace
+from vdla.isa.config import Config
+from vdla.isa.layout import EXTENSION_OF, REGISTERS, Register, encode_uops, pack_fields, uop_fields
+
+from .random_operands import TOTALS, combine_constants, log_uniform_int32, near_tie_totals
+from .random_scratchpads import random_parameters
+from .worst_roundings import worst_totals
+
+UOPS = 64
+"""Micro-ops that lie ready in the image, and the part of micro-op memory that random programs use."""
+
+ENTRIES = 8
+"""Places where a parameter load may start; it reaches at most 10 entries further, all of them valid."""
+
+CHAINED = 16
+"""The last micro-ops work on the first few vectors, so that results are used a few operations after they are made."""
+
+TABLE = 3 * ENTRIES
+"""Entries of the parameter table in the image."""
+
+WORST = TABLE - 1
+"""The one of them whose totals are the hardest to round."""
+
+NEAR = 4
+"""The first accumulators and vectors, used more than others, are twice as many."""
+
+EVEN = 32
+"""Operands of stores whose bytes are equal, so that all lanes have the same pair."""
+
+_SHARED = 12
+MANY_LOADS = 40
+"""More loads than may be in flight."""
+
+_SIXTEEN = 2**16 - 1
+_FAR = 4 * 2**20
+"""Most bytes of memory behind the outputs, which only long strides reach."""
+
+_MOST_READS = 128
+"""Accumulators of the largest windows; a store has dozens of vectors."""
+
+_MOST_LOOPS = 2**14 - 1
+_QUICK = 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class Regions:
+    """Byte addresses of the parts of the image; micro-ops and parameters lie across a multiple of 4096.
+
+    `totals`: for each of the parameters TOTALS accumulator vectors that they bring near ties, with the zero point that
+    `zero_points` has for it. `even`: EVEN output vectors of equal bytes. Behind `end` there may be more memory.
+    """
+
+    uops: int
+    data: int
+    even: int
+    totals: int
+    parameters: int
+    output: int
+    end: int
+    zero_points: tuple[int, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Source:
+    """Where random numbers come from and what they must fit: the machine, its image and its registers by now.
+
+    `wide`: fields take values from all over their range, so that an instruction may take thousands of cycles.
+    `uops_at`: the micro-ops of the image lie there too, in micro-op memory.
+    """
+
+    config: Config
+    rng: np.random.Generator
+    regions: Regions
+    trace: Trace
+    wide: bool = False
+    uops_at: int = 0
+
+    def number(self, limit: int, low: int = 0) -> int:
+        """A random integer in low..limit, ends included."""
+        return int(self.rng.integers(low, limit + 1))
+
+    def chance(self, probability: float) -> bool:
+        """True with this probability."""
+        return bool(self.rng.random() < probability)
+
+    def any_size(self, limit: int) -> int:
+        """A random integer in 1..limit, each number of bits as likely as another."""
+        return min(limit, int(np.exp2(self.rng.uniform(0, np.log2(limit + 1)))))
+
+    def wider(self, probability: float) -> bool:
+        """True with this probability, if at all a field may take any value."""
+        return self.wide and self.chance(probability)
+
+
+# --- the image ------------------------------------------------------------------------------------------
+
+
+def _page(size: int) -> int:
+    return -(-size // 4096) * 4096
+
+
+def random_image(
+    config: Config, rng: np.random.Generator, *, far: bool = False
+) -> tuple[np.ndarray, Regions]:
+    """A DRAM image (uint8) with micro-ops, parameters and their totals in place, random numbers elsewhere.
+
+    Half of these are bytes, half int32 of every magnitude. With `far` zeros follow, as far as strides reach.
+    """
+    boundary = 4096
+    uops = boundary - 2 * UOPS
+    data = 2 * boundary
+    size = 2 * boundary + _page(
+        max(3 * config.fifo_bytes("load"), 12 * config.wgt_bytes, 40 * config.acc_bytes)
+    )
+    even = data + size
+    totals = _page(even + EVEN * config.out_bytes)
+    half = TABLE // 3 * config.par_bytes
+    parameters = _page(totals + TABLE * TOTALS * config.acc_bytes + half) - half
+    output = _page(parameters + TABLE * config.par_bytes)
+    end = output + boundary + _page(max(160 * config.out_bytes, 3 * config.fifo_bytes("store")))
+    image = rng.integers(0, 256, end, dtype=np.uint8)
+    for page in range(data, even, 2 * boundary):
+        image[page : page + boundary] = log_uniform_int32(rng, boundary // 4).view(np.uint8)
+    image[even : even + EVEN * config.out_bytes] = np.repeat(
+        rng.integers(0, 256, EVEN, np.uint8), config.out_bytes
+    )
+    limits = (config.acc_depth // 2, config.inp_depth // 2, config.wgt_depth // 2)
+    columns = [rng.integers(0, limit, UOPS) for limit in limits]
+    for column in columns:
+        column[-CHAINED:] %= NEAR
+    if rng.random() < 0.3:
+        # As ALU operands: both indices are accumulators.
+        columns[1] = np.minimum(columns[1], config.acc_depth // 2 - 1)
+    assert all(column.max() <= item.maximum for item, column in zip(uop_fields(config), columns, strict=True))
+    image[uops : uops + 4 * UOPS] = encode_uops(config, *columns).view(np.uint8)
+    table = random_parameters(rng, TABLE, config.block_out)
+    rows = TOTALS * config.batch
+    # A third of them far from zero, where bits count that else only saturate.
+    zero_points = (log_uniform_int32(rng, TABLE) >> 16) * (rng.random(TABLE) < 0.35)
+    worst = _worst_entry(rng, table, zero_points)
+    image[parameters : parameters + table.nbytes] = table.reshape(-1).view(np.uint8)
+    near = [
+        near_tie_totals(rng, entry[1].view(np.float32), entry[0].view(np.int32), rows, zero_point)
+        for entry, zero_point in zip(table, zero_points.tolist(), strict=True)
+    ]
+    biases = table[WORST, 0].view(np.int32)[: len(worst)]
+    near[WORST][rng.random(rows) < 0.5, : len(worst)] = (worst.astype(np.int64) - biases).astype(np.int32)
+    image[totals : totals + TABLE * TOTALS * config.acc_bytes] = (
+        np.concatenate(near).reshape(-1).view(np.uint8)
+    )
+    if far:
+        image = np.concatenate([image, np.zeros(min(_FAR, 2 * _SIXTEEN * config.par_bytes), np.uint8)])
+    return image, Regions(
+        uops=uops,
+        data=data,
+        even=even,
+        totals=totals,
+        parameters=parameters,
+        output=output,
+        end=end,
+        zero_points=tuple(zero_points.tolist()),
+    )
+
+
+def _worst_entry(
+    rng: np.random.Generator, table: NDArray[np.uint32], zero_points: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Put the hardest scales, with their zero point, into entry WORST; their totals, one a lane."""
+    worst = worst_totals(rng, table.shape[2])
+    table[WORST, 1, : len(worst.scales)] = worst.scales.view(np.uint32)
+    zero_points[WORST] = worst.zero_point
+    return worst.totals
+
+
+# --- instructions ---------------------------------------------------------------------------------------
+
+
+def dram_base(source: Source, kind: str) -> int:
+    """A random element address in the region that fits `kind`; now and then among the outputs."""
+    size, regions = source.config.element_bytes(kind), source.regions
+    match kind:
+        case "uop":
+            low, high = regions.uops, regions.uops + UOPS * size
+        case "par":
+            low, high = regions.parameters, regions.parameters + ENTRIES * size
+        case _ if source.chance(0.35):
+            low, high = regions.output, regions.end if source.chance(0.5) else regions.output + _SHARED * size
+        case _:
+            low, high = regions.data, regions.parameters
+    if source.chance(0.15):
+        # Just below a multiple of 4096, so that the transfer crosses it.
+        boundary = source.number((high - 1) // 4096, low // 4096 + 1) * 4096 if high - low > 4096 else 0
+        return max(low, boundary - source.number(12, 1) * size) // size
+    return source.number(max(low, high - size), low) // size
+
+
+def _shape(source: Source, rows: int, columns: int) -> dict[str, int]:
+    if source.wider(0.06):
+        # Nothing at all, whatever the other fields say.
+        empty = ("x_size", "y_size")[source.number(1)]
+        return {
+            name: 0 if name == empty else source.any_size(_SIXTEEN)
+            for name in ("y_size", "x_size", "x_stride")
+        }
+    if source.wider(0.1):
+        return {"y_size": 2, "x_size": source.number(3, 1), "x_stride": source.any_size(_SIXTEEN)}
+    if source.wider(0.04):
+        return {"y_size": source.any_size(_SIXTEEN), "x_size": 1, "x_stride": source.number(1)}
+    if source.wider(0.1):
+        # Of a single row the stride means nothing.
+        return {"y_size": 1, "x_size": source.number(columns, 1), "x_stride": source.number(_SIXTEEN)}
+    width = source.number(columns, 0 if source.chance(0.1) else 1)
+    return {
+        "y_size": source.number(rows, 0 if source.chance(0.1) else 1),
+        "x_size": width,
+        "x_stride": max(0, width + source.number(4, -1)),
+    }
+
+
+def _place(source: Source, depth: int) -> int:
+    """A scratchpad index, often one of the first few."""
+    return source.number(min(depth - 1, 2 * NEAR) if source.chance(0.35) else depth - 1)
+
+
+def _load(source: Source, kind: str) -> dict[str, int]:
+    target = "acc" if kind == "acc8" else kind
+    depth = UOPS if kind == "uop" else getattr(source.config, f"{target}_depth")
+    small = kind in ("wgt", "par")
+    values = _shape(source, 2 if small else 4, 3 if small else 12)
+    if source.chance(0.4) and values["x_size"] < 100 > values["y_size"]:
+        most = 15 if source.wider(0.1) else 2
+        values |= {name: source.number(most) for name in ("y_pad_0", "y_pad_1", "x_pad_0", "x_pad_1")}
+    if source.chance(0.06):
+        # Nothing but pads, often a single one.
+        width = {"x_size": source.number(2, 1), "x_pad_0": source.number(1), "x_pad_1": source.number(1)}
+        values |= {"y_size": 0, "y_pad_0": source.number(1), "y_pad_1": source.number(2), **width}
+    if not values["y_size"] * values["x_size"] and source.wider(0.5):
+        return {**values, "sram_base": source.number(depth - 1), "dram_base": source.number(2**32 - 1)}
+    place = _place(source, depth)
+    if kind == "uop" and source.config.uop_depth > 2 * UOPS and source.chance(0.3):
+        # Any words at all, where no instruction uses them.
+        values["sram_base"] = source.number(source.config.uop_depth - 1, UOPS)
+        region = source.regions
+        end = region.end if source.chance(0.5) else region.output + _SHARED * source.config.out_bytes
+        return {**values, "dram_base": source.number(end, region.output) // 4}
+    if kind not in ("uop", "par") and source.chance(0.08):
+        # Longer than the FIFO, in one run or in rows that touch.
+        fifo = (
+            source.config.fifo_bytes("load")
+            if target in ("inp", "wgt")
+            else source.config.fifo_bytes("compute")
+        )
+        count = min(depth, 2 * fifo // source.config.element_bytes(kind) + 2)
+        rows = source.number(2, 1)
+        values = {"y_size": rows, "x_size": -(-count // rows), "x_stride": -(-count // rows)}
+        place = source.number(max(0, depth - count))
+    if kind not in ("uop", "par") and source.wider(0.02):
+        # Most of the scratchpad, in rows of one element between pads.
+        pads = {name: source.number(2) for name in ("y_pad_0", "y_pad_1")}
+        rows = source.number(depth - 4, depth // 2)
+        values = {"y_size": rows, "x_size": 1, "x_stride": int(source.chance(0.8)), **pads}
+        place = source.number(depth - rows - 4)
+    if kind == "uop" and source.uops_at and source.chance(0.3):
+        place = source.uops_at + source.number(UOPS - 1)
+    base = dram_base(source, kind)
+    if kind == "par" and values["y_size"] > 1:
+        # Scales must be finite: rows end before the table does, behind which a program writes what it likes.
+        end = source.regions.parameters // source.config.par_bytes + TABLE
+        room = max(0, end - base - values["x_size"])
+        values["x_stride"] = min(values["x_stride"], room // (values["y_size"] - 1))
+    return {**values, "sram_base": place, "dram_base": base}
+
+
+def _patch(source: Source) -> dict[str, int]:
+    values = _shape(source, 4, 8)
+    values["x_stride"] = source.trace.registers["PATCH"]["row_bytes"] + source.number(9)
+    if source.chance(0.4):
+        values |= {name: source.number(2) for name in ("y_pad_0", "y_pad_1")}
+    base = dram_base(source, "patch")
+    if source.chance(0.2):
+        # Whole beats, if rows are.
+        base -= base % source.config.memory.bus_bytes
+    return {**values, "sram_base": _place(source, source.config.inp_depth), "dram_base": base}
+
+
+def _loops(source: Source) -> dict[str, int]:
+    if source.wider(0.15):
+        return _wide_loops(source)
+    begin = source.number(UOPS - 8, UOPS - CHAINED if source.chance(0.4) else 0)
+    begin += source.uops_at if source.chance(0.4) else 0
+    return {
+        "uop_bgn": begin,
+        "uop_end": begin + source.number(6, -1 if begin and source.chance(0.1) else 1),
+        "iter_out": source.number(4, 0 if source.chance(0.1) else 1),
+        "iter_in": source.number(5, 0 if source.chance(0.1) else 1),
+        **{f"{name}_factor_{loop}": source.number(6) for name in ("dst", "src") for loop in ("out", "in")},
+    }
+
+
+def _wide_loops(source: Source) -> dict[str, int]:
+    """Loops of no operation, of many, or of a few that lie far apart."""
+    config = source.config
+    begin = (
+        source.uops_at + source.number(UOPS - 1)
+        if source.chance(0.7)
+        else source.number(config.uop_depth - 1)
+    )
+    outer, inner = source.any_size(_MOST_LOOPS), source.any_size(_MOST_LOOPS)
+    factors = {f"{name}_factor_{loop}": 0 for name in ("dst", "src") for loop in ("out", "in")}
+    depths = {"dst": config.acc_depth, "src": min(config.inp_depth, config.acc_depth)}
+    kind = min(5, source.number(8))
+    match kind:
+        case 0:
+            loops = ((begin, source.number(begin)), outer, inner)
+        case 1:
+            loops = ((begin, source.number(config.uop_depth, begin)), outer, 0)
+        case 2:
+            loops = ((begin, source.number(config.uop_depth, begin)), 0, inner)
+        case 3:
+            loops = ((begin, begin + 1), outer, 1)
+        case 4:
+            loops = ((begin, begin + 1), 1, inner)
+        case _:
+            loops = ((begin, begin + source.number(2, 1)), source.number(3, 1), source.number(3, 1))
+    span, outer, inner = loops
+    for name, depth in depths.items():
+        for loop, count in (("out", outer), ("in", inner)):
+            most = depth - 1 if kind < 3 or count == 1 else depth // (2 * max(1, count))
+            factors[f"{name}_factor_{loop}"] = source.any_size(most + 1) - 1 if source.chance(0.7) else 0
+    return {"uop_bgn": span[0], "uop_end": span[1], "iter_out": outer, "iter_in": inner, **factors}
+
+
+def _wide_tiles(source: Source, loops: dict[str, int]) -> dict[str, int]:
+    """Steps from weight to weight that a machine may take with `loops`."""
+    depth = source.config.wgt_depth
+    found = {}
+    for loop in ("out", "in"):
+        count = loops[f"iter_{loop}"]
+        most = min(depth - 1, depth // (2 * max(1, count - 1))) if source.wider(0.3) else int(count < 100)
+        found[f"wgt_factor_{loop}"] = source.any_size(most + 1) - 1
+    return found
+
+
+def matrix(source: Source) -> dict[str, int]:
+    """Fields of a GEMM or DEPTHWISE."""
+    loops = _loops(source)
+    return {
+        **loops,
+        **_wide_tiles(source, loops),
+        "reset": int(source.chance(0.15)),
+        "overwrite": int(source.chance(0.3)),
+    }
+
+
+def alu(source: Source) -> dict[str, int]:
+    """Fields of an ALU instruction."""
+    loops = _loops(source)
+    # Operations of one cycle where there are many of them.
+    quick = loops["iter_out"] * loops["iter_in"] > _QUICK
+    opcode = source.number(2 if quick else 4)
+    return {
+        **loops,
+        "alu_opcode": opcode,
+        "use_imm": int(quick or source.chance(0.6)),
+        "imm": source.number(34, -34) if opcode == 3 else source.number(2**15 - 1, -(2**15)),
+    }
+
+
+def store(source: Source, post: bool) -> dict[str, int]:
+    """Fields of a STORE.POST if `post`, else of a STORE.OUT."""
+    config, regions = source.config, source.regions
+    values = _shape(source, 3, 8)
+    values["sram_base"] = _place(source, config.acc_depth)
+    if not values["y_size"] * values["x_size"] and source.wider(0.5):
+        return {**values, "dram_base": source.number(2**32 - 1)}
+    last = regions.end // config.out_bytes - 1
+    values["dram_base"] = source.number(last, regions.output // config.out_bytes)
+    if source.chance(0.45):
+        values["dram_base"] = source.number(_SHARED) + regions.output // config.out_bytes
+    if source.chance(0.15):
+        values["dram_base"] = (regions.output + 4096) // config.out_bytes - source.number(6, 1)
+    if source.chance(0.06):
+        # Longer than the FIFOs of results and of operands.
+        fifo = max(config.fifo_bytes("store"), config.fifo_bytes("operand") if post else 0)
+        count = 2 * fifo // config.out_bytes + 2
+        values |= {"y_size": 1, "x_size": count, "x_stride": count, "sram_base": 0}
+        values["dram_base"] = regions.output // config.out_bytes + source.number(5)
+    if post:
+        values["par_index"] = source.number(config.par_depth - 1)
+        values["y_size"] = min(values["y_size"], 200)
+        values["combine"] = int(source.chance(0.6))
+        values["operand"] = int(values["combine"] and source.chance(0.6))
+        values["multiply"] = int(values["operand"] and source.chance(0.4))
+        values["swap"] = int(values["operand"] and source.chance(0.4))
+        values["unsigned"] = int(source.chance(0.5))
+    return values
+
+
+def float_bits(value: np.float32) -> int:
+    """The encoding of a float32, as configuration registers hold it."""
+    return int(value.view(np.uint32))
+
+
+def _zero_point(source: Source) -> int:
+    if source.chance(0.2):
+        return int(log_uniform_int32(source.rng, 1)[0]) >> 16
+    return source.number(127, -128)
+
+
+def register_values(source: Source, name: str) -> dict[str, int]:
+    """Random fields of a configuration register, small enough that instructions often stay in bounds."""
+    number, config = source.number, source.config
+    low, high = sorted((number(127, -128), number(127, -128))) if source.chance(0.5) else (-128, 127)
+    match name:
+        case "COMPUTE_PAD" if source.chance(0.5):
+            return {"pad_value": int(log_uniform_int32(source.rng, 1)[0])}
+        case "LOAD_PAD" | "COMPUTE_PAD":
+            return {"pad_value": number(127, -128)}
+        case "PATCH" if source.wider(0.25):
+            eight = ("run", "step", "pitch", "pad_left")
+            wide = {name: source.any_size(255) - source.number(1) for name in eight}
+            return {**wide, "row_bytes": source.any_size(_SIXTEEN), "batch_row": number(config.batch - 1)}
+        case "PATCH":
+            return {
+                "run": number(24),
+                "step": number(10),
+                "pitch": number(6, 1),
+                "pad_left": number(8),
+                "row_bytes": number(60) if source.chance(0.8) else number(3, 1) * config.memory.bus_bytes,
+                "batch_row": number(config.batch - 1),
+            }
+        case "BASE" if source.wider(0.3):
+            depths = {
+                "acc_base": config.acc_depth,
+                "inp_base": config.inp_depth,
+                "wgt_base": config.wgt_depth,
+            }
+            return {name: source.any_size(depth) - 1 for name, depth in depths.items()}
+        case "BASE":
+            return {"acc_base": number(8), "inp_base": number(8), "wgt_base": number(3)}
+        case "ADDRESS" if source.wider(0.15):
+            return {name: source.any_size(config.acc_depth) for name in ("y_stride", "x_stride")}
+        case "ADDRESS":
+            return {"y_stride": number(12), "x_stride": number(4)}
+        case "WINDOW" if source.chance(0.3):
+            return {}
+        case "WINDOW" if source.wider(0.15):
+            rows = source.any_size(_MOST_READS)
+            counts = {"rows_minus_1": rows - 1, "columns_minus_1": source.any_size(_MOST_READS // rows) - 1}
+            strides = {name: source.any_size(_SIXTEEN) for name in ("row_stride", "column_stride")}
+            return {**counts, **strides, "sum": number(1)}
+        case "WINDOW":
+            return {
+                "rows_minus_1": number(2),
+                "columns_minus_1": number(2),
+                "row_stride": number(9) if source.chance(0.8) else config.acc_depth - number(9, 1),
+                "column_stride": number(3),
+                "sum": number(1),
+            }
+        case "REQUANTIZE":
+            zeros = {name: _zero_point(source) for name in ("zero_point", "operand_zero_point")}
+            return {**zeros, "low": low, "high": high}
+        case "RATIO":
+            own, operand, _ = combine_constants(source.rng)
+            return {"ratio_self": float_bits(own), "ratio_operand": float_bits(operand)}
+        case "COMBINE":
+            offset = float_bits(combine_constants(source.rng)[2])
+            return {"offset": offset, "low": low, "high": high, "zero_point": _zero_point(source)}
+        case _ if source.wider(0.2):
+            memory = len(source.trace.image) // config.out_bytes
+            return {"delta": source.any_size(memory) * (2 * number(1) - 1)}
+        case _:
+            return {"delta": number(20, -200) if source.chance(0.7) else number(-200, -1200)}
+
+
+def register_write(item: Register, values: dict[str, int]) -> dict[str, int]:
+    """Fields of the CONFIG that writes `values` to configuration register `item`."""
+    value = pack_fields(item.name, item.fields, values)
+    return {"unit": int(item.unit), "register": item.index, "value": value}
+
+
+def _config(source: Source) -> dict[str, int]:
+    item = REGISTERS[source.number(len(REGISTERS) - 1)]
+    return register_write(item, register_values(source, item.name))
+
+
+_WEIGHTS = {
+    "LOAD.INP": 4,
+    "LOAD.WGT": 2,
+    "LOAD.ACC": 2,
+    "LOAD.ACC8": 1,
+    "LOAD.UOP": 1,
+    "LOAD.PAR": 4,
+    "LOAD.PATCH": 3,
+    "GEMM": 6,
+    "DEPTHWISE": 2,
+    "ALU": 3,
+    "STORE.OUT": 3,
+    "STORE.POST": 4,
+    "CONFIG": 6,
+}
+
+
+def kinds_of(config: Config) -> list[str]:
+    """The formats that random instructions of `config` have."""
+    return [name for name in _WEIGHTS if name not in EXTENSION_OF or config.has(EXTENSION_OF[name])]
+
+
+def random_instruction(source: Source) -> tuple[str, dict[str, int]]:
+    """Format name and fields of an instruction that the machine has; it may still leave a memory."""
+    kinds = kinds_of(source.config)
+    weights = np.array([_WEIGHTS[name] for name in kinds], np.float64)
+    name = kinds[int(source.rng.choice(len(kinds), p=weights / weights.sum()))]
+    match name:
+        case "CONFIG":
+            return name, _config(source)
+        case "GEMM" | "DEPTHWISE":
+            return name, matrix(source)
+        case "ALU":
+            return name, alu(source)
+        case "STORE.OUT" | "STORE.POST":
+            return name, store(source, name == "STORE.POST")
+        case "LOAD.PATCH":
+            return name, _patch(source)
+        case _:
+            return name, _load(source, name.removeprefix("LOAD.").lower())

@@ -1,0 +1,160 @@
+"""Random operands for STORE.POST that reach every branch of its arithmetic; see `random_programs.py`.
+
+Numbers drawn evenly hardly ever show a wrong rounding: a sum is a 24-bit mantissa, and one unit in its last place
+decides an int8 in one case of a hundred thousand. So half of the operands here lie at ties: exact products or sums of
+n + 1/2, or one of the neighbours of those. Others are of every magnitude (each distance of each shifter), zero or
+subnormal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.arithmetic import CONSTANT_BITS
+from vdla.isa.errors import ProgramError
+
+TOTALS = 8
+"""Accumulator vectors that go with an entry of a parameter table (`near_tie_totals`)."""
+
+_INT32 = 2**31
+_LARGEST = 2.0**CONSTANT_BITS
+
+
+def log_uniform_int32(rng: np.random.Generator, count: int) -> NDArray[np.int32]:
+    """(count,) int32 of both signs whose numbers of bits are uniform on 0..31."""
+    words = rng.integers(-_INT32, _INT32, count)
+    return (words >> rng.integers(0, 32, count)).astype(np.int32)
+
+
+def magnitude(rng: np.random.Generator, low: float, high: float) -> np.float32:
+    """A float32 of random sign whose exponent is uniform on `low`..`high`."""
+    return np.float32(np.exp2(rng.uniform(low, high)) * rng.choice((-1, 1)))
+
+
+def dyadic(rng: np.random.Generator, bits: int = 6) -> np.float32:
+    """m / 2^k for a small odd m and k up to `bits`, which times an integer often is n + 1/2; or a trifle off that."""
+    value = float(2 * rng.integers(0, 4) + 1) / float(1 << rng.integers(1, bits + 1))
+    if rng.random() < 0.6:
+        value *= 1 + float(rng.choice((-1, 1))) * 2.0 ** -float(rng.integers(10, 24))
+    return np.float32(value * rng.choice((-1, 1)))
+
+
+def tie(rng: np.random.Generator) -> np.float32:
+    """n + 1/2 within int8, or a neighbour of it among the float32 numbers."""
+    value = np.float32(rng.integers(-128, 127) + 0.5)
+    step = int(rng.integers(-2, 3))
+    return np.float32(value + step * np.spacing(value))
+
+
+def special(rng: np.random.Generator) -> np.float32:
+    """A zero, a subnormal number, a power of two, or one near the ends of what the machine takes."""
+    return np.float32(
+        rng.choice(
+            (
+                0.0,
+                -0.0,
+                1.0,
+                -1.0,
+                2.0**-149,
+                -(2.0**-130),
+                2.0**-126,
+                2.0**-24,
+                _LARGEST,
+                -_LARGEST / 2,
+                _LARGEST - 1,
+            )
+        )
+    )
+
+
+def random_scales(rng: np.random.Generator, count: int) -> NDArray[np.float32]:
+    """(count,) float32 scales: of every magnitude that any int32 can need, few of them negative, zero or subnormal."""
+    scales = np.exp2(rng.uniform(-26, 6, count)) * np.where(rng.random(count) < 0.2, -1, 1)
+    exact = rng.random(count) < 0.25
+    scales = np.where(exact, np.exp2(np.round(np.log2(np.abs(scales)))) * np.sign(scales), scales)
+    found = scales.astype(np.float32)
+    for place in np.flatnonzero(rng.random(count) < 0.08).tolist():
+        found[place] = special(rng)
+    return found
+
+
+def near_tie_totals(
+    rng: np.random.Generator,
+    scales: NDArray[np.float32],
+    biases: NDArray[np.int32],
+    rows: int,
+    zero_point: int = 0,
+) -> NDArray[np.int32]:
+    """(rows, lanes) int32 such that with `biases` (lanes,) added and times `scales` (lanes,) they lie around n + 1/2.
+
+    Most of the n are within int8 once `zero_point` is added. Raises ProgramError unless biases are as many as scales.
+    """
+    if scales.shape != biases.shape:
+        raise ProgramError(f"{scales.shape} scales need as many biases, not {biases.shape}")
+    shape = (rows, scales.size)
+    target = rng.integers(-132, 132, shape) + 0.5 - zero_point
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        total = np.nan_to_num(target / scales.astype(np.float64), nan=1.0, posinf=_INT32, neginf=-_INT32)
+    total = np.rint(np.clip(total, -_INT32, _INT32 - 1)).astype(np.int64)
+    # Around a tie of the product, and around one of the conversion to float32.
+    offset = rng.integers(-3, 4, shape) << rng.integers(0, 8, shape)
+    total = total + np.where(rng.random(shape) < 0.7, offset, 0)
+    wide = rng.random(shape) < 0.15
+    total = np.where(wide, log_uniform_int32(rng, total.size).reshape(shape), total)
+    return (total - biases).astype(np.int32)
+
+
+def _few_units(rng: np.random.Generator, of: np.float32) -> np.float32:
+    """A ratio whose products with int8 are some units in the last place of `of`."""
+    unit = float(np.spacing(np.abs(of)))
+    if rng.random() < 0.5:
+        # Some products are exactly half a unit: ties of the rounding to float32.
+        return np.float32(unit * float(dyadic(rng, 8)))
+    return np.float32(unit * 2.0 ** rng.uniform(-9, 3) * rng.choice((-1, 1)))
+
+
+def combine_constants(rng: np.random.Generator) -> tuple[np.float32, np.float32, np.float32]:
+    """Ratio of the own value, ratio of the operand, and offset, for the arithmetic of stage B."""
+    match int(rng.integers(8)):
+        case 0:
+            # What models have.
+            return magnitude(rng, -6, 3), magnitude(rng, -6, 3), np.float32(rng.uniform(-300, 300))
+        case 1 | 2:
+            # Sums that are exactly ties, or would be but for a trifle.
+            trifle = magnitude(rng, -26, -8) if rng.random() < 0.5 else np.float32(0)
+            return dyadic(rng), dyadic(rng), np.float32(dyadic(rng, 3) + trifle)
+        case 3:
+            # The offset is a tie, the products decide.
+            offset = tie(rng)
+            return _few_units(rng, offset), _few_units(rng, offset), offset
+        case 4:
+            # One product and the offset make a tie, the other decides.
+            own, operand, offset = dyadic(rng), magnitude(rng, -60, -8), dyadic(rng, 4)
+            return (own, operand, offset) if rng.random() < 0.5 else (operand, own, offset)
+        case 5:
+            # Products that cancel.
+            own = magnitude(rng, -10, CONSTANT_BITS - 1)
+            near = np.float32(-own * (1 + rng.choice((0, 1, -1)) * 2.0 ** -float(rng.integers(4, 24))))
+            return own, near, tie(rng)
+        case 6:
+            # A product and the offset that cancel.
+            own, number = magnitude(rng, -3, CONSTANT_BITS - 2), int(rng.integers(-128, 256))
+            offset = np.float32(np.clip(-float(own) * number, -_LARGEST, _LARGEST))
+            other = dyadic(rng) if rng.random() < 0.5 else magnitude(rng, -30, CONSTANT_BITS)
+            return (own, other, offset) if rng.random() < 0.5 else (other, own, offset)
+        case _:
+            parts = [
+                special(rng) if rng.random() < 0.5 else magnitude(rng, -149, CONSTANT_BITS) for _ in range(3)
+            ]
+            return parts[0], parts[1], parts[2]
+
+
+def far_rescale(rng: np.random.Generator, zero_point_in: int) -> tuple[np.float32, int]:
+    """A ratio, and the int16 zero point that brings int8 less `zero_point_in`, times the ratio, back near int8.
+
+    Many of these products lie around n + 1/2, with n of up to 15 bits: each place of n is the first one now and then.
+    """
+    ratio = dyadic(rng)
+    number = int(rng.integers(-128, 128))
+    target = -round((number - zero_point_in) * float(ratio)) + int(rng.integers(-100, 101))
+    return ratio, min(max(target, -(2**15)), 2**15 - 1)

@@ -1,0 +1,210 @@
+"""Seeded random programs for comparing engines: in bounds, free of races and of deadlock by construction.
+
+    config = random_config(seed)                       # or any configuration
+    program = random_program(config, seed, length=60)  # a Program: .instructions, .image, .config
+
+Equal arguments give equal programs. Every instruction kind that the configuration has appears, with pads, empty
+instructions, accumulator windows, operands, transfers over 4 KiB boundaries and longer than the FIFOs, fields from all
+over their range, results of the store pipeline that a last bit decides, values used right after they are made,
+leftover tokens, tokens that order nothing, several tokens in flight and, now and then, instructions behind FINISH.
+`run_reference(config, program.instructions, program.image)` is what every engine must reproduce. `program_builder.py`
+says why there is neither race nor deadlock.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import EXTENSIONS, Config, Memory
+from vdla.isa.layout import FLAGS, TOKEN_QUEUES, TokenQueue, Unit, unit_of
+from vdla.isa.opcodes import AluOpcode
+from vdla.isa.program import Program
+from vdla.isa.program_builder import CARRIERS, ProgramBuilder, append, finish, push, start_builder, steps
+
+from .random_instructions import MANY_LOADS, TABLE, UOPS, Regions, Source, random_image
+from .random_sequences import random_sequence
+
+_LONG = 1500
+"""Operations of an instruction that holds the compute unit."""
+
+_FAR = 0.15
+"""Share of the programs whose memory reaches as far as strides do."""
+
+_WIDE = 0.8
+"""Share of the programs whose fields may take any value."""
+
+_MOST_STEPS = {"GEMM": 1 << 14, "DEPTHWISE": 1 << 14, "ALU": 1 << 14}
+_MOST_STORES = 3000
+"""Longer instructions are left out: steps of matrix and ALU instructions, and of all others."""
+
+_IDLE = 0.03
+_MOST_IDLE = 2200
+"""Instructions that do nothing before the others, in few programs: more than ten bits count."""
+
+_SEQUENCE = 8
+"""A sequence counts as no more instructions than that, so that long ones leave room for others."""
+
+_MOST_TOKENS = 64
+"""Queues up to this depth are filled now and then."""
+
+
+def random_config(seed: int) -> Config:
+    """A small machine with random shape, queue depths, bus, latencies, noise and extensions."""
+    rng = np.random.default_rng((seed, 1))
+
+    def pick(*choices: int) -> int:
+        return int(rng.choice(choices))
+
+    block_in, batch, bus = pick(4, 4, 8, 16), pick(1, 1, 2), pick(8, 8, 16, 64)
+    block_out = block_in if rng.random() < 0.7 else pick(4, 8, 16)
+    extensions = tuple(
+        name for name in EXTENSIONS if rng.random() < 0.9 and (name != "depthwise" or block_in == block_out)
+    )
+    return Config(
+        name=f"random {seed}",
+        batch=batch,
+        block_in=block_in,
+        block_out=block_out,
+        uop_buffer_bytes=4 * pick(128, 512),
+        inp_buffer_bytes=batch * block_in * pick(64, 128),
+        wgt_buffer_bytes=block_in * block_out * pick(16, 64),
+        acc_buffer_bytes=4 * batch * block_out * pick(64, 128),
+        acc_banks=pick(1, 2, 4),
+        par_buffer_bytes=8 * block_out * pick(1, 4),
+        command_queue_depth=pick(1, 2, 3, 8, 32),
+        token_queue_depth=pick(1, 2, 5, 64),
+        fetch_buffer_depth=pick(2, 4, 32),
+        load_fifo_bytes=pick(2 * bus, 4 * bus, 1024),
+        compute_fifo_bytes=pick(2 * bus, 256),
+        operand_fifo_bytes=pick(128, 512),
+        store_fifo_bytes=pick(128, 512),
+        extensions=extensions,
+        memory=Memory(
+            bus_bytes=bus,
+            read_latency=pick(1, 3, 30, 120),
+            write_latency=pick(1, 10, 40),
+            outstanding_reads=pick(1, 2, 8),
+            outstanding_writes=pick(1, 4),
+            jitter=pick(0, 0, 7, 50),
+            stall=pick(0, 0, 5),
+            seed=seed % 2**32,
+        ),
+        post_lanes=max(1, batch * block_out >> pick(0, 0, 1, 2, 3)),
+    )
+
+
+def _tokens(source: Source, values: dict[str, int]) -> bool:
+    """Wish for tokens at random; whether to insist on them."""
+    if source.chance(0.25):
+        for flag in FLAGS:
+            values[flag] = int(source.chance(0.5))
+        return True
+    for flag in ("pop_prev", "pop_next"):
+        values[flag] = int(source.chance(0.15))
+    return False
+
+
+def _hold(build: ProgramBuilder, source: Source, unit: Unit) -> None:
+    """Keep `unit` from beginning anything more for hundreds of cycles."""
+    config = source.config
+    match unit:
+        case Unit.LOAD:
+            columns = min(31, config.inp_depth // 30)
+            pads = {"y_pad_0": 15, "y_pad_1": 15, "x_pad_0": columns // 2, "x_size": columns - columns // 2}
+            for _ in range(MANY_LOADS):
+                append(build, "LOAD.INP", pads)
+        case Unit.COMPUTE:
+            loops = {"uop_bgn": UOPS - 1, "uop_end": UOPS, "iter_out": 1, "iter_in": _LONG}
+            append(build, "ALU", {**loops, "alu_opcode": int(AluOpcode.ADD), "use_imm": 1, "imm": 1})
+        case Unit.STORE:
+            regions = source.regions
+            count = min(config.acc_depth, (regions.end - regions.output) // config.out_bytes)
+            shape = {"y_size": 1, "x_size": count, "x_stride": count}
+            append(build, "STORE.OUT", {**shape, "dram_base": regions.output // config.out_bytes})
+
+
+def _flood(build: ProgramBuilder, source: Source, item: TokenQueue) -> None:
+    """Let `item.producer` push until the queue is full, as its consumer is held up; the command queue fills too."""
+    give, take = CARRIERS[item.producer], CARRIERS[item.consumer]
+    _hold(build, source, item.consumer)
+    for _ in range(min(build.config.token_queue_depth, _MOST_TOKENS)):
+        append(build, give, {item.push_flag: 1})
+    for _ in range(4):
+        append(build, take, {item.pop_flag: 1})
+        found = [
+            pair for _ in range(12) for pair in random_sequence(source) if unit_of(*pair) is item.producer
+        ]
+        name, values = found[0] if found else (give, {})
+        if not append(build, name, {**values, item.push_flag: 1}):
+            append(build, give, {item.push_flag: 1})
+    for _ in range(min(build.config.command_queue_depth, _MOST_TOKENS) if source.chance(0.5) else 0):
+        append(build, take, {})
+
+
+def random_program(
+    config: Config, seed: int, length: int = 60, *, uop: NDArray[np.uint32] | None = None
+) -> Program:
+    """A program of about `length` instructions besides those that only carry tokens, ending in FINISH.
+
+    `uop` (uop_depth,) is the micro-op memory at launch, zero unless given. See the module's docstring for what is in
+    it and what it promises.
+    """
+    rng = np.random.default_rng((seed, 2))
+    image, regions = random_image(config, rng, far=rng.random() < _FAR)
+    build = start_builder(config, image, uop)
+    uops_at = int(rng.integers(config.uop_depth - UOPS + 1)) if rng.random() < 0.7 else 0
+    source = Source(
+        config=config, rng=rng, regions=regions, trace=build.trace, wide=rng.random() < _WIDE, uops_at=uops_at
+    )
+
+    def placed(build: ProgramBuilder, unit: Unit) -> None:
+        for queue, item in enumerate(TOKEN_QUEUES):
+            if item.producer is unit and source.chance(0.1):
+                push(build, queue)
+
+    first = {"y_size": 1, "x_size": UOPS, "x_stride": UOPS, "dram_base": regions.uops // 4}
+    append(build, "LOAD.UOP", first, placed=placed)
+    if uops_at:
+        append(build, "LOAD.UOP", first | {"sram_base": uops_at}, placed=placed)
+    if config.has("post"):
+        append(build, "LOAD.PAR", _parameters(config, regions), placed=placed)
+    for _ in range(source.number(_MOST_IDLE, _MOST_IDLE // 2) if rng.random() < _IDLE else 0):
+        append(build, CARRIERS[Unit(source.number(2))], {})
+    tries = 0
+    count = 0
+    flood = source.number(length) if source.chance(0.7) else -1
+    while count < length and tries < 50 * length:
+        tries += 1
+        if 0 <= flood <= count:
+            flood = -1
+            _flood(build, source, TOKEN_QUEUES[source.number(len(TOKEN_QUEUES) - 1)])
+        found = 0
+        for name, values in random_sequence(source):
+            insist = _tokens(source, values)
+            if steps(build, name, values) <= _MOST_STEPS.get(name, _MOST_STORES):
+                found += append(build, name, values, insist=insist, placed=placed)
+        count += min(found, _SEQUENCE)
+    last: dict[str, int] = {}
+    insist = _tokens(source, last)
+    if source.chance(0.1):
+        # FINISH, too, may find a queue full.
+        queues = [item for item in TOKEN_QUEUES if item.producer is Unit.COMPUTE]
+        item = queues[source.number(len(queues) - 1)]
+        _flood(build, source, item)
+        append(build, CARRIERS[item.consumer], {item.pop_flag: 1})
+        last, insist = {item.push_flag: 1}, False
+    append(build, "FINISH", last, insist=insist)
+    for _ in range(source.number(3) if source.chance(0.15) else 0):
+        build.instructions.append((CARRIERS[Unit(source.number(2))], {}))
+    return finish(build)
+
+
+def _parameters(config: Config, regions: Regions) -> dict[str, int]:
+    """Loads the whole table, in rows from one place."""
+    count = min(config.par_depth, TABLE)
+    return {
+        "y_size": config.par_depth // count,
+        "x_size": count,
+        "x_stride": 0 if config.par_depth > count else count,
+        "dram_base": regions.parameters // config.par_bytes,
+    }

@@ -1,0 +1,39 @@
+"""Random contents of the scratchpads at launch.
+
+Micro-ops stay inside their memories and scales are finite; otherwise programs that read them would be undefined.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.config import Config
+from vdla.isa.layout import encode_uops
+from vdla.isa.scratchpads import scratchpad_sizes
+
+from .random_operands import log_uniform_int32, random_scales
+
+
+def random_parameters(rng: np.random.Generator, entries: int, block_out: int) -> NDArray[np.uint32]:
+    """Uint32 (entries, 2, block_out): biases and the bits of scales, of every magnitude, the scales all finite."""
+    table = np.zeros((entries, 2, block_out), np.uint32)
+    count = entries * block_out
+    table[:, 0] = log_uniform_int32(rng, count).view(np.uint32).reshape(entries, block_out)
+    table[:, 1] = random_scales(rng, count).view(np.uint32).reshape(entries, block_out)
+    return table
+
+
+def random_scratchpads(config: Config, seed: int) -> dict[str, NDArray[np.uint8]]:
+    """Seeded contents of every memory of `config`: any bytes, but micro-ops and parameters that mean something."""
+    rng = np.random.default_rng((seed, 3))
+    contents = {
+        kind: rng.integers(0, 256, size, dtype=np.uint8) for kind, size in scratchpad_sizes(config).items()
+    }
+    limits = (config.acc_depth // 2, min(config.inp_depth, config.acc_depth) // 2, config.wgt_depth // 2)
+    columns = [rng.integers(0, limit, config.uop_depth) for limit in limits]
+    contents["uop"] = encode_uops(config, columns[0], columns[1], columns[2]).view(np.uint8)
+    if config.has("post"):
+        contents["par"] = (
+            random_parameters(rng, config.par_depth, config.block_out).reshape(-1).view(np.uint8)
+        )
+    return contents

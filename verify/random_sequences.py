@@ -1,0 +1,108 @@
+"""Random instructions that belong together; see `random_programs.py`."""
+
+from __future__ import annotations
+
+from vdla.isa.program_builder import Instruction
+
+from .random_instructions import (
+    CHAINED,
+    MANY_LOADS,
+    NEAR,
+    UOPS,
+    Source,
+    alu,
+    dram_base,
+    kinds_of,
+    matrix,
+    random_instruction,
+    store,
+)
+from .random_roundings import near_ties, setting
+
+_ENDS = 10
+"""Instructions that end together; a pipeline of a GEMM has no room for more."""
+
+_ROWS = 1500
+"""Most rows of a store of many."""
+
+
+def random_sequence(source: Source) -> list[Instruction]:
+    """One random instruction or, now and then, several that belong together; any may leave a memory."""
+    if source.chance(0.02):
+        # More loads in flight than the load unit holds: pads need no memory, only time.
+        pads = {"y_pad_0": 15, "y_pad_1": 15, "x_size": source.number(4, 1)}
+        pads["sram_base"] = source.number(4)
+        return [("LOAD.INP", dict(pads)) for _ in range(MANY_LOADS)]
+    if source.chance(0.12):
+        return _chain(source)
+    if source.config.has("post") and source.chance(0.06):
+        return near_ties(source)
+    if source.wider(0.02):
+        return _many_rows(source)
+    if source.chance(0.015):
+        return _many_ends(source)
+    return [random_instruction(source)]
+
+
+def _chain(source: Source) -> list[Instruction]:
+    """Instructions of the compute unit, and perhaps a store, that use at once what the one before them wrote."""
+    config = source.config
+    kinds = [
+        name
+        for name in ("LOAD.ACC", "LOAD.ACC8", "LOAD.UOP", "GEMM", "DEPTHWISE", "ALU")
+        if name in kinds_of(config)
+    ]
+    chain: list[Instruction] = []
+    for _ in range(source.number(4, 2)):
+        name = kinds[source.number(len(kinds) - 1)]
+        match name:
+            case "GEMM" | "DEPTHWISE" | "ALU":
+                values = alu(source) if name == "ALU" else matrix(source)
+                begin = source.number(UOPS - 3, UOPS - CHAINED)
+                values |= {"uop_bgn": begin, "uop_end": begin + source.number(3, 1)}
+                values |= {
+                    f"{part}_factor_{loop}": source.number(1)
+                    for part in ("dst", "src")
+                    for loop in ("out", "in")
+                }
+            case "LOAD.UOP":
+                rest = source.number(CHAINED, 1)
+                values = {"y_size": 1, "x_size": rest, "x_stride": rest, "sram_base": UOPS - rest}
+                values["dram_base"] = source.regions.uops // 4 + UOPS - rest
+            case _:
+                values = {"y_size": 1, "x_size": 2 * NEAR, "x_stride": 2 * NEAR}
+                values["dram_base"] = dram_base(source, name.removeprefix("LOAD.").lower())
+        chain.append((name, values))
+    if source.chance(0.5):
+        kind = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
+        chain.append((kind, store(source, kind == "STORE.POST") | {"sram_base": source.number(2)}))
+    return chain
+
+
+def _many_ends(source: Source) -> list[Instruction]:
+    """A matrix instruction and, behind it, as many without operations as can end together with it."""
+    kinds = [name for name in ("GEMM", "DEPTHWISE", "ALU") if name in kinds_of(source.config)]
+    pushes = {"push_prev": source.number(1), "push_next": source.number(1)}
+    empty = [
+        (kinds[source.number(len(kinds) - 1)], dict(pushes)) for _ in range(source.number(_ENDS, _ENDS // 2))
+    ]
+    return [("GEMM", matrix(source) | pushes), *empty]
+
+
+def _many_rows(source: Source) -> list[Instruction]:
+    """A store of up to thousands of short rows that touch, so that they are one run; all of one or a few vectors."""
+    config, regions = source.config, source.regions
+    width = source.number(2, 1)
+    rows = min(source.number(_ROWS), (regions.end - regions.output) // (width * config.out_bytes))
+    kind = "STORE.POST" if config.has("post") and source.chance(0.6) else "STORE.OUT"
+    values = store(source, kind == "STORE.POST") | {"y_size": rows, "x_size": width, "x_stride": width}
+    values |= {
+        "sram_base": source.number(config.acc_depth - 2),
+        "dram_base": regions.output // config.out_bytes,
+    }
+    return [
+        setting("ADDRESS", {"y_stride": 0, "x_stride": source.number(1)}),
+        setting("WINDOW", {}),
+        setting("OPERAND", {"delta": 0}),
+        (kind, values),
+    ]

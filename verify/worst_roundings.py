@@ -1,0 +1,191 @@
+"""Operands of the store pipeline on which a last bit decides: the hardest cases of its roundings.
+
+A float32 rounding and the rounding to an integer that follows agree with exact arithmetic but for numbers within half
+a unit in the last place (u) of n + 1/2: T = n + 1/2 +- u/2 is where the first rounding begins to reach the tie. Here
+operands are solved for, such that a result lies at T, or beyond it by any power of two down to the last bit of the
+exact product or sum. So the result, an int8, depends on every bit behind it. Random operands get within 2^-20 of T
+once in a million times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from vdla.isa.arithmetic import CONSTANT_BITS, fused_multiply_add
+
+_MANTISSA = 24
+_LARGEST = 2.0**CONSTANT_BITS
+_CANDIDATES = 1 << 15
+"""Mantissas tried at a time. Of some times as many, one is a factor of a product that is solved for."""
+
+_ZERO_POINTS = 1 << 12
+"""Tried at a time."""
+
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WorstTotals:
+    """Scales (n,) float32 and totals (n,) int32, all of one sign, whose products lie at T; one zero point that brings
+    them within int8."""
+
+    scales: NDArray[np.float32]
+    totals: NDArray[np.int32]
+    zero_point: int
+
+
+def worst_totals(rng: np.random.Generator, count: int) -> WorstTotals:
+    """`count` pairs for stage A, the hardest of many."""
+    bits = int(rng.integers(5, 16))  # of n
+    middle = int(rng.integers(1 << bits - 1, 1 << bits))
+    length = int(rng.integers(47, 49))
+    places = length - bits
+    first = rng.integers(1 << _MANTISSA - 1, 1 << _MANTISSA, _CANDIDATES) | 1
+    exact = _solve(first.astype(np.uint64), _near_threshold(rng, length, places), places).astype(np.int64)
+    integers = np.clip(middle + rng.integers(-119, 120, _CANDIDATES), 1 << bits - 1, (1 << bits) - 1)
+    side = rng.choice((-1, 1), _CANDIDATES) << length - _MANTISSA - 1
+    threshold = (2 * integers + 1 << places - 1) + side
+    nearest = (threshold + (first >> 1)) // first
+    # Those that are solved for come before those that are only near, and these by their distance.
+    distance = np.concatenate([np.full(_CANDIDATES, -1), np.abs(first * nearest - threshold)])
+    first, second = np.concatenate([first, first]), np.concatenate([exact, nearest])
+    product = first * second
+    fits = (second >> _MANTISSA - 1 == 1) & (product >> length - 1 == 1)
+    fits &= np.abs((product >> places) - middle) < 120
+    chosen = np.flatnonzero(fits)
+    chosen = chosen[np.argsort(distance[chosen], kind="stable")][:count]
+    shift = rng.integers(0, 8, len(chosen))
+    totals = np.minimum((second[chosen] << shift) + _lost(rng, second[chosen], shift), 2**31 - 1)
+    sign = int(rng.choice((-1, 1)))
+    return WorstTotals(
+        scales=np.ldexp(first[chosen].astype(np.float32), -places - shift),
+        totals=(sign * totals).astype(np.int32),
+        zero_point=max(-sign * middle, -(2**15)),
+    )
+
+
+def worst_add(
+    rng: np.random.Generator, first: int, second: int, low: int, high: int
+) -> tuple[np.float32, np.float32, np.float32]:
+    """ratio_a, ratio_b and offset with which combine_add of `first` and `second`, both as fma sees them, lies at T,
+    n within `low` .. `high`."""
+    threshold = _threshold(rng, low, high)
+    if rng.random() < 0.3:
+        # The first product may be of any size; the inner sum is what it lacks.
+        share = float(np.exp2(rng.uniform(-14, 3)) * rng.choice((-1, 1)))
+    else:
+        share = 1 + float(rng.choice((-1, 0, 1)) * np.exp2(rng.uniform(-30, -2)))
+        share *= float(rng.choice((1, 1, -1)))
+    ratio_a = _limited(threshold * share / (first or 1))
+    inner = np.float32(threshold - first * float(ratio_a) + _trifle(rng, -45, -18))
+    # The inner sum rounds to that, or lies between it and a neighbour.
+    unit = float(np.spacing(np.abs(inner)))
+    sum_ = float(inner) + float(rng.choice((-1, 0, 0, 0, 1))) * unit / 2
+    sum_ += unit * _trifle(rng, -30, -2)
+    if rng.random() < 0.4:
+        # An odd multiple of half a unit: the offset makes up for it exactly.
+        odd = (int(rng.integers(0, 8)) * 2 + 1) << int(rng.integers(0, 12))
+        ratio_b = _limited(unit / 2 * odd / ((second & -second) or 1))
+        return ratio_a, ratio_b, _limited(sum_ - second * float(ratio_b))
+    ratio_b = _limited(sum_ * np.exp2(rng.uniform(-24, 6)) * rng.choice((-1, 1)) / (second or 1))
+    offset = _limited(sum_ - second * float(ratio_b))
+    if rng.random() < 0.3 and second:
+        # Now the product is what the offset lacks.
+        ratio_b = _limited((sum_ - float(offset)) / second)
+    if rng.random() < 0.5:
+        # What the other roundings lost is put right, as far as that goes.
+        lost = float(inner) - float(fused_multiply_add(second, ratio_b, offset))
+        offset = _limited(float(offset) + lost)
+    return ratio_a, ratio_b, offset
+
+
+def worst_rescale(rng: np.random.Generator, difference: int) -> tuple[np.float32, int]:
+    """A ratio that brings the `difference` of an int8 and its zero point (17 bits) to T, and the int16 zero point that
+    brings the result near int8."""
+    ratio = _exact_ratio(rng, difference, 15)
+    result = round(difference * float(ratio))
+    return ratio, int(np.clip(int(rng.integers(-100, 101)) - result, -(2**15), 2**15 - 1))
+
+
+def worst_multiply(
+    rng: np.random.Generator, difference: int, operand: int, low: int, high: int
+) -> tuple[np.float32, int]:
+    """A ratio and the operand's zero point, with which combine_multiply of an int8 whose distance from its zero point
+    is `difference` lies at T, n within `low` .. `high`, if its result's zero point adds nothing before rounding."""
+    if rng.random() < 0.5:
+        # Few digits, so that the ratio can be solved for.
+        other = int(rng.choice((1, 3, 5, 7, -1, -3))) << int(rng.integers(0, 9))
+        ratio = _exact_ratio(rng, difference * other, max(1, high.bit_length() - 1))
+        return ratio, min(max(operand - other, -(2**15)), 2**15 - 1)
+    zero_points = rng.integers(-(2**15), 2**15, _ZERO_POINTS)
+    threshold = _threshold(rng, low, high)
+    products = (difference * (operand - zero_points)).astype(np.float32).astype(np.float64)
+    products = np.where(products == 0, 1.0, products)
+    ratios = (threshold / products).astype(np.float32)
+    best = int(np.argmin(np.abs(products * ratios - threshold)))
+    return _limited(float(ratios[best])), int(zero_points[best])
+
+
+def _exact_ratio(rng: np.random.Generator, difference: int, most_bits: int) -> np.float32:
+    """A ratio whose product with `difference` lies at T, n of up to `most_bits` bits; any if there was no luck."""
+    size = abs(difference) or 1
+    odd = size // (size & -size)
+    mantissa, places = 1 << _MANTISSA - 1, _MANTISSA
+    for _ in range(_ATTEMPTS):
+        length = odd.bit_length() + _MANTISSA - int(rng.integers(0, 2))
+        least_bits = min(most_bits, max(1, length - _MANTISSA))
+        places = length - int(rng.integers(least_bits, most_bits + 1))
+        target = _near_threshold(rng, length, places)
+        mantissa = int(_solve(np.array([odd], np.uint64), target, places)[0])
+        if places < _MANTISSA:
+            mantissa += int(rng.integers(0, 1 << _MANTISSA - places)) << places
+        if mantissa.bit_length() == _MANTISSA and (odd * mantissa).bit_length() == length:
+            break
+    mantissa = (1 << _MANTISSA - 1) + mantissa % (1 << _MANTISSA - 1)
+    ratio = np.ldexp(float(mantissa), -places) * (odd / size)
+    return _limited(float(ratio * rng.choice((-1, 1))))
+
+
+def _lost(
+    rng: np.random.Generator, mantissas: NDArray[np.int64], shift: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """What the conversion to float32 drops of totals that are `mantissas` << `shift` and a rest, ties included."""
+    half = (1 << shift) // 2
+    tie = np.where(mantissas % 2 == 0, half, half - 1)
+    rest = rng.integers(-half, half + 1)
+    return np.clip(rest, np.minimum(-tie, 0), np.maximum(tie, 0))
+
+
+def _near_threshold(rng: np.random.Generator, length: int, places: int) -> int:
+    """What a product of `length` bits must be modulo 2^`places`, if the places are its fraction: T, or nearly."""
+    half_unit = 1 << length - _MANTISSA - 1 if length > _MANTISSA else 0
+    target = (1 << places - 1) + half_unit * int(rng.choice((-1, -1, 0, 1, 1)))
+    if half_unit > 1 and rng.random() < 0.7:
+        target += int(rng.choice((-1, 1))) << int(rng.integers(0, half_unit.bit_length() - 1))
+    return target % (1 << places)
+
+
+def _solve(factor: NDArray[np.uint64], product: int, places: int) -> NDArray[np.uint64]:
+    """The numbers below 2^`places` that make `product` modulo 2^`places` of the odd `factor`s."""
+    # Newton's iteration for the inverse: 5 bits, then twice as many each time.
+    inverse = (factor * np.uint64(3)) ^ np.uint64(2)
+    for _ in range(4):
+        inverse *= np.uint64(2) - factor * inverse
+    return (inverse * np.uint64(product)) & np.uint64((1 << places) - 1)
+
+
+def _threshold(rng: np.random.Generator, low: int, high: int) -> float:
+    """T of an n within `low` .. `high`."""
+    tie = int(rng.integers(low, high + 1)) + 0.5
+    return tie + float(np.spacing(np.float32(abs(tie)))) / 2 * int(rng.choice((-1, 1)))
+
+
+def _trifle(rng: np.random.Generator, lowest: float, highest: float) -> float:
+    """Zero most often, or a power of two of either sign."""
+    return float(rng.choice((0, 0, 0, 0, -1, 1)) * np.exp2(np.round(rng.uniform(lowest, highest))))
+
+
+def _limited(value: float) -> np.float32:
+    return np.float32(np.clip(value, -_LARGEST, _LARGEST))
