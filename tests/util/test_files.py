@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from vdla.compiler.runtime.archive import ArchiveError, describe_saved
 from vdla.isa import program
-from vdla.isa.errors import ProgramError
+from vdla.util.errors import UserError
 from vdla.util.user_files import (
     FileError,
     check_destination,
@@ -93,7 +93,7 @@ def test_existing_directory_keeps_its_other_files(tmp_path: Path) -> None:
 def test_what_has_gone_cannot_be_copied(tmp_path: Path) -> None:
     """An entry of the cache, which another process discards at that moment."""
     gone = tmp_path / "gone.tar"
-    with pytest.raises(ProgramError, match=r"gone\.tar: cannot be read: No such file"):
+    with pytest.raises(UserError, match=r"gone\.tar: cannot be read: No such file"):
         copy_whole(gone, tmp_path / "copy.tar")
     with pytest.raises(ArchiveError, match=r"gone\.tar: cannot be read: .*No such file"):
         describe_saved(gone)
